@@ -1,5 +1,6 @@
 //! The LLaMA model, its data, optimizer, checkpoints and training step.
 
+pub mod checkpoint;
 pub mod data;
 pub mod positioned_file;
 pub mod rng;
