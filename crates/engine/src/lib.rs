@@ -1,1 +1,3 @@
-//!
+//! Runs a plan: the backends, their kernels and the memory they work in.
+
+pub mod cpu;
