@@ -1,1 +1,6 @@
-//!
+//! The LLaMA model, its data, optimizer, checkpoints and training step.
+
+pub mod data;
+pub mod positioned_file;
+pub mod rng;
+pub mod safetensors_file;
