@@ -1,12 +1,12 @@
-//! The developer's commands: `cargo xtask tidy` and what is to come beside it.
+//! The developer's commands: `cargo xtask ci`, `test`, `interop` and `tidy`.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line tool talks on its streams"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
+mod ci;
+mod interop;
 mod process;
+mod python;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -20,6 +20,12 @@ pub enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    pub fn from_success(success: bool) -> Outcome {
+        if success { Outcome::Passed } else { Outcome::Failed }
+    }
+}
+
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The developer's commands")]
 struct Arguments {
@@ -29,6 +35,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Exactly what CI runs, cheapest first
+    Ci,
+    /// All tests, with what they need set up on the way
+    Test,
+    /// Real readers from Python packages open what headroom writes
+    Interop {
+        /// Also install torch and transformers (gigabytes) and load models both ways
+        #[arg(long)]
+        transformers: bool,
+    },
     /// Fast checks of the tree: layering, file shape, forbidden words, links
     Tidy,
 }
@@ -36,6 +52,10 @@ enum Command {
 /// Exit codes as the `headroom` command has them: 1 the answer is no, 2 usage (clap's), 3 the run itself failed.
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Ci => ci::run(),
+        Command::Test => test::run(),
+        Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
+        Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Tidy => tidy::run(),
     };
     match outcome {

@@ -55,8 +55,7 @@ pub fn run() -> Result<Outcome> {
     let tree = Tree::read()?;
     let mut count = 0;
     for (name, check) in CHECKS {
-        let mut problems =
-            check(&tree).with_context(|| format!("the check of {name} could not run"))?;
+        let mut problems = check(&tree).with_context(|| format!("the check of {name} could not run"))?;
         problems.sort();
         for problem in &problems {
             println!("{problem}");
@@ -70,11 +69,7 @@ pub fn run() -> Result<Outcome> {
         println!("tidy: {count} to mend in {} files", tree.files.len());
         return Ok(Outcome::Failed);
     }
-    println!(
-        "tidy: {} checks over {} files, nothing to mend",
-        CHECKS.len(),
-        tree.files.len()
-    );
+    println!("tidy: {} checks over {} files, nothing to mend", CHECKS.len(), tree.files.len());
     Ok(Outcome::Passed)
 }
 
@@ -84,15 +79,7 @@ impl Tree {
         // A checkout that belongs to another user, as in a container, is still ours to read.
         let listed = process::capture(
             "git",
-            &[
-                "-c",
-                "safe.directory=*",
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ],
+            &["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         )?;
         let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
@@ -116,37 +103,23 @@ impl Tree {
 
     /// Rust files that people read, fixtures of tests left out.
     fn rust_files(&self) -> impl Iterator<Item = &TextFile> {
-        self.files
-            .iter()
-            .filter(|file| file.has_extension(&["rs"]) && !file.is_test_data())
+        self.files.iter().filter(|file| file.has_extension(&["rs"]) && !file.is_test_data())
     }
 }
 
 impl TextFile {
     fn new(path: &str, text: String) -> TextFile {
-        let code = if path.ends_with(".rs") {
-            rust_code::without_comments_and_literals(&text)
-        } else {
-            String::new()
-        };
-        TextFile {
-            path: path.to_string(),
-            text,
-            code,
-        }
+        let code = if path.ends_with(".rs") { rust_code::without_comments_and_literals(&text) } else { String::new() };
+        TextFile { path: path.to_string(), text, code }
     }
 
     fn has_extension(&self, extensions: &[&str]) -> bool {
-        self.path
-            .rsplit_once('.')
-            .is_some_and(|(_, extension)| extensions.contains(&extension))
+        self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
     /// Input and expected output of tests, kept as the program under test reads and writes them.
     fn is_test_data(&self) -> bool {
-        self.path.contains("tests/data/")
-            || self.path.contains("tests/fixtures/")
-            || self.path.ends_with(".snap")
+        self.path.contains("tests/data/") || self.path.contains("tests/fixtures/") || self.path.ends_with(".snap")
     }
 
     /// Whether the file itself is a test or belongs to one.
@@ -155,11 +128,7 @@ impl TextFile {
     }
 
     fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
-        Problem {
-            file: self.path.clone(),
-            line,
-            message: message.into(),
-        }
+        Problem { file: self.path.clone(), line, message: message.into() }
     }
 }
 
@@ -171,25 +140,14 @@ impl fmt::Display for Problem {
 
 /// The line, from 1, on which byte `offset` of `text` lies.
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+    text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// A tree of the given files, and what a check says of it as `file:line: message` lines.
 #[cfg(test)]
 fn problems_in(check: Check, files: &[(&str, &str)]) -> Vec<String> {
-    let files = files
-        .iter()
-        .map(|(path, text)| TextFile::new(path, text.to_string()))
-        .collect();
-    let mut problems = check(&Tree {
-        root: PathBuf::new(),
-        files,
-    })
-    .expect("the check runs");
+    let files = files.iter().map(|(path, text)| TextFile::new(path, text.to_string())).collect();
+    let mut problems = check(&Tree { root: PathBuf::new(), files }).expect("the check runs");
     problems.sort();
     problems.iter().map(Problem::to_string).collect()
 }

@@ -17,14 +17,11 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
         let line = line_of(&file.text, offset);
         let words: String = attribute.split_whitespace().collect();
         if words == "ignore" || words == "ignore=\"\"" {
-            problems.push(file.problem(
-                line,
-                "an ignored test without a reason: `#[ignore = \"why, and how it runs\"]`",
-            ));
+            problems
+                .push(file.problem(line, "an ignored test without a reason: `#[ignore = \"why, and how it runs\"]`"));
         }
-        let silences = ["allow(", "expect("]
-            .iter()
-            .any(|start| words.starts_with(start) || words.contains(&format!(",{start}")));
+        let silences =
+            ["allow(", "expect("].iter().any(|start| words.starts_with(start) || words.contains(&format!(",{start}")));
         if silences && !words.contains("reason=\"") {
             let message = "a silenced lint without a reason: `#[expect(lint, reason = \"…\")]`, or mend what it says";
             problems.push(file.problem(line, message));
@@ -62,10 +59,7 @@ mod tests {
     fn check_lines(text: &str, lines: &[usize]) {
         let found = problems_in(check, &[("a.rs", text)]);
         let want: Vec<String> = lines.iter().map(|line| format!("a.rs:{line}:")).collect();
-        let places: Vec<String> = found
-            .iter()
-            .map(|text| text.split(' ').next().unwrap_or("").to_string())
-            .collect();
+        let places: Vec<String> = found.iter().map(|text| text.split(' ').next().unwrap_or("").to_string()).collect();
         assert_eq!(places, want, "{found:?}");
     }
 
@@ -73,35 +67,20 @@ mod tests {
     fn an_ignored_test_says_why() {
         check_lines("#[test]\n#[ignore]\nfn f() {}\n", &[2]);
         check_lines("#[ignore = \"\"]\nfn f() {}\n", &[1]);
-        check_lines(
-            "#[ignore = \"takes a GPU\"]\nfn f() {}\n// #[ignore]\n",
-            &[],
-        );
+        check_lines("#[ignore = \"takes a GPU\"]\nfn f() {}\n// #[ignore]\n", &[]);
     }
 
     #[test]
     fn a_silenced_lint_says_why() {
-        check_lines(
-            "#![allow(clippy::all)]\n#[allow(dead_code)]\nfn f() {}\n",
-            &[1, 2],
-        );
+        check_lines("#![allow(clippy::all)]\n#[allow(dead_code)]\nfn f() {}\n", &[1, 2]);
         check_lines("#[expect(\n    clippy::exit\n)]\nfn f() {}\n", &[1]);
         check_lines("#[cfg_attr(test, allow(unused))]\nfn f() {}\n", &[1]);
-        check_lines(
-            "#[allow(\n    clippy::exit,\n    reason = \"main [alone] ends\"\n)]\nfn f() {}\n",
-            &[],
-        );
-        check_lines(
-            "#[expect(clippy::exit, reason = \"main\")]\nfn f() {}\n",
-            &[],
-        );
+        check_lines("#[allow(\n    clippy::exit,\n    reason = \"main [alone] ends\"\n)]\nfn f() {}\n", &[]);
+        check_lines("#[expect(clippy::exit, reason = \"main\")]\nfn f() {}\n", &[]);
     }
 
     #[test]
     fn other_attributes_and_strings_are_left_alone() {
-        check_lines(
-            "#[derive(Debug)]\n#[should_panic(expected = \"x\")]\nconst S: &str = \"#[ignore]\";\n",
-            &[],
-        );
+        check_lines("#[derive(Debug)]\n#[should_panic(expected = \"x\")]\nconst S: &str = \"#[ignore]\";\n", &[]);
     }
 }

@@ -18,20 +18,14 @@ pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
         }
         match number(name) {
             Some(number) => records.push((number, file)),
-            None => problems.push(file.problem(
-                1,
-                "a decision record is named NNNN-what-was-decided.md: rename it",
-            )),
+            None => problems.push(file.problem(1, "a decision record is named NNNN-what-was-decided.md: rename it")),
         }
     }
     records.sort_by_key(|(number, file)| (*number, file.path.as_str()));
     for (index, (number, file)) in records.iter().enumerate() {
         let next = index + 1;
         if *number != next {
-            problems.push(file.problem(
-                1,
-                format!("numbered {number:04} where {next:04} comes next: renumber it"),
-            ));
+            problems.push(file.problem(1, format!("numbered {number:04} where {next:04} comes next: renumber it")));
             break; // everything after the first gap or repeat would be named too
         }
     }
@@ -51,10 +45,7 @@ mod tests {
     use crate::tidy::problems_in;
 
     fn check_names(names: &[&str], want: &[&str]) {
-        let paths: Vec<String> = names
-            .iter()
-            .map(|name| format!("docs/decisions/{name}"))
-            .collect();
+        let paths: Vec<String> = names.iter().map(|name| format!("docs/decisions/{name}")).collect();
         let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "# A\n")).collect();
         assert_eq!(problems_in(check, &files), want);
     }

@@ -19,10 +19,12 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
     lines
         .filter_map(|(index, line)| {
             let path = machine_path(line)?;
-            Some(file.problem(
-                index + 1,
-                format!("`{path}` is a path of one machine: write it relative to the repository"),
-            ))
+            Some(
+                file.problem(
+                    index + 1,
+                    format!("`{path}` is a path of one machine: write it relative to the repository"),
+                ),
+            )
         })
         .collect()
 }
@@ -50,9 +52,8 @@ mod tests {
         for folder in FIRST_FOLDERS {
             let text = format!("fine\nopen(\"/{folder}/someone/model\")\n");
             let found = problems_in(check, &[("notes.md", &text)]);
-            let want = format!(
-                "notes.md:2: `/{folder}/` is a path of one machine: write it relative to the repository"
-            );
+            let want =
+                format!("notes.md:2: `/{folder}/` is a path of one machine: write it relative to the repository");
             assert_eq!(found, [want]);
         }
     }
@@ -67,10 +68,7 @@ mod tests {
             "a /workshop/ b",
             "\"/home/ada/runs\"",
         ] {
-            assert_eq!(
-                problems_in(check, &[("notes.md", text)]),
-                Vec::<String>::new()
-            );
+            assert_eq!(problems_in(check, &[("notes.md", text)]), Vec::<String>::new());
         }
     }
 }

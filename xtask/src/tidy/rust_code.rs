@@ -44,15 +44,12 @@ pub fn without_comments_and_literals(source: &str) -> String {
 
 /// Byte offsets at which `word` stands in `code` and is not part of a longer name.
 pub fn find_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    code.match_indices(word)
-        .map(|(offset, _)| offset)
-        .filter(move |offset| {
-            let before = code[..*offset].bytes().next_back();
-            let after = code[offset + word.len()..].bytes().next();
-            let joins_after = word.bytes().next_back().is_some_and(is_name_byte)
-                && after.is_some_and(is_name_byte);
-            !before.is_some_and(is_name_byte) && !joins_after
-        })
+    code.match_indices(word).map(|(offset, _)| offset).filter(move |offset| {
+        let before = code[..*offset].bytes().next_back();
+        let after = code[offset + word.len()..].bytes().next();
+        let joins_after = word.bytes().next_back().is_some_and(is_name_byte) && after.is_some_and(is_name_byte);
+        !before.is_some_and(is_name_byte) && !joins_after
+    })
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -60,10 +57,7 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 fn end_of_line(bytes: &[u8], from: usize) -> usize {
-    bytes[from..]
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .map_or(bytes.len(), |length| from + length)
+    bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| from + length)
 }
 
 /// Block comments nest in Rust.
@@ -96,27 +90,18 @@ fn closing_quote(bytes: &[u8], from: usize, quote: u8) -> usize {
 }
 
 fn count_hashes(bytes: &[u8], from: usize) -> usize {
-    bytes[from..]
-        .iter()
-        .take_while(|byte| **byte == b'#')
-        .count()
+    bytes[from..].iter().take_while(|byte| **byte == b'#').count()
 }
 
 /// `r"`, `r#"` and so on, where the `r` (or `br`, `cr`) does not end a longer name.
 fn starts_raw_string(bytes: &[u8], at: usize) -> bool {
     let quote = at + 1 + count_hashes(bytes, at + 1);
-    let name_start = if at > 0 && matches!(bytes[at - 1], b'b' | b'c') {
-        at - 1
-    } else {
-        at
-    };
+    let name_start = if at > 0 && matches!(bytes[at - 1], b'b' | b'c') { at - 1 } else { at };
     bytes.get(quote) == Some(&b'"') && !(name_start > 0 && is_name_byte(bytes[name_start - 1]))
 }
 
 fn closing_raw_quote(bytes: &[u8], from: usize, hashes: usize) -> usize {
-    (from..bytes.len())
-        .find(|at| bytes[*at] == b'"' && count_hashes(bytes, at + 1) >= hashes)
-        .unwrap_or(bytes.len())
+    (from..bytes.len()).find(|at| bytes[*at] == b'"' && count_hashes(bytes, at + 1) >= hashes).unwrap_or(bytes.len())
 }
 
 /// A quote that opens a character, not a lifetime.
@@ -147,10 +132,7 @@ mod tests {
 
     #[test]
     fn lifetimes_and_raw_names_are_no_literals() {
-        check(
-            "fn f<'a>(x: &'a str) -> r#type { var\"\" }",
-            "fn f<'a>(x: &'a str) -> r#type { var\"\" }",
-        );
+        check("fn f<'a>(x: &'a str) -> r#type { var\"\" }", "fn f<'a>(x: &'a str) -> r#type { var\"\" }");
     }
 
     #[test]
@@ -162,13 +144,7 @@ mod tests {
 
     #[test]
     fn words_inside_longer_names_are_not_found() {
-        assert_eq!(
-            find_word("unsafe_code unsafe not_unsafe", "unsafe").collect::<Vec<_>>(),
-            [12]
-        );
-        assert_eq!(
-            find_word("my_print!() print!()", "print!").collect::<Vec<_>>(),
-            [12]
-        );
+        assert_eq!(find_word("unsafe_code unsafe not_unsafe", "unsafe").collect::<Vec<_>>(), [12]);
+        assert_eq!(find_word("my_print!() print!()", "print!").collect::<Vec<_>>(), [12]);
     }
 }
