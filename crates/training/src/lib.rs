@@ -1,6 +1,9 @@
 //! The LLaMA model, its data, optimizer, checkpoints and training step.
 
+pub mod config;
 pub mod data;
+pub mod llama;
+pub mod optimizer;
 pub mod positioned_file;
 pub mod rng;
 pub mod safetensors_file;
