@@ -5,5 +5,7 @@ pub mod data;
 pub mod llama;
 pub mod optimizer;
 pub mod positioned_file;
+pub mod program;
 pub mod rng;
 pub mod safetensors_file;
+pub mod trainer;
