@@ -1,1 +1,69 @@
-fn main() {}
+//! The developer's commands: `cargo xtask ci`, `test`, `interop` and `tidy`.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
+
+mod ci;
+mod interop;
+mod process;
+mod python;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Whether the answer is yes. A command that could not find out returns an error instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Failed,
+}
+
+impl Outcome {
+    pub fn from_success(success: bool) -> Outcome {
+        if success { Outcome::Passed } else { Outcome::Failed }
+    }
+}
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The developer's commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Exactly what CI runs, cheapest first
+    Ci,
+    /// All tests, with what they need set up on the way
+    Test,
+    /// Real readers from Python packages open what headroom writes
+    Interop {
+        /// Also install torch and transformers (gigabytes) and load models both ways
+        #[arg(long)]
+        transformers: bool,
+    },
+    /// Fast checks of the tree: layering, file shape, forbidden words, links
+    Tidy,
+}
+
+/// Exit codes as the `headroom` command has them: 1 the answer is no, 2 usage (clap's), 3 the run itself failed.
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Ci => ci::run(),
+        Command::Test => test::run(),
+        Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
+        Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
+        Command::Tidy => tidy::run(),
+    };
+    match outcome {
+        Ok(Outcome::Passed) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}

@@ -1,1 +1,18 @@
-//! 
+//! What is computed: ops, the graph of them, its gradient, the passes that rewrite it, the memory plan and the predicted
+//! cost. Pure data and functions: no files, no clock, no device.
+
+pub mod cost;
+pub mod gradient;
+pub mod graph;
+pub mod op;
+pub mod ops;
+pub mod pass;
+pub mod plan;
+pub mod tensor;
+pub mod text;
+
+pub use gradient::differentiate;
+pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
+pub use op::{Op, Operator, ShapeError};
+pub use plan::Plan;
+pub use tensor::{DType, Shape, TensorType};

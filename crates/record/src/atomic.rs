@@ -22,19 +22,12 @@ pub struct FileError {
 impl FileError {
     /// Captures path and action for `map_err`.
     pub fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-        move |source| FileError {
-            action,
-            path: path.to_path_buf(),
-            source,
-        }
+        move |source| FileError { action, path: path.to_path_buf(), source }
     }
 
     /// Whether room ran out (disk, quota or file size limit) rather than something being wrong with the request.
     pub fn is_disk_full(&self) -> bool {
-        matches!(
-            self.source.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
-        )
+        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
     }
 }
 
@@ -73,17 +66,12 @@ pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
     // Only Unix lets a folder be opened and synced; elsewhere the rename itself is all there is.
     if cfg!(unix) {
         let folder = folder_of(path);
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(FileError::new("sync the folder", folder))?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::new("sync the folder", folder))?;
     }
     Ok(())
 }
 
-fn write_through(
-    temporary: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
+fn write_through(temporary: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(File::create_new(temporary)?);
     let filled = fill(&mut writer).and_then(|()| writer.flush());
     // `into_parts` drops what an error left in the buffer instead of trying to write it once more.
@@ -112,10 +100,8 @@ mod tests {
     use super::*;
 
     fn names_in(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -161,12 +147,7 @@ mod tests {
         if !full.exists() {
             return; // only Linux has it
         }
-        let source = File::options()
-            .write(true)
-            .open(full)
-            .unwrap()
-            .write_all(b"x")
-            .unwrap_err();
+        let source = File::options().write(true).open(full).unwrap().write_all(b"x").unwrap_err();
         assert!(FileError::new("write", full)(source).is_disk_full());
     }
 

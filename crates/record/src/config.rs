@@ -159,23 +159,14 @@ mod tests {
                 parameters: 2_873_600,
             },
             profilers_enabled: ProfilersEnabled::default(),
-            command_line: ["/home/ada/headroom", "train", "--size", "tiny"]
-                .map(String::from)
-                .to_vec(),
+            command_line: ["/home/ada/headroom", "train", "--size", "tiny"].map(String::from).to_vec(),
         })
     }
 
     #[test]
     fn the_file_has_every_key_its_readers_open() {
         let value = serde_json::to_value(example()).unwrap();
-        for key in [
-            "version",
-            "size",
-            "timestamp",
-            "configuration",
-            "profilers_enabled",
-            "command_line",
-        ] {
+        for key in ["version", "size", "timestamp", "configuration", "profilers_enabled", "command_line"] {
             assert!(value.get(key).is_some(), "{key}");
         }
         for key in [
@@ -198,10 +189,7 @@ mod tests {
 
     #[test]
     fn a_version_with_passes_is_their_list() {
-        assert_eq!(
-            version_of_passes(&["fuse-qkv", "fuse-loss"]),
-            "fuse-qkv,fuse-loss"
-        );
+        assert_eq!(version_of_passes(&["fuse-qkv", "fuse-loss"]), "fuse-qkv,fuse-loss");
     }
 
     #[test]
@@ -210,25 +198,10 @@ mod tests {
             let arguments = line.split(' ').map(String::from).collect();
             assert_eq!(redact_arguments(arguments).join(" "), want);
         };
-        check(
-            "/home/ada/headroom train --size tiny",
-            "headroom train --size tiny",
-        );
-        check(
-            "headroom train --save kept --seed 1",
-            "headroom train --save <redacted> --seed 1",
-        );
-        check(
-            "headroom train --data=corpus.txt --seed=1",
-            "headroom train --data=<redacted> --seed=1",
-        );
-        check(
-            "headroom train --data markov --clip 1",
-            "headroom train --data markov --clip 1",
-        );
-        check(
-            "headroom analyze /srv/a.json b\\c.json",
-            "headroom analyze <redacted> <redacted>",
-        );
+        check("/home/ada/headroom train --size tiny", "headroom train --size tiny");
+        check("headroom train --save kept --seed 1", "headroom train --save <redacted> --seed 1");
+        check("headroom train --data=corpus.txt --seed=1", "headroom train --data=<redacted> --seed=1");
+        check("headroom train --data markov --clip 1", "headroom train --data markov --clip 1");
+        check("headroom analyze /srv/a.json b\\c.json", "headroom analyze <redacted> <redacted>");
     }
 }

@@ -229,11 +229,7 @@ mod tests {
     fn the_file_has_every_key_its_readers_open() {
         let value = serde_json::to_value(example()).unwrap();
         let keys = |path: &str, names: &str| {
-            let section = if path.is_empty() {
-                &value
-            } else {
-                &value[path]
-            };
+            let section = if path.is_empty() { &value } else { &value[path] };
             for name in names.split_whitespace() {
                 assert!(section.get(name).is_some(), "{path}.{name}");
             }
@@ -254,10 +250,7 @@ mod tests {
              profiling_overhead_percent",
         );
         keys("statistics", "median p10 p90 ci95_low ci95_high");
-        keys(
-            "training_params",
-            "num_steps batch_size learning_rate use_amp gradient_accumulation_steps clip",
-        );
+        keys("training_params", "num_steps batch_size learning_rate use_amp gradient_accumulation_steps clip");
         keys(
             "system_info",
             "device gpu_name cpu_name threads memory_total_mb driver_version headroom_version timestamp_iso",
@@ -276,10 +269,7 @@ mod tests {
         let text = serde_json::to_string(&record).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert!(value["performance_summary"]["final_loss"].is_null());
-        assert!(
-            value["performance_summary"]["avg_loss"].is_null(),
-            "JSON has no NaN"
-        );
+        assert!(value["performance_summary"]["avg_loss"].is_null(), "JSON has no NaN");
         assert!(value["system_info"]["gpu_name"].is_null());
     }
 

@@ -23,12 +23,7 @@ pub struct Provenance(BTreeMap<String, Origin>);
 
 impl Provenance {
     pub fn of(origins: &[(&str, Origin)]) -> Provenance {
-        Provenance(
-            origins
-                .iter()
-                .map(|(key, origin)| (key.to_string(), *origin))
-                .collect(),
-        )
+        Provenance(origins.iter().map(|(key, origin)| (key.to_string(), *origin)).collect())
     }
 
     pub fn set(&mut self, key: &str, origin: Origin) {
@@ -52,13 +47,8 @@ pub enum ProvenanceError {
     Missing(&'static str),
     #[error("the record's `provenance` does not parse: {0}")]
     Malformed(String),
-    #[error(
-        "figures without provenance: {without:?}; provenance of figures that do not exist: {unused:?}"
-    )]
-    Mismatch {
-        without: Vec<String>,
-        unused: Vec<String>,
-    },
+    #[error("figures without provenance: {without:?}; provenance of figures that do not exist: {unused:?}")]
+    Mismatch { without: Vec<String>, unused: Vec<String> },
 }
 
 /// Holds a serialised record against its own `provenance`: every number is covered, and every key names something.
@@ -66,11 +56,9 @@ pub fn check_provenance(record: &Value) -> Result<(), ProvenanceError> {
     if !record["schema_version"].is_u64() {
         return Err(ProvenanceError::Missing("schema_version"));
     }
-    let stated = record
-        .get("provenance")
-        .ok_or(ProvenanceError::Missing("provenance"))?;
-    let provenance: Provenance = serde_json::from_value(stated.clone())
-        .map_err(|error| ProvenanceError::Malformed(error.to_string()))?;
+    let stated = record.get("provenance").ok_or(ProvenanceError::Missing("provenance"))?;
+    let provenance: Provenance =
+        serde_json::from_value(stated.clone()).map_err(|error| ProvenanceError::Malformed(error.to_string()))?;
 
     let mut leaves = Leaves::default();
     for (key, value) in record.as_object().into_iter().flatten() {
@@ -78,22 +66,14 @@ pub fn check_provenance(record: &Value) -> Result<(), ProvenanceError> {
             leaves.collect(key, value);
         }
     }
-    let without: Vec<String> = leaves
-        .numbers
-        .into_iter()
-        .filter(|key| provenance.origin_of(key).is_none())
-        .collect();
+    let without: Vec<String> = leaves.numbers.into_iter().filter(|key| provenance.origin_of(key).is_none()).collect();
     let names_something = |key: &String| {
-        leaves.all.iter().any(|leaf| {
-            leaf.strip_prefix(key.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
+        leaves
+            .all
+            .iter()
+            .any(|leaf| leaf.strip_prefix(key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     };
-    let unused: Vec<String> = provenance
-        .0
-        .into_keys()
-        .filter(|key| !names_something(key))
-        .collect();
+    let unused: Vec<String> = provenance.0.into_keys().filter(|key| !names_something(key)).collect();
     if without.is_empty() && unused.is_empty() {
         return Ok(());
     }
@@ -138,10 +118,7 @@ mod tests {
 
     fn mismatch(without: &[&str], unused: &[&str]) -> Result<(), ProvenanceError> {
         let owned = |keys: &[&str]| keys.iter().map(|key| key.to_string()).collect();
-        Err(ProvenanceError::Mismatch {
-            without: owned(without),
-            unused: owned(unused),
-        })
+        Err(ProvenanceError::Mismatch { without: owned(without), unused: owned(unused) })
     }
 
     #[test]
@@ -171,14 +148,8 @@ mod tests {
     #[test]
     fn a_record_without_version_or_provenance_or_with_another_word_is_refused() {
         let check = |record: Value| check_provenance(&record).unwrap_err();
-        assert_eq!(
-            check(json!({"provenance": {}})),
-            ProvenanceError::Missing("schema_version")
-        );
-        assert_eq!(
-            check(json!({"schema_version": 1})),
-            ProvenanceError::Missing("provenance")
-        );
+        assert_eq!(check(json!({"provenance": {}})), ProvenanceError::Missing("schema_version"));
+        assert_eq!(check(json!({"schema_version": 1})), ProvenanceError::Missing("provenance"));
         let guessed = json!({"schema_version": 1, "x": 1, "provenance": {"x": "guessed"}});
         assert!(matches!(check(guessed), ProvenanceError::Malformed(_)));
     }

@@ -21,8 +21,7 @@ pub struct StepStatistics {
 pub fn step_statistics(step_seconds: &[f64]) -> StepStatistics {
     let mut sorted = step_seconds.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let interval =
-        median_interval_ranks(sorted.len()).map(|(low, high)| (sorted[low], sorted[high]));
+    let interval = median_interval_ranks(sorted.len()).map(|(low, high)| (sorted[low], sorted[high]));
     StepStatistics {
         steps: sorted.len() as u64,
         median: percentile(&sorted, 0.5),
@@ -82,15 +81,9 @@ mod tests {
     #[test]
     fn the_interval_of_the_median_has_the_ranks_of_the_published_tables() {
         // One-based ranks of the distribution-free 95% interval of a median, as tables of the sign test give them.
-        for (n, ranks) in [
-            (6, (1, 6)),
-            (8, (1, 8)),
-            (9, (2, 8)),
-            (10, (2, 9)),
-            (25, (8, 18)),
-            (50, (18, 33)),
-            (100, (40, 61)),
-        ] {
+        for (n, ranks) in
+            [(6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (25, (8, 18)), (50, (18, 33)), (100, (40, 61))]
+        {
             let (low, high) = median_interval_ranks(n).unwrap();
             assert_eq!((low + 1, high + 1), ranks, "n = {n}");
         }

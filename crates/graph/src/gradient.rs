@@ -1,0 +1,98 @@
+//! Builds the backward pass: walks the nodes from the last to the first and asks each op for its gradient.
+
+use crate::graph::{Graph, GraphError, NodeId, Phase, ValueId};
+use crate::op::Op;
+use crate::ops::add::Add;
+
+/// What an op sees when it is asked for its gradient.
+pub struct Backward<'a> {
+    pub graph: &'a mut Graph,
+    pub inputs: &'a [ValueId],
+    pub outputs: &'a [ValueId],
+    /// The gradient that arrived at each output, where one did.
+    pub arrived: &'a [Option<ValueId>],
+    /// Which inputs want a gradient.
+    pub wanted: &'a [bool],
+    op: Op,
+    module: &'a str,
+}
+
+impl Backward<'_> {
+    /// The gradient at the only output.
+    pub fn arrived_one(&self) -> ValueId {
+        self.arrived[0].expect("a node is visited only when a gradient arrived")
+    }
+
+    /// For an op of the backward pass or the optimizer.
+    pub fn none(&self) -> Result<Vec<Option<ValueId>>, GraphError> {
+        Err(GraphError::NotDifferentiable { op: self.op.name(), module: self.module.into() })
+    }
+
+    /// The result of `op` if input `index` wants it.
+    pub fn if_wanted(
+        &mut self,
+        index: usize,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<Option<ValueId>, GraphError> {
+        if !self.wanted[index] {
+            return Ok(None);
+        }
+        self.graph.add_one(op, inputs).map(Some)
+    }
+}
+
+/// Adds the backward pass of `of` to the graph, `seed` being the gradient that it starts from, and returns the gradient
+/// of each value in `with_respect_to`. A value that no gradient reaches is an error, never a silent zero.
+pub fn differentiate(
+    graph: &mut Graph,
+    of: ValueId,
+    seed: ValueId,
+    with_respect_to: &[ValueId],
+) -> Result<Vec<ValueId>, GraphError> {
+    let forward_nodes = graph.nodes().len();
+    let mut wants = vec![false; graph.values().len()];
+    for &value in with_respect_to {
+        wants[value.0] = true;
+    }
+    for node in graph.nodes() {
+        if node.inputs.iter().any(|input| wants[input.0]) {
+            node.outputs.iter().for_each(|output| wants[output.0] = true);
+        }
+    }
+
+    let mut gradients: Vec<Option<ValueId>> = vec![None; graph.values().len()];
+    gradients[of.0] = Some(seed);
+    for index in (0..forward_nodes).rev() {
+        let node = graph.node(NodeId(index)).clone();
+        let arrived: Vec<Option<ValueId>> = node.outputs.iter().map(|output| gradients[output.0]).collect();
+        let wanted: Vec<bool> =
+            node.inputs.iter().map(|&input| wants[input.0] && graph.ty(input).dtype.is_float()).collect();
+        if arrived.iter().all(Option::is_none) || !wanted.contains(&true) {
+            continue;
+        }
+        graph.enter(&node.module, Phase::Backward);
+        let contributions = node.op.gradient(&mut Backward {
+            graph,
+            inputs: &node.inputs,
+            outputs: &node.outputs,
+            arrived: &arrived,
+            wanted: &wanted,
+            op: node.op,
+            module: &node.module,
+        })?;
+        for (&input, contribution) in node.inputs.iter().zip(contributions) {
+            let Some(contribution) = contribution else { continue };
+            gradients[input.0] = Some(match gradients[input.0] {
+                None => contribution,
+                Some(earlier) => graph.add_one(Add {}, &[earlier, contribution])?,
+            });
+        }
+    }
+    with_respect_to
+        .iter()
+        .map(|&value| {
+            gradients[value.0].ok_or_else(|| GraphError::NoGradient { name: graph.get(value).name.to_string() })
+        })
+        .collect()
+}

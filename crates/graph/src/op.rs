@@ -1,0 +1,260 @@
+//! What an operator has to say of itself, and the registry of all of them.
+//!
+//! A new op is a file in `ops/`, a line in the registry below, and its kernels in the engine. The table tests (gradient
+//! against finite differences, every backend's kernel against the reference) find it through [`Op::examples`].
+
+use crate::gradient::Backward;
+use crate::graph::{GraphError, ValueId};
+use crate::ops;
+use crate::tensor::TensorType;
+use thiserror::Error;
+
+pub trait Operator {
+    /// The types of the outputs, or what is wrong with the inputs.
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError>;
+
+    /// Floating-point operations executed, a multiply-add counted as two.
+    fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
+
+    /// Bytes that must move if every input is read once and every output (and updated input) written once.
+    fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        let all = inputs.iter().chain(outputs).map(TensorType::bytes).sum::<usize>();
+        let updated = self.updates().iter().map(|&index| inputs[index].bytes()).sum::<usize>();
+        (all + updated) as u64
+    }
+
+    /// Inputs that are overwritten in place.
+    fn updates(&self) -> &'static [usize] {
+        &[]
+    }
+
+    /// Is it a product (GEMM)? Those are what FLOP counts of a model are about.
+    fn is_product(&self) -> bool {
+        false
+    }
+
+    /// The gradient with respect to each input that wants one.
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
+
+    /// Small cases for the table tests, odd sizes among them.
+    fn examples() -> Vec<Example>
+    where
+        Self: Sized;
+}
+
+/// One case of a table test: an op and the inputs to try it on.
+#[derive(Clone, Debug)]
+pub struct Example {
+    pub op: Op,
+    pub inputs: Vec<(TensorType, Fill)>,
+}
+
+/// What values an example's input takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    Normal,
+    /// Standard normal, squared and raised: second moments, norms.
+    Positive,
+    /// Integers below the limit.
+    Ids(usize),
+    /// Each row a distribution over the first `row + 1` entries, as causal attention has it.
+    CausalRows,
+    /// This value everywhere.
+    Constant(f64),
+}
+
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ShapeError {
+    #[error("takes {want} inputs, has {have}")]
+    Arity { want: usize, have: usize },
+    #[error("inner sizes differ: {left} on the left, {right} on the right")]
+    InnerSize { left: usize, right: usize },
+    #[error("input {index} is {have}, wants {want}")]
+    Input { index: usize, want: String, have: String },
+    #[error("{0}")]
+    Attribute(String),
+}
+
+/// Exactly `N` inputs, or an error that says so.
+pub fn arity<const N: usize>(inputs: &[TensorType]) -> Result<&[TensorType; N], ShapeError> {
+    inputs.try_into().map_err(|_| ShapeError::Arity { want: N, have: inputs.len() })
+}
+
+/// Input `index` has this shape, or an error that says what it has.
+pub fn expect(index: usize, input: &TensorType, sizes: &[usize]) -> Result<(), ShapeError> {
+    if input.sizes() == sizes {
+        return Ok(());
+    }
+    Err(ShapeError::Input { index, want: format!("{sizes:?}"), have: input.shape.to_string() })
+}
+
+/// Input `index` has two axes: their sizes.
+pub fn matrix(index: usize, input: &TensorType) -> Result<(usize, usize), ShapeError> {
+    match input.sizes() {
+        &[rows, columns] => Ok((rows, columns)),
+        _ => Err(ShapeError::Input { index, want: "a matrix".into(), have: input.shape.to_string() }),
+    }
+}
+
+/// Attributes as text, for the graph's printed form. Written by the `op!` macro.
+pub trait Attributes: Sized {
+    fn attributes(&self) -> Vec<(&'static str, String)>;
+    fn from_attributes(found: &[(&str, &str)]) -> Result<Self, String>;
+}
+
+/// Declares an op's struct: plain comparable data, each field printable and parseable.
+#[macro_export]
+macro_rules! op {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type),* }
+
+        impl $crate::op::Attributes for $name {
+            fn attributes(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($field), self.$field.to_string())),*]
+            }
+
+            fn from_attributes(found: &[(&str, &str)]) -> Result<Self, String> {
+                let known: &[&str] = &[$(stringify!($field)),*];
+                $crate::op::check_attributes(stringify!($name), known, found)?;
+                Ok($name { $($field: $crate::op::attribute(stringify!($field), found)?),* })
+            }
+        }
+    };
+}
+
+pub fn check_attributes(op: &str, known: &[&str], found: &[(&str, &str)]) -> Result<(), String> {
+    match found.iter().find(|(name, _)| !known.contains(name)) {
+        Some((name, _)) => Err(format!("{op} has no attribute `{name}` (it has {known:?})")),
+        None => Ok(()),
+    }
+}
+
+pub fn attribute<T: std::str::FromStr>(name: &str, found: &[(&str, &str)]) -> Result<T, String> {
+    let (_, text) =
+        found.iter().find(|(other, _)| *other == name).ok_or_else(|| format!("attribute `{name}` is missing"))?;
+    text.parse().map_err(|_| format!("attribute `{name}` has a value that cannot be read: `{text}`"))
+}
+
+macro_rules! registry {
+    ($($name:literal $variant:ident in $module:ident,)*) => {
+        /// Every operator.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Op { $($variant(ops::$module::$variant)),* }
+
+        $(impl From<ops::$module::$variant> for Op {
+            fn from(op: ops::$module::$variant) -> Op { Op::$variant(op) }
+        })*
+
+        impl Op {
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            pub fn name(&self) -> &'static str {
+                match self { $(Op::$variant(_) => $name),* }
+            }
+
+            pub fn attributes(&self) -> Vec<(&'static str, String)> {
+                match self { $(Op::$variant(op) => op.attributes()),* }
+            }
+
+            pub fn parse(name: &str, found: &[(&str, &str)]) -> Result<Op, String> {
+                match name {
+                    $($name => Ok(Op::$variant(ops::$module::$variant::from_attributes(found)?)),)*
+                    other => Err(format!("there is no op `{other}`")),
+                }
+            }
+
+            /// The cases of every op, for the table tests.
+            pub fn examples() -> Vec<Example> {
+                [$(ops::$module::$variant::examples()),*].concat()
+            }
+
+            fn operator(&self) -> &dyn DynOperator {
+                match self { $(Op::$variant(op) => op),* }
+            }
+        }
+    };
+}
+
+registry! {
+    "embedding" Embedding in embedding,
+    "embedding_grad" EmbeddingGrad in embedding,
+    "rms_norm" RmsNorm in rms_norm,
+    "rms_norm_grad" RmsNormGrad in rms_norm,
+    "matmul" MatMul in matmul,
+    "rope" Rope in rope,
+    "attention_scores" AttentionScores in attention,
+    "attention_mix" AttentionMix in attention,
+    "attention_mix_back" AttentionMixBack in attention,
+    "causal_softmax" CausalSoftmax in causal_softmax,
+    "causal_softmax_grad" CausalSoftmaxGrad in causal_softmax,
+    "add" Add in add,
+    "mul" Mul in mul,
+    "silu" Silu in silu,
+    "silu_grad" SiluGrad in silu,
+    "cross_entropy" CrossEntropy in cross_entropy,
+    "cross_entropy_grad" CrossEntropyGrad in cross_entropy,
+    "accumulate" Accumulate in accumulate,
+    "zero" Zero in accumulate,
+    "squared_norm" SquaredNorm in clip,
+    "clip_scale" ClipScale in clip,
+    "adamw" AdamW in adamw,
+}
+
+/// [`Operator`] without what cannot be called on a trait object.
+trait DynOperator {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError>;
+    fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
+    fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
+    fn updates(&self) -> &'static [usize];
+    fn is_product(&self) -> bool;
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
+}
+
+impl<T: Operator> DynOperator for T {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        Operator::outputs(self, inputs)
+    }
+    fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        Operator::flops(self, inputs, outputs)
+    }
+    fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        Operator::bytes(self, inputs, outputs)
+    }
+    fn updates(&self) -> &'static [usize] {
+        Operator::updates(self)
+    }
+    fn is_product(&self) -> bool {
+        Operator::is_product(self)
+    }
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        Operator::gradient(self, at)
+    }
+}
+
+impl Op {
+    pub fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        self.operator().outputs(inputs)
+    }
+
+    pub fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        self.operator().flops(inputs, outputs)
+    }
+
+    pub fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        self.operator().bytes(inputs, outputs)
+    }
+
+    pub fn updates(&self) -> &'static [usize] {
+        self.operator().updates()
+    }
+
+    pub fn is_product(&self) -> bool {
+        self.operator().is_product()
+    }
+
+    pub fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        self.operator().gradient(at)
+    }
+}

@@ -1,0 +1,61 @@
+//! AdamW on one parameter: decoupled weight decay and bias-corrected moments, as PyTorch computes it.
+
+use crate::gradient::Backward;
+use crate::graph::{GraphError, ValueId};
+use crate::op;
+use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::tensor::TensorType;
+
+op! {
+    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` [3], and `clip` [1] where gradients are clipped.
+    ///
+    /// `rates` is what changes from step to step, written by the host: the learning rate, `1 - beta1^t` and
+    /// `sqrt(1 - beta2^t)`.
+    pub struct AdamW {
+        pub beta1: f64,
+        pub beta2: f64,
+        pub eps: f64,
+        pub weight_decay: f64,
+    }
+}
+
+impl Operator for AdamW {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        if !matches!(inputs.len(), 5 | 6) {
+            return Err(ShapeError::Arity { want: 5, have: inputs.len() });
+        }
+        for (index, input) in inputs.iter().enumerate().take(4).skip(1) {
+            expect(index, input, inputs[0].sizes())?;
+        }
+        expect(4, &inputs[4], &[3])?;
+        inputs.get(5).map_or(Ok(()), |clip| expect(5, clip, &[1]))?;
+        Ok(vec![])
+    }
+
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        14 * inputs[0].elements() as u64
+    }
+
+    fn updates(&self) -> &'static [usize] {
+        &[0, 1, 2]
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+        let ty = TensorType::f32(&[5, 77]);
+        let mut inputs = vec![
+            (ty.clone(), Fill::Normal),
+            (ty.clone(), Fill::Normal),
+            (ty.clone(), Fill::Positive),
+            (ty, Fill::Normal),
+            (TensorType::f32(&[3]), Fill::Constant(0.2)),
+        ];
+        let plain = Example { op: op.into(), inputs: inputs.clone() };
+        inputs.push((TensorType::f32(&[1]), Fill::Constant(0.25)));
+        vec![plain, Example { op: op.into(), inputs }]
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask ci`: exactly what CI runs, cheapest first, stopping at the first failure.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::{Outcome, interop, process, test, tidy};
+
+type Stage = fn() -> Result<Outcome>;
+
+const STAGES: &[(&str, Stage)] = &[
+    ("fmt", || cargo(&["fmt", "--all", "--check"])),
+    ("tidy", tidy::run),
+    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+    ("test", test::unit_and_integration),
+    ("doc tests", test::documentation),
+    ("interop", || interop::run(interop::Readers::Small)),
+    ("doc", documentation_builds),
+];
+
+pub fn run() -> Result<Outcome> {
+    let begin = Instant::now();
+    for (name, stage) in STAGES {
+        println!("== {name}");
+        let stage_begin = Instant::now();
+        let outcome = stage()?;
+        let seconds = stage_begin.elapsed().as_secs_f64();
+        if outcome == Outcome::Failed {
+            println!("== {name} failed after {seconds:.1} s; ci ran {:.1} s", begin.elapsed().as_secs_f64());
+            return Ok(Outcome::Failed);
+        }
+        println!("== {name} passed in {seconds:.1} s");
+    }
+    println!("== ci passed: {} stages in {:.1} s", STAGES.len(), begin.elapsed().as_secs_f64());
+    Ok(Outcome::Passed)
+}
+
+fn cargo(arguments: &[&str]) -> Result<Outcome> {
+    Ok(Outcome::from_success(process::succeeds(&mut process::cargo(arguments))?))
+}
+
+fn documentation_builds() -> Result<Outcome> {
+    let mut command = process::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    Ok(Outcome::from_success(process::succeeds(&mut command)?))
+}

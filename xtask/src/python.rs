@@ -1,0 +1,49 @@
+//! Python virtual environments under the target folder, holding pinned packages.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// The packages with which headroom's files are read and its speed is compared, each pinned to the version tried.
+pub const NUMPY: &str = "numpy==2.4.6";
+pub const SAFETENSORS: &str = "safetensors==0.8.0";
+pub const TORCH: &str = "torch==2.15.0";
+pub const TRANSFORMERS: &str = "transformers==5.22.2";
+
+/// The Python of the environment `target/<name>` with `packages` in it, made or completed if need be.
+pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let folder = process::target_folder().join(name);
+    let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    // Written last, so that an installation cut short is taken up again.
+    let receipt = folder.join("installed.txt");
+    let wanted = packages.join("\n");
+    if python.is_file() && std::fs::read_to_string(&receipt).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    eprintln!("setting up target/{name} with {}", packages.join(", "));
+    quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+        .context("no virtual environment: install python3 and python3-venv (3.11 or newer)")?;
+    quietly(
+        Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages),
+    )
+    .with_context(|| format!("pip could not install {}: is the network reachable?", packages.join(", ")))?;
+    std::fs::write(&receipt, wanted).with_context(|| format!("cannot write {}", receipt.display()))?;
+    Ok(python)
+}
+
+/// Runs to the end; its output is shown only in the error of a failure.
+fn quietly(command: &mut Command) -> Result<()> {
+    let spelled = process::spell(command);
+    let output = command.output().with_context(|| format!("cannot start `{spelled}`"))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let last_lines: Vec<&str> = said.trim().lines().rev().take(5).collect();
+        let last_lines: Vec<&str> = last_lines.into_iter().rev().collect();
+        bail!("`{spelled}` ended with {}\n{}", output.status, last_lines.join("\n"));
+    }
+    Ok(())
+}
