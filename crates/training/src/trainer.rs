@@ -132,6 +132,14 @@ impl Trainer {
         Some(data)
     }
 
+    /// Of the last step, where gradients are clipped.
+    pub fn gradient_norm(&mut self) -> Option<f32> {
+        let value = self.training.optimizer.norm?;
+        let mut norm = [0.0];
+        self.device.read_f32(TRAINING, value, &mut norm);
+        Some(norm[0])
+    }
+
     /// Forward and backward of one micro-batch; returns its loss.
     pub fn micro_step(&mut self, batch: &Batch, times: &mut StepTimes) -> Result<f32, NotFinite> {
         let forward = self.training.forward;
