@@ -124,20 +124,20 @@ fn run_until_done(
         let step = trainer.step;
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
-        if ending || step % schedule.log_interval.max(1) == 0 {
+        if ending || step.is_multiple_of(schedule.log_interval.max(1)) {
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
         }
         taken?;
         if let Some(set) = evaluation
             && schedule.evaluate_every > 0
-            && (step % schedule.evaluate_every == 0 || step == schedule.last_step)
+            && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
         {
             let done = Evaluation { step, loss: evaluate(trainer, set) };
             outcome.evaluations.push(done);
             observer.evaluated(done);
         }
-        if schedule.save_every > 0 && step % schedule.save_every == 0 {
+        if schedule.save_every > 0 && step.is_multiple_of(schedule.save_every) {
             observer.save(trainer)?;
             saved_at = Some(step);
         }

@@ -1,5 +1,6 @@
 //! A model on a device: its weights written and read, one step after the other taken.
 
+use crate::checkpoint::Content;
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::llama::rope_tables;
@@ -47,14 +48,6 @@ pub struct Trainer {
     pub step: u64,
 }
 
-/// What a parameter's values in the state are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    Weight,
-    FirstMoment,
-    SecondMoment,
-}
-
 impl Trainer {
     /// The device has the training program loaded first, then that of evaluation.
     pub fn new(
@@ -88,7 +81,7 @@ impl Trainer {
                 Stream::new(seed, &name).fill_normal(0, &mut data);
                 data.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
             }
-            self.write(&name, Part::Weight, &data);
+            self.write(&name, Content::Weight, &data);
         }
     }
 
@@ -101,26 +94,26 @@ impl Trainer {
         self.training.optimizer.trained.iter().map(named).collect()
     }
 
-    pub fn write(&mut self, name: &str, part: Part, data: &[f32]) {
-        let value = self.find(name, part);
+    pub fn write(&mut self, name: &str, content: Content, data: &[f32]) {
+        let value = self.find(name, content);
         self.device.write_f32(TRAINING, value, data);
     }
 
-    pub fn read(&mut self, name: &str, part: Part) -> Vec<f32> {
-        let value = self.find(name, part);
+    pub fn read(&mut self, name: &str, content: Content) -> Vec<f32> {
+        let value = self.find(name, content);
         let mut data = vec![0.0; self.graph().ty(value).elements()];
         self.device.read_f32(TRAINING, value, &mut data);
         data
     }
 
-    fn find(&self, name: &str, part: Part) -> ValueId {
+    fn find(&self, name: &str, content: Content) -> ValueId {
         let graph = self.graph();
         let trained = &self.training.optimizer.trained;
         let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
-        match part {
-            Part::Weight => one.parameter,
-            Part::FirstMoment => one.first,
-            Part::SecondMoment => one.second,
+        match content {
+            Content::Weight => one.parameter,
+            Content::FirstMoment => one.first,
+            Content::SecondMoment => one.second,
         }
     }
 
@@ -199,7 +192,7 @@ impl Trainer {
     /// the batch are still those of the failing step.
     fn first_not_finite(&mut self) -> NotFinite {
         for (name, _) in self.parameters() {
-            if let Some(value) = first_bad(&self.read(&name, Part::Weight)) {
+            if let Some(value) = first_bad(&self.read(&name, Content::Weight)) {
                 let since =
                     if self.step == 0 { "as they were loaded" } else { "made so by the update of the step before" };
                 return NotFinite::Weights { name, value, since };

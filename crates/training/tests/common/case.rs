@@ -2,11 +2,12 @@
 
 use headroom_engine::cpu::Cpu;
 use headroom_engine::cpu::isa::Isa;
+use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::{Keep, training_program};
-use headroom_training::trainer::{Part, StepTimes, Trainer};
+use headroom_training::trainer::{StepTimes, Trainer};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ impl Case {
         let cpu = Cpu::new(threads, isa, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
         for (name, data) in &self.weights {
-            trainer.write(name, Part::Weight, data);
+            trainer.write(name, Content::Weight, data);
         }
         trainer
     }
