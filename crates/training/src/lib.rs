@@ -6,6 +6,7 @@ pub mod data;
 pub mod llama;
 pub mod memory;
 pub mod optimizer;
+pub mod persist;
 pub mod positioned_file;
 pub mod program;
 pub mod rng;

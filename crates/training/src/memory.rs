@@ -6,8 +6,8 @@ use crate::optimizer::OptimizerConfig;
 use crate::program::{Keep, training_program};
 use headroom_engine::Program;
 use headroom_engine::cpu::Cpu;
-use headroom_graph::plan::Usage;
 use headroom_graph::GraphError;
+use headroom_graph::plan::Usage;
 
 /// Memory of a run, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -97,8 +97,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Outcome {
     let capacity = schedule.last_step.saturating_sub(trainer.step).min(RECORDED_WITHOUT_GROWING);
-    let mut outcome =
-        Outcome { steps: Vec::with_capacity(capacity as usize), evaluations: vec![], end: End::Finished };
+    let mut outcome = Outcome { steps: Vec::with_capacity(capacity as usize), evaluations: vec![], end: End::Finished };
     if let Err(error) = run_until_done(trainer, data, evaluation, schedule, stop, observer, &mut outcome) {
         outcome.end = End::Failed(error);
     }

@@ -15,6 +15,9 @@ use thiserror::Error;
 const TRAINING: usize = 0;
 const EVALUATION: usize = 1;
 
+/// Elements moved between host and device at a time, so that large tensors never pass through the host whole.
+const PIECE: usize = 1 << 16;
+
 /// Standard deviation of the initial weights.
 const INITIAL_SPREAD: f32 = 0.02;
 
@@ -60,8 +63,8 @@ impl Trainer {
         let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0 };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
-        trainer.device.write_f32(TRAINING, forward.cos, &cos);
-        trainer.device.write_f32(TRAINING, forward.sin, &sin);
+        trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
+        trainer.device.write_f32(TRAINING, forward.sin, 0, &sin);
         trainer
     }
 
@@ -76,12 +79,16 @@ impl Trainer {
     /// Draws every weight: norms are one, everything else normal, each element by its name and place alone.
     pub fn draw_weights(&mut self, seed: u64) {
         for (name, ty) in self.parameters() {
-            let mut data = vec![1.0; ty.elements()];
-            if ty.sizes().len() > 1 {
-                Stream::new(seed, &name).fill_normal(0, &mut data);
-                data.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
+            let stream = Stream::new(seed, &name);
+            let mut piece = vec![1.0; ty.elements().min(PIECE)];
+            for first in (0..ty.elements()).step_by(PIECE) {
+                piece.truncate(ty.elements() - first);
+                if ty.sizes().len() > 1 {
+                    stream.fill_normal(first as u64, &mut piece);
+                    piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
+                }
+                self.write(&name, Content::Weight, first, &piece);
             }
-            self.write(&name, Content::Weight, &data);
         }
     }
 
@@ -94,16 +101,28 @@ impl Trainer {
         self.training.optimizer.trained.iter().map(named).collect()
     }
 
-    pub fn write(&mut self, name: &str, content: Content, data: &[f32]) {
+    /// Writes elements of one of a parameter's tensors from number `first` on.
+    pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
         let value = self.find(name, content);
-        self.device.write_f32(TRAINING, value, data);
+        self.device.write_f32(TRAINING, value, first, data);
     }
 
-    pub fn read(&mut self, name: &str, content: Content) -> Vec<f32> {
+    /// Hands over one of a parameter's tensors in pieces, in order.
+    pub fn read<E>(
+        &mut self,
+        name: &str,
+        content: Content,
+        mut take: impl FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let value = self.find(name, content);
-        let mut data = vec![0.0; self.graph().ty(value).elements()];
-        self.device.read_f32(TRAINING, value, &mut data);
-        data
+        let elements = self.graph().ty(value).elements();
+        let mut piece = vec![0.0; elements.min(PIECE)];
+        for first in (0..elements).step_by(PIECE) {
+            piece.truncate(elements - first);
+            self.device.read_f32(TRAINING, value, first, &mut piece);
+            take(&piece)?;
+        }
+        Ok(())
     }
 
     fn find(&self, name: &str, content: Content) -> ValueId {
@@ -121,7 +140,7 @@ impl Trainer {
     pub fn read_output(&mut self, name: &str) -> Option<Vec<f32>> {
         let value = self.graph().output_named(name)?;
         let mut data = vec![0.0; self.graph().ty(value).elements()];
-        self.device.read_f32(TRAINING, value, &mut data);
+        self.device.read_f32(TRAINING, value, 0, &mut data);
         Some(data)
     }
 
@@ -129,7 +148,7 @@ impl Trainer {
     pub fn gradient_norm(&mut self) -> Option<f32> {
         let value = self.training.optimizer.norm?;
         let mut norm = [0.0];
-        self.device.read_f32(TRAINING, value, &mut norm);
+        self.device.read_f32(TRAINING, value, 0, &mut norm);
         Some(norm[0])
     }
 
@@ -137,16 +156,16 @@ impl Trainer {
     pub fn micro_step(&mut self, batch: &Batch, times: &mut StepTimes) -> Result<f32, NotFinite> {
         let forward = self.training.forward;
         let start = self.device.clock();
-        self.device.write_i32(TRAINING, forward.input_ids, &batch.input_ids);
-        self.device.write_i32(TRAINING, forward.targets, &batch.targets);
+        self.device.write_i32(TRAINING, forward.input_ids, 0, &batch.input_ids);
+        self.device.write_i32(TRAINING, forward.targets, 0, &batch.targets);
         // Its memory is used for other things later in the step.
         let share = 1.0 / self.optimizer.accumulation as f32;
-        self.device.write_f32(TRAINING, self.training.loss_gradient, &[share]);
+        self.device.write_f32(TRAINING, self.training.loss_gradient, 0, &[share]);
         let written = self.device.clock();
         self.run(Phase::Forward);
         let forwarded = self.device.clock();
         let mut loss = [0.0];
-        self.device.read_f32(TRAINING, forward.loss, &mut loss);
+        self.device.read_f32(TRAINING, forward.loss, 0, &mut loss);
         if self.device.computes() && !loss[0].is_finite() {
             return Err(self.first_not_finite());
         }
@@ -162,7 +181,7 @@ impl Trainer {
         let start = self.device.clock();
         self.step += 1;
         let rates = self.optimizer.rates_at(self.step, last);
-        self.device.write_f32(TRAINING, self.training.optimizer.rates, &rates);
+        self.device.write_f32(TRAINING, self.training.optimizer.rates, 0, &rates);
         self.run(Phase::Optimizer);
         times.optimizer += self.device.clock() - start;
     }
@@ -175,11 +194,11 @@ impl Trainer {
     pub fn evaluate(&mut self, batch: &Batch) -> f32 {
         let evaluation = self.evaluation.as_ref().expect("asked for only where an evaluation was built");
         let (forward, calls) = (evaluation.forward, evaluation.program.plan.phase(Phase::Forward));
-        self.device.write_i32(EVALUATION, forward.input_ids, &batch.input_ids);
-        self.device.write_i32(EVALUATION, forward.targets, &batch.targets);
+        self.device.write_i32(EVALUATION, forward.input_ids, 0, &batch.input_ids);
+        self.device.write_i32(EVALUATION, forward.targets, 0, &batch.targets);
         self.device.run(EVALUATION, calls);
         let mut loss = [0.0];
-        self.device.read_f32(EVALUATION, forward.loss, &mut loss);
+        self.device.read_f32(EVALUATION, forward.loss, 0, &mut loss);
         loss[0]
     }
 
@@ -192,7 +211,7 @@ impl Trainer {
     /// the batch are still those of the failing step.
     fn first_not_finite(&mut self) -> NotFinite {
         for (name, _) in self.parameters() {
-            if let Some(value) = first_bad(&self.read(&name, Content::Weight)) {
+            if let Err(value) = self.read(&name, Content::Weight, all_finite) {
                 let since =
                     if self.step == 0 { "as they were loaded" } else { "made so by the update of the step before" };
                 return NotFinite::Weights { name, value, since };
@@ -203,8 +222,8 @@ impl Trainer {
             let node = &self.training.program.graph.nodes()[call];
             for &output in &node.outputs {
                 let mut data = vec![0.0; self.training.program.graph.ty(output).elements()];
-                self.device.read_f32(TRAINING, output, &mut data);
-                if let Some(value) = first_bad(&data) {
+                self.device.read_f32(TRAINING, output, 0, &mut data);
+                if let Err(value) = all_finite(&data) {
                     return NotFinite::Operator { op: node.op.name(), module: node.module.to_string(), value };
                 }
             }
@@ -213,6 +232,7 @@ impl Trainer {
     }
 }
 
-fn first_bad(data: &[f32]) -> Option<f32> {
-    data.iter().copied().find(|x| !x.is_finite())
+/// The first value that is not finite is the error.
+fn all_finite(data: &[f32]) -> Result<(), f32> {
+    data.iter().copied().find(|x| !x.is_finite()).map_or(Ok(()), Err)
 }

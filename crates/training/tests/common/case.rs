@@ -80,7 +80,7 @@ impl Case {
         let cpu = Cpu::new(threads, isa, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
         for (name, data) in &self.weights {
-            trainer.write(name, Content::Weight, data);
+            trainer.write(name, Content::Weight, 0, data);
         }
         trainer
     }
@@ -104,6 +104,17 @@ fn floats(tensors: &SafeTensors) -> BTreeMap<String, Vec<f32>> {
             (name, data)
         })
         .collect()
+}
+
+/// A parameter's weights.
+pub fn weights(trainer: &mut Trainer, name: &str) -> Vec<f32> {
+    let mut all = vec![];
+    let gathered: Result<(), ()> = trainer.read(name, Content::Weight, |piece| {
+        all.extend_from_slice(piece);
+        Ok(())
+    });
+    gathered.unwrap();
+    all
 }
 
 /// `|have - want| / |want|` in the 2-norm.
