@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Some(python) => python.clone(),
         None => python::environment("bench-venv", &[python::NUMPY, python::TORCH])?,
     };
-    let headroom = build_headroom()?;
+    let headroom = process::build_headroom("release")?;
 
     let mut rows: Vec<Row> = Vec::new();
     let mut peer_version = "unknown".to_string();
@@ -98,14 +98,6 @@ pub fn run(options: &Options) -> Result<Outcome> {
         write(file, &text)?;
     }
     Ok(Outcome::from_success(verdicts.iter().all(|verdict| verdict.holds)))
-}
-
-fn build_headroom() -> Result<PathBuf> {
-    let mut build = process::cargo(&["build", "--release", "--quiet", "--package", "headroom-cli"]);
-    if !process::succeeds(&mut build)? {
-        bail!("headroom does not build");
-    }
-    Ok(process::target_folder().join("release/headroom"))
 }
 
 fn our_command(headroom: &Path, threads: usize) -> Command {
