@@ -1,1 +1,12 @@
-//!
+//! What a run writes down: plain data with the provenance of every figure, and how it reaches the disk.
+
+pub mod atomic;
+pub mod config;
+pub mod device;
+pub mod performance;
+pub mod provenance;
+pub mod statistics;
+pub mod timestamp;
+
+/// The version of the files' layout. It changes when a key changes meaning or goes away, not when one is added.
+pub const SCHEMA_VERSION: u32 = 1;

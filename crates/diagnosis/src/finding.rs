@@ -1,0 +1,108 @@
+//! A finding: one cause that costs time or memory, where it is, what shows it and what to do.
+
+use serde::Serialize;
+use std::fmt;
+
+/// What is at the bottom of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same
+/// cause at the same place are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    HostSync,
+    GpuIdle,
+    LaunchBound,
+    DataLoading,
+    HostCopies,
+    NoTensorCores,
+    AttentionMaterialised,
+    SmallKernels,
+    OptimizerPerParameter,
+    MemoryNearLimit,
+    AllocatorChurn,
+    MemoryGrows,
+    BelowRoof,
+    ConstantRebuilt,
+    CommunicationExposed,
+    Straggler,
+    BatchTooSmall,
+    UnevenSteps,
+    CpuBoundOperator,
+    ProfilerOverhead,
+    /// Not speed: stability, or what a log says.
+    Practice,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+impl Severity {
+    /// By measured cost, as a share of the step.
+    pub fn of_share(share: f64) -> Severity {
+        match share {
+            share if share >= 0.25 => Severity::Critical,
+            share if share >= 0.10 => Severity::High,
+            share if share >= 0.03 => Severity::Medium,
+            _ => Severity::Low,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Low => "low",
+            Severity::Medium => "medium",
+            Severity::High => "high",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// How much work the advice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    Low,
+    Medium,
+    High,
+}
+
+/// How sure the finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    Low,
+    Medium,
+    High,
+}
+
+/// Where in the source: lines and columns count from 1, columns in characters, the end exclusive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn severity_follows_the_measured_share() {
+        let named = [0.3, 0.25, 0.1, 0.03, 0.0299].map(|share| Severity::of_share(share).name());
+        assert_eq!(named, ["critical", "critical", "high", "medium", "low"]);
+    }
+}

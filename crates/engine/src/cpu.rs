@@ -1,0 +1,222 @@
+//! The CPU backend: an arena, a team of threads and a kernel for every op.
+
+mod arena;
+mod attention;
+mod causal_softmax;
+mod cross_entropy;
+mod elementwise;
+mod embedding;
+mod frame;
+pub mod gemm;
+pub mod isa;
+mod math;
+mod matmul;
+mod optimizer;
+pub mod pool;
+mod rms_norm;
+mod rope;
+
+use crate::by_isa;
+use crate::device::{Device, EngineError, Program};
+use arena::Arena;
+use frame::{Frame, Slot};
+use gemm::Scratch;
+use headroom_graph::{DType, Graph, Op, TensorType, ValueId};
+use isa::Isa;
+use pool::Pool;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Who computes: the threads, the instructions they use and the memory that products pack into.
+pub struct Team {
+    pub pool: Pool,
+    pub isa: Isa,
+    pub packing: Scratch,
+}
+
+impl Team {
+    pub fn new(threads: usize, isa: Isa) -> Result<Team, EngineError> {
+        let pool = Pool::new(threads).map_err(|error| EngineError::Threads { threads, error })?;
+        Ok(Team { pool, isa, packing: Scratch::new(threads) })
+    }
+}
+
+pub struct Cpu {
+    team: Team,
+    arena: Arena,
+    programs: Vec<Loaded>,
+    /// For kernels that reduce in parts; as long as the largest of them needs.
+    reduction: Vec<f32>,
+    started: Instant,
+}
+
+struct Loaded {
+    calls: Vec<Prepared>,
+    values: Vec<Option<Slot>>,
+}
+
+struct Prepared {
+    op: Op,
+    /// Types of the inputs.
+    types: Vec<TensorType>,
+    inputs: Vec<Slot>,
+    outputs: Vec<Slot>,
+}
+
+impl Cpu {
+    pub fn new(threads: usize, isa: Isa, programs: &[Program]) -> Result<Cpu, EngineError> {
+        let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
+        let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
+        let team = Team::new(threads, isa)?;
+        let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
+        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
+        Ok(Cpu { team, arena, programs: loaded, reduction: vec![0.0; reduction], started: Instant::now() })
+    }
+
+    /// What the kernels need beside the arena.
+    pub fn scratch_bytes_for(threads: usize, programs: &[Program]) -> usize {
+        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
+        Scratch::bytes(threads) + reduction * size_of::<f32>()
+    }
+
+    fn slot(&self, program: usize, value: ValueId) -> &Slot {
+        self.programs[program].values[value.0].as_ref().expect("only values with a buffer are read and written")
+    }
+}
+
+impl Device for Cpu {
+    fn kind(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        Scratch::bytes(self.team.pool.threads()) + self.reduction.len() * size_of::<f32>()
+    }
+
+    fn computes(&self) -> bool {
+        true
+    }
+
+    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]) {
+        // SAFETY: the slot lies in our arena, which lives as long as `self`, and `&mut self` keeps kernels away.
+        unsafe { self.slot(program, value).write(data) }
+    }
+
+    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]) {
+        // SAFETY: as above.
+        unsafe { self.slot(program, value).write(data) }
+    }
+
+    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]) {
+        // SAFETY: as above.
+        unsafe { self.slot(program, value).read(data) }
+    }
+
+    fn run(&mut self, program: usize, calls: Range<usize>) {
+        for call in &self.programs[program].calls[calls] {
+            // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
+            // writes overlaps nothing that it reads.
+            let frame = unsafe { Frame::new(&call.inputs, &call.outputs, call.op.updates()) };
+            execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+        }
+    }
+
+    fn clock(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
+    let Program { graph, plan } = program;
+    let values: Vec<Option<Slot>> = graph
+        .value_ids()
+        .map(|id| plan.buffer(id).map(|buffer| arena.slot(buffer.offset, graph.ty(id).elements(), graph.ty(id).dtype)))
+        .collect();
+    let slots = |ids: &[ValueId]| -> Vec<Slot> {
+        ids.iter().map(|id| values[id.0].expect("a call's values have buffers")).collect()
+    };
+    let calls = graph
+        .nodes()
+        .iter()
+        .map(|node| {
+            let mut touched = node.inputs.iter().chain(&node.outputs).map(|id| graph.ty(*id).dtype);
+            if let Some(dtype) = touched.find(|dtype| !matches!(dtype, DType::F32 | DType::I32)) {
+                let (op, module, dtype) = (node.op.name(), node.module.to_string(), dtype.to_string());
+                return Err(EngineError::NoKernel { op, module, dtype, device: "cpu" });
+            }
+            Ok(Prepared {
+                op: node.op,
+                types: graph.types(&node.inputs),
+                inputs: slots(&node.inputs),
+                outputs: slots(&node.outputs),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Loaded { calls, values })
+}
+
+/// Elements of reduction scratch that the hungriest call needs.
+fn reduction_elements(graph: &Graph) -> usize {
+    let need = |op: &Op, inputs: &[ValueId]| match op {
+        Op::RmsNormGrad(_) => {
+            let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
+            rms_norm::gradient_scratch(rows, width)
+        }
+        Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
+        Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),
+        _ => 0,
+    };
+    graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
+}
+
+fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &mut [f32]) {
+    match op {
+        Op::Embedding(_) => embedding::forward(team, at.ids(0), at.input(1), at.output(0)),
+        Op::EmbeddingGrad(_) => embedding::gradient(team, at.ids(0), at.input(1), at.output(0)),
+        Op::RmsNorm(op) => rms_norm::forward(team, op.eps, at.input(0), at.input(1), at.output(0)),
+        Op::RmsNormGrad(op) => {
+            let (x, weight, dy) = (at.input(0), at.input(1), at.input(2));
+            let (dx, dweight) = (at.output(0), at.output(1));
+            rms_norm::gradient(team, rms_norm::Gradient { eps: op.eps, x, weight, dy, dx, dweight }, reduction);
+        }
+        Op::MatMul(op) => matmul::run(team, op, types, at),
+        Op::Rope(op) => {
+            let half = types[1].shape.row();
+            rope::run(team, op, half, at.input(0), (at.input(1), at.input(2)), at.output(0));
+        }
+        Op::AttentionScores(op) => attention::scores(team, op, types, at),
+        Op::AttentionMix(op) => attention::mix(team, op, types, at),
+        Op::AttentionMixBack(op) => attention::mix_back(team, op, types, at),
+        Op::CausalSoftmax(_) => causal_softmax::forward(team, types[0].shape.row(), at.input(0), at.output(0)),
+        Op::CausalSoftmaxGrad(_) => {
+            causal_softmax::gradient(team, types[0].shape.row(), at.input(0), at.input(1), at.output(0))
+        }
+        Op::Add(_) => elementwise::add(team, at.input(0), at.input(1), at.output(0)),
+        Op::Mul(_) => elementwise::mul(team, at.input(0), at.input(1), at.output(0)),
+        Op::Silu(_) => elementwise::silu(team, at.input(0), at.output(0)),
+        Op::SiluGrad(_) => elementwise::silu_gradient(team, at.input(0), at.input(1), at.output(0)),
+        Op::CrossEntropy(_) => {
+            at.output(0)[0] = cross_entropy::forward(team, at.input(0), at.ids(1), reduction);
+        }
+        Op::CrossEntropyGrad(_) => {
+            cross_entropy::gradient(team, at.input(0), at.ids(1), at.input(2)[0], at.output(0));
+        }
+        Op::Accumulate(_) => elementwise::accumulate(team, at.updated(0), at.input(1)),
+        Op::Zero(_) => elementwise::zero(team, at.updated(0)),
+        Op::SquaredNorm(_) => at.output(0)[0] = optimizer::squared_norm(team, at.input(0), reduction),
+        Op::ClipScale(op) => {
+            let (scale, norm) = optimizer::clip_scale(op.max_norm, (0..at.inputs()).map(|index| at.input(index)[0]));
+            (at.output(0)[0], at.output(1)[0]) = (scale, norm);
+        }
+        Op::AdamW(op) => {
+            let clip = if at.inputs() == 6 { at.input(5)[0] } else { 1.0 };
+            let (weight, first, second) = (at.updated(0), at.updated(1), at.updated(2));
+            let (gradient, rates) = (at.input(3), at.input(4));
+            optimizer::adamw(team, op, optimizer::Update { weight, first, second, gradient, rates, clip });
+        }
+    }
+}

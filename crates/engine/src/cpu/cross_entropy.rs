@@ -1,0 +1,50 @@
+//! Mean cross-entropy and its gradient.
+
+use super::math::{exp, largest, sum};
+use super::{Team, by_isa};
+
+/// Rows handed to a thread at a time.
+const ROWS: usize = 16;
+
+/// `row_losses` is scratch of one element a row; they are added up in order, in double precision.
+pub fn forward(team: &Team, logits: &[f32], targets: &[i32], row_losses: &mut [f32]) -> f32 {
+    let vocab = logits.len() / targets.len();
+    let row_losses = &mut row_losses[..targets.len()];
+    team.pool.for_each_chunk(row_losses, ROWS, |index, losses| {
+        for (offset, loss) in losses.iter_mut().enumerate() {
+            let row = index * ROWS + offset;
+            let logits = &logits[row * vocab..][..vocab];
+            let (top, sum) = top_and_sum(team.isa, logits);
+            *loss = sum.ln() + top - logits[targets[row] as usize];
+        }
+    });
+    (row_losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / targets.len() as f64) as f32
+}
+
+pub fn gradient(team: &Team, logits: &[f32], targets: &[i32], arrived: f32, out: &mut [f32]) {
+    let vocab = logits.len() / targets.len();
+    let share = arrived / targets.len() as f32;
+    team.pool.for_each_chunk(out, ROWS * vocab, |index, out| {
+        for (offset, out) in out.chunks_exact_mut(vocab).enumerate() {
+            let row = index * ROWS + offset;
+            scaled_softmax(team.isa, share, &logits[row * vocab..][..vocab], out);
+            out[targets[row] as usize] -= share;
+        }
+    });
+}
+
+by_isa! {
+    fn top_and_sum(row: &[f32]) -> (f32, f32) {
+        let top = largest(row);
+        (top, sum(row.len(), |i| exp(row[i] - top)))
+    }
+
+    fn scaled_softmax(share: f32, row: &[f32], out: &mut [f32]) {
+        let top = largest(row);
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = exp(x - top);
+        }
+        let scale = share / sum(out.len(), |i| out[i]);
+        out.iter_mut().for_each(|out| *out *= scale);
+    }
+}

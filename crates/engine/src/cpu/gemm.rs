@@ -1,0 +1,131 @@
+//! Single-precision matrix products: any strides, one large product on all threads or many small ones, a thread each.
+//!
+//! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
+//! NaN and infinity pass through as IEEE 754 has it; what C held is not read unless it is added to.
+
+mod blocks;
+mod kernel;
+mod lanes;
+mod matrix;
+mod pack;
+mod scratch;
+
+use blocks::{Cut, Progress, split};
+use kernel::Kernels;
+pub use matrix::{MatMut, MatRef};
+pub use scratch::Scratch;
+
+use crate::cpu::isa::Isa;
+use crate::cpu::pool::Pool;
+
+/// What happens to the values that C holds before the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulate {
+    /// `c = alpha · a · b`
+    Overwrite,
+    /// `c += alpha · a · b`
+    Add,
+}
+
+/// `c (+)= alpha · a · b`, with `a` m×k, `b` k×n and `c` m×n.
+#[derive(Debug)]
+pub struct Product<'a> {
+    pub alpha: f32,
+    pub a: MatRef<'a>,
+    pub b: MatRef<'a>,
+    pub accumulate: Accumulate,
+    pub c: MatMut<'a>,
+}
+
+/// Below this many multiply-adds (a few microseconds) waking the other threads costs more than they save.
+const WORK_FOR_ONE_THREAD: usize = 100_000;
+/// Items of a batch a thread, below which items are cut by rows so that no thread waits long for the last one.
+const BATCH_ITEMS_A_THREAD: usize = 8;
+/// The least rows of such a cut: each part packs the item's right operand anew.
+const BATCH_ROWS_MIN: usize = 128;
+
+/// One product, shared by all threads of the pool.
+pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
+    let Some(product) = non_empty(product) else { return };
+    let rows = product.c.rows;
+    let work = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
+    let threads = if work <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
+    let buffers = scratch.lock();
+    let cut = Cut::new(Kernels::of(isa), &product, 0..rows, buffers.shared_right(), threads);
+    let progress = Progress::new(pool.spins());
+    let (cut, progress, buffers) = (&cut, &progress, &*buffers);
+    pool.team(threads, &|worker, team| {
+        // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
+        unsafe { cut.work(progress, team, buffers.left(worker)) }
+    });
+}
+
+/// `items` independent sums of products, each computed by one thread (or, where there are few, cut by rows among
+/// several): attention's heads.
+///
+/// Item `i` is `product(i, 0)`, `product(i, 1)`, … `product(i, terms - 1)` one after the other into the same C: the first
+/// overwrites or adds, later ones usually add.
+///
+/// # Safety
+/// The terms of an item have the same C, and different items' C do not overlap. `product` is called from several threads,
+/// perhaps several times for the same item and term (each use then writes to other rows of C), and must answer the same.
+pub unsafe fn gemm_batch<'a>(
+    pool: &Pool,
+    isa: Isa,
+    scratch: &Scratch,
+    items: usize,
+    terms: usize,
+    product: &(dyn Fn(usize, usize) -> Product<'a> + Sync),
+) {
+    if items == 0 || terms == 0 {
+        return;
+    }
+    let kernels = Kernels::of(isa);
+    let buffers = scratch.lock();
+    let buffers = &*buffers;
+    let rows = product(0, 0).c.rows;
+    let wanted = (BATCH_ITEMS_A_THREAD * pool.threads()).div_ceil(items);
+    let parts = if pool.threads() == 1 { 1 } else { wanted.min(rows / BATCH_ROWS_MIN).max(1) };
+    let threads = scratch.threads();
+    pool.for_each_limited(threads, items * parts, &|index, worker| {
+        let (item, part) = (index / parts, index % parts);
+        for term in 0..terms {
+            let Some(product) = non_empty(product(item, term)) else { continue };
+            let rows = split(product.c.rows, parts, part);
+            if rows.is_empty() {
+                continue;
+            }
+            let cut = Cut::new(kernels, &product, rows, buffers.own_right(worker), 1);
+            // SAFETY: a team of one; these rows of C belong to this item and part, the buffers to this worker.
+            unsafe { cut.work(&Progress::new(0), 1, buffers.left(worker)) };
+        }
+    });
+}
+
+/// Checks the shapes; the product itself if there is anything to add up. A sum over no depth is zero.
+fn non_empty(product: Product) -> Option<Product> {
+    let Product { a, b, c, .. } = &product;
+    assert!(
+        a.rows == c.rows && b.cols == c.cols && a.cols == b.rows,
+        "product shapes do not match: {}×{} · {}×{} into {}×{}",
+        a.rows,
+        a.cols,
+        b.rows,
+        b.cols,
+        c.rows,
+        c.cols
+    );
+    if c.rows == 0 || c.cols == 0 {
+        return None;
+    }
+    if a.cols == 0 {
+        if product.accumulate == Accumulate::Overwrite {
+            for row in 0..c.rows {
+                // SAFETY: every row of C is `cols` floats long.
+                unsafe { c.ptr.add(row * c.row_stride).write_bytes(0, c.cols) };
+            }
+        }
+        return None;
+    }
+    Some(product)
+}

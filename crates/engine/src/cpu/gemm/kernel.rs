@@ -1,0 +1,212 @@
+//! The inner loop of a product: one register tile of C, over one block of depth.
+//!
+//! Every element is `Σ a·b` in the order of the depth, from zero, whatever the tile's size and wherever it lies: so the
+//! bits of C depend on the instruction set and the blocks of depth only, never on how the work was cut or shared.
+
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, Portable};
+use crate::cpu::isa::Isa;
+
+/// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one streams by.
+pub const DEPTH_MAX: usize = 512;
+/// Rows of the tallest tile: 14 rows of two vectors, two vectors of B and a broadcast fill 31 of 32 AVX-512 registers.
+pub const ROWS_MAX: usize = 14;
+/// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
+pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
+
+/// Where the left operand's elements lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Left {
+    /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
+    PackedRows,
+    /// Depth next to each other, rows `stride` apart.
+    Rows { stride: usize },
+    /// Rows next to each other, steps of depth `stride` apart.
+    Columns { stride: usize },
+}
+
+/// `c[rows, columns] (+)= alpha · a[rows, depth] · b[depth, columns]`.
+pub struct Tile {
+    pub a: *const f32,
+    pub left_stride: usize,
+    /// Packed: `vectors * LANES` values a step of depth.
+    pub b: *const f32,
+    pub depth: usize,
+    pub alpha: f32,
+    pub c: *mut f32,
+    pub c_stride: usize,
+    pub columns: usize,
+    pub store: Store,
+}
+
+/// Whether the tile replaces what C held or adds to it.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Store {
+    Overwrite,
+    Add,
+}
+
+/// The tiles of one instruction-set level.
+pub struct Kernels {
+    pub isa: Isa,
+    /// Rows of the tallest tile.
+    pub rows_max: usize,
+    /// Floats in a vector; a tile is one or two vectors wide.
+    pub lanes: usize,
+    /// By left layout, vectors - 1 and rows - 1.
+    tiles: [[[RunTile; ROWS_MAX]; 2]; 3],
+}
+
+type RunTile = unsafe fn(&Tile);
+
+impl Kernels {
+    /// The tiles of `isa`, or of the machine's highest level where it lacks that.
+    pub fn of(isa: Isa) -> &'static Kernels {
+        match isa.runnable() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => &AVX512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &AVX2,
+            _ => &PORTABLE,
+        }
+    }
+
+    /// The widest tile's columns.
+    pub fn width(&self) -> usize {
+        2 * self.lanes
+    }
+
+    /// # Safety
+    /// The tile's pointers are valid for `rows` rows in the layout of `left`, for its depth and columns.
+    #[inline]
+    pub unsafe fn run(&self, left: Left, rows: usize, tile: &Tile) {
+        let layout = match left {
+            Left::PackedRows => PACKED_ROWS,
+            Left::Rows { .. } => ROWS,
+            Left::Columns { .. } => COLUMNS,
+        };
+        let vectors = if tile.columns > self.lanes { 2 } else { 1 };
+        // SAFETY: the table belongs to a level the CPU has (`of`), and the caller vouches for the pointers.
+        unsafe { self.tiles[layout][vectors - 1][rows - 1](tile) }
+    }
+}
+
+const PACKED_ROWS: usize = 0;
+const ROWS: usize = 1;
+const COLUMNS: usize = 2;
+
+/// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any
+/// optimisation level; rows past the tile's vanish.
+macro_rules! for_each_row {
+    ($rows:ident, $row:ident => $body:block) => {
+        for_each_row!(@ $rows, $row, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    (@ $rows:ident, $row:ident, $body:block, $($index:literal)*) => {$(
+        if $index < $rows {
+            let $row: usize = $index;
+            $body
+        }
+    )*};
+}
+
+/// # Safety
+/// As [`Kernels::run`], inlined into a function compiled for the level of `L`.
+#[inline(always)]
+unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &Tile) {
+    let (row_stride, depth_stride) = match LAYOUT {
+        PACKED_ROWS => (PACKED_ROW_STRIDE, 1),
+        ROWS => (tile.left_stride, 1),
+        _ => (1, tile.left_stride),
+    };
+    let (mut a, mut b) = (tile.a, tile.b);
+    // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
+    // touched under masks that end at `columns`.
+    unsafe {
+        let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
+        for_each_row!(HEIGHT, row => {
+            L::prefetch(tile.c.wrapping_add(row * tile.c_stride));
+            if VECTORS == 2 {
+                L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
+            }
+        });
+        for _ in 0..tile.depth {
+            let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
+            for_each_row!(HEIGHT, row => {
+                let left = L::splat(*a.add(row * row_stride));
+                sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+                if VECTORS == 2 {
+                    sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                }
+            });
+            // The last step may leave the operand's memory; nothing is read there.
+            a = a.wrapping_add(depth_stride);
+            b = b.wrapping_add(VECTORS * L::LANES);
+        }
+        let alpha = L::splat(tile.alpha);
+        let masks = [L::first(tile.columns), L::first(tile.columns.saturating_sub(L::LANES))];
+        for_each_row!(HEIGHT, row => {
+            let c = tile.c.add(row * tile.c_stride);
+            for vector in 0..VECTORS {
+                let (mask, c) = (masks[vector], c.wrapping_add(vector * L::LANES));
+                let sum = sums[row][vector];
+                let value = match tile.store {
+                    Store::Overwrite => L::multiply(alpha, sum),
+                    Store::Add => L::multiply_add(alpha, sum, L::load_masked(mask, c)),
+                };
+                L::store_masked(mask, c, value);
+            }
+        });
+    }
+}
+
+/// The table of tiles of one level: `$function` for each layout, width and height; `$last` repeats for heights that the
+/// level does not use.
+macro_rules! table {
+    ($function:ident; $($rows:literal)*; $($last:literal)*) => {
+        [
+            [[$($function::<PACKED_ROWS, 1, $rows>,)* $($function::<PACKED_ROWS, 1, $last>,)*],
+             [$($function::<PACKED_ROWS, 2, $rows>,)* $($function::<PACKED_ROWS, 2, $last>,)*]],
+            [[$($function::<ROWS, 1, $rows>,)* $($function::<ROWS, 1, $last>,)*],
+             [$($function::<ROWS, 2, $rows>,)* $($function::<ROWS, 2, $last>,)*]],
+            [[$($function::<COLUMNS, 1, $rows>,)* $($function::<COLUMNS, 1, $last>,)*],
+             [$($function::<COLUMNS, 2, $rows>,)* $($function::<COLUMNS, 2, $last>,)*]],
+        ]
+    };
+}
+
+/// # Safety
+/// As [`Kernels::run`].
+unsafe fn portable<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+    // SAFETY: passed on from the caller; plain Rust runs everywhere.
+    unsafe { tile::<Portable, LAYOUT, VECTORS, HEIGHT>(arguments) }
+}
+
+static PORTABLE: Kernels =
+    Kernels { isa: Isa::Portable, rows_max: 2, lanes: 8, tiles: table!(portable; 1 2; 2 2 2 2 2 2 2 2 2 2 2 2) };
+
+/// # Safety
+/// As [`Kernels::run`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+    // SAFETY: passed on from the caller; this function is compiled for the level.
+    unsafe { tile::<Avx2, LAYOUT, VECTORS, HEIGHT>(arguments) }
+}
+
+#[cfg(target_arch = "x86_64")]
+static AVX2: Kernels =
+    Kernels { isa: Isa::Avx2, rows_max: 6, lanes: 8, tiles: table!(avx2; 1 2 3 4 5 6; 6 6 6 6 6 6 6 6) };
+
+/// # Safety
+/// As [`Kernels::run`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn avx512<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+    // SAFETY: passed on from the caller; this function is compiled for the level.
+    unsafe { tile::<Avx512, LAYOUT, VECTORS, HEIGHT>(arguments) }
+}
+
+#[cfg(target_arch = "x86_64")]
+static AVX512: Kernels =
+    Kernels { isa: Isa::Avx512, rows_max: 14, lanes: 16, tiles: table!(avx512; 1 2 3 4 5 6 7 8 9 10 11 12 13 14;) };

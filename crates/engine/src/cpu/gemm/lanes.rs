@@ -1,0 +1,203 @@
+//! Vectors of floats at each instruction-set level: the few operations that a product's inner loop is made of.
+
+/// A vector register's worth of floats. Every function is inlined into a caller compiled for the level.
+///
+/// # Safety
+/// The functions may be called only where the CPU has the level's instructions, with pointers valid for the lanes they
+/// touch. `first(n)` masks touch the first `n` lanes only.
+pub unsafe trait Lanes {
+    type Vector: Copy;
+    type Mask: Copy;
+    const LANES: usize;
+    unsafe fn splat(value: f32) -> Self::Vector;
+    unsafe fn load(from: *const f32) -> Self::Vector;
+    unsafe fn first(lanes: usize) -> Self::Mask;
+    unsafe fn load_masked(mask: Self::Mask, from: *const f32) -> Self::Vector;
+    unsafe fn store_masked(mask: Self::Mask, to: *mut f32, value: Self::Vector);
+    unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a * b + c`, rounded once where the level has FMA.
+    unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Asks for the cache line at an address that will be written soon; any address is allowed.
+    unsafe fn prefetch(at: *const f32);
+}
+
+/// Plain Rust, eight lanes.
+pub struct Portable;
+
+// SAFETY: touches what the pointers of the trait's contract allow.
+unsafe impl Lanes for Portable {
+    type Vector = [f32; 8];
+    type Mask = usize;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> [f32; 8] {
+        [value; 8]
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> [f32; 8] {
+        // SAFETY: the caller vouches for eight lanes.
+        unsafe { from.cast::<[f32; 8]>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn first(lanes: usize) -> usize {
+        lanes.min(8)
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked(mask: usize, from: *const f32) -> [f32; 8] {
+        // SAFETY: the caller vouches for the masked lanes.
+        std::array::from_fn(|lane| if lane < mask { unsafe { *from.add(lane) } } else { 0.0 })
+    }
+
+    #[inline(always)]
+    unsafe fn store_masked(mask: usize, to: *mut f32, value: [f32; 8]) {
+        for (lane, value) in value.into_iter().enumerate().take(mask) {
+            // SAFETY: the caller vouches for the masked lanes.
+            unsafe { *to.add(lane) = value };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| a[lane] * b[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|lane| a[lane] * b[lane] + c[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const f32) {}
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Lanes;
+
+    /// 256-bit registers with FMA.
+    pub struct Avx2;
+
+    // SAFETY: intrinsics that touch what the trait's contract allows.
+    unsafe impl Lanes for Avx2 {
+        type Vector = __m256;
+        type Mask = __m256i;
+        const LANES: usize = 8;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> __m256 {
+            // SAFETY: the caller's CPU has AVX2.
+            unsafe { _mm256_set1_ps(value) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> __m256 {
+            // SAFETY: the caller vouches for the CPU and for eight lanes.
+            unsafe { _mm256_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn first(lanes: usize) -> __m256i {
+            // SAFETY: the caller's CPU has AVX2.
+            unsafe {
+                let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+                _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes.min(8) as i32), lane)
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_masked(mask: __m256i, from: *const f32) -> __m256 {
+            // SAFETY: the caller vouches for the CPU and the masked lanes.
+            unsafe { _mm256_maskload_ps(from, mask) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_masked(mask: __m256i, to: *mut f32, value: __m256) {
+            // SAFETY: the caller vouches for the CPU and the masked lanes.
+            unsafe { _mm256_maskstore_ps(to, mask, value) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply(a: __m256, b: __m256) -> __m256 {
+            // SAFETY: the caller's CPU has AVX2.
+            unsafe { _mm256_mul_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+            // SAFETY: the caller's CPU has FMA.
+            unsafe { _mm256_fmadd_ps(a, b, c) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch(at: *const f32) {
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+
+    /// 512-bit registers.
+    pub struct Avx512;
+
+    // SAFETY: intrinsics that touch what the trait's contract allows.
+    unsafe impl Lanes for Avx512 {
+        type Vector = __m512;
+        type Mask = __mmask16;
+        const LANES: usize = 16;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> __m512 {
+            // SAFETY: the caller's CPU has AVX-512.
+            unsafe { _mm512_set1_ps(value) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> __m512 {
+            // SAFETY: the caller vouches for the CPU and for sixteen lanes.
+            unsafe { _mm512_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn first(lanes: usize) -> __mmask16 {
+            if lanes >= 16 { !0 } else { (1 << lanes) - 1 }
+        }
+
+        #[inline(always)]
+        unsafe fn load_masked(mask: __mmask16, from: *const f32) -> __m512 {
+            // SAFETY: the caller vouches for the CPU and the masked lanes.
+            unsafe { _mm512_maskz_loadu_ps(mask, from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_masked(mask: __mmask16, to: *mut f32, value: __m512) {
+            // SAFETY: the caller vouches for the CPU and the masked lanes.
+            unsafe { _mm512_mask_storeu_ps(to, mask, value) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply(a: __m512, b: __m512) -> __m512 {
+            // SAFETY: the caller's CPU has AVX-512.
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn multiply_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+            // SAFETY: the caller's CPU has AVX-512.
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch(at: *const f32) {
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Copies pieces of the operands into the layouts that the inner loop reads.
+
+use std::ops::Range;
+
+use super::kernel::{Left, PACKED_ROW_STRIDE, ROWS_MAX};
+use super::matrix::MatRef;
+use crate::cpu::isa::Isa;
+
+/// Floats between steps of depth of a left panel packed by columns.
+const PACKED_COLUMN_STRIDE: usize = 16;
+
+/// Copies `a[rows, depth]` (at most 14 rows) to `to`, and says in which layout it lies there.
+///
+/// # Safety
+/// The ranges lie within `a`, `to` has room for a panel, and the CPU has the level `isa`.
+pub unsafe fn pack_left(isa: Isa, a: &MatRef, rows: Range<usize>, depth: Range<usize>, to: *mut f32) -> Left {
+    debug_assert!(rows.len() <= ROWS_MAX);
+    // SAFETY: the first element of the piece, which the caller vouches for.
+    let from = unsafe { a.ptr.add(rows.start * a.row_stride + depth.start * a.col_stride) };
+    // SAFETY: each arm reads the piece by the matrix's own strides and writes within the panel.
+    unsafe {
+        if a.col_stride == 1 {
+            for row in 0..rows.len() {
+                let (from, to) = (from.add(row * a.row_stride), to.add(row * PACKED_ROW_STRIDE));
+                std::ptr::copy_nonoverlapping(from, to, depth.len());
+            }
+            Left::PackedRows
+        } else if a.row_stride == 1 {
+            copy_rows(isa, from, a.col_stride, depth.len(), rows.len(), to, PACKED_COLUMN_STRIDE);
+            Left::Columns { stride: PACKED_COLUMN_STRIDE }
+        } else {
+            for row in 0..rows.len() {
+                for step in 0..depth.len() {
+                    *to.add(row * PACKED_ROW_STRIDE + step) = *from.add(row * a.row_stride + step * a.col_stride);
+                }
+            }
+            Left::PackedRows
+        }
+    }
+}
+
+/// Copies `b[depth, columns]` to `to`, `width` floats a step of depth, zeros past the columns.
+///
+/// # Safety
+/// The ranges lie within `b`, `columns.len() <= width`, `to` has room for `depth.len() * width`, and the CPU has the
+/// level `isa`.
+pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Range<usize>, width: usize, to: *mut f32) {
+    // SAFETY: the first element of the piece, which the caller vouches for.
+    let from = unsafe { b.ptr.add(depth.start * b.row_stride + columns.start * b.col_stride) };
+    // SAFETY: each arm reads the piece by the matrix's own strides and writes `width` floats a step.
+    unsafe {
+        if b.col_stride == 1 {
+            copy_rows(isa, from, b.row_stride, depth.len(), columns.len(), to, width);
+        } else if b.row_stride == 1 {
+            transpose(isa, from, b.col_stride, depth.len(), columns.len(), to, width);
+        } else {
+            copy_elements(from, (b.row_stride, b.col_stride), depth.len(), columns.len(), to, width);
+        }
+        if columns.len() < width {
+            for step in 0..depth.len() {
+                to.add(step * width + columns.len()).write_bytes(0, width - columns.len());
+            }
+        }
+    }
+}
+
+/// `to[step * width + i] = from[step * stride + i]` for `i < count`; `count <= width <= 32`.
+///
+/// # Safety
+/// Both sides are valid for that, and the CPU has the level `isa`.
+unsafe fn copy_rows(isa: Isa, from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::copy_rows(from, stride, steps, count, to, width),
+            _ => {
+                for step in 0..steps {
+                    std::ptr::copy_nonoverlapping(from.add(step * stride), to.add(step * width), count);
+                }
+            }
+        }
+    }
+}
+
+/// `to[step * width + i] = from[i * stride + step]` for `i < count`.
+///
+/// # Safety
+/// Both sides are valid for that, and the CPU has the level `isa`.
+unsafe fn transpose(isa: Isa, from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
+    // SAFETY: passed on from the caller; what the vector code leaves over is copied one by one.
+    unsafe {
+        let (mut whole_count, mut whole_steps) = (0, 0);
+        #[cfg(target_arch = "x86_64")]
+        if isa == Isa::Avx512 {
+            (whole_count, whole_steps) = (count / 16 * 16, steps / 4 * 4);
+            for i in (0..whole_count).step_by(16) {
+                avx512::transpose_16(from.add(i * stride), stride, whole_steps, to.add(i), width);
+            }
+        }
+        if whole_count == 0 {
+            whole_steps = 0;
+        }
+        let _ = isa;
+        let (rest, to_rest) = (from.add(whole_steps), to.add(whole_steps * width));
+        copy_elements(rest, (1, stride), steps - whole_steps, whole_count, to_rest, width);
+        let (rest, to_rest) = (from.add(whole_count * stride), to.add(whole_count));
+        copy_elements(rest, (1, stride), steps, count - whole_count, to_rest, width);
+    }
+}
+
+/// # Safety
+/// Both sides are valid for `steps × count` elements at their strides.
+unsafe fn copy_elements(
+    from: *const f32,
+    (step_stride, stride): (usize, usize),
+    steps: usize,
+    count: usize,
+    to: *mut f32,
+    width: usize,
+) {
+    for i in 0..count {
+        for step in 0..steps {
+            // SAFETY: within the ranges that the caller vouches for.
+            unsafe { *to.add(step * width + i) = *from.add(step * step_stride + i * stride) };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// As [`super::copy_rows`], on a CPU with AVX-512.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub unsafe fn copy_rows(from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
+        let mask = |lanes: usize| if lanes >= 16 { !0u16 } else { (1 << lanes) - 1 };
+        let (first, second) = (mask(count), mask(count.saturating_sub(16)));
+        // SAFETY: masked loads and stores touch `count` floats a step.
+        unsafe {
+            for step in 0..steps {
+                let (from, to) = (from.add(step * stride), to.add(step * width));
+                _mm512_mask_storeu_ps(to, first, _mm512_maskz_loadu_ps(first, from));
+                if count > 16 {
+                    let (from, to) = (from.add(16), to.add(16));
+                    _mm512_mask_storeu_ps(to, second, _mm512_maskz_loadu_ps(second, from));
+                }
+            }
+        }
+    }
+
+    /// `to[step * width + i] = from[i * stride + step]` for `i < 16` and `steps`, a multiple of 4.
+    ///
+    /// Four lanes of 4 floats are loaded into place from rows `i`, `i + 4`, `i + 8` and `i + 12`, which leaves a 4×4
+    /// transpose within each lane.
+    ///
+    /// # Safety
+    /// Both sides are valid for that, on a CPU with AVX-512.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub unsafe fn transpose_16(from: *const f32, stride: usize, steps: usize, to: *mut f32, width: usize) {
+        // SAFETY: 128-bit loads of steps `step..step + 4` of the 16 rows, and 16 floats stored for each of the steps.
+        unsafe {
+            let rows = |i: usize, step: usize| {
+                let quad = |row: usize| _mm_loadu_ps(from.add(row * stride + step));
+                let all = _mm512_castps128_ps512(quad(i));
+                let all = _mm512_mask_broadcast_f32x4(all, 0x00f0, quad(i + 4));
+                let all = _mm512_mask_broadcast_f32x4(all, 0x0f00, quad(i + 8));
+                _mm512_mask_broadcast_f32x4(all, 0xf000, quad(i + 12))
+            };
+            for step in (0..steps).step_by(4) {
+                let (r0, r1, r2, r3) = (rows(0, step), rows(1, step), rows(2, step), rows(3, step));
+                let low = _mm512_castps_pd(_mm512_unpacklo_ps(r0, r1));
+                let high = _mm512_castps_pd(_mm512_unpackhi_ps(r0, r1));
+                let low_next = _mm512_castps_pd(_mm512_unpacklo_ps(r2, r3));
+                let high_next = _mm512_castps_pd(_mm512_unpackhi_ps(r2, r3));
+                let to = to.add(step * width);
+                _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(low, low_next)));
+                _mm512_storeu_ps(to.add(width), _mm512_castpd_ps(_mm512_unpackhi_pd(low, low_next)));
+                _mm512_storeu_ps(to.add(2 * width), _mm512_castpd_ps(_mm512_unpacklo_pd(high, high_next)));
+                _mm512_storeu_ps(to.add(3 * width), _mm512_castpd_ps(_mm512_unpackhi_pd(high, high_next)));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The memory that products pack their operands into: allocated once, its size known beforehand.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::kernel::{DEPTH_MAX, PACKED_ROW_STRIDE, ROWS_MAX};
+
+/// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
+const RIGHT_FLOATS: usize = 512 * 1024;
+/// The least part of it that one thread gets when every thread works on a product of its own.
+const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
+/// One panel of left operand a thread, in either of its two layouts (row after row, or 16 rows a step of depth).
+const LEFT_FLOATS: usize = max(ROWS_MAX * PACKED_ROW_STRIDE, DEPTH_MAX * 16).next_multiple_of(1024);
+const ALIGNMENT: usize = 4096;
+
+/// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for
+/// it, so a product that is started inside a pool's job needs a scratch of its own.
+pub struct Scratch {
+    buffers: Mutex<Buffers>,
+    threads: usize,
+}
+
+impl Scratch {
+    /// The memory that [`Scratch::new`] allocates.
+    pub const fn bytes(threads: usize) -> usize {
+        (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>()
+    }
+
+    pub fn new(threads: usize) -> Scratch {
+        let threads = threads.max(1);
+        let layout = Scratch::layout(threads);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) }.cast::<f32>();
+        if start.is_null() {
+            handle_alloc_error(layout);
+        }
+        Scratch { buffers: Mutex::new(Buffers { start, threads }), threads }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Buffers> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn layout(threads: usize) -> Layout {
+        Layout::from_size_align(Scratch::bytes(threads), ALIGNMENT).expect("a few MiB a thread fit in memory")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let start = self.lock().start;
+        // SAFETY: allocated in `new` with the same layout, and nothing borrows it any more.
+        unsafe { dealloc(start.cast(), Scratch::layout(self.threads)) }
+    }
+}
+
+pub(super) struct Buffers {
+    start: *mut f32,
+    threads: usize,
+}
+
+// SAFETY: the memory belongs to the buffers alone.
+unsafe impl Send for Buffers {}
+// SAFETY: sharing hands out addresses only; who writes where is up to the (unsafe) users of the pointers.
+unsafe impl Sync for Buffers {}
+
+/// A piece of the buffers: `floats` values from `start`.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) start: *mut f32,
+    pub(super) floats: usize,
+}
+
+// SAFETY: as for the buffers it is a piece of.
+unsafe impl Send for Piece {}
+// SAFETY: as above.
+unsafe impl Sync for Piece {}
+
+impl Buffers {
+    /// The packed right operand of a product that all threads share.
+    pub(super) fn shared_right(&self) -> Piece {
+        Piece { start: self.start, floats: right_floats(self.threads) }
+    }
+
+    /// The packed right operand of a product that `worker` works on alone.
+    pub(super) fn own_right(&self, worker: usize) -> Piece {
+        let floats = right_floats(self.threads) / self.threads / 64 * 64;
+        // SAFETY: `worker < threads`, so the piece ends before the left panels begin.
+        Piece { start: unsafe { self.start.add(worker * floats) }, floats }
+    }
+
+    /// The packed panel of left operand of `worker`.
+    pub(super) fn left(&self, worker: usize) -> *mut f32 {
+        // SAFETY: `worker < threads`, so this is within the allocation.
+        unsafe { self.start.add(right_floats(self.threads) + worker * LEFT_FLOATS) }
+    }
+}
+
+const fn right_floats(threads: usize) -> usize {
+    max(RIGHT_FLOATS, threads * RIGHT_FLOATS_A_THREAD)
+}
+
+const fn max(left: usize, right: usize) -> usize {
+    if left > right { left } else { right }
+}

@@ -1,0 +1,143 @@
+//! Instruction-set levels, and one plain Rust body compiled for each of them.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// A level of vector instructions; a higher level includes the lower ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What the target guarantees (SSE2 on x86-64).
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL, beside AVX2 and FMA.
+    Avx512,
+}
+
+impl Isa {
+    const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+
+    /// The highest level this machine can run; asked of the CPU once a process.
+    pub fn detect() -> Isa {
+        static DETECTED: OnceLock<Isa> = OnceLock::new();
+        *DETECTED.get_or_init(ask_the_cpu)
+    }
+
+    /// Every level this machine can run, lowest first.
+    pub fn available() -> Vec<Isa> {
+        let highest = Isa::detect();
+        Isa::ALL.into_iter().filter(|&isa| isa <= highest).collect()
+    }
+
+    /// This level, or the machine's highest where it cannot run this one. Every safe dispatch goes through here, so
+    /// that no value of `Isa` can reach instructions the CPU lacks.
+    #[inline]
+    pub fn runnable(self) -> Isa {
+        self.min(Isa::detect())
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ask_the_cpu() -> Isa {
+    use std::arch::is_x86_feature_detected as has;
+    if !(has!("avx2") && has!("fma")) {
+        Isa::Portable
+    } else if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+        Isa::Avx512
+    } else {
+        Isa::Avx2
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ask_the_cpu() -> Isa {
+    Isa::Portable
+}
+
+/// Compiles each function's plain body once for every [`Isa`] and generates `name(isa, arguments...)`, which picks the
+/// copy: the compiler vectorises the same loops with the registers of each level.
+///
+/// What the compiler will not do by itself, the body has to say: a float sum is vectorised only over an explicit array
+/// of partial sums, and a multiply and add are fused only by `mul_add` (which is a slow library call in the portable
+/// copy). Closures and small helpers are compiled for the level only where they are inlined.
+#[macro_export]
+macro_rules! by_isa {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($argument:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block
+    )*) => {$(
+        $(#[$attribute])*
+        $visibility fn $name(isa: $crate::cpu::isa::Isa, $($argument: $type),*) $(-> $result)? {
+            #[inline(always)]
+            fn body($($argument: $type),*) $(-> $result)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($argument: $type),*) $(-> $result)? {
+                body($($argument),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            fn avx512($($argument: $type),*) $(-> $result)? {
+                body($($argument),*)
+            }
+
+            match isa.runnable() {
+                // SAFETY: `runnable` never exceeds what the CPU was found to have.
+                #[cfg(target_arch = "x86_64")]
+                $crate::cpu::isa::Isa::Avx512 => unsafe { avx512($($argument),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::cpu::isa::Isa::Avx2 => unsafe { avx2($($argument),*) },
+                _ => body($($argument),*),
+            }
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Isa;
+
+    by_isa! {
+        /// `y += alpha * x`
+        fn scaled_add(alpha: f32, x: &[f32], y: &mut [f32]) {
+            for (y, x) in y.iter_mut().zip(x) {
+                *y += alpha * x;
+            }
+        }
+
+        fn longest(left: &[f32], right: &[f32]) -> usize {
+            left.len().max(right.len())
+        }
+    }
+
+    #[test]
+    fn every_level_computes_the_same() {
+        for isa in Isa::available() {
+            let x: Vec<f32> = (0..37).map(|i| i as f32).collect();
+            let mut y = vec![1.0; 37];
+            scaled_add(isa, 2.0, &x, &mut y);
+            let want: Vec<f32> = x.iter().map(|x| 1.0 + 2.0 * x).collect();
+            assert_eq!(y, want, "{isa}");
+            assert_eq!(longest(isa, &x[..3], &y), 37);
+        }
+    }
+
+    #[test]
+    fn a_level_the_machine_lacks_falls_to_its_highest() {
+        assert_eq!(Isa::Portable.runnable(), Isa::Portable);
+        assert_eq!(Isa::Avx512.runnable(), Isa::detect());
+    }
+}

@@ -1,0 +1,369 @@
+//! A fixed team of pinned threads for kernels: nothing is spawned, allocated or locked for long inside a call.
+
+mod affinity;
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
+/// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
+const SPIN: Duration = Duration::from_millis(1);
+
+/// Looks at a variable (some 50 ns each) before a waiting thread lets others run, with a CPU a thread and without.
+const SPINS: u32 = 20_000;
+const SPINS_WHEN_CROWDED: u32 = 64;
+
+/// The calling thread is worker 0; `threads - 1` more wait for its calls.
+///
+/// Calls from several threads take turns. A call made from inside a job runs on the thread that makes it.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    turn: Mutex<()>,
+}
+
+impl Pool {
+    /// Starts the workers, each pinned to a CPU of its own out of those this process may use, where there are enough.
+    /// The calling thread's affinity stays as it is.
+    pub fn new(threads: usize) -> io::Result<Pool> {
+        let threads = threads.max(1);
+        let cpus = affinity::allowed_cpus();
+        // Unknown affinity is no reason to think the machine crowded.
+        let crowded = !cpus.is_empty() && threads > cpus.len();
+        let shared = Arc::new(Shared {
+            job: UnsafeCell::new(None),
+            generation: Padded(AtomicUsize::new(0)),
+            running: Padded(AtomicUsize::new(0)),
+            parked: (1..threads).map(|_| Padded(AtomicBool::new(false))).collect(),
+            stopping: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            spins: if crowded { SPINS_WHEN_CROWDED } else { SPINS },
+        });
+        // Dropped on an early return, so that the workers already started are stopped and joined.
+        let mut pool = Pool { shared, workers: Vec::with_capacity(threads - 1), turn: Mutex::new(()) };
+        for worker in 1..threads {
+            let shared = Arc::clone(&pool.shared);
+            let cpu = if crowded { None } else { affinity::cpu_for_worker(&cpus, worker) };
+            pool.workers.push(thread::Builder::new().name(format!("headroom-{worker}")).spawn(move || {
+                if let Some(cpu) = cpu {
+                    affinity::pin_this_thread(cpu);
+                }
+                shared.serve(worker);
+            })?);
+        }
+        Ok(pool)
+    }
+
+    /// How many workers a call has, the caller included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Every worker runs `job(worker)` once; returns when all are done. A panic in any of them is passed on.
+    ///
+    /// The runs are not necessarily simultaneous (inside another job they follow each other on one thread), so they
+    /// must not wait for each other.
+    pub fn broadcast(&self, job: &(dyn Fn(usize) + Sync)) {
+        if self.workers.is_empty() || INSIDE_A_JOB.get() {
+            (0..self.threads()).for_each(job);
+        } else {
+            self.run_on_all(job);
+        }
+    }
+
+    /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first.
+    pub fn for_each(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+        self.for_each_limited(self.threads(), items, job);
+    }
+
+    /// As [`for_each`](Self::for_each) with workers below `limit` only.
+    pub(crate) fn for_each_limited(&self, limit: usize, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+        if items <= 1 || limit <= 1 || self.workers.is_empty() || INSIDE_A_JOB.get() {
+            (0..items).for_each(|item| job(item, 0));
+            return;
+        }
+        let next = Padded(AtomicUsize::new(0));
+        self.run_on_all(&|worker| {
+            if worker >= limit {
+                return;
+            }
+            loop {
+                let item = next.0.fetch_add(1, Ordering::Relaxed);
+                if item >= items {
+                    break;
+                }
+                job(item, worker);
+            }
+        });
+    }
+
+    /// `job(i, chunk)` for every `chunk_len` elements of `data` (the last chunk may be shorter).
+    pub fn for_each_chunk<T: Send>(&self, data: &mut [T], chunk_len: usize, job: impl Fn(usize, &mut [T]) + Sync) {
+        let data = Chunks::new(data, chunk_len);
+        self.for_each(data.count(), &|i, _| {
+            // SAFETY: `for_each` hands out every index once, so no two chunks overlap.
+            job(i, unsafe { data.chunk(i) });
+        });
+    }
+
+    /// As [`for_each_chunk`](Self::for_each_chunk) over two slices in step: both must have the same number of chunks.
+    pub fn for_each_chunk2<T: Send, U: Send>(
+        &self,
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
+        job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        let (first, second) = (Chunks::new(first, first_len), Chunks::new(second, second_len));
+        assert_eq!(first.count(), second.count(), "slices chunked in step have as many chunks as each other");
+        self.for_each(first.count(), &|i, _| {
+            // SAFETY: `for_each` hands out every index once, so no two chunks of one slice overlap.
+            let (first, second) = unsafe { (first.chunk(i), second.chunk(i)) };
+            job(i, first, second);
+        });
+    }
+
+    /// As [`for_each_chunk`](Self::for_each_chunk) over three slices in step.
+    pub fn for_each_chunk3<T: Send, U: Send, V: Send>(
+        &self,
+        (first, first_len): (&mut [T], usize),
+        (second, second_len): (&mut [U], usize),
+        (third, third_len): (&mut [V], usize),
+        job: impl Fn(usize, &mut [T], &mut [U], &mut [V]) + Sync,
+    ) {
+        let (first, second) = (Chunks::new(first, first_len), Chunks::new(second, second_len));
+        let third = Chunks::new(third, third_len);
+        assert_eq!(first.count(), second.count(), "slices chunked in step have as many chunks as each other");
+        assert_eq!(first.count(), third.count(), "slices chunked in step have as many chunks as each other");
+        self.for_each(first.count(), &|i, _| {
+            // SAFETY: `for_each` hands out every index once, so no two chunks of one slice overlap.
+            let (first, second, third) = unsafe { (first.chunk(i), second.chunk(i), third.chunk(i)) };
+            job(i, first, second, third);
+        });
+    }
+
+    /// Runs `job(worker, team)` on `team` workers *at the same time*, so that they may wait for each other at a
+    /// [`Barrier`]. The team is at most `limit` strong, and 1 where the call comes from inside another job.
+    pub(crate) fn team(&self, limit: usize, job: &(dyn Fn(usize, usize) + Sync)) {
+        let team = limit.min(self.threads());
+        if team <= 1 || INSIDE_A_JOB.get() {
+            job(0, 1);
+        } else {
+            self.run_on_all(&|worker| {
+                if worker < team {
+                    job(worker, team);
+                }
+            });
+        }
+    }
+
+    /// How often a waiting member of a team looks again before it lets other threads run.
+    pub(crate) fn spins(&self) -> u32 {
+        self.shared.spins
+    }
+
+    fn run_on_all(&self, job: &(dyn Fn(usize) + Sync)) {
+        let _turn = lock(&self.turn);
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes. No worker touches the job after `running` is back at zero, and this
+        // function does not return, nor unwind, before that.
+        let job: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(job) };
+        // SAFETY: `running` is zero and this thread has the turn, so nobody else reads or writes the cell.
+        unsafe { *shared.job.get() = Some(job) };
+        shared.running.0.store(self.workers.len(), Ordering::Relaxed);
+        // SeqCst pairs with the worker's "parked, then look again": one of the two sees the other.
+        shared.generation.0.fetch_add(1, Ordering::SeqCst);
+        for (parked, worker) in shared.parked.iter().zip(&self.workers) {
+            if parked.0.load(Ordering::SeqCst) {
+                worker.thread().unpark();
+            }
+        }
+        let own = run_guarded(job, 0);
+        let mut waiting = Waiting::new(shared.spins);
+        while shared.running.0.load(Ordering::Acquire) != 0 {
+            waiting.pause();
+        }
+        let panic = own.err().or_else(|| lock(&shared.panic).take());
+        if let Some(panic) = panic {
+            lock(&shared.panic).take();
+            drop(_turn);
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.generation.0.fetch_add(1, Ordering::SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // Jobs' panics are caught, so a worker ends only by returning.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A place where a team waits for its last member; the last one to arrive first runs `between`.
+pub(crate) struct Barrier {
+    arrived: Padded<AtomicUsize>,
+    round: Padded<AtomicUsize>,
+}
+
+impl Barrier {
+    pub(crate) fn new() -> Barrier {
+        Barrier { arrived: Padded(AtomicUsize::new(0)), round: Padded(AtomicUsize::new(0)) }
+    }
+
+    pub(crate) fn wait(&self, team: usize, spins: u32, between: impl FnOnce()) {
+        let round = self.round.0.load(Ordering::Acquire);
+        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == team {
+            self.arrived.0.store(0, Ordering::Relaxed);
+            between();
+            self.round.0.store(round.wrapping_add(1), Ordering::Release);
+            return;
+        }
+        let mut waiting = Waiting::new(spins);
+        while self.round.0.load(Ordering::Acquire) == round {
+            waiting.pause();
+        }
+    }
+}
+
+/// A value on cache lines of its own (two: the hardware fetches lines in pairs).
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+struct Shared {
+    /// Written by the caller while `running` is zero, read by workers after `generation` has moved.
+    job: UnsafeCell<Option<&'static (dyn Fn(usize) + Sync)>>,
+    generation: Padded<AtomicUsize>,
+    running: Padded<AtomicUsize>,
+    parked: Vec<Padded<AtomicBool>>,
+    stopping: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// How often a waiting thread looks again before it gives its CPU away: soon, where threads outnumber CPUs.
+    spins: u32,
+}
+
+// SAFETY: `job` is the only field that is not `Sync`; `generation` and `running` order its writes and reads.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; a `&(dyn Fn + Sync)` may go to another thread.
+unsafe impl Send for Shared {}
+
+thread_local! {
+    static INSIDE_A_JOB: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Shared {
+    fn serve(&self, worker: usize) {
+        let mut seen = 0;
+        loop {
+            seen = self.next_generation(worker, seen);
+            if self.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            // SAFETY: the caller wrote the job before it moved `generation`, and does not write again before this
+            // worker has counted itself out of `running`.
+            if let Some(job) = unsafe { *self.job.get() }
+                && let Err(panic) = run_guarded(job, worker)
+            {
+                lock(&self.panic).get_or_insert(panic);
+            }
+            self.running.0.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn next_generation(&self, worker: usize, seen: usize) -> usize {
+        let start = Instant::now();
+        loop {
+            for _ in 0..64 {
+                let generation = self.generation.0.load(Ordering::Acquire);
+                if generation != seen {
+                    return generation;
+                }
+                std::hint::spin_loop();
+            }
+            if self.spins == SPINS_WHEN_CROWDED {
+                thread::yield_now();
+            }
+            if start.elapsed() < SPIN {
+                continue;
+            }
+            let parked = &self.parked[worker - 1].0;
+            parked.store(true, Ordering::SeqCst);
+            while self.generation.0.load(Ordering::SeqCst) == seen {
+                thread::park();
+            }
+            parked.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn run_guarded(job: &(dyn Fn(usize) + Sync), worker: usize) -> Result<(), Box<dyn Any + Send>> {
+    INSIDE_A_JOB.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| job(worker)));
+    INSIDE_A_JOB.set(false);
+    result
+}
+
+/// A panic in a job leaves nothing half-written under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Spins while the wait is short, then lets others run.
+struct Waiting {
+    spins_left: u32,
+}
+
+impl Waiting {
+    fn new(spins: u32) -> Waiting {
+        Waiting { spins_left: spins }
+    }
+
+    fn pause(&mut self) {
+        if self.spins_left > 0 {
+            self.spins_left -= 1;
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A mutable slice cut into chunks that several threads take by index.
+struct Chunks<T> {
+    start: *mut T,
+    len: usize,
+    chunk_len: usize,
+}
+
+// SAFETY: chunks are disjoint, and `chunk` requires that each goes to one thread only.
+unsafe impl<T: Send> Sync for Chunks<T> {}
+
+impl<T> Chunks<T> {
+    fn new(data: &mut [T], chunk_len: usize) -> Chunks<T> {
+        assert!(chunk_len > 0, "a chunk has at least one element");
+        Chunks { start: data.as_mut_ptr(), len: data.len(), chunk_len }
+    }
+
+    fn count(&self) -> usize {
+        self.len.div_ceil(self.chunk_len)
+    }
+
+    /// # Safety
+    /// No chunk is taken twice while a former one is in use, `i < count()`, and the slice outlives the use.
+    #[allow(clippy::mut_from_ref, reason = "the chunks are disjoint; see the safety section")]
+    unsafe fn chunk(&self, i: usize) -> &mut [T] {
+        let begin = i * self.chunk_len;
+        let len = self.chunk_len.min(self.len - begin);
+        // SAFETY: `begin + len` lies within the slice, and the caller keeps the chunks disjoint.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(begin), len) }
+    }
+}

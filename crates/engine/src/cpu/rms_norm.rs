@@ -1,0 +1,88 @@
+//! RMSNorm and its gradient, one row after the other.
+
+use super::math::sum;
+use super::{Team, by_isa};
+
+/// Rows handed to a thread at a time.
+const ROWS: usize = 16;
+
+/// The weight's gradient is summed over at most this many groups of rows, then over the groups: a number that does not
+/// depend on the threads, so that its bytes do not either.
+const GROUPS: usize = 32;
+
+pub fn forward(team: &Team, eps: f64, x: &[f32], weight: &[f32], y: &mut [f32]) {
+    let width = weight.len();
+    team.pool.for_each_chunk(y, ROWS * width, |index, y| {
+        let x = &x[index * ROWS * width..][..y.len()];
+        forward_rows(team.isa, eps as f32, x, weight, y);
+    });
+}
+
+/// Elements of scratch that [`gradient`] needs.
+pub fn gradient_scratch(rows: usize, width: usize) -> usize {
+    rows.div_ceil(rows_in_group(rows)) * width
+}
+
+fn rows_in_group(rows: usize) -> usize {
+    rows.div_ceil(GROUPS).max(1)
+}
+
+/// Operands of [`gradient`].
+pub struct Gradient<'a> {
+    pub eps: f64,
+    pub x: &'a [f32],
+    pub weight: &'a [f32],
+    pub dy: &'a [f32],
+    pub dx: &'a mut [f32],
+    pub dweight: &'a mut [f32],
+}
+
+pub fn gradient(team: &Team, at: Gradient, scratch: &mut [f32]) {
+    let Gradient { eps, x, weight, dy, dx, dweight } = at;
+    let width = weight.len();
+    let rows = rows_in_group(x.len() / width);
+    let partial = &mut scratch[..gradient_scratch(x.len() / width, width)];
+    team.pool.for_each_chunk2((dx, rows * width), (&mut *partial, width), |index, dx, partial| {
+        let start = index * rows * width;
+        let (x, dy) = (&x[start..][..dx.len()], &dy[start..][..dx.len()]);
+        gradient_rows(team.isa, eps as f32, x, weight, dy, dx, partial);
+    });
+    dweight.copy_from_slice(&partial[..width]);
+    for group in partial.chunks_exact(width).skip(1) {
+        dweight.iter_mut().zip(group).for_each(|(sum, part)| *sum += part);
+    }
+}
+
+by_isa! {
+    fn forward_rows(eps: f32, x: &[f32], weight: &[f32], y: &mut [f32]) {
+        let width = weight.len();
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+            let scale = 1.0 / (sum(width, |i| x[i] * x[i]) / width as f32 + eps).sqrt();
+            for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
+                *y = w * (x * scale);
+            }
+        }
+    }
+
+    fn gradient_rows(
+        eps: f32,
+        x: &[f32],
+        weight: &[f32],
+        dy: &[f32],
+        dx: &mut [f32],
+        dweight: &mut [f32],
+    ) {
+        let width = weight.len();
+        dweight.fill(0.0);
+        for ((x, dy), dx) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width)) {
+            let weight = &weight[..width];
+            let scale = 1.0 / (sum(width, |i| x[i] * x[i]) / width as f32 + eps).sqrt();
+            let mean = sum(width, |i| dy[i] * weight[i] * x[i]) * scale / width as f32;
+            for i in 0..width {
+                let normed = x[i] * scale;
+                dx[i] = scale * (dy[i] * weight[i] - normed * mean);
+                dweight[i] += dy[i] * normed;
+            }
+        }
+    }
+}

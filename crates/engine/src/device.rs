@@ -1,0 +1,54 @@
+//! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
+
+use headroom_graph::{Graph, Plan, ValueId};
+use std::ops::Range;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A graph and where its values lie.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub graph: Graph,
+    pub plan: Plan,
+}
+
+impl Program {
+    pub fn new(graph: Graph) -> Program {
+        let plan = Plan::new(&graph);
+        Program { graph, plan }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum EngineError {
+    #[error("cannot get {bytes} bytes of memory for the arena: {error}")]
+    Arena { bytes: usize, error: std::io::Error },
+    #[error("cannot start {threads} threads: {error}")]
+    Threads { threads: usize, error: std::io::Error },
+    #[error("{op} in {module} has no kernel for {dtype} on {device}")]
+    NoKernel { op: &'static str, module: String, dtype: String, device: &'static str },
+}
+
+/// A backend with its programs loaded. Programs share one arena and the values that they keep: the first program's kept
+/// values are the longest list, and the others keep a prefix of it.
+pub trait Device {
+    /// `cpu`, `null`.
+    fn kind(&self) -> &'static str;
+
+    /// Bytes of the arena, and of the kernels' own scratch beside it.
+    fn arena_bytes(&self) -> usize;
+    fn scratch_bytes(&self) -> usize;
+
+    /// Does it compute anything? What is read from one that does not means nothing.
+    fn computes(&self) -> bool;
+
+    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]);
+    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]);
+    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]);
+
+    /// Runs some of a program's calls and returns when they are done.
+    fn run(&mut self, program: usize, calls: Range<usize>);
+
+    /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
+    fn clock(&self) -> Duration;
+}

@@ -1,0 +1,56 @@
+//! A device that computes nothing: each call takes the time predicted for it. What a run would need and take, for sizes
+//! and machines that are not at hand.
+
+use crate::device::{Device, Program};
+use headroom_graph::ValueId;
+use headroom_graph::cost::{Rates, predicted_seconds};
+use std::ops::Range;
+use std::time::Duration;
+
+pub struct Null {
+    programs: Vec<Program>,
+    rates: Rates,
+    clock: f64,
+}
+
+impl Null {
+    pub fn new(rates: Rates, programs: &[Program]) -> Null {
+        Null { programs: programs.to_vec(), rates, clock: 0.0 }
+    }
+}
+
+impl Device for Null {
+    fn kind(&self) -> &'static str {
+        "null"
+    }
+
+    /// What a real device would reserve.
+    fn arena_bytes(&self) -> usize {
+        self.programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0)
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
+
+    fn computes(&self) -> bool {
+        false
+    }
+
+    fn write_f32(&mut self, _: usize, _: ValueId, _: &[f32]) {}
+
+    fn write_i32(&mut self, _: usize, _: ValueId, _: &[i32]) {}
+
+    fn read_f32(&mut self, _: usize, _: ValueId, data: &mut [f32]) {
+        data.fill(f32::NAN);
+    }
+
+    fn run(&mut self, program: usize, calls: Range<usize>) {
+        let calls = &self.programs[program].plan.calls[calls];
+        self.clock += calls.iter().map(|call| predicted_seconds(call, &self.rates)).sum::<f64>();
+    }
+
+    fn clock(&self) -> Duration {
+        Duration::from_secs_f64(self.clock)
+    }
+}

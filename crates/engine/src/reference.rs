@@ -1,0 +1,85 @@
+//! Plain slow kernels in double precision: what every backend is tested against.
+
+mod accumulate;
+mod adamw;
+mod attention;
+mod causal_softmax;
+mod clip;
+mod cross_entropy;
+mod elementwise;
+mod embedding;
+mod matmul;
+mod rms_norm;
+mod rope;
+
+use headroom_graph::{Graph, Op, Source, TensorType, ValueId};
+use std::collections::BTreeMap;
+
+/// A tensor in double precision; integers are held exactly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub ty: TensorType,
+    pub data: Vec<f64>,
+}
+
+impl Tensor {
+    pub fn zeros(ty: &TensorType) -> Tensor {
+        Tensor { ty: ty.clone(), data: vec![0.0; ty.elements()] }
+    }
+
+    /// Rows of the innermost axis.
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.data.chunks_exact(self.ty.shape.row())
+    }
+}
+
+/// Runs one op: fills `outputs`, and changes those `inputs` that the op updates.
+pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
+    match op {
+        Op::Embedding(_) => embedding::forward(inputs, outputs),
+        Op::EmbeddingGrad(_) => embedding::gradient(inputs, outputs),
+        Op::RmsNorm(op) => rms_norm::forward(op, inputs, outputs),
+        Op::RmsNormGrad(op) => rms_norm::gradient(op, inputs, outputs),
+        Op::MatMul(op) => matmul::run(op, inputs, outputs),
+        Op::Rope(op) => rope::run(op, inputs, outputs),
+        Op::AttentionScores(op) => attention::scores(op, inputs, outputs),
+        Op::AttentionMix(op) => attention::mix(op, inputs, outputs),
+        Op::AttentionMixBack(op) => attention::mix_back(op, inputs, outputs),
+        Op::CausalSoftmax(_) => causal_softmax::forward(inputs, outputs),
+        Op::CausalSoftmaxGrad(_) => causal_softmax::gradient(inputs, outputs),
+        Op::Add(_) => elementwise::zip(inputs, outputs, |a, b| a + b),
+        Op::Mul(_) => elementwise::zip(inputs, outputs, |a, b| a * b),
+        Op::Silu(_) => elementwise::silu(inputs, outputs),
+        Op::SiluGrad(_) => elementwise::zip(inputs, outputs, elementwise::silu_gradient),
+        Op::CrossEntropy(_) => cross_entropy::forward(inputs, outputs),
+        Op::CrossEntropyGrad(_) => cross_entropy::gradient(inputs, outputs),
+        Op::Accumulate(_) => accumulate::add(inputs),
+        Op::Zero(_) => inputs[0].data.fill(0.0),
+        Op::SquaredNorm(_) => clip::squared_norm(inputs, outputs),
+        Op::ClipScale(op) => clip::scale(op, inputs, outputs),
+        Op::AdamW(op) => adamw::run(op, inputs),
+    }
+}
+
+/// Runs a whole graph on the given values (everything that no node makes) and returns every value.
+pub fn evaluate(graph: &Graph, given: &BTreeMap<ValueId, Tensor>) -> Vec<Tensor> {
+    let mut values: Vec<Tensor> = graph
+        .value_ids()
+        .map(|id| match graph.get(id).source {
+            Source::Node(_) => Tensor::zeros(graph.ty(id)),
+            _ => given[&id].clone(),
+        })
+        .collect();
+    for node in graph.nodes() {
+        let mut inputs: Vec<Tensor> = node.inputs.iter().map(|id| values[id.0].clone()).collect();
+        let mut outputs: Vec<Tensor> = node.outputs.iter().map(|id| Tensor::zeros(graph.ty(*id))).collect();
+        run(&node.op, &mut inputs, &mut outputs);
+        for &index in node.op.updates() {
+            values[node.inputs[index].0] = inputs[index].clone();
+        }
+        for (id, output) in node.outputs.iter().zip(outputs) {
+            values[id.0] = output;
+        }
+    }
+    values
+}

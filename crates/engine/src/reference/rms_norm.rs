@@ -1,0 +1,34 @@
+//! Reference: RMSNorm and its gradient.
+
+use super::Tensor;
+use headroom_graph::ops::rms_norm::{RmsNorm, RmsNormGrad};
+
+pub fn forward(op: &RmsNorm, inputs: &[Tensor], outputs: &mut [Tensor]) {
+    let (x, weight) = (&inputs[0], &inputs[1]);
+    for (y, x) in outputs[0].data.chunks_exact_mut(weight.data.len()).zip(x.rows()) {
+        let scale = row_scale(x, op.eps);
+        for ((y, x), w) in y.iter_mut().zip(x).zip(&weight.data) {
+            *y = w * x * scale;
+        }
+    }
+}
+
+/// With `n = x * scale` and `g = dy * w`: `dx = scale * (g - n * mean(g * n))`, `dw = sum over rows of dy * n`.
+pub fn gradient(op: &RmsNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
+    let (x, weight, dy) = (&inputs[0], &inputs[1].data, &inputs[2]);
+    let width = weight.len();
+    let [dx, dw] = outputs else { unreachable!("two outputs by the shape rule") };
+    for ((dx, x), dy) in dx.data.chunks_exact_mut(width).zip(x.rows()).zip(dy.rows()) {
+        let scale = row_scale(x, op.eps);
+        let mean = (0..width).map(|i| dy[i] * weight[i] * x[i] * scale).sum::<f64>() / width as f64;
+        for i in 0..width {
+            dx[i] = scale * (dy[i] * weight[i] - x[i] * scale * mean);
+            dw.data[i] += dy[i] * x[i] * scale;
+        }
+    }
+}
+
+fn row_scale(x: &[f64], eps: f64) -> f64 {
+    let mean_square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    1.0 / (mean_square + eps).sqrt()
+}

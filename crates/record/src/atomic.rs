@@ -1,0 +1,164 @@
+//! Files that are either the old ones or the new ones, never something in between.
+//!
+//! The content goes to a temporary name beside the target, reaches the disk, and is then renamed over it.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// What was tried on which file, and why the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct FileError {
+    pub action: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// Captures path and action for `map_err`.
+    pub fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+        move |source| FileError { action, path: path.to_path_buf(), source }
+    }
+
+    /// Whether room ran out (disk, quota or file size limit) rather than something being wrong with the request.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+    }
+}
+
+/// Replaces `path` with `bytes`, or leaves it as it was.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    write_atomically_with(path, |writer| writer.write_all(bytes))
+}
+
+/// Replaces `path` with what `fill` writes, or leaves it as it was when `fill` or the disk fails.
+pub fn write_atomically_with(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), FileError> {
+    let temporary = temporary_beside(path);
+    let outcome = write_through(&temporary, fill)
+        .map_err(FileError::new("write", path))
+        .and_then(|()| fs::rename(&temporary, path).map_err(FileError::new("rename into", path)));
+    if outcome.is_err() {
+        // The first error is the one to tell; a temporary file that cannot be removed changes nothing about it.
+        let _ = fs::remove_file(&temporary);
+        return outcome;
+    }
+    sync_directory_of(path)
+}
+
+/// `write_atomically` for a record: indented JSON with a newline at the end.
+pub fn write_json(path: &Path, record: &impl Serialize) -> Result<(), FileError> {
+    write_atomically_with(path, |writer| {
+        serde_json::to_writer_pretty(&mut *writer, record)?;
+        writer.write_all(b"\n")
+    })
+}
+
+/// Makes a rename in `path`'s folder last through a power cut.
+pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
+    // Only Unix lets a folder be opened and synced; elsewhere the rename itself is all there is.
+    if cfg!(unix) {
+        let folder = folder_of(path);
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::new("sync the folder", folder))?;
+    }
+    Ok(())
+}
+
+fn write_through(temporary: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(File::create_new(temporary)?);
+    let filled = fill(&mut writer).and_then(|()| writer.flush());
+    // `into_parts` drops what an error left in the buffer instead of trying to write it once more.
+    let (file, _) = writer.into_parts();
+    filled?;
+    file.sync_all()
+}
+
+/// A hidden name in the same folder (a rename cannot cross file systems), unique to this process and call.
+fn temporary_beside(path: &Path) -> PathBuf {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    folder_of(path).join(format!(".{name}.{}.{call}.tmp", process::id()))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names_in(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_written_file_replaces_the_old_one_and_leaves_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names_in(folder.path()), ["record.json"]);
+    }
+
+    #[test]
+    fn a_failed_write_keeps_the_old_file_and_removes_the_temporary_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        write_atomically(&path, b"old").unwrap();
+        let error = write_atomically_with(&path, |writer| {
+            writer.write_all(b"half of the ne")?;
+            Err(io::Error::from(ErrorKind::StorageFull))
+        })
+        .unwrap_err();
+        assert!(error.is_disk_full());
+        assert!(error.to_string().contains("record.json"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names_in(folder.path()), ["record.json"]);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named_and_is_not_a_full_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent").join("record.json");
+        let error = write_atomically(&path, b"x").unwrap_err();
+        assert!(!error.is_disk_full());
+        assert!(error.to_string().contains("absent"), "{error}");
+    }
+
+    #[test]
+    fn a_device_without_room_reads_as_a_full_disk() {
+        let full = Path::new("/dev/full");
+        if !full.exists() {
+            return; // only Linux has it
+        }
+        let source = File::options().write(true).open(full).unwrap().write_all(b"x").unwrap_err();
+        assert!(FileError::new("write", full)(source).is_disk_full());
+    }
+
+    #[test]
+    fn each_running_writer_has_a_temporary_name_of_its_own() {
+        let path = Path::new("record.json");
+        assert_ne!(temporary_beside(path), temporary_beside(path));
+        assert_eq!(
+            temporary_beside(path).parent().unwrap(),
+            Path::new("."),
+            "a bare name is written in the current folder"
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! `performance_summary.json`: how fast the run was, what it used, and on what.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use crate::statistics::StepStatistics;
+
+pub const PERFORMANCE_FILE: &str = "performance_summary.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerformanceRecord {
+    pub schema_version: u32,
+    pub version: String,
+    pub timestamp: String,
+    pub config: ModelConfig,
+    pub profiler_config: ProfilerConfig,
+    pub performance_summary: PerformanceSummary,
+    /// Seconds a step, warm-up excluded.
+    pub statistics: StepStatistics,
+    pub training_params: TrainingParams,
+    pub system_info: SystemInfo,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    pub vocab_size: u64,
+    pub hidden_dim: u64,
+    pub n_layers: u64,
+    pub n_heads: u64,
+    pub n_kv_heads: u64,
+    pub intermediate_dim: u64,
+    pub max_seq_len: u64,
+    pub rope_theta: f64,
+    pub norm_eps: f64,
+    pub dropout: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfilerConfig {
+    /// `None` once redacted.
+    pub profile_dir: Option<String>,
+    pub warmup_steps: u64,
+    pub profile_steps: u64,
+}
+
+/// Times in seconds, memory in MiB. `None` is a figure that this run does not have: a loss under the null backend, the time
+/// of a phase that was not told apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerformanceSummary {
+    pub total_samples: u64,
+    /// Samples a second over the whole run, warm-up excluded.
+    pub avg_training_speed: Option<f64>,
+    pub tokens_per_sec: Option<f64>,
+    pub steps_per_sec: Option<f64>,
+    /// Of the last step.
+    pub final_loss: Option<f64>,
+    pub avg_loss: Option<f64>,
+    /// Nats a token that no model can go below; known for generated data only.
+    pub loss_floor: Option<f64>,
+    pub avg_batch_time: Option<f64>,
+    pub avg_forward_time: Option<f64>,
+    pub avg_backward_time: Option<f64>,
+    pub avg_optimizer_time: Option<f64>,
+    /// Time the step waited for its batch.
+    pub avg_data_time: Option<f64>,
+    pub peak_memory_mb: Option<f64>,
+    pub avg_memory_mb: Option<f64>,
+    /// Time in which at least one kernel or operator ran, over wall time.
+    pub device_utilization_percent: Option<f64>,
+    pub profiling_overhead_percent: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingParams {
+    pub num_steps: u64,
+    pub batch_size: u64,
+    pub learning_rate: f64,
+    pub use_amp: bool,
+    pub gradient_accumulation_steps: u64,
+    /// Largest global norm of the gradients; 0 is off.
+    pub clip: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemInfo {
+    pub device: String,
+    /// `None` without a GPU.
+    pub gpu_name: Option<String>,
+    pub cpu_name: String,
+    pub threads: u64,
+    pub memory_total_mb: f64,
+    /// `None` without a GPU.
+    pub driver_version: Option<String>,
+    pub headroom_version: String,
+    pub timestamp_iso: String,
+}
+
+/// What is known when a run ends; the rest of the file follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerformanceFacts {
+    pub version: String,
+    pub config: ModelConfig,
+    pub profiler_config: ProfilerConfig,
+    pub performance_summary: PerformanceSummary,
+    pub statistics: StepStatistics,
+    pub training_params: TrainingParams,
+    pub system_info: SystemInfo,
+    /// Measured on a real device, computed where times are replayed from predictions.
+    pub times: Origin,
+    /// Measured where the device or process was asked, computed where the plan is quoted.
+    pub memory: Origin,
+}
+
+impl PerformanceRecord {
+    pub fn new(facts: PerformanceFacts) -> PerformanceRecord {
+        PerformanceRecord {
+            schema_version: SCHEMA_VERSION,
+            version: facts.version,
+            timestamp: facts.system_info.timestamp_iso.clone(),
+            config: facts.config,
+            profiler_config: facts.profiler_config,
+            performance_summary: facts.performance_summary,
+            statistics: facts.statistics,
+            training_params: facts.training_params,
+            system_info: facts.system_info,
+            provenance: provenance(facts.times, facts.memory),
+        }
+    }
+
+    /// For a report that is passed on: paths are left out. Host names are never written.
+    pub fn redact(mut self) -> PerformanceRecord {
+        self.profiler_config.profile_dir = None;
+        self
+    }
+}
+
+fn provenance(times: Origin, memory: Origin) -> Provenance {
+    Provenance::of(&[
+        ("config", Origin::Assumed),
+        ("profiler_config", Origin::Assumed),
+        // Rates, average times and losses; exceptions below.
+        ("performance_summary", times),
+        ("performance_summary.total_samples", Origin::Computed),
+        ("performance_summary.final_loss", Origin::Computed),
+        ("performance_summary.avg_loss", Origin::Computed),
+        ("performance_summary.loss_floor", Origin::Computed),
+        ("performance_summary.peak_memory_mb", memory),
+        ("performance_summary.avg_memory_mb", memory),
+        ("statistics", times),
+        ("statistics.steps", Origin::Computed),
+        ("training_params", Origin::Assumed),
+        ("system_info.threads", Origin::Assumed),
+        ("system_info.memory_total_mb", Origin::Measured),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+    use crate::statistics::step_statistics;
+    use serde_json::Value;
+
+    fn example() -> PerformanceRecord {
+        PerformanceRecord::new(PerformanceFacts {
+            version: "v1_baseline".to_string(),
+            config: ModelConfig {
+                vocab_size: 1000,
+                hidden_dim: 256,
+                n_layers: 4,
+                n_heads: 8,
+                n_kv_heads: 4,
+                intermediate_dim: 512,
+                max_seq_len: 128,
+                rope_theta: 10000.0,
+                norm_eps: 1e-6,
+                dropout: 0.0,
+            },
+            profiler_config: ProfilerConfig {
+                profile_dir: Some("/home/ada/runs/one".to_string()),
+                warmup_steps: 3,
+                profile_steps: 5,
+            },
+            performance_summary: PerformanceSummary {
+                total_samples: 400,
+                avg_training_speed: Some(64.0),
+                tokens_per_sec: Some(8192.0),
+                steps_per_sec: Some(8.0),
+                final_loss: None,
+                avg_loss: None,
+                loss_floor: None,
+                avg_batch_time: Some(0.125),
+                avg_forward_time: Some(0.04),
+                avg_backward_time: Some(0.07),
+                avg_optimizer_time: Some(0.01),
+                avg_data_time: Some(0.0001),
+                peak_memory_mb: Some(120.0),
+                avg_memory_mb: Some(100.0),
+                device_utilization_percent: Some(98.0),
+                profiling_overhead_percent: Some(0.1),
+            },
+            statistics: step_statistics(&[0.12, 0.13, 0.125, 0.12, 0.13, 0.124]),
+            training_params: TrainingParams {
+                num_steps: 50,
+                batch_size: 8,
+                learning_rate: 3e-4,
+                use_amp: false,
+                gradient_accumulation_steps: 1,
+                clip: 0.0,
+            },
+            system_info: SystemInfo {
+                device: "null".to_string(),
+                gpu_name: None,
+                cpu_name: "a CPU".to_string(),
+                threads: 2,
+                memory_total_mb: 16384.0,
+                driver_version: None,
+                headroom_version: "0.1.0".to_string(),
+                timestamp_iso: "2026-11-15T02:10:00Z".to_string(),
+            },
+            times: Origin::Measured,
+            memory: Origin::Computed,
+        })
+    }
+
+    #[test]
+    fn the_file_has_every_key_its_readers_open() {
+        let value = serde_json::to_value(example()).unwrap();
+        let keys = |path: &str, names: &str| {
+            let section = if path.is_empty() { &value } else { &value[path] };
+            for name in names.split_whitespace() {
+                assert!(section.get(name).is_some(), "{path}.{name}");
+            }
+        };
+        keys(
+            "",
+            "schema_version version timestamp config profiler_config performance_summary statistics training_params system_info provenance",
+        );
+        keys(
+            "config",
+            "vocab_size hidden_dim n_layers n_heads n_kv_heads intermediate_dim max_seq_len rope_theta norm_eps dropout",
+        );
+        keys("profiler_config", "profile_dir warmup_steps profile_steps");
+        keys(
+            "performance_summary",
+            "total_samples avg_training_speed tokens_per_sec steps_per_sec final_loss avg_loss avg_batch_time avg_forward_time
+             avg_backward_time avg_optimizer_time avg_data_time peak_memory_mb avg_memory_mb device_utilization_percent
+             profiling_overhead_percent",
+        );
+        keys("statistics", "median p10 p90 ci95_low ci95_high");
+        keys("training_params", "num_steps batch_size learning_rate use_amp gradient_accumulation_steps clip");
+        keys(
+            "system_info",
+            "device gpu_name cpu_name threads memory_total_mb driver_version headroom_version timestamp_iso",
+        );
+    }
+
+    #[test]
+    fn every_figure_says_where_it_comes_from() {
+        check_provenance(&serde_json::to_value(example()).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_figure_that_does_not_exist_is_null() {
+        let mut record = example();
+        record.performance_summary.avg_loss = Some(f64::NAN);
+        let text = serde_json::to_string(&record).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert!(value["performance_summary"]["final_loss"].is_null());
+        assert!(value["performance_summary"]["avg_loss"].is_null(), "JSON has no NaN");
+        assert!(value["system_info"]["gpu_name"].is_null());
+    }
+
+    #[test]
+    fn replayed_times_are_not_called_measured() {
+        let provenance = provenance(Origin::Computed, Origin::Computed);
+        for key in ["performance_summary.avg_batch_time", "statistics.median"] {
+            assert_eq!(provenance.origin_of(key), Some(Origin::Computed), "{key}");
+        }
+    }
+
+    #[test]
+    fn redaction_leaves_no_path_behind() {
+        let text = serde_json::to_string(&example().redact()).unwrap();
+        assert!(!text.contains("/home"), "{text}");
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written() {
+        let text = serde_json::to_string(&example()).unwrap();
+        let again: PerformanceRecord = serde_json::from_str(&text).unwrap();
+        assert_eq!(again, example());
+    }
+}

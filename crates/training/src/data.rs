@@ -1,0 +1,176 @@
+//! Batches of next-token data: where they come from, and the same batch for the same position every time.
+
+pub mod batch_file;
+pub mod error;
+pub mod markov;
+pub mod prefetch;
+pub mod spec;
+pub mod synthetic;
+pub mod text;
+pub mod token_file;
+pub mod tokenized;
+
+use std::path::PathBuf;
+
+pub use error::DataError;
+pub use prefetch::{Fetched, Prefetcher};
+pub use spec::{DataSpec, TokenWidth};
+
+use batch_file::BatchFile;
+use markov::Markov;
+use synthetic::Synthetic;
+use text::ByteText;
+use token_file::TokenFile;
+
+/// B sequences of S tokens, and for each token the one that follows it. Both row-major `[B, S]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub input_ids: Vec<i32>,
+    pub targets: Vec<i32>,
+}
+
+impl Batch {
+    pub fn new(shape: BatchShape) -> Batch {
+        let tokens = shape.batch_size * shape.seq_len;
+        Batch { input_ids: vec![0; tokens], targets: vec![0; tokens] }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchShape {
+    pub batch_size: usize,
+    pub seq_len: usize,
+}
+
+impl BatchShape {
+    /// The number of a row's sample since the run's beginning. It wraps: a position from a damaged file is no reason to panic.
+    pub(crate) fn sample(self, position: u64, row: usize) -> u64 {
+        position.wrapping_mul(self.batch_size as u64).wrapping_add(row as u64)
+    }
+}
+
+/// Training and evaluation draw from the same source and never the same samples of it (of a text: other random windows).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    Train,
+    Evaluation,
+}
+
+impl Split {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Evaluation => "evaluation",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    pub shape: BatchShape,
+    pub vocab_size: usize,
+    pub seed: u64,
+    pub split: Split,
+    /// Text is cut by this tokenizer instead of into bytes.
+    pub tokenizer: Option<TokenizerSettings>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TokenizerSettings {
+    /// A Hugging Face `tokenizer.json`.
+    pub path: PathBuf,
+    /// Folder for the tokens of texts seen before; made if missing.
+    pub cache: PathBuf,
+}
+
+/// A batch is a pure function of (seed, position): no state to save, none to restore. Samples are numbered through
+/// (`position · B + row`), so the same samples come in the same order for every batch size: two micro-batches of four are one
+/// batch of eight.
+#[derive(Debug)]
+pub enum Source {
+    Synthetic(Synthetic),
+    Markov(Markov),
+    ByteText(ByteText),
+    TokenFile(TokenFile),
+    BatchFile(BatchFile),
+}
+
+impl Source {
+    pub fn open(spec: &DataSpec, settings: &SourceSettings) -> Result<Source, DataError> {
+        let vocab_size = settings.vocab_size;
+        if vocab_size == 0 || settings.shape.batch_size == 0 || settings.shape.seq_len == 0 {
+            return Err(DataError::ZeroSize { shape: settings.shape, vocab_size });
+        }
+        if settings.tokenizer.is_some() && !matches!(spec, DataSpec::Text { .. }) {
+            return Err(DataError::TokenizerWithoutText(spec.to_string()));
+        }
+        Ok(match spec {
+            DataSpec::Synthetic => Source::Synthetic(Synthetic::new(settings)?),
+            DataSpec::Markov => Source::Markov(Markov::new(settings)?),
+            DataSpec::Text { path } => match &settings.tokenizer {
+                None => Source::ByteText(ByteText::open(path, settings)?),
+                Some(tokenizer) => Source::TokenFile(tokenized::open(path, tokenizer, settings)?),
+            },
+            DataSpec::Tokens { path, width } => Source::TokenFile(TokenFile::open(path, *width, settings)?),
+            DataSpec::Batch { path } => Source::BatchFile(BatchFile::open(path, vocab_size)?),
+        })
+    }
+
+    /// Writes the batch at `position`, the index of the micro-batch since the run's beginning.
+    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+        match self {
+            Source::Synthetic(source) => source.fill(position, batch),
+            Source::Markov(source) => source.fill(position, batch),
+            Source::ByteText(source) => source.fill(position, batch),
+            Source::TokenFile(source) => source.fill(position, batch),
+            Source::BatchFile(source) => source.fill(batch),
+        }
+    }
+
+    /// The batches' shape: as asked for, except that a batch file brings its own.
+    pub fn shape(&self) -> BatchShape {
+        match self {
+            Source::Synthetic(source) => source.shape(),
+            Source::Markov(source) => source.shape(),
+            Source::ByteText(source) => source.shape(),
+            Source::TokenFile(source) => source.shape(),
+            Source::BatchFile(source) => source.shape(),
+        }
+    }
+
+    /// Nats a token below which no model's expected loss can be, where that is known.
+    pub fn floor_nats(&self) -> Option<f64> {
+        match self {
+            Source::Synthetic(source) => Some(source.floor_nats()),
+            Source::Markov(source) => Some(source.floor_nats()),
+            Source::ByteText(_) | Source::TokenFile(_) | Source::BatchFile(_) => None,
+        }
+    }
+
+    /// What a checkpoint notes, so that a resume with other data is noticed: the same text for the same data, wherever the
+    /// file lies.
+    pub fn description(&self) -> String {
+        match self {
+            Source::Synthetic(source) => source.description(),
+            Source::Markov(source) => source.description(),
+            Source::ByteText(source) => source.description(),
+            Source::TokenFile(source) => source.description(),
+            Source::BatchFile(source) => source.description(),
+        }
+    }
+}
+
+/// Splits a row of S + 1 tokens into inputs and targets as it arrives: token `t` is input `t` and target `t - 1`.
+pub(crate) fn place_token(batch: &mut Batch, seq_len: usize, row: usize, t: usize, token: i32) {
+    if t < seq_len {
+        batch.input_ids[row * seq_len + t] = token;
+    }
+    if t > 0 {
+        batch.targets[row * seq_len + t - 1] = token;
+    }
+}
+
+/// File name without its folder, for descriptions.
+pub(crate) fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

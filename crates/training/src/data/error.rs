@@ -1,0 +1,106 @@
+//! What can be wrong with data, in the words of who gave it.
+
+use std::path::PathBuf;
+
+use headroom_record::atomic::FileError;
+
+use super::BatchShape;
+use crate::safetensors_file::SafetensorsError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error(
+        "data `{given}` is neither a generator nor a file that can be read{why}\n  help: choose synthetic, markov, a text file \
+         (.txt and others), a token file (.bin or .u16: 16-bit ids, .u32: 32-bit ids) or a batch (.safetensors)"
+    )]
+    Unknown { given: String, why: String },
+
+    #[error(
+        "{path} does not look like text: byte {position} is 0\n  help: token files end in .bin, .u16 or .u32, batches in \
+         .safetensors"
+    )]
+    NotText { path: PathBuf, position: u64 },
+
+    #[error(
+        "batch size {}, sequence length {} and vocabulary {vocab_size} must all be at least 1",
+        shape.batch_size,
+        shape.seq_len
+    )]
+    ZeroSize { shape: BatchShape, vocab_size: usize },
+
+    #[error("{source_name} needs a vocabulary of at least {least}, not {vocab_size}\n  help: --vocab-size {least}")]
+    VocabularyTooSmall { source_name: &'static str, least: usize, vocab_size: usize },
+
+    #[error("a vocabulary of {vocab_size} is beyond the {most} that token ids can tell apart")]
+    VocabularyTooLarge { vocab_size: usize, most: usize },
+
+    #[error(
+        "{path} has {have} tokens, and one sequence of length {seq_len} needs {} (its inputs and the token after the last)\n  \
+         help: --seq-len {} or less, or a longer file",
+        seq_len + 1,
+        have.saturating_sub(1)
+    )]
+    TooShort { path: PathBuf, have: u64, seq_len: usize },
+
+    #[error(
+        "{path} has {bytes} bytes, which is no whole number of {token_bytes}-byte tokens: it is truncated or of another kind"
+    )]
+    OddSize { path: PathBuf, bytes: u64, token_bytes: usize },
+
+    #[error("token {id} at position {position} of {path} is outside the vocabulary of {vocab_size} (ids 0 to {})", vocab_size - 1)]
+    OutsideVocabulary {
+        path: PathBuf,
+        /// Which token of the file, or which element of the named tensor, counted from 0.
+        position: String,
+        id: i64,
+        vocab_size: usize,
+    },
+
+    #[error("{path}: {why}\n  help: a batch file holds `input_ids` and `targets`, int64 or int32, both [B, S]")]
+    BadBatch { path: PathBuf, why: String },
+
+    #[error("the batch to fill has room for {have} tokens, and the data's shape is {} × {}", shape.batch_size, shape.seq_len)]
+    WrongRoom { have: usize, shape: BatchShape },
+
+    #[error("the Markov source's stationary distribution did not settle: the last change was {change:e}")]
+    NotSettled { change: f64 },
+
+    #[error("a tokenizer was given, and `{0}` is no text to cut")]
+    TokenizerWithoutText(String),
+
+    #[error(
+        "tokenizer {0} was given, and this build cannot read one\n  help: build with `cargo build --release --features \
+         tokenizers`, or leave the tokenizer out for byte tokens"
+    )]
+    TokenizerNotBuilt(PathBuf),
+
+    #[error("tokenizer {path} cannot be used: {why}")]
+    BadTokenizer { path: PathBuf, why: String },
+
+    #[error(
+        "{path} is not UTF-8 at byte {position}, and a tokenizer needs text\n  help: without a tokenizer it is read as bytes"
+    )]
+    NotUtf8 { path: PathBuf, position: u64 },
+
+    #[error("the thread that prepares batches could not start: {0}")]
+    Thread(std::io::Error),
+
+    #[error("the thread that prepares batches has ended")]
+    Ended,
+
+    #[error(transparent)]
+    File(#[from] FileError),
+
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+}
+
+impl DataError {
+    /// Whether room ran out (the cache of a tokenizer is the one thing that data writes).
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            DataError::File(error) | DataError::Safetensors(SafetensorsError::File(error)) => error.is_disk_full(),
+            _ => false,
+        }
+    }
+}

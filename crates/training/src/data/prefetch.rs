@@ -1,0 +1,96 @@
+//! Batches prepared ahead by a thread, so that the training step finds its data ready, and how long it waited when not.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Batch, DataError, Source};
+
+/// Batches in circulation: one in use, the others ready or being filled.
+const BUFFERS: usize = 3;
+
+/// Hands out the batches of a source in order. All buffers are made at the start and go round.
+#[derive(Debug)]
+pub struct Prefetcher {
+    /// `None` only while dropping: closing both ends is what ends the thread.
+    filled: Option<Receiver<Result<Batch, DataError>>>,
+    empty: Option<SyncSender<Batch>>,
+    thread: Option<JoinHandle<()>>,
+    in_use: Option<Batch>,
+    next_position: u64,
+}
+
+#[derive(Debug)]
+pub struct Fetched<'a> {
+    pub batch: &'a Batch,
+    pub position: u64,
+    /// Time in which the caller stood still.
+    pub waited: Duration,
+}
+
+impl Prefetcher {
+    pub fn start(source: Source, first_position: u64) -> Result<Prefetcher, DataError> {
+        // Both channels have room for every buffer, so neither side ever waits to hand one over.
+        let (give_filled, filled) = sync_channel(BUFFERS);
+        let (empty, take_empty) = sync_channel(BUFFERS);
+        for _ in 0..BUFFERS {
+            empty.send(Batch::new(source.shape())).map_err(|_| DataError::Ended)?;
+        }
+        let thread = thread::Builder::new()
+            .name("data".to_string())
+            .spawn(move || fill_batches(&source, first_position, &take_empty, &give_filled))
+            .map_err(DataError::Thread)?;
+        Ok(Prefetcher {
+            filled: Some(filled),
+            empty: Some(empty),
+            thread: Some(thread),
+            in_use: None,
+            next_position: first_position,
+        })
+    }
+
+    /// The next batch; the one before it goes back to be filled again. After an error there is no next one.
+    pub fn fetch(&mut self) -> Result<Fetched<'_>, DataError> {
+        let (Some(filled), Some(empty)) = (&self.filled, &self.empty) else {
+            return Err(DataError::Ended);
+        };
+        if let Some(used) = self.in_use.take() {
+            // A thread that has ended said why in what it sent last.
+            let _ = empty.send(used);
+        }
+        let asked = Instant::now();
+        let received = filled.recv();
+        let waited = asked.elapsed();
+        let batch = received.map_err(|_| DataError::Ended)??;
+        let position = self.next_position;
+        self.next_position += 1;
+        Ok(Fetched { batch: self.in_use.insert(batch), position, waited })
+    }
+}
+
+impl Drop for Prefetcher {
+    fn drop(&mut self) {
+        self.filled = None;
+        self.empty = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn fill_batches(
+    source: &Source,
+    first_position: u64,
+    empty: &Receiver<Batch>,
+    filled: &SyncSender<Result<Batch, DataError>>,
+) {
+    for position in first_position.. {
+        let Ok(mut batch) = empty.recv() else { return };
+        let outcome = source.fill(position, &mut batch).map(|()| batch);
+        let failed = outcome.is_err();
+        if filled.send(outcome).is_err() || failed {
+            return;
+        }
+    }
+}

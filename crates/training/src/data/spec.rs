@@ -1,0 +1,76 @@
+//! What `--data` names: a generator, or a file whose ending says what is in it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::DataError;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataSpec {
+    Synthetic,
+    Markov,
+    Text { path: PathBuf },
+    Tokens { path: PathBuf, width: TokenWidth },
+    Batch { path: PathBuf },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenWidth {
+    U16,
+    U32,
+}
+
+impl TokenWidth {
+    pub fn bytes(self) -> usize {
+        match self {
+            TokenWidth::U16 => 2,
+            TokenWidth::U32 => 4,
+        }
+    }
+
+    /// `encoded` has `bytes()` bytes, little-endian.
+    pub(super) fn decode(self, encoded: &[u8]) -> u32 {
+        encoded.iter().rev().fold(0, |id, byte| id << 8 | u32::from(*byte))
+    }
+}
+
+impl DataSpec {
+    /// A file must exist. One with an ending of its own kind is that; any other is text, which opening it checks.
+    pub fn parse(given: &str) -> Result<DataSpec, DataError> {
+        let path = PathBuf::from(given);
+        Ok(match given {
+            "synthetic" => DataSpec::Synthetic,
+            "markov" => DataSpec::Markov,
+            _ => {
+                check_readable(given, &path)?;
+                match path.extension().and_then(|ending| ending.to_str()) {
+                    Some("bin" | "u16") => DataSpec::Tokens { path, width: TokenWidth::U16 },
+                    Some("u32") => DataSpec::Tokens { path, width: TokenWidth::U32 },
+                    Some("safetensors") => DataSpec::Batch { path },
+                    _ => DataSpec::Text { path },
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Display for DataSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataSpec::Synthetic => f.write_str("synthetic"),
+            DataSpec::Markov => f.write_str("markov"),
+            DataSpec::Text { path } | DataSpec::Tokens { path, .. } | DataSpec::Batch { path } => {
+                write!(f, "{}", path.display())
+            }
+        }
+    }
+}
+
+fn check_readable(given: &str, path: &Path) -> Result<(), DataError> {
+    let why = match std::fs::metadata(path) {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(_) => ": it is not a plain file".to_string(),
+        Err(error) => format!(": {error}"),
+    };
+    Err(DataError::Unknown { given: given.to_string(), why })
+}

@@ -1,0 +1,69 @@
+//! Text as bytes: a token is a byte, so any file can be read without a tokenizer, at any size, by position.
+
+use std::path::Path;
+
+use super::synthetic::{check_room, small_vocabulary};
+use super::token_file::Windows;
+use super::{Batch, BatchShape, DataError, SourceSettings, file_name, place_token};
+use crate::positioned_file::PositionedFile;
+
+const PIECE_BYTES: usize = 8192;
+
+/// How far a file is looked into for a zero byte, which no text has and nearly every other kind of file begins with.
+const LOOKED_AT_BYTES: u64 = 4096;
+
+#[derive(Debug)]
+pub struct ByteText {
+    windows: Windows,
+    file: PositionedFile,
+}
+
+impl ByteText {
+    pub fn open(path: &Path, settings: &SourceSettings) -> Result<ByteText, DataError> {
+        small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
+        let file = PositionedFile::open(path)?;
+        check_is_text(&file)?;
+        Ok(ByteText { windows: Windows::new(path, file.bytes(), settings)?, file })
+    }
+
+    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+        let shape = self.shape();
+        check_room(shape, batch)?;
+        let mut piece = [0; PIECE_BYTES];
+        for row in 0..shape.batch_size {
+            let start = self.windows.start(position, row);
+            let mut t = 0;
+            while t <= shape.seq_len {
+                let bytes = &mut piece[..(shape.seq_len + 1 - t).min(PIECE_BYTES)];
+                self.file.read_exact_at(bytes, start + t as u64)?;
+                for byte in bytes {
+                    place_token(batch, shape.seq_len, row, t, i32::from(*byte));
+                    t += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn shape(&self) -> BatchShape {
+        self.windows.shape
+    }
+
+    pub fn description(&self) -> String {
+        format!(
+            "text {}, {} bytes as tokens, seed {}",
+            file_name(self.file.path()),
+            self.file.bytes(),
+            self.windows.seed
+        )
+    }
+}
+
+pub(super) fn check_is_text(file: &PositionedFile) -> Result<(), DataError> {
+    let mut beginning = vec![0; file.bytes().min(LOOKED_AT_BYTES) as usize];
+    file.read_exact_at(&mut beginning, 0)?;
+    match beginning.iter().position(|byte| *byte == 0) {
+        None => Ok(()),
+        Some(position) => Err(DataError::NotText { path: file.path().to_path_buf(), position: position as u64 }),
+    }
+}
