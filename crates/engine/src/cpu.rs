@@ -27,17 +27,39 @@ use pool::Pool;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+/// How many partial sums a long reduction is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reductions {
+    /// A fixed number: the same bytes for any number of threads.
+    Fixed,
+    /// One a thread: less to add up at the end, and other last bits on another number of threads.
+    OneAThread,
+}
+
+impl Reductions {
+    const FIXED: usize = 32;
+
+    fn parts(self, threads: usize) -> usize {
+        match self {
+            Reductions::Fixed => Reductions::FIXED,
+            Reductions::OneAThread => threads,
+        }
+    }
+}
+
 /// Who computes: the threads, the instructions they use and the memory that products pack into.
 pub struct Team {
     pub pool: Pool,
     pub isa: Isa,
     pub packing: Scratch,
+    /// Partial sums of a long reduction.
+    pub parts: usize,
 }
 
 impl Team {
-    pub fn new(threads: usize, isa: Isa) -> Result<Team, EngineError> {
+    pub fn new(threads: usize, isa: Isa, reductions: Reductions) -> Result<Team, EngineError> {
         let pool = Pool::new(threads).map_err(|error| EngineError::Threads { threads, error })?;
-        Ok(Team { pool, isa, packing: Scratch::new(threads) })
+        Ok(Team { pool, isa, packing: Scratch::new(threads), parts: reductions.parts(threads) })
     }
 }
 
@@ -64,18 +86,21 @@ struct Prepared {
 }
 
 impl Cpu {
-    pub fn new(threads: usize, isa: Isa, programs: &[Program]) -> Result<Cpu, EngineError> {
+    pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
-        let team = Team::new(threads, isa)?;
+        let team = Team::new(threads, isa, reductions)?;
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
-        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
+        let need = |program: &Program| reduction_elements(&program.graph, team.parts);
+        let reduction = programs.iter().map(need).max().unwrap_or(0);
         Ok(Cpu { team, arena, programs: loaded, reduction: vec![0.0; reduction], started: Instant::now() })
     }
 
     /// What the kernels need beside the arena.
     pub fn scratch_bytes_for(threads: usize, programs: &[Program]) -> usize {
-        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
+        let parts = Reductions::FIXED.max(threads);
+        let need = |program: &Program| reduction_elements(&program.graph, parts);
+        let reduction = programs.iter().map(need).max().unwrap_or(0);
         Scratch::bytes(threads) + reduction * size_of::<f32>()
     }
 
@@ -160,11 +185,11 @@ fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
 }
 
 /// Elements of reduction scratch that the hungriest call needs.
-fn reduction_elements(graph: &Graph) -> usize {
+fn reduction_elements(graph: &Graph, parts: usize) -> usize {
     let need = |op: &Op, inputs: &[ValueId]| match op {
         Op::RmsNormGrad(_) => {
             let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
-            rms_norm::gradient_scratch(rows, width)
+            rms_norm::gradient_scratch(rows, width, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),

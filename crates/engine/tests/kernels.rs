@@ -4,8 +4,8 @@
 #[path = "common/fill.rs"]
 mod fill;
 
-use headroom_engine::cpu::Cpu;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, Program};
 use headroom_graph::op::{Example, Op};
@@ -77,7 +77,7 @@ fn run(example: &Example, inputs: &[Tensor], isa: Isa, threads: usize) -> Vec<Ve
     let program = Program::new(graph);
     let sizes: Vec<usize> = results.iter().map(|id| program.graph.ty(*id).elements()).collect();
     let calls = 0..program.plan.calls.len();
-    let mut cpu = Cpu::new(threads, isa, &[program]).unwrap();
+    let mut cpu = Cpu::new(threads, isa, Reductions::Fixed, &[program]).unwrap();
     for (&value, input) in values.iter().zip(inputs) {
         match input.ty.dtype {
             DType::I32 => cpu.write_i32(0, value, 0, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),

@@ -6,10 +6,6 @@ use super::{Team, by_isa};
 /// Rows handed to a thread at a time.
 const ROWS: usize = 16;
 
-/// The weight's gradient is summed over at most this many groups of rows, then over the groups: a number that does not
-/// depend on the threads, so that its bytes do not either.
-const GROUPS: usize = 32;
-
 pub fn forward(team: &Team, eps: f64, x: &[f32], weight: &[f32], y: &mut [f32]) {
     let width = weight.len();
     team.pool.for_each_chunk(y, ROWS * width, |index, y| {
@@ -18,13 +14,13 @@ pub fn forward(team: &Team, eps: f64, x: &[f32], weight: &[f32], y: &mut [f32]) 
     });
 }
 
-/// Elements of scratch that [`gradient`] needs.
-pub fn gradient_scratch(rows: usize, width: usize) -> usize {
-    rows.div_ceil(rows_in_group(rows)) * width
+/// Elements of scratch that [`gradient`] needs: the weight's gradient of each group of rows.
+pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
+    rows.div_ceil(rows_in_group(rows, groups)) * width
 }
 
-fn rows_in_group(rows: usize) -> usize {
-    rows.div_ceil(GROUPS).max(1)
+fn rows_in_group(rows: usize, groups: usize) -> usize {
+    rows.div_ceil(groups).max(1)
 }
 
 /// Operands of [`gradient`].
@@ -40,8 +36,8 @@ pub struct Gradient<'a> {
 pub fn gradient(team: &Team, at: Gradient, scratch: &mut [f32]) {
     let Gradient { eps, x, weight, dy, dx, dweight } = at;
     let width = weight.len();
-    let rows = rows_in_group(x.len() / width);
-    let partial = &mut scratch[..gradient_scratch(x.len() / width, width)];
+    let rows = rows_in_group(x.len() / width, team.parts);
+    let partial = &mut scratch[..gradient_scratch(x.len() / width, width, team.parts)];
     team.pool.for_each_chunk2((dx, rows * width), (&mut *partial, width), |index, dx, partial| {
         let start = index * rows * width;
         let (x, dy) = (&x[start..][..dx.len()], &dy[start..][..dx.len()]);

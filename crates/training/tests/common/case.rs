@@ -1,7 +1,7 @@
 //! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
 
-use headroom_engine::cpu::Cpu;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
@@ -77,7 +77,7 @@ impl Case {
     pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {
         let optimizer = self.optimizer();
         let training = training_program(&self.config, self.shape, &optimizer, Keep::LogitsAndGradients).unwrap();
-        let cpu = Cpu::new(threads, isa, std::slice::from_ref(&training.program)).unwrap();
+        let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
         for (name, data) in &self.weights {
             trainer.write(name, Content::Weight, 0, data);
