@@ -19,16 +19,16 @@ use headroom_graph::{Graph, GraphError, Phase, TensorType, ValueId};
 /// The values of a forward pass that others need.
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
-    /// i32[b, s]
+    /// `i32[b, s]`
     pub input_ids: ValueId,
-    /// i32[b, s]
+    /// `i32[b, s]`
     pub targets: ValueId,
-    /// [s, hd / 2]
+    /// `[s, hd / 2]`
     pub cos: ValueId,
     pub sin: ValueId,
-    /// [t, v]
+    /// `[t, v]`
     pub logits: ValueId,
-    /// [1]
+    /// `[1]`
     pub loss: ValueId,
 }
 

@@ -60,10 +60,10 @@ pub struct Trained {
 
 /// The optimizer's part of the graph.
 pub struct Optimizer {
-    /// [3], written before every step.
+    /// `[3]`, written before every step.
     pub rates: ValueId,
     pub trained: Vec<Trained>,
-    /// [1], where gradients are clipped.
+    /// `[1]`, where gradients are clipped.
     pub norm: Option<ValueId>,
 }
 

@@ -12,7 +12,7 @@ use headroom_graph::{Graph, GraphError, Phase, Plan, TensorType, ValueId, differ
 pub struct TrainingProgram {
     pub program: Program,
     pub forward: Forward,
-    /// [1]: the gradient of the loss, one over the micro-batches of a step.
+    /// `[1]`: the gradient of the loss, one over the micro-batches of a step.
     pub loss_gradient: ValueId,
     pub optimizer: Optimizer,
     pub shape: BatchShape,
