@@ -10,13 +10,15 @@ mod matrix;
 mod pack;
 mod scratch;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use blocks::{Cut, Progress, split};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 pub use scratch::Scratch;
 
 use crate::cpu::isa::Isa;
-use crate::cpu::pool::Pool;
+use crate::cpu::pool::{Barrier, Padded, Pool};
 
 /// What happens to the values that C holds before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +54,12 @@ pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
     let threads = if work <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
     let buffers = scratch.lock();
     let cut = Cut::new(Kernels::of(isa), &product, 0..rows, buffers.shared_right(), threads);
-    let progress = Progress::new(pool.spins());
+    buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
+    let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
     pool.team(threads, &|worker, team| {
         // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
-        unsafe { cut.work(progress, team, buffers.left(worker)) }
+        unsafe { cut.work(progress, worker, team, buffers.left(worker)) }
     });
 }
 
@@ -96,8 +99,9 @@ pub unsafe fn gemm_batch<'a>(
                 continue;
             }
             let cut = Cut::new(kernels, &product, rows, buffers.own_right(worker), 1);
+            let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
             // SAFETY: a team of one; these rows of C belong to this item and part, the buffers to this worker.
-            unsafe { cut.work(&Progress::new(0), 1, buffers.left(worker)) };
+            unsafe { cut.work(&progress, 0, 1, buffers.left(worker)) };
         }
     });
 }

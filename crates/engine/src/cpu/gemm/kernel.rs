@@ -38,6 +38,39 @@ pub struct Tile {
     pub c_stride: usize,
     pub columns: usize,
     pub store: Store,
+    pub ahead: Ahead,
+}
+
+/// Cache lines that will be needed after this tile, asked for while it computes: `count` lines, in runs of `run` that
+/// are `stride` floats apart, each run `jump` floats after the last line of the one before.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub at: *const f32,
+    pub count: usize,
+    pub stride: usize,
+    pub left_in_run: usize,
+    pub run: usize,
+    pub jump: usize,
+}
+
+impl Ahead {
+    /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
+    pub const STEPS: usize = 4;
+    pub const NOTHING: Ahead = Ahead { at: std::ptr::null(), count: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+
+    #[inline(always)]
+    fn next(&mut self) -> *const f32 {
+        let at = self.at;
+        self.count -= 1;
+        self.left_in_run -= 1;
+        if self.left_in_run == 0 {
+            self.left_in_run = self.run;
+            self.at = at.wrapping_add(self.jump);
+        } else {
+            self.at = at.wrapping_add(self.stride);
+        }
+        at
+    }
 }
 
 /// Whether the tile replaces what C held or adds to it.
@@ -92,6 +125,9 @@ impl Kernels {
     }
 }
 
+/// Steps of depth from the load of a line of B back to its prefetch: some 200 cycles, an L2 access under load.
+const RIGHT_AHEAD: usize = 16;
+
 const PACKED_ROWS: usize = 0;
 const ROWS: usize = 1;
 const COLUMNS: usize = 2;
@@ -130,18 +166,31 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
                 L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
-        for _ in 0..tile.depth {
-            let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
-            for_each_row!(HEIGHT, row => {
-                let left = L::splat(*a.add(row * row_stride));
-                sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+        let mut ahead = tile.ahead;
+        let mut remaining = tile.depth;
+        while remaining > 0 {
+            let steps = remaining.min(Ahead::STEPS);
+            remaining -= steps;
+            if ahead.count > 0 {
+                L::prefetch_to_l2(ahead.next());
+            }
+            for _ in 0..steps {
+                let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
+                for_each_row!(HEIGHT, row => {
+                    let left = L::splat(*a.add(row * row_stride));
+                    sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+                    if VECTORS == 2 {
+                        sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    }
+                });
+                L::prefetch(b.wrapping_add(RIGHT_AHEAD * VECTORS * L::LANES));
                 if VECTORS == 2 {
-                    sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    L::prefetch(b.wrapping_add((RIGHT_AHEAD * VECTORS + 1) * L::LANES));
                 }
-            });
-            // The last step may leave the operand's memory; nothing is read there.
-            a = a.wrapping_add(depth_stride);
-            b = b.wrapping_add(VECTORS * L::LANES);
+                // The last step may leave the operand's memory; nothing is read there.
+                a = a.wrapping_add(depth_stride);
+                b = b.wrapping_add(VECTORS * L::LANES);
+            }
         }
         let alpha = L::splat(tile.alpha);
         let masks = [L::first(tile.columns), L::first(tile.columns.saturating_sub(L::LANES))];

@@ -21,8 +21,7 @@ pub unsafe fn pack_left(isa: Isa, a: &MatRef, rows: Range<usize>, depth: Range<u
     unsafe {
         if a.col_stride == 1 {
             for row in 0..rows.len() {
-                let (from, to) = (from.add(row * a.row_stride), to.add(row * PACKED_ROW_STRIDE));
-                std::ptr::copy_nonoverlapping(from, to, depth.len());
+                copy_run(isa, from.add(row * a.row_stride), depth.len(), to.add(row * PACKED_ROW_STRIDE));
             }
             Left::PackedRows
         } else if a.row_stride == 1 {
@@ -60,6 +59,22 @@ pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Ran
             for step in 0..depth.len() {
                 to.add(step * width + columns.len()).write_bytes(0, width - columns.len());
             }
+        }
+    }
+}
+
+/// Copies `count` floats.
+///
+/// # Safety
+/// Both sides are valid for that, and the CPU has the level `isa`.
+#[inline]
+unsafe fn copy_run(isa: Isa, from: *const f32, count: usize, to: *mut f32) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::copy_run(from, count, to),
+            _ => std::ptr::copy_nonoverlapping(from, to, count),
         }
     }
 }
@@ -130,6 +145,21 @@ unsafe fn copy_elements(
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
+
+    /// # Safety
+    /// As [`super::copy_run`], on a CPU with AVX-512.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub unsafe fn copy_run(from: *const f32, count: usize, to: *mut f32) {
+        // SAFETY: whole vectors within `count`, then the rest under a mask.
+        unsafe {
+            let whole = count / 16 * 16;
+            for i in (0..whole).step_by(16) {
+                _mm512_storeu_ps(to.add(i), _mm512_loadu_ps(from.add(i)));
+            }
+            let rest = (1 << (count - whole)) - 1;
+            _mm512_mask_storeu_ps(to.add(whole), rest, _mm512_maskz_loadu_ps(rest, from.add(whole)));
+        }
+    }
 
     /// # Safety
     /// As [`super::copy_rows`], on a CPU with AVX-512.

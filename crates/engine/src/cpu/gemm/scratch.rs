@@ -1,9 +1,11 @@
 //! The memory that products pack their operands into: allocated once, its size known beforehand.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::kernel::{DEPTH_MAX, PACKED_ROW_STRIDE, ROWS_MAX};
+use crate::cpu::pool::Padded;
 
 /// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
 const RIGHT_FLOATS: usize = 512 * 1024;
@@ -23,7 +25,7 @@ pub struct Scratch {
 impl Scratch {
     /// The memory that [`Scratch::new`] allocates.
     pub const fn bytes(threads: usize) -> usize {
-        (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>()
+        (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>() + threads * size_of::<Padded<AtomicUsize>>()
     }
 
     pub fn new(threads: usize) -> Scratch {
@@ -34,7 +36,8 @@ impl Scratch {
         if start.is_null() {
             handle_alloc_error(layout);
         }
-        Scratch { buffers: Mutex::new(Buffers { start, threads }), threads }
+        let claims = (0..threads).map(|_| Padded(AtomicUsize::new(0))).collect();
+        Scratch { buffers: Mutex::new(Buffers { start, threads, claims }), threads }
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -46,7 +49,8 @@ impl Scratch {
     }
 
     fn layout(threads: usize) -> Layout {
-        Layout::from_size_align(Scratch::bytes(threads), ALIGNMENT).expect("a few MiB a thread fit in memory")
+        let floats = right_floats(threads) + threads * LEFT_FLOATS;
+        Layout::from_size_align(floats * size_of::<f32>(), ALIGNMENT).expect("a few MiB a thread fit in memory")
     }
 }
 
@@ -61,6 +65,8 @@ impl Drop for Scratch {
 pub(super) struct Buffers {
     start: *mut f32,
     threads: usize,
+    /// The next unclaimed item of each thread's share of a product.
+    pub(super) claims: Box<[Padded<AtomicUsize>]>,
 }
 
 // SAFETY: the memory belongs to the buffers alone.
