@@ -15,15 +15,18 @@ pub const ROWS_MAX: usize = 14;
 /// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
 pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 
-/// Where the left operand's elements lie.
+/// Distance between packed steps of depth: the tallest tile in whole vectors.
+pub const PACKED_COLUMN_STRIDE: usize = 16;
+
+/// How the left operand's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Left {
     /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
     PackedRows,
-    /// Depth next to each other, rows `stride` apart.
-    Rows { stride: usize },
-    /// Rows next to each other, steps of depth `stride` apart.
-    Columns { stride: usize },
+    /// Rows next to each other, steps of depth [`PACKED_COLUMN_STRIDE`] apart.
+    PackedColumns,
+    /// In place: depth next to each other, rows the tile's `left_stride` apart.
+    Rows,
 }
 
 /// `c[rows, columns] (+)= alpha · a[rows, depth] · b[depth, columns]`.
@@ -47,6 +50,8 @@ pub struct Tile {
 pub struct Ahead {
     pub at: *const f32,
     pub count: usize,
+    /// Lines asked for every [`Ahead::STEPS`] steps of depth.
+    pub at_once: usize,
     pub stride: usize,
     pub left_in_run: usize,
     pub run: usize,
@@ -56,7 +61,8 @@ pub struct Ahead {
 impl Ahead {
     /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
     pub const STEPS: usize = 4;
-    pub const NOTHING: Ahead = Ahead { at: std::ptr::null(), count: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+    pub const NOTHING: Ahead =
+        Ahead { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
 
     #[inline(always)]
     fn next(&mut self) -> *const f32 {
@@ -116,8 +122,8 @@ impl Kernels {
     pub unsafe fn run(&self, left: Left, rows: usize, tile: &Tile) {
         let layout = match left {
             Left::PackedRows => PACKED_ROWS,
-            Left::Rows { .. } => ROWS,
-            Left::Columns { .. } => COLUMNS,
+            Left::PackedColumns => PACKED_COLUMNS,
+            Left::Rows => ROWS,
         };
         let vectors = if tile.columns > self.lanes { 2 } else { 1 };
         // SAFETY: the table belongs to a level the CPU has (`of`), and the caller vouches for the pointers.
@@ -129,8 +135,8 @@ impl Kernels {
 const RIGHT_AHEAD: usize = 16;
 
 const PACKED_ROWS: usize = 0;
-const ROWS: usize = 1;
-const COLUMNS: usize = 2;
+const PACKED_COLUMNS: usize = 1;
+const ROWS: usize = 2;
 
 /// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any
 /// optimisation level; rows past the tile's vanish.
@@ -152,8 +158,8 @@ macro_rules! for_each_row {
 unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &Tile) {
     let (row_stride, depth_stride) = match LAYOUT {
         PACKED_ROWS => (PACKED_ROW_STRIDE, 1),
-        ROWS => (tile.left_stride, 1),
-        _ => (1, tile.left_stride),
+        PACKED_COLUMNS => (1, PACKED_COLUMN_STRIDE),
+        _ => (tile.left_stride, 1),
     };
     let (mut a, mut b) = (tile.a, tile.b);
     // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
@@ -161,9 +167,9 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
     unsafe {
         let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
         for_each_row!(HEIGHT, row => {
-            L::prefetch(tile.c.wrapping_add(row * tile.c_stride));
+            L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride));
             if VECTORS == 2 {
-                L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
+                L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
         let mut ahead = tile.ahead;
@@ -171,7 +177,7 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
         while remaining > 0 {
             let steps = remaining.min(Ahead::STEPS);
             remaining -= steps;
-            if ahead.count > 0 {
+            for _ in 0..ahead.at_once.min(ahead.count) {
                 L::prefetch_to_l2(ahead.next());
             }
             for _ in 0..steps {
@@ -216,10 +222,10 @@ macro_rules! table {
         [
             [[$($function::<PACKED_ROWS, 1, $rows>,)* $($function::<PACKED_ROWS, 1, $last>,)*],
              [$($function::<PACKED_ROWS, 2, $rows>,)* $($function::<PACKED_ROWS, 2, $last>,)*]],
+            [[$($function::<PACKED_COLUMNS, 1, $rows>,)* $($function::<PACKED_COLUMNS, 1, $last>,)*],
+             [$($function::<PACKED_COLUMNS, 2, $rows>,)* $($function::<PACKED_COLUMNS, 2, $last>,)*]],
             [[$($function::<ROWS, 1, $rows>,)* $($function::<ROWS, 1, $last>,)*],
              [$($function::<ROWS, 2, $rows>,)* $($function::<ROWS, 2, $last>,)*]],
-            [[$($function::<COLUMNS, 1, $rows>,)* $($function::<COLUMNS, 1, $last>,)*],
-             [$($function::<COLUMNS, 2, $rows>,)* $($function::<COLUMNS, 2, $last>,)*]],
         ]
     };
 }

@@ -2,38 +2,54 @@
 
 use std::ops::Range;
 
-use super::kernel::{Left, PACKED_ROW_STRIDE, ROWS_MAX};
+pub use super::kernel::PACKED_COLUMN_STRIDE;
+use super::kernel::{PACKED_ROW_STRIDE, ROWS_MAX};
 use super::matrix::MatRef;
 use crate::cpu::isa::Isa;
 
-/// Floats between steps of depth of a left panel packed by columns.
-const PACKED_COLUMN_STRIDE: usize = 16;
-
-/// Copies `a[rows, depth]` (at most 14 rows) to `to`, and says in which layout it lies there.
+/// Copies `a[rows, depth]` (at most 14 rows) to `to` as [`PackedRows`](super::kernel::Left::PackedRows).
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for a panel, and the CPU has the level `isa`.
-pub unsafe fn pack_left(isa: Isa, a: &MatRef, rows: Range<usize>, depth: Range<usize>, to: *mut f32) -> Left {
+pub unsafe fn pack_left_rows(isa: Isa, a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, to: *mut f32) {
     debug_assert!(rows.len() <= ROWS_MAX);
-    // SAFETY: the first element of the piece, which the caller vouches for.
-    let from = unsafe { a.ptr.add(rows.start * a.row_stride + depth.start * a.col_stride) };
-    // SAFETY: each arm reads the piece by the matrix's own strides and writes within the panel.
-    unsafe {
-        if a.col_stride == 1 {
-            for row in 0..rows.len() {
-                copy_run(isa, from.add(row * a.row_stride), depth.len(), to.add(row * PACKED_ROW_STRIDE));
+    for (row, to_row) in rows.clone().zip(0..) {
+        // SAFETY: reads a row of the piece by the matrix's own strides and writes within the panel.
+        unsafe {
+            let from = a.ptr.add(row * a.row_stride + depth.start * a.col_stride);
+            let to = to.add(to_row * PACKED_ROW_STRIDE);
+            if a.col_stride == 1 {
+                copy_run(isa, from, depth.len(), to);
+            } else {
+                (0..depth.len()).for_each(|step| *to.add(step) = *from.add(step * a.col_stride));
             }
-            Left::PackedRows
-        } else if a.row_stride == 1 {
-            copy_rows(isa, from, a.col_stride, depth.len(), rows.len(), to, PACKED_COLUMN_STRIDE);
-            Left::Columns { stride: PACKED_COLUMN_STRIDE }
-        } else {
-            for row in 0..rows.len() {
-                for step in 0..depth.len() {
-                    *to.add(row * PACKED_ROW_STRIDE + step) = *from.add(row * a.row_stride + step * a.col_stride);
-                }
+        }
+    }
+}
+
+/// Copies the row panels of `a[.., depth]`, whose rows lie next to each other, to `to` as
+/// [`PackedColumns`](super::kernel::Left::PackedColumns), one panel after the other.
+///
+/// # Safety
+/// The ranges lie within `a`, `a.row_stride` is 1, `to` has room for the panels, and the CPU has the level `isa`.
+pub unsafe fn pack_left_columns(
+    isa: Isa,
+    a: &MatRef,
+    row_panels: impl Iterator<Item = Range<usize>> + Clone,
+    depth: &Range<usize>,
+    to: *mut f32,
+) {
+    const STEPS: usize = 8;
+    // A few steps of all panels at a time: their lines and pages are then used up at once.
+    for first in (0..depth.len()).step_by(STEPS) {
+        let steps = STEPS.min(depth.len() - first);
+        for (rows, nth) in row_panels.clone().zip(0..) {
+            // SAFETY: `steps` steps of the panel's rows, by the matrix's own stride, into the panel's own place.
+            unsafe {
+                let from = a.ptr.add(rows.start + (depth.start + first) * a.col_stride);
+                let to = to.add((nth * depth.len() + first) * PACKED_COLUMN_STRIDE);
+                copy_rows(isa, from, a.col_stride, steps, rows.len(), to, PACKED_COLUMN_STRIDE);
             }
-            Left::PackedRows
         }
     }
 }

@@ -4,15 +4,16 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::kernel::{DEPTH_MAX, PACKED_ROW_STRIDE, ROWS_MAX};
+use super::kernel::{DEPTH_MAX, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
 use crate::cpu::pool::Padded;
 
 /// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
 const RIGHT_FLOATS: usize = 512 * 1024;
 /// The least part of it that one thread gets when every thread works on a product of its own.
 const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
-/// One panel of left operand a thread, in either of its two layouts (row after row, or 16 rows a step of depth).
-const LEFT_FLOATS: usize = max(ROWS_MAX * PACKED_ROW_STRIDE, DEPTH_MAX * 16).next_multiple_of(1024);
+/// Packed left operand a thread: 128 KiB hold a panel by rows, or four panels of the full depth by columns.
+pub(super) const LEFT_FLOATS: usize = 32 * 1024;
+const _: () = assert!(LEFT_FLOATS >= ROWS_MAX * PACKED_ROW_STRIDE && LEFT_FLOATS >= DEPTH_MAX * PACKED_COLUMN_STRIDE);
 const ALIGNMENT: usize = 4096;
 
 /// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for
