@@ -3,20 +3,24 @@
 //! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
 //! NaN and infinity pass through as IEEE 754 has it; what C held is not read unless it is added to.
 
-mod blocks;
+mod cut;
 mod kernel;
 mod lanes;
 mod matrix;
 mod pack;
 mod scratch;
+mod work;
 
-use blocks::{Cut, Progress, split};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cut::{Cut, part};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 pub use scratch::Scratch;
+use work::{Progress, work};
 
 use crate::cpu::isa::Isa;
-use crate::cpu::pool::Pool;
+use crate::cpu::pool::{Barrier, Padded, Pool};
 
 /// What happens to the values that C holds before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +52,16 @@ const BATCH_ROWS_MIN: usize = 128;
 pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
     let Some(product) = non_empty(product) else { return };
     let rows = product.c.rows;
-    let work = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
-    let threads = if work <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
+    let multiply_adds = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
+    let threads = if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
     let buffers = scratch.lock();
     let cut = Cut::new(Kernels::of(isa), &product, 0..rows, buffers.shared_right(), threads);
-    let progress = Progress::new(pool.spins());
+    buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
+    let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
     pool.team(threads, &|worker, team| {
         // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
-        unsafe { cut.work(progress, team, buffers.left(worker)) }
+        unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
     });
 }
 
@@ -88,16 +93,17 @@ pub unsafe fn gemm_batch<'a>(
     let parts = if pool.threads() == 1 { 1 } else { wanted.min(rows / BATCH_ROWS_MIN).max(1) };
     let threads = scratch.threads();
     pool.for_each_limited(threads, items * parts, &|index, worker| {
-        let (item, part) = (index / parts, index % parts);
+        let item = index / parts;
         for term in 0..terms {
             let Some(product) = non_empty(product(item, term)) else { continue };
-            let rows = split(product.c.rows, parts, part);
+            let rows = part(0..product.c.rows, parts, index % parts);
             if rows.is_empty() {
                 continue;
             }
             let cut = Cut::new(kernels, &product, rows, buffers.own_right(worker), 1);
+            let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
             // SAFETY: a team of one; these rows of C belong to this item and part, the buffers to this worker.
-            unsafe { cut.work(&Progress::new(0), 1, buffers.left(worker)) };
+            unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
         }
     });
 }

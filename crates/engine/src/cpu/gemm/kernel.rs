@@ -15,15 +15,18 @@ pub const ROWS_MAX: usize = 14;
 /// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
 pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 
-/// Where the left operand's elements lie.
+/// Distance between packed steps of depth: the tallest tile in whole vectors.
+pub const PACKED_COLUMN_STRIDE: usize = 16;
+
+/// How the left operand's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Left {
     /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
     PackedRows,
-    /// Depth next to each other, rows `stride` apart.
-    Rows { stride: usize },
-    /// Rows next to each other, steps of depth `stride` apart.
-    Columns { stride: usize },
+    /// Rows next to each other, steps of depth [`PACKED_COLUMN_STRIDE`] apart.
+    PackedColumns,
+    /// In place: depth next to each other, rows the tile's `left_stride` apart.
+    Rows,
 }
 
 /// `c[rows, columns] (+)= alpha · a[rows, depth] · b[depth, columns]`.
@@ -38,6 +41,42 @@ pub struct Tile {
     pub c_stride: usize,
     pub columns: usize,
     pub store: Store,
+    pub ahead: Ahead,
+}
+
+/// Cache lines that will be needed after this tile, asked for while it computes: `count` lines, in runs of `run` that
+/// are `stride` floats apart, each run `jump` floats after the last line of the one before.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub at: *const f32,
+    pub count: usize,
+    /// Lines asked for every [`Ahead::STEPS`] steps of depth.
+    pub at_once: usize,
+    pub stride: usize,
+    pub left_in_run: usize,
+    pub run: usize,
+    pub jump: usize,
+}
+
+impl Ahead {
+    /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
+    pub const STEPS: usize = 4;
+    pub const NOTHING: Ahead =
+        Ahead { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+
+    #[inline(always)]
+    fn next(&mut self) -> *const f32 {
+        let at = self.at;
+        self.count -= 1;
+        self.left_in_run -= 1;
+        if self.left_in_run == 0 {
+            self.left_in_run = self.run;
+            self.at = at.wrapping_add(self.jump);
+        } else {
+            self.at = at.wrapping_add(self.stride);
+        }
+        at
+    }
 }
 
 /// Whether the tile replaces what C held or adds to it.
@@ -83,8 +122,8 @@ impl Kernels {
     pub unsafe fn run(&self, left: Left, rows: usize, tile: &Tile) {
         let layout = match left {
             Left::PackedRows => PACKED_ROWS,
-            Left::Rows { .. } => ROWS,
-            Left::Columns { .. } => COLUMNS,
+            Left::PackedColumns => PACKED_COLUMNS,
+            Left::Rows => ROWS,
         };
         let vectors = if tile.columns > self.lanes { 2 } else { 1 };
         // SAFETY: the table belongs to a level the CPU has (`of`), and the caller vouches for the pointers.
@@ -92,9 +131,12 @@ impl Kernels {
     }
 }
 
+/// Steps of depth from the load of a line of B back to its prefetch: some 200 cycles, an L2 access under load.
+const RIGHT_AHEAD: usize = 16;
+
 const PACKED_ROWS: usize = 0;
-const ROWS: usize = 1;
-const COLUMNS: usize = 2;
+const PACKED_COLUMNS: usize = 1;
+const ROWS: usize = 2;
 
 /// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any
 /// optimisation level; rows past the tile's vanish.
@@ -116,8 +158,8 @@ macro_rules! for_each_row {
 unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &Tile) {
     let (row_stride, depth_stride) = match LAYOUT {
         PACKED_ROWS => (PACKED_ROW_STRIDE, 1),
-        ROWS => (tile.left_stride, 1),
-        _ => (1, tile.left_stride),
+        PACKED_COLUMNS => (1, PACKED_COLUMN_STRIDE),
+        _ => (tile.left_stride, 1),
     };
     let (mut a, mut b) = (tile.a, tile.b);
     // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
@@ -125,23 +167,36 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
     unsafe {
         let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
         for_each_row!(HEIGHT, row => {
-            L::prefetch(tile.c.wrapping_add(row * tile.c_stride));
+            L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride));
             if VECTORS == 2 {
-                L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
+                L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
-        for _ in 0..tile.depth {
-            let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
-            for_each_row!(HEIGHT, row => {
-                let left = L::splat(*a.add(row * row_stride));
-                sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+        let mut ahead = tile.ahead;
+        let mut remaining = tile.depth;
+        while remaining > 0 {
+            let steps = remaining.min(Ahead::STEPS);
+            remaining -= steps;
+            for _ in 0..ahead.at_once.min(ahead.count) {
+                L::prefetch_to_l2(ahead.next());
+            }
+            for _ in 0..steps {
+                let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
+                for_each_row!(HEIGHT, row => {
+                    let left = L::splat(*a.add(row * row_stride));
+                    sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+                    if VECTORS == 2 {
+                        sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    }
+                });
+                L::prefetch(b.wrapping_add(RIGHT_AHEAD * VECTORS * L::LANES));
                 if VECTORS == 2 {
-                    sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    L::prefetch(b.wrapping_add((RIGHT_AHEAD * VECTORS + 1) * L::LANES));
                 }
-            });
-            // The last step may leave the operand's memory; nothing is read there.
-            a = a.wrapping_add(depth_stride);
-            b = b.wrapping_add(VECTORS * L::LANES);
+                // The last step may leave the operand's memory; nothing is read there.
+                a = a.wrapping_add(depth_stride);
+                b = b.wrapping_add(VECTORS * L::LANES);
+            }
         }
         let alpha = L::splat(tile.alpha);
         let masks = [L::first(tile.columns), L::first(tile.columns.saturating_sub(L::LANES))];
@@ -167,10 +222,10 @@ macro_rules! table {
         [
             [[$($function::<PACKED_ROWS, 1, $rows>,)* $($function::<PACKED_ROWS, 1, $last>,)*],
              [$($function::<PACKED_ROWS, 2, $rows>,)* $($function::<PACKED_ROWS, 2, $last>,)*]],
+            [[$($function::<PACKED_COLUMNS, 1, $rows>,)* $($function::<PACKED_COLUMNS, 1, $last>,)*],
+             [$($function::<PACKED_COLUMNS, 2, $rows>,)* $($function::<PACKED_COLUMNS, 2, $last>,)*]],
             [[$($function::<ROWS, 1, $rows>,)* $($function::<ROWS, 1, $last>,)*],
              [$($function::<ROWS, 2, $rows>,)* $($function::<ROWS, 2, $last>,)*]],
-            [[$($function::<COLUMNS, 1, $rows>,)* $($function::<COLUMNS, 1, $last>,)*],
-             [$($function::<COLUMNS, 2, $rows>,)* $($function::<COLUMNS, 2, $last>,)*]],
         ]
     };
 }
