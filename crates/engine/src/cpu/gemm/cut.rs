@@ -25,6 +25,8 @@ const PANELS_TO_PACK_LEFT: usize = 3;
 const PAGE: usize = 1024;
 /// Floats from the first to the last step of depth that may be read by columns without a copy: they stay in L2.
 const LEFT_SPREAD_MAX: usize = 128 * 1024;
+/// Floats from the first to the last row of a right operand that is read without a copy.
+const RIGHT_SPREAD_MAX: usize = 512 * 1024;
 /// As many rows of C do not repay a copy of the right operand that lies well already.
 const ROWS_TO_PACK_RIGHT: usize = 256;
 /// Items a share that keep the wait for the last one short.
@@ -254,7 +256,12 @@ fn how_to_read_left(product: &Product, panels_an_item: usize) -> LeftPlan {
 
 fn how_to_read_right(product: &Product, rows: usize) -> RightPlan {
     let b = &product.b;
-    if b.col_stride == 1 && rows <= ROWS_TO_PACK_RIGHT && !b.row_stride.is_multiple_of(PAGE) {
+    let spread = b.row_stride * b.rows;
+    if b.col_stride == 1
+        && rows <= ROWS_TO_PACK_RIGHT
+        && spread <= RIGHT_SPREAD_MAX
+        && !b.row_stride.is_multiple_of(PAGE)
+    {
         RightPlan::InPlace
     } else {
         RightPlan::Pack

@@ -169,9 +169,9 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
     unsafe {
         let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
         for_each_row!(HEIGHT, row => {
-            L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride));
+            L::prefetch(tile.c.wrapping_add(row * tile.c_stride));
             if VECTORS == 2 {
-                L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
+                L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
         let mut ahead = tile.ahead;
