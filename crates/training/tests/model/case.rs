@@ -1,12 +1,14 @@
 //! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
 
-use headroom_engine::cpu::Cpu;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_graph::passes::PassList;
+use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
-use headroom_training::program::{Keep, training_program};
-use headroom_training::trainer::{Part, StepTimes, Trainer};
+use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::trainer::{StepTimes, Trainer};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -74,12 +76,18 @@ impl Case {
     }
 
     pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {
+        self.trainer_with(isa, threads, PassList::none(), Keep::LogitsAndGradients)
+    }
+
+    pub fn trainer_with(&self, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
         let optimizer = self.optimizer();
-        let training = training_program(&self.config, self.shape, &optimizer, Keep::LogitsAndGradients).unwrap();
-        let cpu = Cpu::new(threads, isa, std::slice::from_ref(&training.program)).unwrap();
+        let (model, shape) = (self.config.clone(), self.shape);
+        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0 };
+        let training = training_program(&step, keep).unwrap();
+        let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
         for (name, data) in &self.weights {
-            trainer.write(name, Part::Weight, data);
+            trainer.write(name, Content::Weight, 0, data);
         }
         trainer
     }
@@ -103,6 +111,17 @@ fn floats(tensors: &SafeTensors) -> BTreeMap<String, Vec<f32>> {
             (name, data)
         })
         .collect()
+}
+
+/// A parameter's weights.
+pub fn weights(trainer: &mut Trainer, name: &str) -> Vec<f32> {
+    let mut all = vec![];
+    let gathered: Result<(), ()> = trainer.read(name, Content::Weight, |piece| {
+        all.extend_from_slice(piece);
+        Ok(())
+    });
+    gathered.unwrap();
+    all
 }
 
 /// `|have - want| / |want|` in the 2-norm.

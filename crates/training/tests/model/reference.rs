@@ -1,11 +1,7 @@
 //! The model against Hugging Face's LLaMA: logits, loss, every gradient, weights after AdamW steps, the loss curve.
 
-#[path = "common/case.rs"]
-mod case;
-
-use case::{Case, relative};
+use crate::case::{Case, relative, weights};
 use headroom_engine::cpu::isa::Isa;
-use headroom_training::trainer::Part;
 
 #[test]
 fn nano_computes_what_hugging_face_computes() {
@@ -26,7 +22,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
             case.step(&mut trainer);
         });
         let names: Vec<String> = case.weights.keys().cloned().collect();
-        names.iter().flat_map(|name| trainer.read(name, Part::Weight)).map(f32::to_bits).collect::<Vec<_>>()
+        names.iter().flat_map(|name| weights(&mut trainer, name)).map(f32::to_bits).collect::<Vec<_>>()
     };
     let alone = trained(1);
     assert!([2, 3, 5].iter().all(|&threads| trained(threads) == alone));
@@ -52,7 +48,7 @@ fn check(name: &str) {
             if matches!(step, 0 | 4) {
                 for parameter in case.weights.keys() {
                     let want = &case.expected[&format!("after{}.{parameter}", step + 1)];
-                    let error = relative(want, &trainer.read(parameter, Part::Weight));
+                    let error = relative(want, &weights(&mut trainer, parameter));
                     assert!(error <= 1e-5, "{name} at {isa}: {parameter} after step {} is off by {error:e}", step + 1);
                 }
             }
