@@ -62,4 +62,13 @@ impl Content {
             Content::SecondMoment => format!("exp_avg_sq.{parameter}"),
         }
     }
+
+    /// In words, for messages.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Content::Weight => "weights",
+            Content::FirstMoment => "first moments",
+            Content::SecondMoment => "second moments",
+        }
+    }
 }
