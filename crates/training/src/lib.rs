@@ -9,6 +9,7 @@ pub mod optimizer;
 pub mod persist;
 pub mod positioned_file;
 pub mod program;
+pub mod recording;
 pub mod rng;
 pub mod run;
 pub mod safetensors_file;

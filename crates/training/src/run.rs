@@ -2,6 +2,7 @@
 
 use crate::checkpoint::CheckpointError;
 use crate::data::{Batch, DataError, Prefetcher, Source};
+use crate::recording::Part;
 use crate::trainer::{NotFinite, StepTimes, Trainer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -116,7 +117,7 @@ fn run_until_done(
     let mut logged = 0;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
-        let taken = one_step(trainer, data, schedule);
+        let taken = recorded_step(trainer, data, schedule);
         if let Ok(record) = taken {
             outcome.steps.push(record);
         }
@@ -151,13 +152,29 @@ fn run_until_done(
     Ok(())
 }
 
+/// One step, written down where the trainer has a recording that wants it.
+fn recorded_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+    let step = trainer.step + 1;
+    let Some(mut recording) = trainer.recording.take() else { return one_step(trainer, data, schedule) };
+    recording.begin(step, &mut *trainer.device);
+    trainer.recording = Some(recording);
+    let taken = one_step(trainer, data, schedule);
+    if let Some(recording) = &mut trainer.recording {
+        recording.end(step, taken.as_ref().ok().map(|record| record.times.total), &mut *trainer.device);
+    }
+    taken
+}
+
 fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
     let mut times = StepTimes::default();
     let start = trainer.device.clock();
     let mut waited = Duration::ZERO;
     let mut sum = 0.0;
     for _ in 0..schedule.accumulation {
+        let asked = trainer.device.clock();
         let fetched = data.fetch()?;
+        let arrived = trainer.device.clock();
+        trainer.mark(Part::DataWait, asked, arrived);
         waited += fetched.waited;
         let step = trainer.step + 1;
         sum += f64::from(

@@ -6,6 +6,7 @@ use crate::data::Batch;
 use crate::llama::rope_tables;
 use crate::optimizer::OptimizerConfig;
 use crate::program::{EvaluationProgram, TrainingProgram};
+use crate::recording::{Part, Recording};
 use crate::rng::Stream;
 use headroom_engine::Device;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
@@ -49,6 +50,8 @@ pub struct Trainer {
     optimizer: OptimizerConfig,
     /// Steps taken so far.
     pub step: u64,
+    /// What is written down of chosen steps, where that was asked for.
+    pub recording: Option<Recording>,
 }
 
 impl Trainer {
@@ -60,7 +63,7 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0 };
+        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0, recording: None };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -169,10 +172,16 @@ impl Trainer {
         if self.device.computes() && !loss[0].is_finite() {
             return Err(self.first_not_finite());
         }
+        let read = self.device.clock();
         self.run(Phase::Backward);
+        let done = self.device.clock();
         times.data += written - start;
         times.forward += forwarded - written;
-        times.backward += self.device.clock() - forwarded;
+        times.backward += done - forwarded;
+        self.mark(Part::Inputs, start, written);
+        self.mark(Part::Forward, written, forwarded);
+        self.mark(Part::LossRead, forwarded, read);
+        self.mark(Part::Backward, read, done);
         Ok(loss[0])
     }
 
@@ -183,7 +192,16 @@ impl Trainer {
         let rates = self.optimizer.rates_at(self.step, last);
         self.device.write_f32(TRAINING, self.training.optimizer.rates, 0, &rates);
         self.run(Phase::Optimizer);
-        times.optimizer += self.device.clock() - start;
+        let done = self.device.clock();
+        times.optimizer += done - start;
+        self.mark(Part::Optimizer, start, done);
+    }
+
+    /// Notes a part of the step where the step is being recorded.
+    pub(crate) fn mark(&mut self, part: Part, start: Duration, end: Duration) {
+        if let Some(recording) = &mut self.recording {
+            recording.mark(part, start, end);
+        }
     }
 
     pub fn learning_rate(&self, last: u64) -> f64 {
