@@ -3,9 +3,11 @@
 pub mod category;
 pub mod columns;
 pub mod names;
+mod read;
 mod trace;
 
 pub use category::{CallKind, Category};
-pub use columns::{DeviceSpans, HostSpans, Label, Lane, LaneId, MemoryEvents};
+pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
 pub use names::{NameId, Names};
+pub use read::{ReadError, read, read_bytes, read_file};
 pub use trace::{DeviceProperties, Distributed, Header, Reading, Trace};

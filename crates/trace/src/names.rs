@@ -42,21 +42,29 @@ impl Default for Names {
 impl Names {
     /// The number of `name`, which is added when it is new.
     pub fn intern(&mut self, name: &str) -> NameId {
+        let hash = self.hasher.hash_one(name.as_bytes());
+        match self.find(hash, name.as_bytes()) {
+            Some(found) => found,
+            None => self.add(hash, name),
+        }
+    }
+
+    /// Like [`Names::intern`] for bytes out of a file: what is not UTF-8 in them is replaced by U+FFFD. Only a new name is
+    /// checked.
+    pub fn intern_bytes(&mut self, name: &[u8]) -> NameId {
         let hash = self.hasher.hash_one(name);
         if let Some(found) = self.find(hash, name) {
             return found;
         }
-        let number = self.ends.len() as u32;
-        self.text.push_str(name);
-        self.ends.push(self.text.len());
-        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
-        self.table.insert_unique(hash, number, |&other| hasher.hash_one(slice(text, ends, other)));
-        NameId(number)
+        match std::str::from_utf8(name) {
+            Ok(name) => self.add(hash, name),
+            Err(_) => self.intern(&String::from_utf8_lossy(name)),
+        }
     }
 
     /// The number of `name`, where the trace has it.
     pub fn lookup(&self, name: &str) -> Option<NameId> {
-        self.find(self.hasher.hash_one(name), name)
+        self.find(self.hasher.hash_one(name.as_bytes()), name.as_bytes())
     }
 
     pub fn get(&self, id: NameId) -> &str {
@@ -72,8 +80,18 @@ impl Names {
         (0..self.ends.len() as u32).map(|number| (NameId(number), self.get(NameId(number))))
     }
 
-    fn find(&self, hash: u64, name: &str) -> Option<NameId> {
-        self.table.find(hash, |&number| slice(&self.text, &self.ends, number) == name).map(|&number| NameId(number))
+    fn add(&mut self, hash: u64, name: &str) -> NameId {
+        let number = self.ends.len() as u32;
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
+        self.table.insert_unique(hash, number, |&other| hasher.hash_one(slice(text, ends, other).as_bytes()));
+        NameId(number)
+    }
+
+    fn find(&self, hash: u64, name: &[u8]) -> Option<NameId> {
+        let same = |&number: &u32| slice(&self.text, &self.ends, number).as_bytes() == name;
+        self.table.find(hash, same).map(|&number| NameId(number))
     }
 }
 
@@ -96,5 +114,14 @@ mod tests {
         assert_eq!((names.get(first), names.get(second)), ("aten::mm", "aten::add"));
         assert_eq!((names.lookup("aten::add"), names.lookup("aten::mul")), (Some(second), None));
         assert_eq!(names.count(), 3);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_become_one_readable_name() {
+        let mut names = Names::default();
+        let first = names.intern_bytes(b"k\xff");
+        assert_eq!(names.intern_bytes(b"k\xff"), first);
+        assert_eq!(names.get(first), "k\u{fffd}");
+        assert_eq!(names.intern_bytes("k\u{fffd}".as_bytes()), first);
     }
 }

@@ -64,8 +64,6 @@ pub struct Reading {
     pub damaged_events: u64,
     /// Spans whose duration is negative or longer than a fortnight: left out.
     pub impossible_durations: u64,
-    /// What the profiler itself said to have lost.
-    pub dropped_events: u64,
 }
 
 impl Trace {
