@@ -22,6 +22,9 @@ def train_nano(binary, folder, *arguments):
     """A nano model after two steps, saved in folder/saved."""
     saved = folder / "saved"
     headroom(binary, "train", "--size", "nano", "--num-steps", 2, "--save", saved, "--output-dir", folder / "run", *arguments)
+    for name in ("config.json", "model.safetensors"):
+        if not (saved / name).is_file():
+            sys.exit(f"headroom train --save {saved} left no {name}")
     return saved
 
 

@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::{Outcome, process, python};
 
@@ -50,7 +50,7 @@ const TRANSFORMERS: Environment = Environment {
 };
 
 pub fn run(readers: Readers) -> Result<Outcome> {
-    let headroom = build_headroom()?;
+    let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
         Readers::Small => &[SMALL],
         Readers::WithTransformers => &[SMALL, TRANSFORMERS],
@@ -73,13 +73,6 @@ pub fn run(readers: Readers) -> Result<Outcome> {
     println!("interop: {tally}");
     let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     Ok(tally.outcome(if in_ci { Skipping::Fails } else { Skipping::IsReported }))
-}
-
-fn build_headroom() -> Result<PathBuf> {
-    if !process::succeeds(&mut process::cargo(&["build", "--quiet", "--package", "headroom-cli"]))? {
-        bail!("headroom does not build");
-    }
-    Ok(process::target_folder().join("debug").join(format!("headroom{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn run_check(check: &Check, python: &Path, headroom: &Path) -> Result<Verdict> {

@@ -101,19 +101,19 @@ impl Device for Cpu {
         true
     }
 
-    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]) {
+    fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]) {
         // SAFETY: the slot lies in our arena, which lives as long as `self`, and `&mut self` keeps kernels away.
-        unsafe { self.slot(program, value).write(data) }
+        unsafe { self.slot(program, value).write(first, data) }
     }
 
-    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]) {
+    fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]) {
         // SAFETY: as above.
-        unsafe { self.slot(program, value).write(data) }
+        unsafe { self.slot(program, value).write(first, data) }
     }
 
-    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]) {
+    fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) {
         // SAFETY: as above.
-        unsafe { self.slot(program, value).read(data) }
+        unsafe { self.slot(program, value).read(first, data) }
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {

@@ -42,9 +42,10 @@ pub trait Device {
     /// Does it compute anything? What is read from one that does not means nothing.
     fn computes(&self) -> bool;
 
-    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]);
-    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]);
-    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]);
+    /// Writes or reads a value's elements from number `first` on.
+    fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]);
+    fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]);
+    fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]);
 
     /// Runs some of a program's calls and returns when they are done.
     fn run(&mut self, program: usize, calls: Range<usize>);

@@ -37,11 +37,11 @@ impl Device for Null {
         false
     }
 
-    fn write_f32(&mut self, _: usize, _: ValueId, _: &[f32]) {}
+    fn write_f32(&mut self, _: usize, _: ValueId, _: usize, _: &[f32]) {}
 
-    fn write_i32(&mut self, _: usize, _: ValueId, _: &[i32]) {}
+    fn write_i32(&mut self, _: usize, _: ValueId, _: usize, _: &[i32]) {}
 
-    fn read_f32(&mut self, _: usize, _: ValueId, data: &mut [f32]) {
+    fn read_f32(&mut self, _: usize, _: ValueId, _: usize, data: &mut [f32]) {
         data.fill(f32::NAN);
     }
 

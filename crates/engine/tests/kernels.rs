@@ -80,14 +80,14 @@ fn run(example: &Example, inputs: &[Tensor], isa: Isa, threads: usize) -> Vec<Ve
     let mut cpu = Cpu::new(threads, isa, &[program]).unwrap();
     for (&value, input) in values.iter().zip(inputs) {
         match input.ty.dtype {
-            DType::I32 => cpu.write_i32(0, value, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),
-            _ => cpu.write_f32(0, value, &input.data.iter().map(|x| *x as f32).collect::<Vec<_>>()),
+            DType::I32 => cpu.write_i32(0, value, 0, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),
+            _ => cpu.write_f32(0, value, 0, &input.data.iter().map(|x| *x as f32).collect::<Vec<_>>()),
         }
     }
     cpu.run(0, calls);
     let read = |(id, size): (&ValueId, usize)| {
         let mut data = vec![0.0; size];
-        cpu.read_f32(0, *id, &mut data);
+        cpu.read_f32(0, *id, 0, &mut data);
         data
     };
     results.iter().zip(sizes).map(read).collect()

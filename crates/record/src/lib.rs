@@ -2,6 +2,7 @@
 
 pub mod atomic;
 pub mod config;
+pub mod device;
 pub mod performance;
 pub mod provenance;
 pub mod statistics;

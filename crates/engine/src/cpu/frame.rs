@@ -37,23 +37,24 @@ impl Slot {
 
     /// # Safety
     /// The arena lives, and nothing else touches this value meanwhile.
-    pub unsafe fn write<T: Element>(&self, data: &[T]) {
-        self.check::<T>(data.len());
+    pub unsafe fn write<T: Element>(&self, first: usize, data: &[T]) {
+        self.check::<T>(first, data.len());
         // SAFETY: as the caller promises; sizes were checked.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.cast(), data.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.cast::<T>().add(first), data.len()) }
     }
 
     /// # Safety
     /// The arena lives, and nothing writes this value meanwhile.
-    pub unsafe fn read<T: Element>(&self, data: &mut [T]) {
-        self.check::<T>(data.len());
+    pub unsafe fn read<T: Element>(&self, first: usize, data: &mut [T]) {
+        self.check::<T>(first, data.len());
         // SAFETY: as the caller promises; sizes were checked.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.cast(), data.as_mut_ptr(), data.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(self.start.cast::<T>().add(first), data.as_mut_ptr(), data.len()) }
     }
 
-    fn check<T: Element>(&self, length: usize) {
+    fn check<T: Element>(&self, first: usize, length: usize) {
         assert_eq!(self.dtype, T::DTYPE, "a value is accessed as what it is");
-        assert_eq!(self.elements, length, "a value is accessed whole");
+        let end = first.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.elements), "a value is accessed within its elements");
     }
 }
 
@@ -99,7 +100,7 @@ impl<'a> Frame<'a> {
     fn read<T: Element>(&self, index: usize) -> &'a [T] {
         assert!(!self.updates.contains(&index), "input {index} is updated by the op");
         let slot = &self.inputs[index];
-        slot.check::<T>(slot.elements);
+        slot.check::<T>(0, slot.elements);
         // SAFETY: `new` promises that nothing writes inputs that are not updated while the frame exists.
         unsafe { std::slice::from_raw_parts(slot.start.cast(), slot.elements) }
     }
@@ -108,7 +109,7 @@ impl<'a> Frame<'a> {
         let mask = 1u64 << bit;
         assert_eq!(self.taken.get() & mask, 0, "an operand to write is taken once");
         self.taken.set(self.taken.get() | mask);
-        slot.check::<f32>(slot.elements);
+        slot.check::<f32>(0, slot.elements);
         // SAFETY: `new` promises that it overlaps nothing else, and the bit just set that it is handed out once.
         unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) }
     }

@@ -1,0 +1,26 @@
+//! `cargo xtask bench`: Headroom against its peers, taking turns in one run, with ratios and gates.
+
+mod contestant;
+pub mod cpu;
+mod machine;
+mod race;
+mod report;
+mod statistics;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::Outcome;
+
+/// One variant a bench and what it asks for.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Training on the CPU, against PyTorch
+    Cpu(cpu::Options),
+}
+
+pub fn run(bench: &Bench) -> Result<Outcome> {
+    match bench {
+        Bench::Cpu(options) => cpu::run(options),
+    }
+}
