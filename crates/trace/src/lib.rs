@@ -5,6 +5,8 @@ pub mod columns;
 pub mod names;
 mod read;
 mod trace;
+pub mod validate;
+pub mod write;
 
 pub use category::{CallKind, Category};
 pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};

@@ -44,6 +44,8 @@ pub struct RawArguments<'a> {
     pub device_id: Option<i64>,
     pub message_elements: Option<i64>,
     pub message_type: &'a [u8],
+    pub module: &'a [u8],
+    pub flops: Option<i64>,
 }
 
 /// Longer than any profile: what an unsigned difference of clocks leaves when it wraps.
@@ -97,6 +99,8 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
             b"Device Type" => found.device_type = integer(value),
             b"Device Id" => found.device_id = integer(value),
             b"In msg nelems" => found.message_elements = integer(value),
+            b"module" => found.module = value,
+            b"flops" => found.flops = integer(value),
             b"dtype" => found.message_type = value,
             _ => {}
         }

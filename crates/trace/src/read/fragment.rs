@@ -120,7 +120,7 @@ impl Fragment {
                 let width = element_bytes(arguments.message_type);
                 arguments.message_elements.map(|elements| elements.saturating_mul(width))
             });
-            spans.bytes.push(bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0));
+            spans.bytes.push(unsigned(bytes));
             spans.grid.push(triple(arguments.grid));
             spans.block.push(triple(arguments.block));
             spans.occupancy.push(arguments.occupancy.and_then(|percent| u8::try_from(percent).ok()).unwrap_or(255));
@@ -140,6 +140,10 @@ impl Fragment {
             spans.types.push(names.intern_bytes(arguments.types));
             let concrete = if needs_concrete_inputs(event.name.bytes) { arguments.concrete } else { b"" };
             spans.concrete.push(names.intern_bytes(concrete));
+            let module = arguments.module.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+            spans.module.push(names.intern_bytes(module.unwrap_or_default()));
+            spans.flops.push(unsigned(arguments.flops));
+            spans.bytes.push(unsigned(arguments.bytes));
         }
     }
 
@@ -149,7 +153,6 @@ impl Fragment {
         let (Some(time), Some(bytes), Some(lane)) = (event.start, arguments.bytes, lane) else {
             return self.trace.reading.damaged_events += 1;
         };
-        let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
         let memory = &mut self.trace.memory;
         memory.time.push(time);
         memory.lane.push(lane);
@@ -203,6 +206,9 @@ fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes
     sum.dims.extend(part.dims.iter().map(|id| names[id.index()]));
     sum.types.extend(part.types.iter().map(|id| names[id.index()]));
     sum.concrete.extend(part.concrete.iter().map(|id| names[id.index()]));
+    sum.module.extend(part.module.iter().map(|id| names[id.index()]));
+    sum.flops.append(&mut part.flops);
+    sum.bytes.append(&mut part.bytes);
 }
 
 fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], lanes: &[LaneId]) {
@@ -258,6 +264,10 @@ fn label(text: &[u8]) -> Label {
 
 fn intern(names: &mut Names, name: RawString) -> NameId {
     if name.has_escapes { names.intern(&name.unescaped()) } else { names.intern_bytes(name.bytes) }
+}
+
+fn unsigned(value: Option<i64>) -> u64 {
+    value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
 }
 
 fn id(value: Option<i64>) -> u32 {
