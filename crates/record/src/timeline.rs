@@ -34,10 +34,7 @@ impl TimelineRecord {
             schema_version: SCHEMA_VERSION,
             categories: ByCategory::default().entries().map(|(name, _)| name.to_string()).to_vec(),
             points,
-            provenance: Provenance::of(&[
-                ("points", Origin::Computed),
-                ("points.time_us", times),
-            ]),
+            provenance: Provenance::of(&[("points", Origin::Computed), ("points.time_us", times)]),
         }
     }
 

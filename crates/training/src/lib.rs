@@ -8,6 +8,7 @@ pub mod memory;
 pub mod optimizer;
 pub mod persist;
 pub mod positioned_file;
+pub mod profile;
 pub mod program;
 pub mod recording;
 pub mod rng;

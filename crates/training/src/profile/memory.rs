@@ -35,9 +35,7 @@ pub fn memory_figures(profiled: &Profiled, need: &MemoryNeed) -> MemoryFigures {
         .filter_map(|id| Some((id, plan.buffer(id)?)))
         .filter(|(_, buffer)| !buffer.kept)
         .collect();
-    let fullest = |phase: Phase| {
-        usage[plan.phase(phase)].iter().map(Usage::total).max().unwrap_or(0) as f64 / MIB
-    };
+    let fullest = |phase: Phase| usage[plan.phase(phase)].iter().map(Usage::total).max().unwrap_or(0) as f64 / MIB;
     let live = plan.peak.total();
     MemoryFigures {
         peak: in_mib(&plan.peak),

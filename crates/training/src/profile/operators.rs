@@ -133,7 +133,8 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
                 Part::Forward | Part::Backward | Part::Optimizer => {
                     // Calls lie in order of time, and a phase's lie inside it.
                     let inside = calls[next..].iter().take_while(|span| span.start < part.end);
-                    let (count, busy) = inside.fold((0, 0.0), |(count, busy), span| (count + 1, busy + seconds(span.duration())));
+                    let (count, busy) =
+                        inside.fold((0, 0.0), |(count, busy), span| (count + 1, busy + seconds(span.duration())));
                     next += count;
                     sum.between_calls += (length - busy).max(0.0);
                 }
@@ -162,7 +163,10 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
     let breakdown = step_breakdown(profiled);
     let seconds = profiled.seconds_by_call();
     let steps = profiled.recorded_steps().max(1) as f64;
-    let mut patterns = Patterns { idle_percent: percent(breakdown.wall - breakdown.operators(), breakdown.wall), ..Patterns::default() };
+    let mut patterns = Patterns {
+        idle_percent: percent(breakdown.wall - breakdown.operators(), breakdown.wall),
+        ..Patterns::default()
+    };
     let mut kinds = BTreeSet::new();
     for (index, call) in profiled.plan().calls.iter().enumerate() {
         let node = graph.node(NodeId(index));
@@ -170,7 +174,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         let (name, place) = (node.op.name(), place_of(&node.module));
         let leaf = place.rsplit('.').next().unwrap_or_default().to_string();
         let in_attention = place.contains("self_attn");
-        let mut add = |belongs: bool, to: &mut f64| {
+        let add = |belongs: bool, to: &mut f64| {
             if belongs {
                 *to += share;
             }
