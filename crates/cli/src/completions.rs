@@ -1,7 +1,7 @@
 //! `headroom completions`: scripts for the common shells.
 
+use crate::output;
 use clap::CommandFactory;
-use std::io;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -10,6 +10,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(arguments.shell, &mut crate::Cli::command(), "headroom", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut crate::Cli::command(), "headroom", &mut script);
+    output::result(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `headroom device`: measures this machine's peaks and keeps them.
 
-use crate::kept;
+use crate::{kept, output};
 use anyhow::Context;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::machine::Machine;
@@ -23,22 +23,21 @@ pub struct Arguments {
     json: bool,
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command's result, and its progress")]
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::detect();
     let threads = arguments.threads.map_or(machine.cores, usize::from);
-    eprintln!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name);
+    output::note(&format!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name));
     let isa = Isa::detect();
     let record = record_of(&machine, &measure(threads, isa)?, isa);
     let kept = kept::save_device(&record).context("the measurement is done, but cannot be kept")?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&record)?);
+        output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?;
     } else {
-        print!("{}", table(&record));
+        output::result(&table(&record))?;
     }
     match kept {
-        Some(path) => eprintln!("kept in {}", path.display()),
-        None => eprintln!("not kept: set HEADROOM_HOME or HOME to a folder"),
+        Some(path) => output::note(&format!("kept in {}", path.display())),
+        None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! Errors at the last stop: printed once, and turned into an exit code.
 
+use crate::output;
 use headroom_record::atomic::FileError;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::DataError;
@@ -17,7 +18,6 @@ const RUN_FAILED: u8 = 3;
 pub struct RunFailed(pub String);
 
 /// Prints the error and says what the process exits with.
-#[expect(clippy::print_stderr, reason = "errors go to standard error")]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let mut message = error.to_string();
     for cause in error.chain().skip(1) {
@@ -27,7 +27,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             message = format!("{message}: {cause}");
         }
     }
-    eprintln!("error: {message}");
+    output::note(&format!("error: {message}"));
     ExitCode::from(if is_of_the_run(error) { RUN_FAILED } else { BAD_INPUT })
 }
 

@@ -4,6 +4,7 @@ mod completions;
 mod device;
 mod failure;
 mod kept;
+mod output;
 mod race;
 mod train;
 

@@ -34,6 +34,15 @@ pub fn metric(number: f64, unit: &str) -> String {
     format!("{scaled:.decimals$} {prefix}{unit}")
 }
 
+/// A rate with one decimal, or with three digits that count where it is small.
+pub fn rate(number: f64) -> String {
+    if number >= 10.0 || number <= 0.0 {
+        return format!("{number:.1}");
+    }
+    let zeros = (-number.log10().floor()).max(0.0) as usize;
+    format!("{number:.*}", zeros + 2)
+}
+
 /// Seconds in the unit that fits.
 pub fn seconds(time: f64) -> String {
     match time {
@@ -53,6 +62,7 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_300_203_520].map(grouped), ["0", "999", "1,000", "1,300,203,520"]);
         assert_eq!([512, 2048, 5 << 20].map(bytes), ["512 B", "2.0 KiB", "5.0 MiB"]);
         assert_eq!(metric(2.9e11, "FLOP/s"), "290 GFLOP/s");
+        assert_eq!([256.54, 3.14159, 0.00144321, 0.0].map(rate), ["256.5", "3.14", "0.00144", "0.0"]);
         assert_eq!(metric(12.34, "samples/s"), "12.3 samples/s");
         assert_eq!([250.0, 2.5, 0.0123, 4.56e-5].map(seconds), ["250 s", "2.50 s", "12.30 ms", "45.6 µs"]);
     }

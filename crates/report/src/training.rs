@@ -1,6 +1,6 @@
 //! A training run in the terminal: its configuration, its progress and its summary.
 
-use crate::numbers::{bytes, grouped, seconds};
+use crate::numbers::{bytes, grouped, rate, seconds};
 use headroom_record::performance::{PerformanceRecord, PerformanceSummary};
 use std::fmt::Write;
 
@@ -11,8 +11,7 @@ pub struct Opening<'a> {
     /// (part, parameters)
     pub parameters: &'a [(&'a str, u64)],
     /// Lines of (name, value) in the order to show them.
-    pub settings: &'a [(&'a str, String)],
-    pub memory: Memory<'a>,
+    pub lines: &'a [(&'a str, String)],
 }
 
 /// Planned memory in bytes, by category at the fullest moment.
@@ -34,10 +33,9 @@ pub fn opening(about: &Opening) -> String {
         .map(|(part, count)| format!("{part} {}", grouped(*count)))
         .collect();
     let _ = writeln!(out, "  {:<12} {}", "parameters", parts.join(" · "));
-    for (name, value) in about.settings {
+    for (name, value) in about.lines {
         let _ = writeln!(out, "  {name:<12} {value}");
     }
-    let _ = writeln!(out, "  {:<12} {}", "memory", memory(&about.memory));
     out
 }
 
@@ -70,11 +68,20 @@ pub struct StepLine {
 
 pub fn step_line(line: &StepLine) -> String {
     let loss = line.loss.map_or("not computed".to_string(), |loss| format!("{loss:.4}"));
-    let overall = line.overall.map_or(String::new(), |speed| format!(", {speed:.1} overall"));
+    let overall = line.overall.map_or(String::new(), |speed| format!(", {} overall", rate(speed)));
     format!(
-        "Step {}/{}: Loss = {loss}, Time = {:.4} seconds, {:.1} samples/s{overall}",
-        line.step, line.last, line.seconds, line.recent
+        "Step {}/{}: Loss = {loss}, Time = {:.4} seconds, {} samples/s{overall}",
+        line.step,
+        line.last,
+        line.seconds,
+        rate(line.recent)
     )
+}
+
+/// Beside a progress bar, which shows the step itself.
+pub fn bar_message(line: &StepLine) -> String {
+    let loss = line.loss.map_or("not computed".to_string(), |loss| format!("{loss:.4}"));
+    format!("loss {loss} · {} samples/s", rate(line.recent))
 }
 
 /// The workshop's summary, with what it leaves out.
@@ -83,6 +90,9 @@ pub fn summary(record: &PerformanceRecord) -> String {
     let statistics = &record.statistics;
     let rule = "=".repeat(60);
     let mut out = format!("{rule}\nPerformance Summary:\n{rule}\n");
+    if record.system_info.device == NOTHING_COMPUTED {
+        out += "Nothing was computed: times are predicted, memory is planned.\n";
+    }
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             let _ = writeln!(out, "{name} {value}");
@@ -97,9 +107,10 @@ pub fn summary(record: &PerformanceRecord) -> String {
             _ => format!("{median:.4} seconds"),
         }),
     );
-    line("Training speed:", summary.avg_training_speed.map(|speed| format!("{speed:.1} samples/sec")));
-    line("Throughput:", summary.tokens_per_sec.map(|speed| format!("{speed:.0} tokens/sec")));
-    line("Peak memory usage:", summary.peak_memory_mb.map(|size| format!("{size:.0} MB")));
+    line("Training speed:", summary.avg_training_speed.map(|speed| format!("{} samples/sec", rate(speed))));
+    let throughput = |(samples, tokens)| format!("{} samples/sec ({} tokens/sec)", rate(samples), rate(tokens));
+    line("Throughput:", summary.avg_training_speed.zip(summary.tokens_per_sec).map(throughput));
+    line("Peak memory usage:", peak_memory(record));
     line("Avg time per forward:", in_seconds(summary.avg_forward_time));
     line("Avg time per backward:", in_seconds(summary.avg_backward_time));
     line("Avg time per optimizer:", in_seconds(summary.avg_optimizer_time));
@@ -110,11 +121,62 @@ pub fn summary(record: &PerformanceRecord) -> String {
     out
 }
 
-/// The floor that the data's own randomness sets, and how far above it the run ended.
+/// The device that only predicts.
+const NOTHING_COMPUTED: &str = "null";
+
+/// As planned, which is what the arena then uses, and what the system counted for the whole process.
+fn peak_memory(record: &PerformanceRecord) -> Option<String> {
+    let planned = record.performance_summary.peak_memory_mb?;
+    Some(match record.performance_summary.process_peak_memory_mb {
+        Some(process) if record.system_info.device != NOTHING_COMPUTED => {
+            format!("{planned:.0} MB (as planned; {process:.0} MB with everything else in the process)")
+        }
+        _ => format!("{planned:.0} MB (planned)"),
+    })
+}
+
+/// The floor that the data's own randomness sets, and how close to it the run ended.
 fn floor(summary: &PerformanceSummary) -> Option<String> {
     let floor = summary.loss_floor?;
-    Some(match summary.final_loss {
-        Some(loss) => format!("{floor:.4} nats (the data's entropy); the last step is {:.4} above it", loss - floor),
-        None => format!("{floor:.4} nats (the data's entropy)"),
-    })
+    let came = match summary.final_loss.map(|loss| loss - floor) {
+        Some(above) if above >= 0.0 => format!("; the last step came within {above:.4} of it"),
+        Some(above) => format!("; the last step is {:.4} below it, by the luck of its batch", -above),
+        None => String::new(),
+    };
+    Some(format!("{floor:.4} nats, the data's entropy{came}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(loss: Option<f64>, overall: Option<f64>) -> StepLine {
+        StepLine { step: 10, last: 50, loss, seconds: 0.03125, recent: 256.0, overall }
+    }
+
+    #[test]
+    fn a_step_is_one_line_with_both_speeds_once_both_are_known() {
+        assert_eq!(
+            step_line(&line(Some(6.91234), Some(250.04))),
+            "Step 10/50: Loss = 6.9123, Time = 0.0313 seconds, 256.0 samples/s, 250.0 overall"
+        );
+        assert_eq!(
+            step_line(&line(None, None)),
+            "Step 10/50: Loss = not computed, Time = 0.0313 seconds, 256.0 samples/s"
+        );
+    }
+
+    #[test]
+    fn memory_names_only_what_is_there() {
+        let about = Memory {
+            categories: &[("parameters", 2048), ("gradients", 0), ("optimizer_state", 4096)],
+            gaps: 0,
+            scratch: 512,
+            total: 6656,
+        };
+        assert_eq!(
+            memory(&about),
+            "6.5 KiB planned: parameters 2.0 KiB · optimizer state 4.0 KiB · kernel scratch 512 B"
+        );
+    }
 }

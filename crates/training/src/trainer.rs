@@ -48,8 +48,9 @@ pub struct Trainer {
     training: TrainingProgram,
     evaluation: Option<EvaluationProgram>,
     optimizer: OptimizerConfig,
-    /// Steps taken so far.
+    /// Steps taken so far, and micro-batches read for them.
     pub step: u64,
+    pub data_position: u64,
     /// What is written down of chosen steps, where that was asked for.
     pub recording: Option<Recording>,
 }
@@ -63,7 +64,8 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0, recording: None };
+        let mut trainer =
+            Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0, recording: None };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -189,6 +191,7 @@ impl Trainer {
     pub fn update(&mut self, last: u64, times: &mut StepTimes) {
         let start = self.device.clock();
         self.step += 1;
+        self.data_position += self.optimizer.accumulation as u64;
         let rates = self.optimizer.rates_at(self.step, last);
         self.device.write_f32(TRAINING, self.training.optimizer.rates, 0, &rates);
         self.run(Phase::Optimizer);

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub struct Arguments {
     #[command(flatten, next_help_heading = "Model")]
     pub model: ModelArguments,
@@ -60,9 +61,9 @@ pub enum LearningRateSchedule {
 
 #[derive(clap::Args)]
 pub struct TrainingArguments {
-    /// The step the run ends at: resuming at 10 with 20 runs ten more
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
-    pub num_steps: u64,
+    /// The step the run ends at: resuming at 10 with 20 runs ten more [default: 50, or the resumed run's]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub num_steps: Option<u64>,
     /// [default: 3e-4]
     #[arg(long)]
     pub learning_rate: Option<f64>,
@@ -95,15 +96,15 @@ pub struct DataArguments {
     /// A Hugging Face tokenizer.json for text; bytes are the tokens without one
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
-    /// Steps between evaluations; 0 is off
-    #[arg(long, default_value_t = 0)]
-    pub eval_every: u64,
+    /// Steps between evaluations; 0 is off [default: 0]
+    #[arg(long)]
+    pub eval_every: Option<u64>,
     /// [default: the training batch size]
     #[arg(long)]
     pub eval_batch_size: Option<usize>,
-    /// Batches an evaluation
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    pub eval_batches: u32,
+    /// Batches an evaluation [default: 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub eval_batches: Option<u32>,
     /// [default: what training reads, other samples of it]
     #[arg(long)]
     pub eval_data: Option<String>,
@@ -115,6 +116,17 @@ pub enum Precision {
     Tf32,
     Bf16,
     Bf16Pure,
+}
+
+impl Precision {
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::Fp32 => "fp32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+            Precision::Bf16Pure => "bf16-pure",
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -156,16 +168,16 @@ pub struct OutputArguments {
     #[arg(long, alias = "profile-dir", value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Write into a folder that holds another run
-    #[arg(long)]
+    #[arg(long, requires = "output_dir")]
     pub overwrite: bool,
     /// Save a checkpoint at the end and when interrupted: model.safetensors, config.json and the state to resume
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Also save every so many steps
-    #[arg(long, value_name = "N", requires = "save")]
+    #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u64).range(1..))]
     pub save_every: Option<u64>,
     /// Checkpoints to keep, the newest included
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     /// One JSON object a step on stdout, then the summary
     #[arg(long)]
@@ -173,7 +185,7 @@ pub struct OutputArguments {
     /// Leave paths out of what is written
     #[arg(long)]
     pub redact: bool,
-    /// Check device, memory and folder, take three steps, and say whether the machine is ready
-    #[arg(long)]
+    /// Check device, memory and folder, take three steps, say that the machine is ready, and keep nothing
+    #[arg(long, conflicts_with = "save")]
     pub validate_setup: bool,
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-pub fn config_record(settings: &Settings, num_steps: u64, timestamp: &str) -> ConfigRecord {
+pub fn config_record(settings: &Settings, timestamp: &str) -> ConfigRecord {
     let model = &settings.model;
     ConfigRecord::new(ConfigFacts {
         version: BASELINE_VERSION.into(),
@@ -30,7 +30,7 @@ pub fn config_record(settings: &Settings, num_steps: u64, timestamp: &str) -> Co
             vocab_size: model.vocab_size as u64,
             seq_len: settings.shape.seq_len as u64,
             batch_size: settings.shape.batch_size as u64,
-            num_steps,
+            num_steps: settings.last_step,
             parameters: model.parameters().total(),
         },
         profilers_enabled: ProfilersEnabled { trace: false, flops: false, memory: false, operators: false },
