@@ -33,6 +33,8 @@ pub struct MemoryRecord {
     /// MiB live at the peak.
     pub by_category: ByCategory,
     pub peak_memory_events: Vec<MemoryEvent>,
+    /// What the peak is made of beside weights and moments, by the operator that made it; largest first.
+    pub live_at_peak: Vec<LivePlace>,
     /// Bytes of all buffers that come to life in a step.
     pub total_memory_allocated: u64,
     /// `None` where not even a batch of one fits, or free memory is unknown.
@@ -85,6 +87,14 @@ pub struct MemoryEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LivePlace {
+    pub name: String,
+    /// The same place in every layer: `layers.*.mlp.up_proj`.
+    pub module: String,
+    pub mb: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecommendation {
     pub recommendation: String,
     pub reason: String,
@@ -108,6 +118,7 @@ pub struct MemoryFacts {
     pub largest_tensor: LargestTensor,
     pub by_category: ByCategory,
     pub peak_memory_events: Vec<MemoryEvent>,
+    pub live_at_peak: Vec<LivePlace>,
     pub total_memory_allocated: u64,
     pub largest_batch_that_fits: Option<u64>,
     pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
@@ -123,6 +134,7 @@ impl MemoryRecord {
             ("largest_tensor", Origin::Computed),
             ("by_category", Origin::Computed),
             ("peak_memory_events", Origin::Computed),
+            ("live_at_peak", Origin::Computed),
             ("memory_efficiency_recommendations", Origin::Computed),
         ]);
         for key in [
@@ -156,6 +168,7 @@ impl MemoryRecord {
             largest_tensor: facts.largest_tensor,
             by_category: facts.by_category,
             peak_memory_events: facts.peak_memory_events,
+            live_at_peak: facts.live_at_peak,
             total_memory_allocated: facts.total_memory_allocated,
             largest_batch_that_fits: facts.largest_batch_that_fits,
             memory_efficiency_recommendations: facts.memory_efficiency_recommendations,

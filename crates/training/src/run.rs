@@ -28,6 +28,8 @@ pub struct StepRecord {
     /// Of all gradients together, where they are clipped.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
+    /// Were its calls written down?
+    pub recorded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,21 +121,18 @@ fn run_until_done(
     let mut logged = 0;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
-<<<<<<< HEAD
         let taken = recorded_step(trainer, data, schedule);
-        if let Ok(record) = taken {
-            outcome.steps.push(record);
-=======
-        let taken = one_step(trainer, data, schedule);
         if let Ok(record) = &taken {
             outcome.steps.push(*record);
->>>>>>> clitests
         }
         let step = trainer.step;
         observer.stepped(step);
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
-        if ending || step.is_multiple_of(schedule.log_interval.max(1)) {
+        // Recorded steps are told one by one, and none together with one that is not.
+        let told_alone =
+            trainer.recording.as_ref().is_some_and(|recording| recording.keeps(step) || recording.keeps(step + 1));
+        if ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1)) {
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
         }
@@ -171,9 +170,9 @@ fn run_until_done(
 /// One step, written down where the trainer has a recording that wants it.
 fn recorded_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
     let step = trainer.step + 1;
-    let Some(mut recording) = trainer.recording.take() else { return one_step(trainer, data, schedule) };
-    recording.begin(step, &mut *trainer.device);
-    trainer.recording = Some(recording);
+    if let Some(recording) = &mut trainer.recording {
+        recording.begin(step, &mut *trainer.device);
+    }
     let taken = one_step(trainer, data, schedule);
     if let Some(recording) = &mut trainer.recording {
         recording.end(step, taken.as_ref().ok().map(|record| record.times.total), &mut *trainer.device);
@@ -209,6 +208,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         learning_rate: trainer.learning_rate(schedule.last_step),
         gradient_norm: if computes { trainer.gradient_norm() } else { None },
         times,
+        recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
     })
 }
 

@@ -1,10 +1,10 @@
 //! What a step holds in memory, from the plan, at the times that were recorded.
 
-use super::{Profiled, seconds};
+use super::{Profiled, place_of, seconds};
 use crate::memory::MemoryNeed;
 use headroom_graph::plan::{Buffer, Usage};
 use headroom_graph::{Category, NodeId, Phase, Source, ValueId};
-use headroom_record::memory::{ByCategory, LargestTensor, MemoryEvent};
+use headroom_record::memory::{ByCategory, LargestTensor, LivePlace, MemoryEvent};
 use headroom_record::timeline::TimelinePoint;
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ pub struct MemoryFigures {
     pub total_allocated: u64,
     pub largest: LargestTensor,
     pub events: Vec<MemoryEvent>,
+    pub live_at_peak: Vec<LivePlace>,
 }
 
 pub fn memory_figures(profiled: &Profiled, need: &MemoryNeed) -> MemoryFigures {
@@ -48,6 +49,7 @@ pub fn memory_figures(profiled: &Profiled, need: &MemoryNeed) -> MemoryFigures {
         total_allocated: moving.iter().map(|(_, buffer)| buffer.bytes as u64).sum(),
         largest: largest_tensor(profiled),
         events: events(profiled, &moving),
+        live_at_peak: live_at_peak(profiled, &moving),
     }
 }
 
@@ -113,6 +115,26 @@ fn largest_tensor(profiled: &Profiled) -> LargestTensor {
     };
     let shape = value.ty.sizes().iter().map(|size| *size as u64).collect();
     LargestTensor { name, shape, mb: value.ty.bytes() as f64 / MIB }
+}
+
+fn live_at_peak(profiled: &Profiled, moving: &[(ValueId, &Buffer)]) -> Vec<LivePlace> {
+    let graph = profiled.graph();
+    let peak = profiled.plan().peak_call;
+    let mut rows: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for (id, buffer) in moving.iter().filter(|(_, buffer)| buffer.alive.contains(&peak)) {
+        let place = match graph.get(*id).source {
+            Source::Node(maker) => {
+                let node = graph.node(maker);
+                (node.op.name().to_string(), place_of(&node.module))
+            }
+            _ => ("inputs".to_string(), String::new()),
+        };
+        *rows.entry(place).or_default() += buffer.bytes as f64 / MIB;
+    }
+    let mut rows: Vec<LivePlace> =
+        rows.into_iter().map(|((name, module), mb)| LivePlace { name, module, mb }).collect();
+    rows.sort_by(|left, right| right.mb.total_cmp(&left.mb));
+    rows
 }
 
 /// What each kind of operator brings to life, most first.
