@@ -142,8 +142,8 @@ pub struct MachineArguments {
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
-    /// Rewriting passes: none (= v1, the naive graph)
-    #[arg(long, default_value = "none")]
+    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations
+    #[arg(long, default_value = "v2", allow_hyphen_values = true)]
     pub passes: String,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]

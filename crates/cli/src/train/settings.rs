@@ -11,10 +11,13 @@ use super::arguments::{Arguments, LearningRateSchedule, Precision};
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::machine::Machine;
+use headroom_graph::passes::PassList;
+use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::StepConfig;
 use memory_size::parse_bytes;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
@@ -33,6 +36,7 @@ pub struct Settings {
     pub model: ModelConfig,
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
+    pub passes: PassList,
     /// Where the run starts and ends.
     pub first_step: u64,
     pub last_step: u64,
@@ -60,6 +64,7 @@ const STEPS_TO_VALIDATE: u64 = 3;
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
         let device = device_of(arguments)?;
+        let passes = PassList::parse(&arguments.machine.passes).map_err(anyhow::Error::msg)?;
         let memory_limit = arguments.machine.memory_limit.as_deref().map(parse_bytes).transpose()?;
         let resume = arguments.model.resume.as_deref().map(Checkpoint::open).transpose()?;
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
@@ -122,6 +127,7 @@ impl Settings {
             device,
             threads: arguments.machine.threads.map_or(machine.cores, usize::from),
             memory_limit,
+            passes,
             machine,
             resume,
             init_from,
@@ -132,14 +138,29 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What a step computes, with so many layers' activations computed again.
+    pub fn step(&self, recomputed_layers: usize) -> StepConfig {
+        StepConfig {
+            model: self.model.clone(),
+            shape: self.shape,
+            optimizer: self.optimizer,
+            passes: self.passes.clone(),
+            recomputed_layers,
+        }
+    }
+
+    /// The list of passes as files name it.
+    pub fn version(&self) -> String {
+        version_of_passes(self.passes.names())
+    }
+}
+
 fn device_of(arguments: &Arguments) -> anyhow::Result<DeviceKind> {
     let machine = &arguments.machine;
     let precision = if machine.use_amp { Precision::Bf16 } else { machine.precision };
     if precision != Precision::Fp32 {
         bail!("--precision {} has no kernels on {} yet\n  help: --precision fp32", precision.name(), machine.device);
-    }
-    if !matches!(machine.passes.as_str(), "none" | "v1") {
-        bail!("there is no pass or list of passes `{}`\n  help: `none` (= `v1`) is the naive graph", machine.passes);
     }
     match machine.device.as_str() {
         "cpu" => Ok(DeviceKind::Cpu),
