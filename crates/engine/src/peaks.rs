@@ -1,8 +1,8 @@
 //! What this CPU can do, measured: the rate of large products, of memory, and the cost of a call.
 
-use crate::cpu::Team;
 use crate::cpu::gemm::{Accumulate, MatMut, MatRef, Product, gemm};
 use crate::cpu::isa::Isa;
+use crate::cpu::{Reductions, Team};
 use crate::device::EngineError;
 use headroom_graph::cost::Rates;
 use std::hint::black_box;
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const COPY_FLOATS: usize = 64 << 20;
 
 pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
-    let (all, one) = (Team::new(threads, isa)?, Team::new(1, isa)?);
+    let (all, one) = (Team::new(threads, isa, Reductions::Fixed, 0)?, Team::new(1, isa, Reductions::Fixed, 0)?);
     Ok(CpuPeaks {
         threads,
         product_f32: product_rate(&all),

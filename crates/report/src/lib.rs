@@ -1,1 +1,4 @@
-//!
+//! How results are shown. Everything here makes text; printing is the command line's business.
+
+pub mod numbers;
+pub mod training;

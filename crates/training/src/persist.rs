@@ -25,7 +25,7 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
     let tensors = specs(trainer);
     let state = TrainingState {
         step: trainer.step,
-        data_position: trainer.step * notes.optimizer.accumulation as u64,
+        data_position: trainer.data_position,
         seed: notes.seed,
         data: notes.data.into(),
         optimizer: OptimizerSettings {
@@ -56,7 +56,8 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
         trainer.write(name, content, first, piece);
         Ok(())
     })?;
-    trainer.step = checkpoint.state()?.step;
+    let state = checkpoint.state()?;
+    (trainer.step, trainer.data_position) = (state.step, state.data_position);
     Ok(())
 }
 

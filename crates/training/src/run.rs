@@ -54,6 +54,8 @@ impl EvaluationSet {
 
 /// What is told while a run goes on, and asked to save.
 pub trait Observer {
+    /// After every step, before anything is read back: for a sign of life only.
+    fn stepped(&mut self, step: u64);
     /// The steps since the last call: every log interval, and once more at the end.
     fn logged(&mut self, steps: &[StepRecord]);
     fn evaluated(&mut self, evaluation: Evaluation);
@@ -117,15 +119,23 @@ fn run_until_done(
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
         let taken = one_step(trainer, data, schedule);
-        if let Ok(record) = taken {
-            outcome.steps.push(record);
+        if let Ok(record) = &taken {
+            outcome.steps.push(*record);
         }
         let step = trainer.step;
+        observer.stepped(step);
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
         if ending || step.is_multiple_of(schedule.log_interval.max(1)) {
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
+        }
+        if let Err(RunError::Data(_)) = &taken
+            && step > 0
+            && saved_at != Some(step)
+        {
+            // The weights are those of the last whole step: what was learned up to the bad data is kept.
+            observer.save(trainer)?;
         }
         taken?;
         if let Some(set) = evaluation

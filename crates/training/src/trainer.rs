@@ -47,8 +47,9 @@ pub struct Trainer {
     training: TrainingProgram,
     evaluation: Option<EvaluationProgram>,
     optimizer: OptimizerConfig,
-    /// Steps taken so far.
+    /// Steps taken so far, and micro-batches read for them.
     pub step: u64,
+    pub data_position: u64,
 }
 
 impl Trainer {
@@ -60,7 +61,7 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0 };
+        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0 };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -98,7 +99,7 @@ impl Trainer {
         let named = |one: &crate::optimizer::Trained| {
             (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone())
         };
-        self.training.optimizer.trained.iter().map(named).collect()
+        self.training.trained.iter().map(named).collect()
     }
 
     /// Writes elements of one of a parameter's tensors from number `first` on.
@@ -127,7 +128,7 @@ impl Trainer {
 
     fn find(&self, name: &str, content: Content) -> ValueId {
         let graph = self.graph();
-        let trained = &self.training.optimizer.trained;
+        let trained = &self.training.trained;
         let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
         match content {
             Content::Weight => one.parameter,
@@ -146,7 +147,7 @@ impl Trainer {
 
     /// Of the last step, where gradients are clipped.
     pub fn gradient_norm(&mut self) -> Option<f32> {
-        let value = self.training.optimizer.norm?;
+        let value = self.training.gradient_norm?;
         let mut norm = [0.0];
         self.device.read_f32(TRAINING, value, 0, &mut norm);
         Some(norm[0])
@@ -180,8 +181,9 @@ impl Trainer {
     pub fn update(&mut self, last: u64, times: &mut StepTimes) {
         let start = self.device.clock();
         self.step += 1;
+        self.data_position += self.optimizer.accumulation as u64;
         let rates = self.optimizer.rates_at(self.step, last);
-        self.device.write_f32(TRAINING, self.training.optimizer.rates, 0, &rates);
+        self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
         self.run(Phase::Optimizer);
         times.optimizer += self.device.clock() - start;
     }

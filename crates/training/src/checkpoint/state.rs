@@ -11,6 +11,9 @@ use super::{CheckpointError, STATE_FILE};
 
 const SCHEMA_VERSION: u32 = 1;
 
+/// Steps and micro-batches that a run can count to without its sums overflowing.
+const MOST_COUNTED: u64 = 1 << 60;
+
 /// What resuming needs besides weights and moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingState {
@@ -81,7 +84,12 @@ impl StateFile {
                 value["schema_version"]
             )));
         }
-        let file = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        let file: StateFile = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        for (what, count) in [("step", file.state.step), ("data_position", file.state.data_position)] {
+            if count > MOST_COUNTED {
+                return Err(unreadable(format!("its {what} of {count} is beyond any run: it is damaged")));
+            }
+        }
         Ok(Some(file))
     }
 }
