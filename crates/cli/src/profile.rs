@@ -13,7 +13,6 @@ use anyhow::ensure;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_record::config::ProfilersEnabled;
 use headroom_record::performance::PerformanceRecord;
-use headroom_training::data::BatchShape;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
 use headroom_training::profile::operators::step_breakdown;
@@ -53,11 +52,9 @@ impl Profiler {
         let steps = recorded_steps(arguments, settings)?;
         let free = memory_available_bytes().map(|bytes| bytes as usize);
         let available = settings.memory_limit.or(free);
-        let BatchShape { seq_len, .. } = settings.shape;
-        let fits =
-            |bytes| largest_batch_that_fits(&settings.model, seq_len, &settings.optimizer, settings.threads, bytes);
+        let step = settings.step(planned.recomputed_layers);
+        let fits = |bytes| largest_batch_that_fits(&step, settings.threads, bytes);
         output::note(&format!("Profiling enabled: steps {}-{}", steps.start(), steps.end()));
-        debug_assert!(planned.need.arena > 0);
         Ok(Some(Profiler {
             enabled: flags.enabled(),
             report: flags.generate_report,

@@ -121,13 +121,18 @@ fn is_loss(place: &PlaceStats) -> bool {
     matches!(leaf(place), "lm_head" | "loss")
 }
 
+/// A weight product, fused with others or not.
+fn is_product(place: &PlaceStats) -> bool {
+    place.name == "matmul" || place.name.starts_with("linear")
+}
+
 /// What helps a place, in the words of the pass that does it.
 fn remedy(place: &PlaceStats) -> &'static str {
     match place {
         place if is_optimizer(place) => "one update for all parameters: --passes +fuse-optimizer",
         place if is_attention(place) => "tiled attention without the square of scores: --passes +flash-attention",
         place if is_qkv(place) => "one product for q, k and v: --passes +fuse-qkv",
-        place if is_gate_up(place) && place.name != "matmul" => {
+        place if is_gate_up(place) && !is_product(place) => {
             "activation and product in one kernel: --passes +fuse-swiglu"
         }
         place if is_gate_up(place) => "one product for gate and up: --passes +fuse-gate-up",
@@ -159,7 +164,7 @@ fn nothing(_: &PlaceStats, _: f64) -> f64 {
 
 /// Products stay at their roof, and what is fused into them goes.
 fn products_at_roof(place: &PlaceStats, share: f64) -> f64 {
-    if place.name == "matmul" { at_roof(place, share) } else { 0.0 }
+    if is_product(place) { at_roof(place, share) } else { 0.0 }
 }
 
 /// The needed half of the products stays at its roof; a kernel that is tiled already stays as a whole.

@@ -64,16 +64,15 @@ pub fn largest_that_fits(
     Ok(None)
 }
 
-/// The largest batch of sequences of this length with which training needs at most `available` bytes.
+/// The largest batch of sequences of the same length with which training needs at most `available` bytes.
 pub fn largest_batch_that_fits(
-    config: &ModelConfig,
-    seq_len: usize,
-    optimizer: &OptimizerConfig,
+    config: &StepConfig,
     threads: usize,
     available: usize,
 ) -> Result<Option<usize>, GraphError> {
     let need = |batch_size: usize| -> Result<usize, GraphError> {
-        let training = training_program(config, BatchShape { batch_size, seq_len }, optimizer, Keep::OnlyTheLoss)?;
+        let shape = BatchShape { batch_size, ..config.shape };
+        let training = training_program(&StepConfig { shape, ..config.clone() }, Keep::OnlyTheLoss)?;
         Ok(MemoryNeed::of(&[training.program], threads).total())
     };
     let (one, two) = (need(1)?, need(2)?);

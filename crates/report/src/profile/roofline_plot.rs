@@ -8,7 +8,7 @@ use headroom_record::operators::PlaceStats;
 const FRAME: Frame = Frame { left: 78.0, top: 14.0, width: 650.0, height: 380.0 };
 
 /// Points named in the plot itself; the others answer the pointer.
-const NAMED: usize = 4;
+const NAMED: usize = 6;
 
 pub fn roofline_plot(profile: &Profile) -> String {
     let device = &profile.roofline.device_info;
@@ -59,27 +59,14 @@ pub fn roofline_plot(profile: &Profile) -> String {
     let middle = (enters * ridge).sqrt();
     out += &format!(
         r#"<text class="note" transform="translate({:.1} {:.1}) rotate({slope:.1})" text-anchor="middle">{}</text>"#,
-        FRAME.x(&x, middle),
-        FRAME.y(&y, middle * bandwidth) - 8.0,
+        FRAME.x(&x, middle) - 6.0,
+        FRAME.y(&y, middle * bandwidth) - 14.0,
         escape(&format!("memory roof {}", metric(bandwidth, "B/s")))
     );
     for place in places.iter().rev() {
         out += &point(place, FRAME.x(&x, place.intensity), FRAME.y(&y, performance(place)), performance(place));
     }
-    for (index, place) in places.iter().take(NAMED).enumerate() {
-        let (px, py) = (FRAME.x(&x, place.intensity), FRAME.y(&y, performance(place)));
-        let short = format!("{} {}", place.name, place.module.rsplit('.').next().unwrap_or_default());
-        // Neighbours are often products of much the same shape: names go down in steps, away from the roof.
-        let lower = FRAME.top + 150.0 + 20.0 * index as f64;
-        let (tx, anchor) = if px > FRAME.left + FRAME.width * 0.6 { (px - 70.0, "end") } else { (px + 70.0, "start") };
-        out += &format!(
-            r#"<line class="leader" x1="{px:.1}" y1="{py:.1}" x2="{tx:.1}" y2="{:.1}"/><text class="label" x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
-            lower - 4.0,
-            if anchor == "end" { tx - 3.0 } else { tx + 3.0 },
-            lower,
-            escape(&format!("{short} {} {:.1}%", place.phase, place.percent_of_step))
-        );
-    }
+    out += &names(&places, |place| (FRAME.x(&x, place.intensity), FRAME.y(&y, performance(place))));
     let (wx, wy) = (FRAME.x(&x, whole.arithmetic_intensity), FRAME.y(&y, whole.achieved_performance));
     out += &format!(
         r#"<path class="whole" d="M{wx:.1} {:.1} l7 7 l-7 7 l-7 -7z" data-tip="{}"/>"#,
@@ -92,6 +79,26 @@ pub fn roofline_plot(profile: &Profile) -> String {
         ))
     );
     out + "</svg>"
+}
+
+/// Numbers on the costliest points, and what they stand for where points are rare: fast per byte, yet slow.
+fn names(places: &[&PlaceStats], at: impl Fn(&PlaceStats) -> (f64, f64)) -> String {
+    let mut out = String::new();
+    let (right, bottom) = (FRAME.left + FRAME.width - 6.0, FRAME.top + FRAME.height - 10.0);
+    let named = places.len().min(NAMED);
+    for (index, place) in places.iter().take(NAMED).enumerate() {
+        let (px, py) = at(place);
+        let leaf = place.module.rsplit('.').next().unwrap_or_default();
+        let text = format!("{} {} {leaf}, {} {:.1}%", index + 1, place.name, place.phase, place.percent_of_step);
+        out += &format!(
+            r#"<text class="number-on-point" x="{px:.1}" y="{:.1}">{}</text><text class="label" x="{right:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+            py + 4.0,
+            index + 1,
+            bottom - 17.0 * (named - 1 - index) as f64,
+            escape(&text)
+        );
+    }
+    out
 }
 
 fn point(place: &PlaceStats, x: f64, y: f64, rate: f64) -> String {

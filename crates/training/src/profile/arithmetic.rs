@@ -3,7 +3,7 @@
 use super::Profiled;
 use super::operators::{bound, step_breakdown};
 use crate::config::ModelConfig;
-use headroom_graph::{Node, NodeId, Phase};
+use headroom_graph::{Node, NodeId, Op, Phase};
 use headroom_record::flops::{FlopsAnalysis, ModuleFlops, OperatorFlops};
 use headroom_record::intensity::{Bound, OperatorIntensity, TimeByBound};
 use headroom_record::operators::PlaceStats;
@@ -30,7 +30,8 @@ pub fn flops_analysis(profiled: &Profiled, model: &ModelConfig, steps: u64) -> F
         forward_flops,
         backward_flops,
         optimizer_flops,
-        recomputed_flops: sum(&|call: usize| calls[call].is_product && is_recomputed(profiled, call)),
+        recomputed_flops: sum(&|call: usize| calls[call].is_product && is_recomputed(profiled, call))
+            + scores_computed_again(profiled),
         needed_forward_flops,
         // Backward needs two products for each one of the forward pass.
         needed_flops_per_step: 3 * needed_forward_flops,
@@ -53,6 +54,14 @@ fn is_recomputed(profiled: &Profiled, call: usize) -> bool {
             && graph.types(&other.inputs) == graph.types(&node.inputs)
     };
     node.phase == Phase::Backward && graph.nodes().iter().any(same)
+}
+
+/// Tiled attention keeps no scores: one of the five products of its backward pass makes them again.
+fn scores_computed_again(profiled: &Profiled) -> u64 {
+    let calls = profiled.plan().calls.iter().enumerate();
+    let tiled =
+        calls.filter(|(index, _)| matches!(profiled.graph().node(NodeId(*index)).op, Op::FlashAttentionGrad(_)));
+    tiled.map(|(index, call)| profiled.runs_a_step(index) * call.flops / 5).sum()
 }
 
 fn module_tree(profiled: &Profiled) -> ModuleFlops {

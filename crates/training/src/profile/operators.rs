@@ -2,7 +2,7 @@
 
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
-use headroom_graph::{NodeId, Op, Phase, Source};
+use headroom_graph::{NodeId, Phase, Source};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +191,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         patterns.kernels_per_step += profiled.runs_a_step(index);
         kinds.insert(name);
         let reads_weight = node.inputs.iter().any(|input| graph.get(*input).source == Source::Parameter);
-        if call.phase == Phase::Forward && matches!(node.op, Op::MatMul(_)) && reads_weight {
+        if call.phase == Phase::Forward && call.is_product && reads_weight {
             patterns.linear_projections += 1;
         }
     }

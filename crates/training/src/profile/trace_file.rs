@@ -71,6 +71,8 @@ struct Events<'a> {
     /// Values that come to life with a call, and those that are let go after it.
     born: Vec<Vec<ValueId>>,
     gone: Vec<Vec<ValueId>>,
+    /// By value: between micro-batches some stay, and are not allocated again.
+    live: Vec<bool>,
     live_bytes: u64,
 }
 
@@ -98,6 +100,7 @@ impl<'a> Events<'a> {
             shapes: (0..plan.calls.len()).map(describe).collect(),
             born,
             gone,
+            live: vec![false; graph.values().len()],
             live_bytes: kept_bytes(profiled),
         }
     }
@@ -146,8 +149,11 @@ impl<'a> Events<'a> {
         };
         for &value in values {
             let Some(buffer) = plan.buffer(value) else { continue };
-            let bytes = buffer.bytes as i64;
-            let bytes = if change == Change::Born { bytes } else { -bytes };
+            let becomes = change == Change::Born;
+            if std::mem::replace(&mut self.live[value.0], becomes) == becomes {
+                continue;
+            }
+            let bytes = if becomes { buffer.bytes as i64 } else { -(buffer.bytes as i64) };
             self.live_bytes = self.live_bytes.saturating_add_signed(bytes);
             writer.memory(&WrittenMemory {
                 process: self.process,
