@@ -5,6 +5,7 @@ mod device;
 mod failure;
 mod kept;
 mod output;
+mod profile;
 mod race;
 mod train;
 
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Train a LLaMA and say how fast it went
     Train(Box<train::Arguments>),
+    /// Train with everything recorded: the whole run folder and a report
+    Profile(Box<train::Arguments>),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
     /// Print a completion script for a shell
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
+        Command::Profile(arguments) => profile::run(*arguments),
         Command::Device(arguments) => device::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),
