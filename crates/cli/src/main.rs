@@ -2,8 +2,10 @@
 
 mod completions;
 mod device;
+mod explain;
 mod failure;
 mod kept;
+mod lint;
 mod output;
 mod race;
 mod train;
@@ -25,6 +27,8 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Lint(lint::Arguments),
+    Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Answer timing requests on standard input (for benchmarks)
@@ -37,6 +41,8 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Lint(arguments) => lint::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),
     };
