@@ -24,9 +24,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.binary(expression, operation.op, &operation.right, left, right)
             }
             Expr::Compare(compare) => self.compare(compare),
-            Expr::BoolOp(operation) => {
-                operation.values.iter().fold(Value::Unknown, |all, value| all.join(&self.test(value)))
-            }
+            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
             Expr::UnaryOp(operation) => match operation.op {
                 UnaryOp::Not => {
                     let value = self.test(&operation.operand);
@@ -43,8 +41,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => self.evaluate(&operation.operand),
             },
             Expr::If(choice) => {
+                let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
                 self.test(&choice.test);
-                let (one, other) = (self.evaluate(&choice.body), self.evaluate(&choice.orelse));
+                let (body, orelse) = (&*choice.body, &*choice.orelse);
+                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.evaluate(body));
+                let other =
+                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
                 one.join(&other)
             }
             Expr::Subscript(subscript) => self.subscript(subscript),

@@ -1,6 +1,6 @@
 //! Statements, in order.
 
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
+use ruff_python_ast::{BoolOp, ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
@@ -380,9 +380,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A condition: every value whose truth it needs is noted.
     pub(super) fn test(&mut self, expression: &'a Expr) -> Value {
         match expression {
-            Expr::BoolOp(operation) => {
-                operation.values.iter().fold(Value::Unknown, |all, value| all.join(&self.test(value)))
-            }
+            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
             Expr::UnaryOp(operation) if operation.op == ruff_python_ast::UnaryOp::Not => {
                 self.test(&operation.operand);
                 Value::Bool(None)
@@ -398,6 +396,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 value
             }
         }
+    }
+
+    /// `step % 100 == 0 and torch.isnan(loss)`: what stands behind is reached only where the first part holds.
+    pub(super) fn test_in_order(&mut self, operator: BoolOp, values: &'a [Expr]) -> Value {
+        let Some((first, rest)) = values.split_first() else { return Value::Unknown };
+        let value = self.test(first);
+        if rest.is_empty() {
+            return value;
+        }
+        let branches = self.quietly(|quiet| quiet.classify(first, &[]));
+        let guard = match operator {
+            BoolOp::And => branches.when_true,
+            BoolOp::Or => branches.when_false,
+        };
+        let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
+        let other = self.within(Frame::Guard(guard), range, |inside| inside.test_in_order(operator, rest));
+        value.join(&other)
     }
 }
 
