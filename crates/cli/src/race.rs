@@ -4,10 +4,11 @@
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
+use headroom_graph::passes::PassList;
 use headroom_training::config::Size;
 use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
-use headroom_training::program::{Keep, training_program};
+use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -60,10 +61,13 @@ fn answer(
     };
     let steps: usize = steps.parse()?;
     anyhow::ensure!(steps > 0, "at least one step");
-    anyhow::ensure!(variant == "v1-fp32", "there is no variant `{variant}`: v1-fp32");
+    let passes = match variant.rsplit_once('-') {
+        Some((passes, "fp32")) => PassList::parse(passes).map_err(anyhow::Error::msg)?,
+        _ => anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32"),
+    };
     let key = format!("{name} {variant}");
     if !races.contains_key(&key) {
-        let mut race = Race::new(name, threads)?;
+        let mut race = Race::new(name, passes, threads)?;
         race.timed(warmup as usize)?;
         races.insert(key.clone(), race);
     }
@@ -88,7 +92,7 @@ struct Race {
 }
 
 impl Race {
-    fn new(name: &str, threads: usize) -> anyhow::Result<Race> {
+    fn new(name: &str, passes: PassList, threads: usize) -> anyhow::Result<Race> {
         let Some(size) = Size::named(name) else { anyhow::bail!("there is no size `{name}`") };
         let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
         let optimizer = OptimizerConfig {
@@ -99,7 +103,8 @@ impl Race {
             clip: 0.0,
             accumulation: 1,
         };
-        let program = training_program(&model, shape, &optimizer, Keep::OnlyTheLoss)?;
+        let step = StepConfig { model: model.clone(), shape, optimizer, passes, recomputed_layers: 0 };
+        let program = training_program(&step, Keep::OnlyTheLoss)?;
         let cpu = Cpu::new(threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program.program))?;
         let mut trainer = Trainer::new(Box::new(cpu), &model, program, None, optimizer);
         trainer.draw_weights(42);

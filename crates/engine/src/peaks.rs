@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const COPY_FLOATS: usize = 64 << 20;
 
 pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
-    let (all, one) = (Team::new(threads, isa, Reductions::Fixed)?, Team::new(1, isa, Reductions::Fixed)?);
+    let (all, one) = (Team::new(threads, isa, Reductions::Fixed, 0)?, Team::new(1, isa, Reductions::Fixed, 0)?);
     Ok(CpuPeaks {
         threads,
         product_f32: product_rate(&all),

@@ -50,7 +50,7 @@ fn expected(example: &Example) -> Vec<Tensor> {
     let types: Vec<_> = inputs.iter().map(|input| input.ty.clone()).collect();
     let mut outputs: Vec<Tensor> = example.op.outputs(&types).unwrap().iter().map(Tensor::zeros).collect();
     reference::run(&example.op, &mut inputs, &mut outputs);
-    let updated = example.op.updates().iter().map(|&index| inputs[index].clone());
+    let updated = example.op.updates().into_iter().map(|index| inputs[index].clone());
     outputs.into_iter().chain(updated).collect()
 }
 
@@ -73,7 +73,7 @@ fn run(example: &Example, inputs: &[Tensor], isa: Isa, threads: usize) -> Vec<Ve
     for (index, &result) in results.iter().enumerate() {
         graph.output(&format!("output{index}"), result);
     }
-    results.extend(example.op.updates().iter().map(|&index| values[index]));
+    results.extend(example.op.updates().into_iter().map(|index| values[index]));
     let program = Program::new(graph);
     let sizes: Vec<usize> = results.iter().map(|id| program.graph.ty(*id).elements()).collect();
     let calls = 0..program.plan.calls.len();

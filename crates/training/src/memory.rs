@@ -1,9 +1,7 @@
 //! What a run needs of memory, known before it starts, and what would fit where it does not.
 
-use crate::config::ModelConfig;
 use crate::data::BatchShape;
-use crate::optimizer::OptimizerConfig;
-use crate::program::{Keep, training_program};
+use crate::program::{Keep, StepConfig, training_program};
 use headroom_engine::Program;
 use headroom_engine::cpu::Cpu;
 use headroom_graph::GraphError;
@@ -46,16 +44,15 @@ impl MemoryNeed {
 
 /// The largest batch, then the longest sequence at batch 1, with which training needs at most `available` bytes.
 pub fn largest_that_fits(
-    config: &ModelConfig,
-    shape: BatchShape,
-    optimizer: &OptimizerConfig,
+    config: &StepConfig,
     threads: usize,
     available: usize,
 ) -> Result<Option<BatchShape>, GraphError> {
     let fits = |shape: BatchShape| -> Result<bool, GraphError> {
-        let training = training_program(config, shape, optimizer, Keep::OnlyTheLoss)?;
+        let training = training_program(&StepConfig { shape, ..config.clone() }, Keep::OnlyTheLoss)?;
         Ok(MemoryNeed::of(&[training.program], threads).total() <= available)
     };
+    let shape = config.shape;
     let batch = |batch_size: usize| BatchShape { batch_size, ..shape };
     let sequence = |seq_len: usize| BatchShape { batch_size: 1, seq_len };
     if fits(batch(1))? {

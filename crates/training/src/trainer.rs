@@ -99,7 +99,7 @@ impl Trainer {
         let named = |one: &crate::optimizer::Trained| {
             (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone())
         };
-        self.training.optimizer.trained.iter().map(named).collect()
+        self.training.trained.iter().map(named).collect()
     }
 
     /// Writes elements of one of a parameter's tensors from number `first` on.
@@ -128,7 +128,7 @@ impl Trainer {
 
     fn find(&self, name: &str, content: Content) -> ValueId {
         let graph = self.graph();
-        let trained = &self.training.optimizer.trained;
+        let trained = &self.training.trained;
         let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
         match content {
             Content::Weight => one.parameter,
@@ -147,7 +147,7 @@ impl Trainer {
 
     /// Of the last step, where gradients are clipped.
     pub fn gradient_norm(&mut self) -> Option<f32> {
-        let value = self.training.optimizer.norm?;
+        let value = self.training.gradient_norm?;
         let mut norm = [0.0];
         self.device.read_f32(TRAINING, value, 0, &mut norm);
         Some(norm[0])
@@ -183,7 +183,7 @@ impl Trainer {
         self.step += 1;
         self.data_position += self.optimizer.accumulation as u64;
         let rates = self.optimizer.rates_at(self.step, last);
-        self.device.write_f32(TRAINING, self.training.optimizer.rates, 0, &rates);
+        self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
         self.run(Phase::Optimizer);
         times.optimizer += self.device.clock() - start;
     }

@@ -4,13 +4,14 @@
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::reference::{Tensor, evaluate};
+use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Source, ValueId};
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::llama::rope_tables;
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
-use headroom_training::program::{Keep, TrainingProgram, training_program};
+use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use std::collections::BTreeMap;
 
@@ -54,6 +55,10 @@ fn optimizer(clip: f64) -> OptimizerConfig {
     }
 }
 
+fn step(config: &ModelConfig, shape: BatchShape, clip: f64, passes: PassList) -> StepConfig {
+    StepConfig { model: config.clone(), shape, optimizer: optimizer(clip), passes, recomputed_layers: 0 }
+}
+
 fn batch(shape: BatchShape, vocab: usize) -> Batch {
     let tokens = shape.batch_size * shape.seq_len;
     let ids = |factor: usize| (0..tokens).map(|i| ((i * factor + 3) % vocab) as i32).collect();
@@ -65,7 +70,8 @@ fn a_training_step_agrees_with_the_reference_at_every_shape() {
     for index in 0..CASES.len() {
         let (config, shape) = case(index);
         let (optimizer, batch) = (optimizer(0.5), batch(shape, config.vocab_size));
-        let build = || training_program(&config, shape, &optimizer, Keep::LogitsAndGradients).unwrap();
+        let step = step(&config, shape, 0.5, PassList::none());
+        let build = || training_program(&step, Keep::LogitsAndGradients).unwrap();
         let program = build();
         let cpu = Cpu::new(2, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &config, program, None, optimizer);
@@ -91,7 +97,8 @@ fn a_training_step_agrees_with_the_reference_at_every_shape() {
 fn values_that_live_at_the_same_time_never_share_memory() {
     for index in 0..CASES.len() {
         let (config, shape) = case(index);
-        let plan = training_program(&config, shape, &optimizer(1.0), Keep::OnlyTheLoss).unwrap().program.plan;
+        let plan =
+            training_program(&step(&config, shape, 1.0, PassList::none()), Keep::OnlyTheLoss).unwrap().program.plan;
         let buffers: Vec<_> = plan.buffers.iter().flatten().collect();
         for (place, left) in buffers.iter().enumerate() {
             assert!(left.offset + left.bytes <= plan.arena_bytes);
@@ -110,7 +117,8 @@ fn values_that_live_at_the_same_time_never_share_memory() {
 #[test]
 fn a_training_graph_prints_and_parses_back_to_itself() {
     let (config, shape) = case(0);
-    let graph = training_program(&config, shape, &optimizer(1.0), Keep::OnlyTheLoss).unwrap().program.graph;
+    let graph =
+        training_program(&step(&config, shape, 1.0, PassList::none()), Keep::OnlyTheLoss).unwrap().program.graph;
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
 }
 

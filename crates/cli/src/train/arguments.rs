@@ -139,9 +139,10 @@ pub struct MachineArguments {
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
-    /// Rewriting passes: none (= v1, the naive graph)
-    #[arg(long, default_value = "none")]
-    pub passes: String,
+    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations
+    /// [default: v2, or the resumed run's]
+    #[arg(long, allow_hyphen_values = true)]
+    pub passes: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,

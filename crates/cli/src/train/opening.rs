@@ -22,16 +22,23 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("batch", batch_line(settings)),
         ("steps", steps_line(settings)),
         ("data", data_line(settings)),
-        ("kernels", format!("{kernels} a step")),
+        ("kernels", format!("{kernels} a step{}", recomputed(settings, planned))),
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
     text::opening(&Opening {
         size: &settings.size,
-        version: "Version 1 (naive graph), fp32",
+        version: &format!("{}, fp32", settings.passes.label()),
         parameters: &parameters,
         lines: &lines,
     })
+}
+
+fn recomputed(settings: &Settings, planned: &Planned) -> String {
+    match planned.recomputed_layers {
+        0 => String::new(),
+        layers => format!(", activations of {layers} of {} layers recomputed", settings.model.n_layers),
+    }
 }
 
 fn model_line(settings: &Settings) -> String {

@@ -10,22 +10,79 @@ use headroom_report::training::{self as text, Memory};
 use headroom_training::config::SIZES;
 use headroom_training::data::BatchShape;
 use headroom_training::memory::{MemoryNeed, largest_that_fits};
-use headroom_training::program::{EvaluationProgram, Keep, TrainingProgram, evaluation_program, training_program};
+use headroom_training::program::{
+    EvaluationProgram, Keep, StepConfig, TrainingProgram, evaluation_program, training_program,
+};
 
 pub struct Planned {
     pub training: TrainingProgram,
     pub evaluation: Option<EvaluationProgram>,
     pub need: MemoryNeed,
+    /// Layers whose activations are computed again in the backward pass.
+    pub recomputed_layers: usize,
+}
+
+/// What a run may use.
+struct Room {
+    bytes: usize,
+    whose: &'static str,
+}
+
+impl Room {
+    /// None where nothing is computed, or nothing is known.
+    fn of(settings: &Settings) -> Option<Room> {
+        let free = memory_available_bytes().map(|bytes| bytes as usize);
+        let (bytes, whose) = match (settings.memory_limit, free) {
+            _ if settings.device == DeviceKind::Null && settings.memory_limit.is_none() => return None,
+            (Some(limit), Some(free)) if free < limit && settings.device == DeviceKind::Cpu => {
+                (free, "of this machine's memory are free")
+            }
+            (Some(limit), _) => (limit, "are allowed by --memory-limit"),
+            (None, Some(free)) => (free, "of this machine's memory are free"),
+            (None, None) => return None,
+        };
+        Some(Room { bytes, whose })
+    }
 }
 
 impl Planned {
+    /// Recomputes as many layers as it takes to fit into memory, none where everything fits as it is.
     pub fn new(settings: &Settings, sources: &Sources) -> Result<Planned, GraphError> {
-        let training = training_program(&settings.model, settings.shape, &settings.optimizer, Keep::OnlyTheLoss)?;
+        let layers = settings.model.n_layers;
+        let room = Room::of(settings);
+        let fits = |planned: &Planned| room.as_ref().is_none_or(|room| planned.need.total() <= room.bytes);
+        let asked = settings.passes.asks_for_checkpoint();
+        let start = if asked && settings.memory_limit.is_none() { layers } else { 0 };
+        let first = Planned::recomputing(settings, sources, start)?;
+        if fits(&first) || start == layers {
+            return Ok(first);
+        }
+        // The more layers, the less memory: the fewest that fit.
+        let (mut low, mut high) = (0, layers);
+        let least = Planned::recomputing(settings, sources, layers)?;
+        if !fits(&least) {
+            return Ok(least);
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(&Planned::recomputing(settings, sources, middle)?) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Planned::recomputing(settings, sources, high)
+    }
+
+    fn recomputing(settings: &Settings, sources: &Sources, layers: usize) -> Result<Planned, GraphError> {
+        let step = settings.step(layers);
+        let training = training_program(&step, Keep::OnlyTheLoss)?;
         let evaluation = match &sources.evaluation {
-            Some(source) => Some(evaluation_program(&settings.model, source.shape(), &training.program)?),
+            Some(source) => Some(evaluation_program(&step, source.shape(), &training.program)?),
             None => None,
         };
-        let mut planned = Planned { training, evaluation, need: MemoryNeed::of(&[], settings.threads) };
+        let need = MemoryNeed::of(&[], settings.threads);
+        let mut planned = Planned { training, evaluation, need, recomputed_layers: layers };
         planned.need = MemoryNeed::of(&planned.programs(), settings.threads);
         Ok(planned)
     }
@@ -38,26 +95,18 @@ impl Planned {
 
     /// Refuses a run that cannot fit, with what it needs and what would fit.
     pub fn check_memory(&self, settings: &Settings) -> anyhow::Result<()> {
-        let free = memory_available_bytes().map(|bytes| bytes as usize);
-        let (available, whose) = match (settings.memory_limit, free) {
-            _ if settings.device == DeviceKind::Null => return Ok(()),
-            (Some(limit), Some(free)) if free < limit => (free, "of this machine's memory are free"),
-            (Some(limit), _) => (limit, "are allowed by --memory-limit"),
-            (None, Some(free)) => (free, "of this machine's memory are free"),
-            (None, None) => return Ok(()),
-        };
-        if self.need.total() <= available {
-            return Ok(());
-        }
+        let Some(room) = Room::of(settings).filter(|room| self.need.total() > room.bytes) else { return Ok(()) };
         let BatchShape { batch_size, seq_len } = settings.shape;
         bail!(
-            "size {} needs {} on the CPU, and {} {whose}\n  {} (batch {batch_size} × seq {seq_len}, fp32, Version 1)\n  \
-             help: {}",
+            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, fp32, {})\n  help: {}",
             settings.size,
             bytes(self.need.total() as u64),
-            bytes(available as u64),
+            if self.recomputed_layers > 0 { " even with the activations of every layer recomputed" } else { "" },
+            bytes(room.bytes as u64),
+            room.whose,
             memory_line(&self.need),
-            what_fits(settings, self, available)?,
+            settings.passes.label(),
+            what_fits(settings, self, room.bytes)?,
         )
     }
 }
@@ -73,16 +122,17 @@ pub fn memory_line(need: &MemoryNeed) -> String {
 }
 
 fn what_fits(settings: &Settings, planned: &Planned, available: usize) -> Result<String, GraphError> {
-    let (model, optimizer, threads) = (&settings.model, &settings.optimizer, settings.threads);
+    let threads = settings.threads;
     if MemoryNeed::of(std::slice::from_ref(&planned.training.program), threads).total() <= available {
         return Ok("training alone fits: choose a smaller --eval-batch-size".into());
     }
-    if let Some(shape) = largest_that_fits(model, settings.shape, optimizer, threads, available)? {
+    if let Some(shape) = largest_that_fits(&settings.step(settings.model.n_layers), threads, available)? {
         return Ok(format!("--batch-size {} --seq-len {} fits", shape.batch_size, shape.seq_len));
     }
     for size in SIZES.iter().rev() {
         let shape = BatchShape { batch_size: size.batch_size, seq_len: size.seq_len };
-        let training = training_program(&size.model(), shape, optimizer, Keep::OnlyTheLoss)?;
+        let step = StepConfig { model: size.model(), shape, ..settings.step(0) };
+        let training = training_program(&step, Keep::OnlyTheLoss)?;
         let need = MemoryNeed::of(&[training.program], threads).total();
         if need <= available {
             return Ok(format!("no batch of it fits; --size {} needs {} and does", size.name, bytes(need as u64)));

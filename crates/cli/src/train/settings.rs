@@ -11,10 +11,13 @@ use super::arguments::{Arguments, LearningRateSchedule, Precision};
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::machine::Machine;
+use headroom_graph::passes::PassList;
+use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::StepConfig;
 use memory_size::parse_bytes;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
@@ -33,6 +36,7 @@ pub struct Settings {
     pub model: ModelConfig,
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
+    pub passes: PassList,
     /// Where the run starts and ends.
     pub first_step: u64,
     pub last_step: u64,
@@ -69,6 +73,8 @@ impl Settings {
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
         let state = resume.as_ref().map(Checkpoint::state).transpose()?;
         let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
+        let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
+        let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
 
         let ChosenModel { size, model, row } =
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
@@ -103,6 +109,7 @@ impl Settings {
             gradient_accumulation_steps: Some(optimizer.accumulation),
             lr_schedule: Some(schedule_name(optimizer.schedule).into()),
             lr_warmup_steps: Some(optimizer.warmup_steps),
+            passes: Some(list),
             data: Some(whole(&wanted.data)),
             tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
             eval_every: Some(wanted.eval_every),
@@ -126,6 +133,7 @@ impl Settings {
             device,
             threads: arguments.machine.threads.map_or(machine.cores, usize::from),
             memory_limit,
+            passes,
             machine,
             resume,
             init_from,
@@ -135,14 +143,29 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// What a step computes, with so many layers' activations computed again.
+    pub fn step(&self, recomputed_layers: usize) -> StepConfig {
+        StepConfig {
+            model: self.model.clone(),
+            shape: self.shape,
+            optimizer: self.optimizer,
+            passes: self.passes.clone(),
+            recomputed_layers,
+        }
+    }
+
+    /// The list of passes as files name it.
+    pub fn version(&self) -> String {
+        version_of_passes(self.passes.names())
+    }
+}
+
 fn device_of(arguments: &Arguments) -> anyhow::Result<DeviceKind> {
     let machine = &arguments.machine;
     let precision = if machine.use_amp { Precision::Bf16 } else { machine.precision };
     if precision != Precision::Fp32 {
         bail!("--precision {} has no kernels on {} yet\n  help: --precision fp32", precision.name(), machine.device);
-    }
-    if !matches!(machine.passes.as_str(), "none" | "v1") {
-        bail!("there is no pass or list of passes `{}`\n  help: `none` (= `v1`) is the naive graph", machine.passes);
     }
     match machine.device.as_str() {
         "cpu" => Ok(DeviceKind::Cpu),

@@ -2,7 +2,7 @@
 
 use super::settings::{DeviceKind, Settings};
 use headroom_engine::machine::peak_resident_bytes;
-use headroom_record::config::{BASELINE_VERSION, ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
+use headroom_record::config::{ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
 use headroom_record::performance::{
     ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
 };
@@ -18,7 +18,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub fn config_record(settings: &Settings, timestamp: &str) -> ConfigRecord {
     let model = &settings.model;
     ConfigRecord::new(ConfigFacts {
-        version: BASELINE_VERSION.into(),
+        version: settings.version(),
         size: settings.size.clone(),
         timestamp: timestamp.into(),
         configuration: Configuration {
@@ -56,7 +56,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     let measured = &steps[skipped..];
     let computed = settings.device == DeviceKind::Cpu;
     PerformanceRecord::new(PerformanceFacts {
-        version: BASELINE_VERSION.into(),
+        version: settings.version(),
         config: ModelConfig {
             vocab_size: model.vocab_size as u64,
             hidden_dim: model.hidden_dim as u64,

@@ -33,7 +33,28 @@ pub fn gradient(team: &Team, logits: &[f32], targets: &[i32], arrived: f32, out:
     });
 }
 
+/// Logits turn into their gradient in place, `share` of it a row; `losses` gets each row's loss.
+pub fn losses_and_gradient(team: &Team, logits: &mut [f32], targets: &[i32], share: f32, losses: &mut [f32]) {
+    let vocab = logits.len() / targets.len();
+    team.pool.for_each_chunk2((logits, vocab), (losses, 1), |row, logits, loss| {
+        let target = targets[row] as usize;
+        let at_target = logits[target];
+        let (top, sum) = scaled_softmax_in_place(team.isa, share, logits);
+        loss[0] = sum.ln() + top - at_target;
+        logits[target] -= share;
+    });
+}
+
 by_isa! {
+    fn scaled_softmax_in_place(share: f32, row: &mut [f32]) -> (f32, f32) {
+        let top = largest(row);
+        row.iter_mut().for_each(|x| *x = exp(*x - top));
+        let total = sum(row.len(), |i| row[i]);
+        let scale = share / total;
+        row.iter_mut().for_each(|x| *x *= scale);
+        (top, total)
+    }
+
     fn top_and_sum(row: &[f32]) -> (f32, f32) {
         let top = largest(row);
         (top, sum(row.len(), |i| exp(row[i] - top)))

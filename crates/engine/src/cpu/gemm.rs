@@ -11,11 +11,13 @@ mod pack;
 mod scratch;
 mod work;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cut::{Cut, part};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
+use scratch::Buffers;
 pub use scratch::Scratch;
 use work::{Progress, work};
 
@@ -85,27 +87,53 @@ pub unsafe fn gemm_batch<'a>(
     if items == 0 || terms == 0 {
         return;
     }
-    let kernels = Kernels::of(isa);
-    let buffers = scratch.lock();
-    let buffers = &*buffers;
     let rows = product(0, 0).c.rows;
     let wanted = (BATCH_ITEMS_A_THREAD * pool.threads()).div_ceil(items);
     let parts = if pool.threads() == 1 { 1 } else { wanted.min(rows / BATCH_ROWS_MIN).max(1) };
-    let threads = scratch.threads();
-    pool.for_each_limited(threads, items * parts, &|index, worker| {
+    for_each_alone(pool, isa, scratch, items * parts, &|index, alone| {
         let item = index / parts;
         for term in 0..terms {
-            let Some(product) = non_empty(product(item, term)) else { continue };
+            let product = product(item, term);
             let rows = part(0..product.c.rows, parts, index % parts);
-            if rows.is_empty() {
-                continue;
-            }
-            let cut = Cut::new(kernels, &product, rows, buffers.own_right(worker), 1);
-            let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
-            // SAFETY: a team of one; these rows of C belong to this item and part, the buffers to this worker.
-            unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
+            alone.product_rows(product, rows);
         }
     });
+}
+
+/// Runs `job` for every item below `items`, each on one thread, which computes products of its own.
+pub fn for_each_alone(pool: &Pool, isa: Isa, scratch: &Scratch, items: usize, job: &(dyn Fn(usize, &Alone) + Sync)) {
+    let kernels = Kernels::of(isa);
+    let buffers = scratch.lock();
+    let buffers = &*buffers;
+    pool.for_each_limited(scratch.threads(), items, &|item, worker| job(item, &Alone { kernels, buffers, worker }));
+}
+
+/// One thread with its own packing buffers.
+pub struct Alone<'a> {
+    kernels: &'static Kernels,
+    buffers: &'a Buffers,
+    worker: usize,
+}
+
+impl Alone<'_> {
+    /// Which of the pool's workers this is.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    pub fn product(&self, product: Product) {
+        let rows = 0..product.c.rows;
+        self.product_rows(product, rows);
+    }
+
+    /// Some rows of C.
+    fn product_rows(&self, product: Product, rows: Range<usize>) {
+        let Some(product) = non_empty(product).filter(|_| !rows.is_empty()) else { return };
+        let cut = Cut::new(self.kernels, &product, rows, self.buffers.own_right(self.worker), 1);
+        let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
+        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+        unsafe { work(&cut, &progress, 0, 1, self.buffers.left(self.worker)) };
+    }
 }
 
 /// Checks the shapes; the product itself if there is anything to add up. A sum over no depth is zero.

@@ -14,6 +14,21 @@ pub fn forward(team: &Team, eps: f64, x: &[f32], weight: &[f32], y: &mut [f32]) 
     });
 }
 
+/// `total = x + branch`, and its norm while the row is at hand.
+pub fn add_forward(
+    team: &Team,
+    eps: f64,
+    (x, branch): (&[f32], &[f32]),
+    weight: &[f32],
+    (total, y): (&mut [f32], &mut [f32]),
+) {
+    let chunk = ROWS * weight.len();
+    team.pool.for_each_chunk2((total, chunk), (y, chunk), |index, total, y| {
+        let (x, branch) = (&x[index * chunk..][..y.len()], &branch[index * chunk..][..y.len()]);
+        add_forward_rows(team.isa, eps as f32, x, branch, weight, total, y);
+    });
+}
+
 /// Elements of scratch that [`gradient`] needs: the weight's gradient of each group of rows.
 pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * width
@@ -29,12 +44,14 @@ pub struct Gradient<'a> {
     pub x: &'a [f32],
     pub weight: &'a [f32],
     pub dy: &'a [f32],
+    /// A gradient that reaches `x` on another way, added to `dx`.
+    pub also: Option<&'a [f32]>,
     pub dx: &'a mut [f32],
     pub dweight: &'a mut [f32],
 }
 
 pub fn gradient(team: &Team, at: Gradient, scratch: &mut [f32]) {
-    let Gradient { eps, x, weight, dy, dx, dweight } = at;
+    let Gradient { eps, x, weight, dy, also, dx, dweight } = at;
     let width = weight.len();
     let rows = rows_in_group(x.len() / width, team.parts);
     let partial = &mut scratch[..gradient_scratch(x.len() / width, width, team.parts)];
@@ -42,6 +59,9 @@ pub fn gradient(team: &Team, at: Gradient, scratch: &mut [f32]) {
         let start = index * rows * width;
         let (x, dy) = (&x[start..][..dx.len()], &dy[start..][..dx.len()]);
         gradient_rows(team.isa, eps as f32, x, weight, dy, dx, partial);
+        if let Some(also) = also {
+            add_to(team.isa, &also[start..][..dx.len()], dx);
+        }
     });
     dweight.copy_from_slice(&partial[..width]);
     for group in partial.chunks_exact(width).skip(1) {
@@ -57,6 +77,34 @@ by_isa! {
             for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
                 *y = w * (x * scale);
             }
+        }
+    }
+
+    fn add_forward_rows(
+        eps: f32,
+        x: &[f32],
+        branch: &[f32],
+        weight: &[f32],
+        total: &mut [f32],
+        y: &mut [f32],
+    ) {
+        let width = weight.len();
+        let inputs = x.chunks_exact(width).zip(branch.chunks_exact(width));
+        let outputs = total.chunks_exact_mut(width).zip(y.chunks_exact_mut(width));
+        for ((x, branch), (total, y)) in inputs.zip(outputs) {
+            for ((total, x), branch) in total.iter_mut().zip(x).zip(branch) {
+                *total = x + branch;
+            }
+            let scale = 1.0 / (sum(width, |i| total[i] * total[i]) / width as f32 + eps).sqrt();
+            for ((y, x), w) in y.iter_mut().zip(&*total).zip(weight) {
+                *y = w * (x * scale);
+            }
+        }
+    }
+
+    fn add_to(also: &[f32], dx: &mut [f32]) {
+        for (dx, also) in dx.iter_mut().zip(also) {
+            *dx += also;
         }
     }
 

@@ -36,8 +36,8 @@ impl Operator for AdamW {
         14 * inputs[0].elements() as u64
     }
 
-    fn updates(&self) -> &'static [usize] {
-        &[0, 1, 2]
+    fn updates(&self) -> Vec<usize> {
+        vec![0, 1, 2]
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {

@@ -52,6 +52,11 @@ pub struct AttentionSizes {
 }
 
 impl AttentionSizes {
+    /// Pairs of a query and a key that it may see, over all batches and heads.
+    pub fn visible_pairs(&self) -> u64 {
+        (self.batch * self.heads) as u64 * (self.seq * (self.seq + 1) / 2) as u64
+    }
+
     fn flops(&self) -> u64 {
         2 * (self.batch * self.heads * self.seq * self.seq * self.head_dim) as u64
     }

@@ -10,8 +10,7 @@
 use std::ops::Range;
 
 use super::Product;
-use super::kernel::{DEPTH_MAX, Kernels, Left};
-use super::pack::PACKED_COLUMN_STRIDE;
+use super::kernel::{DEPTH_MAX, Kernels, Left, PACKED_COLUMN_STRIDE};
 use super::scratch::{LEFT_FLOATS, Piece};
 
 /// Floats of packed right operand that an item reads over and over: 1 MiB, half a core's L2.
@@ -22,6 +21,14 @@ const SHARE_PANELS_MIN: usize = 2;
 const ITEM_PANELS_MIN: usize = 4;
 /// Fewer column panels than this do not repay a copy of the left operand.
 const PANELS_TO_PACK_LEFT: usize = 3;
+/// Rows a multiple of this many floats (4 KiB) apart would all fall into the same few lines of L1.
+const PAGE: usize = 1024;
+/// Floats from the first to the last step of depth that may be read by columns without a copy: they stay in L2.
+const LEFT_SPREAD_MAX: usize = 128 * 1024;
+/// Floats from the first to the last row of a right operand that is read without a copy.
+const RIGHT_SPREAD_MAX: usize = 512 * 1024;
+/// As many rows of C do not repay a copy of the right operand that lies well already.
+const ROWS_TO_PACK_RIGHT: usize = 256;
 /// Items a share that keep the wait for the last one short.
 const ITEMS_A_SHARE: usize = 16;
 
@@ -29,10 +36,11 @@ const ITEMS_A_SHARE: usize = 16;
 pub struct Cut<'a> {
     pub product: &'a Product<'a>,
     pub kernels: &'static Kernels,
-    /// How the inner loop gets the left operand.
-    pub left: Left,
+    /// How the inner loop gets the operands.
+    pub left: LeftPlan,
+    pub right: RightPlan,
     rows: Range<usize>,
-    right: Piece,
+    buffer: Piece,
     depth_blocks: usize,
     depth_blocks_a_stage: usize,
     /// Column panels (of `kernels.width()` columns) of the whole product, of a stage and of an item.
@@ -46,11 +54,26 @@ pub struct Cut<'a> {
     column_parts: usize,
 }
 
+/// Whether the left operand is read where it lies or from a copy, and how it lies there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LeftPlan {
+    InPlace(Left),
+    PackRows,
+    PackColumns,
+}
+
+/// Whether whole panels of the right operand are read where they lie; one that is not a whole tile wide is always packed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RightPlan {
+    InPlace,
+    Pack,
+}
+
 /// Columns × depth of the right operand that are packed together, and where.
 pub struct Stage {
     pub blocks: Range<usize>,
     pub panels: Range<usize>,
-    right: *mut f32,
+    buffer: *mut f32,
 }
 
 /// A few panels of rows × a few panels of columns.
@@ -65,7 +88,7 @@ impl<'a> Cut<'a> {
         kernels: &'static Kernels,
         product: &'a Product<'a>,
         rows: Range<usize>,
-        right: Piece,
+        buffer: Piece,
         team: usize,
     ) -> Cut<'a> {
         let (depth, width) = (product.a.cols, kernels.width());
@@ -73,10 +96,10 @@ impl<'a> Cut<'a> {
         let deepest_block = depth.div_ceil(depth_blocks);
         let panels = product.b.cols.div_ceil(width);
         let row_panels = rows.len().div_ceil(kernels.rows_max);
-        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= right.floats {
+        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats {
             (depth_blocks, panels)
         } else {
-            (1, (right.floats / 2 / (deepest_block * width)).clamp(1, panels))
+            (1, (buffer.floats / 2 / (deepest_block * width)).clamp(1, panels))
         };
         let column_parts = (1..=team)
             .rev()
@@ -93,7 +116,7 @@ impl<'a> Cut<'a> {
         }
         let panels_an_item = share_panels.div_ceil(items_across);
         let left = how_to_read_left(product, panels_an_item);
-        let row_panels_an_item = if left == Left::PackedColumns {
+        let row_panels_an_item = if left == LeftPlan::PackColumns {
             // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
             // and of each page that is touched.
             let fit = LEFT_FLOATS / (deepest_block * PACKED_COLUMN_STRIDE);
@@ -105,8 +128,9 @@ impl<'a> Cut<'a> {
             product,
             kernels,
             left,
+            right: how_to_read_right(product, rows.len()),
             rows,
-            right,
+            buffer,
             depth_blocks,
             depth_blocks_a_stage,
             panels,
@@ -134,9 +158,9 @@ impl<'a> Cut<'a> {
         let (across, down) = (index / depth_stages, index % depth_stages);
         let blocks = down * self.depth_blocks_a_stage..((down + 1) * self.depth_blocks_a_stage).min(self.depth_blocks);
         let panels = across * self.panels_a_stage..((across + 1) * self.panels_a_stage).min(self.panels);
-        let half = if self.stages() > 1 { (index % 2) * (self.right.floats / 2) } else { 0 };
+        let half = if self.stages() > 1 { (index % 2) * (self.buffer.floats / 2) } else { 0 };
         // SAFETY: `half` is zero or half of the buffer's length.
-        Stage { blocks, panels, right: unsafe { self.right.start.add(half) } }
+        Stage { blocks, panels, buffer: unsafe { self.buffer.start.add(half) } }
     }
 
     /// The column panels that a share packs: its part of those it has in common with others.
@@ -181,13 +205,21 @@ impl<'a> Cut<'a> {
         (columns, packed_width)
     }
 
-    /// Where a panel's block of depth lies in the stage's buffer: block after block, in each panel after panel.
-    pub fn packed_at(&self, stage: &Stage, block: &Range<usize>, panel: usize) -> *mut f32 {
-        let width = self.kernels.width();
+    /// Whether a panel is read where it lies.
+    pub fn in_place(&self, columns: &Range<usize>) -> bool {
+        self.right == RightPlan::InPlace && columns.len() == self.kernels.width()
+    }
+
+    /// Where the first panel's block of depth lies in the stage's buffer: block after block, in each panel after panel.
+    pub fn packed_block(&self, stage: &Stage, block: &Range<usize>) -> *mut f32 {
         let before = block.start - self.depth_block(stage.blocks.start).start;
-        let floats = before * stage.panels.len() * width + (panel - stage.panels.start) * width * block.len();
         // SAFETY: blocks and panels of a stage fit the buffer by the choice of the stage's size.
-        unsafe { stage.right.add(floats) }
+        unsafe { stage.buffer.add(before * stage.panels.len() * self.kernels.width()) }
+    }
+
+    /// How far a panel of a block lies behind the stage's first one.
+    pub fn packed_panel(&self, stage: &Stage, block: &Range<usize>, panel: usize) -> usize {
+        (panel - stage.panels.start) * self.kernels.width() * block.len()
     }
 
     /// Shares with the same columns differ in their rows.
@@ -209,15 +241,30 @@ impl<'a> Cut<'a> {
 }
 
 /// In place, or copied where it is read often enough or lies badly.
-fn how_to_read_left(product: &Product, panels_an_item: usize) -> Left {
+fn how_to_read_left(product: &Product, panels_an_item: usize) -> LeftPlan {
     let a = &product.a;
-    // Rows a multiple of 4 KiB apart would all fall into the same few lines of L1.
-    if a.col_stride == 1 && panels_an_item < PANELS_TO_PACK_LEFT && !a.row_stride.is_multiple_of(1024) {
-        Left::Rows
-    } else if a.row_stride == 1 && a.col_stride != 1 {
-        Left::PackedColumns
+    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT;
+    if a.col_stride == 1 {
+        if read_often || a.row_stride.is_multiple_of(PAGE) { LeftPlan::PackRows } else { LeftPlan::InPlace(Left::Rows) }
+    } else if a.row_stride == 1 {
+        let spread = a.col_stride * a.cols.min(DEPTH_MAX);
+        if read_often || spread > LEFT_SPREAD_MAX { LeftPlan::PackColumns } else { LeftPlan::InPlace(Left::Columns) }
     } else {
-        Left::PackedRows
+        LeftPlan::PackRows
+    }
+}
+
+fn how_to_read_right(product: &Product, rows: usize) -> RightPlan {
+    let b = &product.b;
+    let spread = b.row_stride * b.rows;
+    if b.col_stride == 1
+        && rows <= ROWS_TO_PACK_RIGHT
+        && spread <= RIGHT_SPREAD_MAX
+        && !b.row_stride.is_multiple_of(PAGE)
+    {
+        RightPlan::InPlace
+    } else {
+        RightPlan::Pack
     }
 }
 

@@ -15,7 +15,7 @@ pub const ROWS_MAX: usize = 14;
 /// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
 pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 
-/// Distance between packed steps of depth: the tallest tile in whole vectors.
+/// Distance between packed steps of depth of a left panel: the tallest tile in whole vectors.
 pub const PACKED_COLUMN_STRIDE: usize = 16;
 
 /// How the left operand's elements lie.
@@ -23,28 +23,30 @@ pub const PACKED_COLUMN_STRIDE: usize = 16;
 pub enum Left {
     /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
     PackedRows,
-    /// Rows next to each other, steps of depth [`PACKED_COLUMN_STRIDE`] apart.
-    PackedColumns,
-    /// In place: depth next to each other, rows the tile's `left_stride` apart.
+    /// Depth next to each other, rows the tile's `left_stride` apart.
     Rows,
+    /// Rows next to each other, steps of depth the tile's `left_stride` apart.
+    Columns,
 }
 
 /// `c[rows, columns] (+)= alpha · a[rows, depth] · b[depth, columns]`.
 pub struct Tile {
     pub a: *const f32,
     pub left_stride: usize,
-    /// Packed: `vectors * LANES` values a step of depth.
+    /// Whole vectors of columns for each step of depth, the steps `right_stride` floats apart.
     pub b: *const f32,
+    pub right_stride: usize,
     pub depth: usize,
     pub alpha: f32,
     pub c: *mut f32,
     pub c_stride: usize,
     pub columns: usize,
     pub store: Store,
+    /// Goes on from tile to tile.
     pub ahead: Ahead,
 }
 
-/// Cache lines that will be needed after this tile, asked for while it computes: `count` lines, in runs of `run` that
+/// Cache lines that will be needed later, asked for while tiles are computed: `count` lines, in runs of `run` that
 /// are `stride` floats apart, each run `jump` floats after the last line of the one before.
 #[derive(Clone, Copy)]
 pub struct Ahead {
@@ -97,7 +99,7 @@ pub struct Kernels {
     tiles: [[[RunTile; ROWS_MAX]; 2]; 3],
 }
 
-type RunTile = unsafe fn(&Tile);
+type RunTile = unsafe fn(&mut Tile);
 
 impl Kernels {
     /// The tiles of `isa`, or of the machine's highest level where it lacks that.
@@ -119,11 +121,11 @@ impl Kernels {
     /// # Safety
     /// The tile's pointers are valid for `rows` rows in the layout of `left`, for its depth and columns.
     #[inline]
-    pub unsafe fn run(&self, left: Left, rows: usize, tile: &Tile) {
+    pub unsafe fn run(&self, left: Left, rows: usize, tile: &mut Tile) {
         let layout = match left {
             Left::PackedRows => PACKED_ROWS,
-            Left::PackedColumns => PACKED_COLUMNS,
             Left::Rows => ROWS,
+            Left::Columns => COLUMNS,
         };
         let vectors = if tile.columns > self.lanes { 2 } else { 1 };
         // SAFETY: the table belongs to a level the CPU has (`of`), and the caller vouches for the pointers.
@@ -135,8 +137,8 @@ impl Kernels {
 const RIGHT_AHEAD: usize = 16;
 
 const PACKED_ROWS: usize = 0;
-const PACKED_COLUMNS: usize = 1;
-const ROWS: usize = 2;
+const ROWS: usize = 1;
+const COLUMNS: usize = 2;
 
 /// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any
 /// optimisation level; rows past the tile's vanish.
@@ -155,21 +157,21 @@ macro_rules! for_each_row {
 /// # Safety
 /// As [`Kernels::run`], inlined into a function compiled for the level of `L`.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &Tile) {
+unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &mut Tile) {
     let (row_stride, depth_stride) = match LAYOUT {
         PACKED_ROWS => (PACKED_ROW_STRIDE, 1),
-        PACKED_COLUMNS => (1, PACKED_COLUMN_STRIDE),
-        _ => (tile.left_stride, 1),
+        ROWS => (tile.left_stride, 1),
+        _ => (1, tile.left_stride),
     };
-    let (mut a, mut b) = (tile.a, tile.b);
+    let (mut a, mut b, right_stride) = (tile.a, tile.b, tile.right_stride);
     // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
     // touched under masks that end at `columns`.
     unsafe {
         let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
         for_each_row!(HEIGHT, row => {
-            L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride));
+            L::prefetch(tile.c.wrapping_add(row * tile.c_stride));
             if VECTORS == 2 {
-                L::prefetch_to_write(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
+                L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
         let mut ahead = tile.ahead;
@@ -189,15 +191,16 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
                         sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
                     }
                 });
-                L::prefetch(b.wrapping_add(RIGHT_AHEAD * VECTORS * L::LANES));
+                L::prefetch(b.wrapping_add(RIGHT_AHEAD * right_stride));
                 if VECTORS == 2 {
-                    L::prefetch(b.wrapping_add((RIGHT_AHEAD * VECTORS + 1) * L::LANES));
+                    L::prefetch(b.wrapping_add(RIGHT_AHEAD * right_stride + L::LANES));
                 }
                 // The last step may leave the operand's memory; nothing is read there.
                 a = a.wrapping_add(depth_stride);
-                b = b.wrapping_add(VECTORS * L::LANES);
+                b = b.wrapping_add(right_stride);
             }
         }
+        tile.ahead = ahead;
         let alpha = L::splat(tile.alpha);
         let masks = [L::first(tile.columns), L::first(tile.columns.saturating_sub(L::LANES))];
         for_each_row!(HEIGHT, row => {
@@ -222,17 +225,17 @@ macro_rules! table {
         [
             [[$($function::<PACKED_ROWS, 1, $rows>,)* $($function::<PACKED_ROWS, 1, $last>,)*],
              [$($function::<PACKED_ROWS, 2, $rows>,)* $($function::<PACKED_ROWS, 2, $last>,)*]],
-            [[$($function::<PACKED_COLUMNS, 1, $rows>,)* $($function::<PACKED_COLUMNS, 1, $last>,)*],
-             [$($function::<PACKED_COLUMNS, 2, $rows>,)* $($function::<PACKED_COLUMNS, 2, $last>,)*]],
             [[$($function::<ROWS, 1, $rows>,)* $($function::<ROWS, 1, $last>,)*],
              [$($function::<ROWS, 2, $rows>,)* $($function::<ROWS, 2, $last>,)*]],
+            [[$($function::<COLUMNS, 1, $rows>,)* $($function::<COLUMNS, 1, $last>,)*],
+             [$($function::<COLUMNS, 2, $rows>,)* $($function::<COLUMNS, 2, $last>,)*]],
         ]
     };
 }
 
 /// # Safety
 /// As [`Kernels::run`].
-unsafe fn portable<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn portable<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; plain Rust runs everywhere.
     unsafe { tile::<Portable, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }
@@ -244,7 +247,7 @@ static PORTABLE: Kernels =
 /// As [`Kernels::run`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn avx2<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; this function is compiled for the level.
     unsafe { tile::<Avx2, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }
@@ -257,7 +260,7 @@ static AVX2: Kernels =
 /// As [`Kernels::run`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn avx512<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn avx512<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; this function is compiled for the level.
     unsafe { tile::<Avx512, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }

@@ -19,8 +19,6 @@ pub unsafe trait Lanes {
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Asks for the cache line at an address that is needed soon; any address is allowed.
     unsafe fn prefetch(at: *const f32);
-    /// As `prefetch`, for a line that will be written.
-    unsafe fn prefetch_to_write(at: *const f32);
     /// As `prefetch`, for a line that is needed later.
     unsafe fn prefetch_to_l2(at: *const f32);
 }
@@ -76,9 +74,6 @@ unsafe impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn prefetch(_at: *const f32) {}
-
-    #[inline(always)]
-    unsafe fn prefetch_to_write(_at: *const f32) {}
 
     #[inline(always)]
     unsafe fn prefetch_to_l2(_at: *const f32) {}
@@ -154,12 +149,6 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn prefetch_to_write(at: *const f32) {
-            // SAFETY: a prefetch of any address is harmless; CPUs without the instruction take it for a no-op.
-            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
-        }
-
-        #[inline(always)]
         unsafe fn prefetch_to_l2(at: *const f32) {
             // SAFETY: a prefetch of any address is harmless.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
@@ -220,12 +209,6 @@ mod x86 {
         unsafe fn prefetch(at: *const f32) {
             // SAFETY: a prefetch of any address is harmless.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn prefetch_to_write(at: *const f32) {
-            // SAFETY: a prefetch of any address is harmless; CPUs without the instruction take it for a no-op.
-            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
         }
 
         #[inline(always)]

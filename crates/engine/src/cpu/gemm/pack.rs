@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-pub use super::kernel::PACKED_COLUMN_STRIDE;
-use super::kernel::{PACKED_ROW_STRIDE, ROWS_MAX};
+use super::kernel::{PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
 use super::matrix::MatRef;
 use crate::cpu::isa::Isa;
 
-/// Copies `a[rows, depth]` (at most 14 rows) to `to` as [`PackedRows`](super::kernel::Left::PackedRows).
+/// Copies `a[rows, depth]` (at most 14 rows) to `to` [`PACKED_ROW_STRIDE`] apart.
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for a panel, and the CPU has the level `isa`.
@@ -27,8 +26,8 @@ pub unsafe fn pack_left_rows(isa: Isa, a: &MatRef, rows: &Range<usize>, depth: &
     }
 }
 
-/// Copies the row panels of `a[.., depth]`, whose rows lie next to each other, to `to` as
-/// [`PackedColumns`](super::kernel::Left::PackedColumns), one panel after the other.
+/// Copies the row panels of `a[.., depth]`, whose rows lie next to each other, to `to`, steps of
+/// depth [`PACKED_COLUMN_STRIDE`] apart, one panel after the other.
 ///
 /// # Safety
 /// The ranges lie within `a`, `a.row_stride` is 1, `to` has room for the panels, and the CPU has the level `isa`.
@@ -177,6 +176,9 @@ mod avx512 {
         }
     }
 
+    /// Steps between a row's prefetch and its copy; rows may lie pages apart, where the hardware does not look ahead.
+    const AHEAD: usize = 16;
+
     /// # Safety
     /// As [`super::copy_rows`], on a CPU with AVX-512.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
@@ -187,6 +189,10 @@ mod avx512 {
         unsafe {
             for step in 0..steps {
                 let (from, to) = (from.add(step * stride), to.add(step * width));
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD * stride).cast());
+                if count > 16 {
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD * stride + count - 1).cast());
+                }
                 _mm512_mask_storeu_ps(to, first, _mm512_maskz_loadu_ps(first, from));
                 if count > 16 {
                     let (from, to) = (from.add(16), to.add(16));

@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cut::{Cut, Stage, part};
-use super::kernel::{Ahead, Left, Store, Tile};
-use super::pack::{PACKED_COLUMN_STRIDE, pack_left_columns, pack_left_rows, pack_right};
+use super::cut::{Cut, LeftPlan, Stage};
+use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
+use super::pack::{pack_left_columns, pack_left_rows, pack_right};
 use super::{Accumulate, Product};
 use crate::cpu::pool::{Barrier, Padded};
 
@@ -63,119 +63,115 @@ pub unsafe fn work(cut: &Cut, progress: &Progress, worker: usize, team: usize, l
 /// Nobody else touches the panel's place in the stage's buffer.
 unsafe fn pack(cut: &Cut, stage: &Stage, panel: usize) {
     let (columns, packed_width) = cut.panel(panel);
+    if cut.in_place(&columns) {
+        return;
+    }
     for block in stage.blocks.clone() {
         let block = cut.depth_block(block);
-        let to = cut.packed_at(stage, &block, panel);
         // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
-        unsafe { pack_right(cut.kernels.isa, &cut.product.b, block, columns.clone(), packed_width, to) };
+        unsafe {
+            let to = cut.packed_block(stage, &block).add(cut.packed_panel(stage, &block, panel));
+            pack_right(cut.kernels.isa, &cut.product.b, block, columns.clone(), packed_width, to);
+        }
     }
 }
 
 /// # Safety
 /// The stage is packed, and nobody else touches the item's elements of C or the left buffer.
 unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *mut f32) {
-    let Product { alpha, a, c, accumulate, .. } = cut.product;
+    let Product { alpha, a, b, c, accumulate } = cut.product;
     let item = cut.item(stage, share, index);
-    let tiles = item.row_panels.len() * item.panels.len();
+    let (layout, left_stride) = match cut.left {
+        LeftPlan::InPlace(Left::Columns) => (Left::Columns, a.col_stride),
+        LeftPlan::InPlace(layout) => (layout, a.row_stride),
+        LeftPlan::PackRows => (Left::PackedRows, PACKED_ROW_STRIDE),
+        LeftPlan::PackColumns => (Left::Columns, PACKED_COLUMN_STRIDE),
+    };
     for block_index in stage.blocks.clone() {
         let block = cut.depth_block(block_index);
-        let store = match accumulate {
-            Accumulate::Overwrite if block_index == 0 => Store::Overwrite,
-            _ => Store::Add,
-        };
+        let packed = cut.packed_block(stage, &block);
         let next = if block_index + 1 < stage.blocks.end {
             Some((item.row_panels.clone(), block_index + 1))
         } else {
             cut.next_row_panels(share, index).map(|row_panels| (row_panels, stage.blocks.start))
         };
-        let ahead = next.map(|(row_panels, block)| LeftLines::of(cut, &row_panels, cut.depth_block(block)));
-        if cut.left == Left::PackedColumns {
+        let tiles = item.row_panels.len() * item.panels.len();
+        let mut tile = Tile {
+            a: left,
+            left_stride,
+            b: packed,
+            right_stride: 0,
+            depth: block.len(),
+            alpha: *alpha,
+            c: c.ptr,
+            c_stride: c.row_stride,
+            columns: 0,
+            store: match accumulate {
+                Accumulate::Overwrite if block_index == 0 => Store::Overwrite,
+                _ => Store::Add,
+            },
+            ahead: next.map_or(Ahead::NOTHING, |(row_panels, next_block)| {
+                left_lines(cut, &row_panels, cut.depth_block(next_block), tiles * block.len())
+            }),
+        };
+        if cut.left == LeftPlan::PackColumns {
             let row_panels = item.row_panels.clone().map(|row_panel| cut.row_panel(row_panel));
             // SAFETY: the rows and the block lie within A, and the item's panels fit the left buffer.
             unsafe { pack_left_columns(cut.kernels.isa, a, row_panels, &block, left) };
         }
-        for row_panel in item.row_panels.clone() {
+        for (row_panel, nth) in item.row_panels.clone().zip(0..) {
             let rows = cut.row_panel(row_panel);
-            let nth = row_panel - item.row_panels.start;
             // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a panel
             // by rows, or for the item's panels by columns.
-            let a = unsafe {
+            tile.a = unsafe {
                 match cut.left {
-                    Left::Rows => a.ptr.add(rows.start * a.row_stride + block.start * a.col_stride),
-                    Left::PackedColumns => left.add(nth * block.len() * PACKED_COLUMN_STRIDE).cast_const(),
-                    Left::PackedRows => {
+                    LeftPlan::InPlace(_) => a.ptr.add(rows.start * a.row_stride + block.start * a.col_stride),
+                    LeftPlan::PackColumns => left.add(nth * block.len() * PACKED_COLUMN_STRIDE),
+                    LeftPlan::PackRows => {
                         pack_left_rows(cut.kernels.isa, a, &rows, &block, left);
-                        left.cast_const()
+                        left
                     }
                 }
             };
             for panel in item.panels.clone() {
-                let (columns, _) = cut.panel(panel);
-                let tile_index = nth * item.panels.len() + panel - item.panels.start;
-                let tile = Tile {
-                    a,
-                    left_stride: cut.product.a.row_stride,
-                    b: cut.packed_at(stage, &block, panel),
-                    depth: block.len(),
-                    alpha: *alpha,
-                    // SAFETY: the tile's first element lies within C.
-                    c: unsafe { c.ptr.add(rows.start * c.row_stride + columns.start) },
-                    c_stride: c.row_stride,
-                    columns: columns.len(),
-                    store,
-                    ahead: ahead.as_ref().map_or(Ahead::NOTHING, |lines| lines.ahead(tile_index, tiles, block.len())),
-                };
-                // SAFETY: A, the packed B and C are valid for these rows, this depth and these columns.
-                unsafe { cut.kernels.run(cut.left, rows.len(), &tile) };
+                let (columns, packed_width) = cut.panel(panel);
+                tile.columns = columns.len();
+                // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B and C
+                // are valid for these rows, this depth and these columns.
+                unsafe {
+                    (tile.b, tile.right_stride) = if cut.in_place(&columns) {
+                        (b.ptr.add(block.start * b.row_stride + columns.start), b.row_stride)
+                    } else {
+                        (packed.add(cut.packed_panel(stage, &block, panel)).cast_const(), packed_width)
+                    };
+                    tile.c = c.ptr.add(rows.start * c.row_stride + columns.start);
+                    cut.kernels.run(layout, rows.len(), &mut tile);
+                }
             }
         }
     }
 }
 
-/// The cache lines of a piece of the left operand: `runs` of `run` lines each.
-struct LeftLines {
-    start: *const f32,
-    runs: usize,
-    run: usize,
-    run_stride: usize,
-    stride: usize,
-}
-
-impl LeftLines {
-    fn of(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>) -> LeftLines {
-        let a = &cut.product.a;
-        let rows = cut.row_panel(row_panels.start).start..cut.row_panel(row_panels.end - 1).end;
-        let start = a.ptr.wrapping_add(rows.start * a.row_stride + block.start * a.col_stride);
-        if a.col_stride == 1 {
-            let run = block.len().div_ceil(LINE);
-            LeftLines { start, runs: rows.len(), run, run_stride: a.row_stride, stride: LINE }
-        } else if a.row_stride == 1 {
-            // The piece begins within a line that the piece before it has read.
-            let run = rows.len().div_ceil(LINE);
-            LeftLines {
-                start: start.wrapping_add(LINE - 1),
-                runs: block.len(),
-                run,
-                run_stride: a.col_stride,
-                stride: LINE,
-            }
-        } else {
-            LeftLines { start, runs: 0, run: 1, run_stride: 0, stride: 0 }
-        }
-    }
-
-    /// The part of the lines that the `tile`-th of `tiles` asks for while it goes through its depth.
-    fn ahead(&self, tile: usize, tiles: usize, depth: usize) -> Ahead {
-        let lines = part(0..self.runs * self.run, tiles, tile);
-        let (at_run, in_run) = (lines.start / self.run, lines.start % self.run);
-        Ahead {
-            at: self.start.wrapping_add(at_run * self.run_stride + in_run * self.stride),
-            count: lines.len(),
-            at_once: lines.len().div_ceil(depth.div_ceil(Ahead::STEPS)),
-            stride: self.stride,
-            left_in_run: self.run - in_run,
-            run: self.run,
-            jump: self.run_stride.wrapping_sub((self.run - 1) * self.stride),
-        }
+/// The cache lines of a piece of the left operand, to be asked for over `depth` steps.
+fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: usize) -> Ahead {
+    let a = &cut.product.a;
+    let rows = cut.row_panel(row_panels.start).start..cut.row_panel(row_panels.end - 1).end;
+    let start = a.ptr.wrapping_add(rows.start * a.row_stride + block.start * a.col_stride);
+    let (at, runs, run, run_stride) = if a.col_stride == 1 {
+        (start, rows.len(), block.len().div_ceil(LINE), a.row_stride)
+    } else if a.row_stride == 1 {
+        // The piece begins within a line that the piece before it has read.
+        (start.wrapping_add(LINE - 1), block.len(), rows.len().div_ceil(LINE), a.col_stride)
+    } else {
+        return Ahead::NOTHING;
+    };
+    Ahead {
+        at,
+        count: runs * run,
+        at_once: (runs * run).div_ceil(depth.div_ceil(Ahead::STEPS)),
+        stride: LINE,
+        left_in_run: run,
+        run,
+        jump: run_stride.wrapping_sub((run - 1) * LINE),
     }
 }

@@ -2,11 +2,12 @@
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_graph::passes::PassList;
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
-use headroom_training::program::{Keep, training_program};
+use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -75,8 +76,14 @@ impl Case {
     }
 
     pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {
+        self.trainer_with(isa, threads, PassList::none(), Keep::LogitsAndGradients)
+    }
+
+    pub fn trainer_with(&self, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
         let optimizer = self.optimizer();
-        let training = training_program(&self.config, self.shape, &optimizer, Keep::LogitsAndGradients).unwrap();
+        let (model, shape) = (self.config.clone(), self.shape);
+        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0 };
+        let training = training_program(&step, keep).unwrap();
         let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
         for (name, data) in &self.weights {

@@ -1,9 +1,6 @@
 //! The model against Hugging Face's LLaMA: logits, loss, every gradient, weights after AdamW steps, the loss curve.
 
-#[path = "common/case.rs"]
-mod case;
-
-use case::{Case, relative, weights};
+use crate::case::{Case, relative, weights};
 use headroom_engine::cpu::isa::Isa;
 
 #[test]
