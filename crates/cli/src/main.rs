@@ -1,5 +1,7 @@
 //! The `headroom` command: arguments in, results on stdout, progress on stderr, an exit code that means something.
 
+mod analyze;
+mod compare;
 mod completions;
 mod device;
 mod explain;
@@ -8,6 +10,7 @@ mod kept;
 mod lint;
 mod output;
 mod race;
+mod record;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +30,9 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Analyze(analyze::Arguments),
+    Compare(compare::Arguments),
+    Record(record::Arguments),
     Lint(lint::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
@@ -41,6 +47,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Analyze(arguments) => analyze::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

@@ -1,7 +1,10 @@
 //! What it means: measures of a trace, rules over traces and sources, findings and their ranking.
 
 pub mod analysis;
+pub mod compare;
 pub mod finding;
+pub mod join;
+mod locate;
 pub mod measures;
 pub mod peaks;
 pub mod roadmap;
