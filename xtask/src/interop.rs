@@ -40,6 +40,15 @@ const SMALL: Environment = Environment {
     }],
 };
 
+const TRACES: Environment = Environment {
+    name: "trace-readers-venv",
+    packages: &[python::HOLISTIC_TRACE_ANALYSIS],
+    checks: &[Check {
+        name: "operator and kernel times agree with Holistic Trace Analysis",
+        script: "trace_sums_agree_with_holistic_trace_analysis.py",
+    }],
+};
+
 const TRANSFORMERS: Environment = Environment {
     name: "transformers-venv",
     packages: &[python::NUMPY, python::SAFETENSORS, python::TORCH, python::TRANSFORMERS],
@@ -52,8 +61,8 @@ const TRANSFORMERS: Environment = Environment {
 pub fn run(readers: Readers) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
-        Readers::Small => &[SMALL],
-        Readers::WithTransformers => &[SMALL, TRANSFORMERS],
+        Readers::Small => &[SMALL, TRACES],
+        Readers::WithTransformers => &[SMALL, TRACES, TRANSFORMERS],
     };
     let mut tally = Tally::default();
     for environment in environments {
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_check_has_its_script() {
-        for check in SMALL.checks.iter().chain(TRANSFORMERS.checks) {
+        for check in SMALL.checks.iter().chain(TRACES.checks).chain(TRANSFORMERS.checks) {
             let script = process::workspace_root().join("xtask/interop").join(check.script);
             assert!(script.is_file(), "{} is missing", script.display());
         }

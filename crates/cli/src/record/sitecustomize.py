@@ -36,6 +36,7 @@ class Recorder:
         self.profiler = None
         self.trace = None
         self.times = []
+        self.warmup_times = []
         self.last = None
         self.error = None
 
@@ -55,8 +56,11 @@ class Recorder:
             self.time_a_step()
         elif self.profiler is not None:
             self.profiler.step()
-        elif self.steps >= WARMUP:
-            self.start()
+        else:
+            self.warmup_times.extend(self.interval())
+            if self.steps >= WARMUP:
+                self.last = None
+                self.start()
 
     def start(self):
         import torch.profiler as profiler
@@ -84,11 +88,7 @@ class Recorder:
             self.profiler = None
         if len(self.times) >= STEPS:
             return
-        self.synchronize()
-        now = time.perf_counter()
-        if self.last is not None:
-            self.times.append(now - self.last)
-        self.last = now
+        self.times.extend(self.interval())
         if len(self.times) >= STEPS:
             self.note()
             if STOP:
@@ -96,12 +96,19 @@ class Recorder:
                 sys.stderr.flush()
                 raise SystemExit(0)
 
+    def interval(self):
+        """The time since the last call, if there was one."""
+        self.synchronize()
+        before, self.last = self.last, time.perf_counter()
+        return [] if before is None else [self.last - before]
+
     def note(self):
         """What happened, for the command that started the script."""
         content = {
             "steps": self.steps,
             "trace": self.trace,
-            "seconds_without_profiler": self.times,
+            # A script that ends with the trace still had its warm-up, whose first steps are not typical.
+            "seconds_without_profiler": self.times or self.warmup_times[1:],
             "error": self.error,
         }
         name = os.path.join(FOLDER, f"record.{os.getpid()}.json")
