@@ -1,5 +1,7 @@
 //! The `headroom` command: arguments in, results on stdout, progress on stderr, an exit code that means something.
 
+mod analyze;
+mod compare;
 mod completions;
 mod device;
 mod explain;
@@ -11,6 +13,7 @@ mod optimize;
 mod output;
 mod profile;
 mod race;
+mod record;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +37,9 @@ enum Command {
     Optimize(optimize::Arguments),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Analyze(analyze::Arguments),
+    Compare(compare::Arguments),
+    Record(record::Arguments),
     Lint(lint::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
@@ -50,6 +56,9 @@ fn main() -> ExitCode {
         Command::Profile(arguments) => profile::run(*arguments),
         Command::Optimize(arguments) => optimize::run(arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Analyze(arguments) => analyze::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
