@@ -2,8 +2,10 @@
 
 mod completions;
 mod device;
+mod explain;
 mod failure;
 mod kept;
+mod lint;
 mod output;
 mod profile;
 mod race;
@@ -28,6 +30,8 @@ enum Command {
     Profile(Box<train::Arguments>),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Lint(lint::Arguments),
+    Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Answer timing requests on standard input (for benchmarks)
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Profile(arguments) => profile::run(*arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Lint(arguments) => lint::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),
     };

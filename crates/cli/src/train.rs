@@ -51,7 +51,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
     let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
-    let mut checkpoints = open_checkpoints(&arguments.output, &settings)?;
+    let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder)?;
     let mut trainer = start::trainer(&arguments, &settings, planned)?;
     if let Some(profiler) = &profiler {
         profiler.attach(&mut trainer, &settings);
@@ -123,12 +123,19 @@ fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> 
     }
 }
 
-fn open_checkpoints(flags: &OutputArguments, settings: &Settings) -> anyhow::Result<Option<Checkpoints>> {
+fn open_checkpoints(
+    flags: &OutputArguments,
+    settings: &Settings,
+    run_folder: &RunFolder,
+) -> anyhow::Result<Option<Checkpoints>> {
+    let Some(path) = &flags.save else {
+        if settings.resume.is_some() && !flags.validate_setup {
+            output::note("note: what this run learns is not saved; --save DIR keeps it");
+        }
+        return Ok(None);
+    };
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
-    if flags.save.is_none() && settings.resume.is_some() && !flags.validate_setup {
-        output::note("note: what this run learns is not saved; --save DIR keeps it");
-    }
-    Ok(flags.save.as_deref().map(|folder| Checkpoints::open(folder, keep)).transpose()?)
+    Ok(Some(Checkpoints::open(path, keep, &run_folder.path)?))
 }
 
 /// Batches on their way, and those that every evaluation uses.

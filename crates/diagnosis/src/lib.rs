@@ -7,6 +7,7 @@ pub mod measures;
 pub mod peaks;
 pub mod roadmap;
 mod simulation;
+pub mod source;
 pub mod trace_rules;
 
 pub use analysis::{Analysis, Options, analyze};

@@ -17,7 +17,7 @@ mod tensor_writer;
 
 pub use error::CheckpointError;
 pub use hf_config::LlamaHf;
-pub use load::Checkpoint;
+pub use load::{Checkpoint, whole_tensors};
 pub use save::{Saver, Snapshot};
 pub use state::{OptimizerSettings, TrainingState};
 
@@ -60,6 +60,15 @@ impl Content {
             Content::Weight => parameter.to_string(),
             Content::FirstMoment => format!("exp_avg.{parameter}"),
             Content::SecondMoment => format!("exp_avg_sq.{parameter}"),
+        }
+    }
+
+    /// In words, for messages.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Content::Weight => "weights",
+            Content::FirstMoment => "first moments",
+            Content::SecondMoment => "second moments",
         }
     }
 }

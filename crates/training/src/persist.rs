@@ -1,12 +1,13 @@
 //! Between a trainer and its checkpoints: what is saved of a run, and how one is loaded again.
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+    Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
 };
 use crate::config::ModelConfig;
 use crate::optimizer::{BETA1, BETA2, EPS, OptimizerConfig};
 use crate::trainer::Trainer;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 /// What a checkpoint notes beside the tensors.
 pub struct Notes<'a> {
@@ -39,7 +40,23 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         extra: notes.extra.clone(),
     };
     let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
-    saver.save(snapshot, &mut |content, name, take| trainer.read(name, content, take))
+    saver.save(snapshot, &mut |content, name, take| {
+        let step = trainer.step;
+        trainer.read(name, content, |piece| match piece.iter().find(|x| !x.is_finite()) {
+            Some(&value) => Err(CheckpointError::Handover(NotSaved { content, name: name.into(), value, step }.into())),
+            None => take(piece),
+        })
+    })
+}
+
+/// A model that is broken already must not take the place of one that is not.
+#[derive(Debug, Error)]
+#[error("the {} of {name} hold {value} after step {step}: not saved, the checkpoint before stays", content.plural())]
+pub struct NotSaved {
+    pub content: Content,
+    pub name: String,
+    pub value: f32,
+    pub step: u64,
 }
 
 /// The weights only: training starts anew from them.

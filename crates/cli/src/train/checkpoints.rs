@@ -1,7 +1,8 @@
 //! Where a run's checkpoints go: the folder of `--save`, gone again when none was saved.
 
-use super::folder::make_folders;
+use super::folder::{make_folders, remove_folders};
 use super::settings::Settings;
+use anyhow::bail;
 use headroom_training::checkpoint::{CheckpointError, Saver};
 use headroom_training::persist::{self, Notes};
 use headroom_training::trainer::Trainer;
@@ -18,8 +19,18 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub fn open(folder: &Path, keep: NonZeroUsize) -> Result<Checkpoints, CheckpointError> {
+    /// Refuses the run's own folder: both hold a config.json.
+    pub fn open(folder: &Path, keep: NonZeroUsize, run_folder: &Path) -> anyhow::Result<Checkpoints> {
         let made = make_folders(folder)?;
+        // Both exist by now, so that links and `..` cannot hide it.
+        let same = folder.canonicalize().is_ok_and(|own| run_folder.canonicalize().is_ok_and(|other| own == other));
+        if same {
+            remove_folders(&made);
+            bail!(
+                "--save and --output-dir are the same folder ({}), and both hold a config.json\n  help: name two folders",
+                folder.display()
+            );
+        }
         Ok(Checkpoints { folder: folder.to_path_buf(), saver: Saver::open(folder, keep)?, made, saved: false })
     }
 
@@ -46,7 +57,7 @@ impl Drop for Checkpoints {
         let only_the_lock = fs::read_dir(folder).is_ok_and(|files| files.flatten().all(is_lock));
         if only_the_lock {
             let _ = fs::remove_file(folder.join(".lock"));
-            self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+            remove_folders(&self.made);
         }
     }
 }

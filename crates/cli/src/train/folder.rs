@@ -137,9 +137,7 @@ impl Drop for RunFolder {
                 let _ = fs::remove_file(self.path.join(file));
             }
         }
-        for folder in &self.made {
-            let _ = fs::remove_dir(folder);
-        }
+        remove_folders(&self.made);
     }
 }
 
@@ -152,4 +150,11 @@ pub fn make_folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
         .collect();
     fs::create_dir_all(path).map_err(FileError::new("make the folder", path))?;
     Ok(missing)
+}
+
+/// Those that are empty, in the order of the list.
+pub fn remove_folders(made: &[PathBuf]) {
+    for folder in made {
+        let _ = fs::remove_dir(folder);
+    }
 }

@@ -134,7 +134,7 @@ impl Bar {
     pub fn new(first: u64, last: u64) -> Bar {
         let bar = ProgressBar::with_draw_target(Some(last), ProgressDrawTarget::hidden());
         if stderr().is_terminal() {
-            let style = ProgressStyle::with_template("{pos:>7}/{len} {bar:24} {wide_msg}{eta:>6} left");
+            let style = ProgressStyle::with_template("{pos}/{len} {bar:24} {msg} · {eta} left");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
             bar.set_message("loss and speed follow at the first log interval");
             bar.set_position(first);

@@ -22,7 +22,7 @@ use memory_size::parse_bytes;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
 use serde_json::{Map, Value};
-use std::path::{Path, absolute};
+use std::path::absolute;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -65,6 +65,10 @@ impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
         let device = device_of(arguments)?;
         let passes = PassList::parse(&arguments.machine.passes).map_err(anyhow::Error::msg)?;
+        ensure!(
+            device != DeviceKind::Null || arguments.output.save.is_none(),
+            "--save has nothing to save: --device null computes nothing"
+        );
         let memory_limit = arguments.machine.memory_limit.as_deref().map(parse_bytes).transpose()?;
         let resume = arguments.model.resume.as_deref().map(Checkpoint::open).transpose()?;
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
@@ -133,7 +137,6 @@ impl Settings {
             init_from,
             notes: notes.to_map()?,
         };
-        check_folders(arguments, &settings)?;
         Ok((settings, sources))
     }
 }
@@ -210,22 +213,4 @@ fn last_step(arguments: &Arguments, before: &Resumed, first_step: u64) -> anyhow
          says at which step the run ends: more than {first_step}"
     );
     Ok(last)
-}
-
-/// Refuses folders that would be mixed up, and saving what is not computed.
-fn check_folders(arguments: &Arguments, settings: &Settings) -> anyhow::Result<()> {
-    let Some(save) = &arguments.output.save else { return Ok(()) };
-    ensure!(settings.device != DeviceKind::Null, "--save has nothing to save: --device null computes nothing");
-    let same = arguments.output.output_dir.as_deref().is_some_and(|folder| is_same_folder(folder, save));
-    ensure!(
-        !same,
-        "--save and --output-dir are the same folder ({}), and both hold a config.json\n  help: name two folders",
-        save.display()
-    );
-    Ok(())
-}
-
-fn is_same_folder(left: &Path, right: &Path) -> bool {
-    let place = |path: &Path| path.canonicalize().or_else(|_| absolute(path)).ok();
-    place(left).is_some() && place(left) == place(right)
 }

@@ -4,7 +4,8 @@ use anyhow::{Context, bail, ensure};
 
 pub fn parse_bytes(text: &str) -> anyhow::Result<usize> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+    let given = &text[digits.len()..];
+    let unit = match given.to_ascii_lowercase().as_str() {
         "" | "b" => 1.0,
         "k" | "kib" => 1024.0,
         "kb" => 1e3,
@@ -14,7 +15,7 @@ pub fn parse_bytes(text: &str) -> anyhow::Result<usize> {
         "gb" => 1e9,
         "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
         "tb" => 1e12,
-        other => bail!("--memory-limit {text}: `{other}` is not a unit of memory\n  help: 4GiB, 512MiB, 1000000"),
+        _ => bail!("--memory-limit {text}: `{given}` is not a unit of memory\n  help: 4GiB, 512MiB, 1000000"),
     };
     let not_an_amount = || format!("--memory-limit {text} is not an amount of memory\n  help: 4GiB, 512MiB, 1000000");
     let count: f64 = digits.trim().parse().ok().with_context(not_an_amount)?;
