@@ -64,7 +64,6 @@ const STEPS_TO_VALIDATE: u64 = 3;
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
         let device = device_of(arguments)?;
-        let passes = PassList::parse(&arguments.machine.passes).map_err(anyhow::Error::msg)?;
         ensure!(
             device != DeviceKind::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
@@ -74,6 +73,8 @@ impl Settings {
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
         let state = resume.as_ref().map(Checkpoint::state).transpose()?;
         let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
+        let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
+        let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
 
         let ChosenModel { size, model, row } =
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
@@ -108,6 +109,7 @@ impl Settings {
             gradient_accumulation_steps: Some(optimizer.accumulation),
             lr_schedule: Some(schedule_name(optimizer.schedule).into()),
             lr_warmup_steps: Some(optimizer.warmup_steps),
+            passes: Some(list),
             data: Some(whole(&wanted.data)),
             tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
             eval_every: Some(wanted.eval_every),
