@@ -6,6 +6,8 @@ mod explain;
 mod failure;
 mod kept;
 mod lint;
+mod memory_size;
+mod optimize;
 mod output;
 mod profile;
 mod race;
@@ -28,6 +30,8 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Train with everything recorded: the whole run folder and a report
     Profile(Box<train::Arguments>),
+    /// Try every optimisation on Version 1: predicted, measured, verified
+    Optimize(optimize::Arguments),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
     Lint(lint::Arguments),
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Profile(arguments) => profile::run(*arguments),
+        Command::Optimize(arguments) => optimize::run(arguments),
         Command::Device(arguments) => device::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),

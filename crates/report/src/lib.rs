@@ -2,5 +2,6 @@
 
 pub mod lint;
 pub mod numbers;
+pub mod optimize;
 pub mod profile;
 pub mod training;
