@@ -6,6 +6,7 @@ mod machine;
 mod race;
 mod report;
 mod statistics;
+pub mod trace;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -17,10 +18,13 @@ use crate::Outcome;
 pub enum Bench {
     /// Training on the CPU, against PyTorch
     Cpu(cpu::Options),
+    /// Reading and measuring a large trace, against the Python tools
+    Trace(trace::Options),
 }
 
 pub fn run(bench: &Bench) -> Result<Outcome> {
     match bench {
         Bench::Cpu(options) => cpu::run(options),
+        Bench::Trace(options) => trace::run(options),
     }
 }

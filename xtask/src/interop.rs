@@ -40,6 +40,17 @@ const SMALL: Environment = Environment {
     }],
 };
 
+/// Readers of a profile. The plugin parses without torch.
+const TRACE_READERS: Environment = Environment {
+    name: "trace-readers-venv",
+    packages: &[python::NUMPY, python::TENSORBOARD, python::TENSORBOARD_PROFILER, python::HOLISTIC_TRACE_ANALYSIS],
+    checks: &[
+        Check { name: "a profile's scalars open in TensorBoard", script: "events_open_in_tensorboard.py" },
+        Check { name: "a trace loads in TensorBoard's PyTorch plugin", script: "trace_loads_in_tensorboard_plugin.py" },
+        Check { name: "a trace loads in Holistic Trace Analysis", script: "trace_loads_in_holistic_trace_analysis.py" },
+    ],
+};
+
 const TRANSFORMERS: Environment = Environment {
     name: "transformers-venv",
     packages: &[python::NUMPY, python::SAFETENSORS, python::TORCH, python::TRANSFORMERS],
@@ -52,8 +63,8 @@ const TRANSFORMERS: Environment = Environment {
 pub fn run(readers: Readers) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
-        Readers::Small => &[SMALL],
-        Readers::WithTransformers => &[SMALL, TRANSFORMERS],
+        Readers::Small => &[SMALL, TRACE_READERS],
+        Readers::WithTransformers => &[SMALL, TRACE_READERS, TRANSFORMERS],
     };
     let mut tally = Tally::default();
     for environment in environments {
@@ -183,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_check_has_its_script() {
-        for check in SMALL.checks.iter().chain(TRANSFORMERS.checks) {
+        for check in [SMALL, TRACE_READERS, TRANSFORMERS].iter().flat_map(|environment| environment.checks) {
             let script = process::workspace_root().join("xtask/interop").join(check.script);
             assert!(script.is_file(), "{} is missing", script.display());
         }

@@ -42,7 +42,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord {
+pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord {
     DeviceRecord::new(DeviceFacts {
         timestamp: utc_iso(SystemTime::now()),
         kind: "cpu".into(),

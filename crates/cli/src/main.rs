@@ -2,9 +2,12 @@
 
 mod completions;
 mod device;
+mod explain;
 mod failure;
 mod kept;
+mod lint;
 mod output;
+mod profile;
 mod race;
 mod train;
 
@@ -23,8 +26,12 @@ struct Cli {
 enum Command {
     /// Train a LLaMA and say how fast it went
     Train(Box<train::Arguments>),
+    /// Train with everything recorded: the whole run folder and a report
+    Profile(Box<train::Arguments>),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Lint(lint::Arguments),
+    Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Answer timing requests on standard input (for benchmarks)
@@ -36,7 +43,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
+        Command::Profile(arguments) => profile::run(*arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Lint(arguments) => lint::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),
     };

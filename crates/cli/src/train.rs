@@ -4,9 +4,9 @@ mod arguments;
 mod checkpoints;
 mod folder;
 mod opening;
-mod plan;
+pub mod plan;
 mod progress;
-mod settings;
+pub mod settings;
 mod start;
 mod summary;
 
@@ -14,6 +14,7 @@ pub use arguments::Arguments;
 
 use crate::failure::RunFailed;
 use crate::output;
+use crate::profile::Profiler;
 use anyhow::Context;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
@@ -48,11 +49,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     planned.check_memory(&settings)?;
 
+    let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
     let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder)?;
     let mut trainer = start::trainer(&arguments, &settings, planned)?;
+    if let Some(profiler) = &profiler {
+        profiler.attach(&mut trainer, &settings);
+    }
     let mut input = Input::open(sources, &settings, &trainer)?;
-    let config = summary::config_record(&settings, &started);
+    let config = summary::config_record(&settings, arguments.profiling.enabled(), &started);
     folder.begin(&if arguments.output.redact { config.redact() } else { config }, &opening)?;
 
     let mut progress = Progress {
@@ -82,12 +87,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         warmup_steps: arguments.output.warmup_steps,
     };
     let written = if arguments.output.validate_setup {
-        output::result("The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n")
+        Ok(output::result(
+            "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n",
+        )?)
     } else {
-        conclude(&mut folder, &settings, &ended, &arguments.output, format)
+        conclude(&mut folder, &settings, &ended, &arguments.output, format, (profiler.as_ref(), &trainer))
     };
     how_it_ended(outcome.end, &trainer, checkpoints.as_ref())?;
-    written.and(printed)?;
+    written.and(printed.map_err(anyhow::Error::from))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,8 +171,12 @@ fn conclude(
     ended: &Ended,
     flags: &OutputArguments,
     format: Format,
-) -> Result<(), headroom_record::atomic::FileError> {
-    let record = summary::performance_record(settings, ended);
+    (profiler, trainer): (Option<&Profiler>, &Trainer),
+) -> anyhow::Result<()> {
+    let mut record = summary::performance_record(settings, ended);
+    if let Some(profiler) = profiler {
+        profiler.amend(&mut record, trainer, settings);
+    }
     let record = if flags.redact { record.redact() } else { record };
     let shown = text::summary(&record);
     let kept = folder.finish(&record, &shown);
@@ -173,8 +184,15 @@ fn conclude(
         Format::Text => output::result(&shown)?,
         Format::Json => output::result(&format!("{}\n", json!({ "summary": record })))?,
     }
+    kept?;
+    if let Some(profiler) = profiler {
+        let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record)?;
+        if format == Format::Text {
+            output::result(&shown)?;
+        }
+    }
     output::note(&format!("run folder: {}", folder.path.display()));
-    kept
+    Ok(())
 }
 
 fn how_it_ended(end: End, trainer: &Trainer, checkpoints: Option<&Checkpoints>) -> anyhow::Result<()> {

@@ -1,3 +1,13 @@
 //! What it means: measures of a trace, rules over traces and sources, findings and their ranking.
 
+pub mod analysis;
+pub mod bottlenecks;
 pub mod finding;
+pub mod measures;
+pub mod peaks;
+pub mod roadmap;
+mod simulation;
+pub mod source;
+pub mod trace_rules;
+
+pub use analysis::{Analysis, Options, analyze};

@@ -22,6 +22,7 @@ mod shared;
 
 use crate::by_isa;
 use crate::device::{Device, EngineError, Program};
+use crate::recorder::{CallSpan, Recorder};
 use arena::Arena;
 use frame::{Frame, Operand, Slot};
 use gemm::Scratch;
@@ -80,6 +81,7 @@ pub struct Cpu {
     /// For kernels that reduce in parts; as long as the largest of them needs.
     reduction: Vec<f32>,
     started: Instant,
+    recorder: Option<Recorder>,
 }
 
 struct Loaded {
@@ -104,7 +106,14 @@ impl Cpu {
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
         let need = |program: &Program| reduction_elements(&program.graph, team.parts);
         let reduction = programs.iter().map(need).max().unwrap_or(0);
-        Ok(Cpu { team, arena, programs: loaded, reduction: vec![0.0; reduction], started: Instant::now() })
+        Ok(Cpu {
+            team,
+            arena,
+            programs: loaded,
+            reduction: vec![0.0; reduction],
+            started: Instant::now(),
+            recorder: None,
+        })
     }
 
     /// What the kernels need beside the arena.
@@ -155,12 +164,22 @@ impl Device for Cpu {
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
-        for call in &self.programs[program].calls[calls] {
+        for index in calls {
+            let call = &self.programs[program].calls[index];
+            let start = self.recorder.is_some().then(|| self.started.elapsed());
             // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
             // writes overlaps nothing that it reads.
             let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
             execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+            if let (Some(recorder), Some(start)) = (&mut self.recorder, start) {
+                let end = self.started.elapsed();
+                recorder.push(CallSpan { program: program as u32, call: index as u32, start, end });
+            }
         }
+    }
+
+    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+        std::mem::replace(&mut self.recorder, recorder)
     }
 
     fn clock(&self) -> Duration {

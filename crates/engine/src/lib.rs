@@ -5,6 +5,7 @@ pub mod device;
 pub mod machine;
 pub mod null;
 pub mod peaks;
+pub mod recorder;
 pub mod reference;
 
 pub use device::{Device, EngineError, Program};

@@ -17,7 +17,7 @@ mod tensor_writer;
 
 pub use error::CheckpointError;
 pub use hf_config::LlamaHf;
-pub use load::Checkpoint;
+pub use load::{Checkpoint, whole_tensors};
 pub use save::{Saver, Snapshot};
 pub use state::{OptimizerSettings, TrainingState};
 

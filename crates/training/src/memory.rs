@@ -64,6 +64,26 @@ pub fn largest_that_fits(
     Ok(None)
 }
 
+/// The largest batch of sequences of the same length with which training needs at most `available` bytes.
+pub fn largest_batch_that_fits(
+    config: &StepConfig,
+    threads: usize,
+    available: usize,
+) -> Result<Option<usize>, GraphError> {
+    let need = |batch_size: usize| -> Result<usize, GraphError> {
+        let shape = BatchShape { batch_size, ..config.shape };
+        let training = training_program(&StepConfig { shape, ..config.clone() }, Keep::OnlyTheLoss)?;
+        Ok(MemoryNeed::of(&[training.program], threads).total())
+    };
+    let (one, two) = (need(1)?, need(2)?);
+    if one > available {
+        return Ok(None);
+    }
+    // Memory grows with the batch at least as from one to two, up to what one more sequence adds.
+    let most = 2 + 2 * (available - one) / two.saturating_sub(one).max(1);
+    largest(most, |batch_size| Ok(need(batch_size)? <= available)).map(Some)
+}
+
 /// The largest size up to `most` that fits, 1 being known to.
 fn largest(most: usize, fits: impl Fn(usize) -> Result<bool, GraphError>) -> Result<usize, GraphError> {
     let (mut low, mut high) = (1, most + 1);

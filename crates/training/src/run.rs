@@ -2,6 +2,7 @@
 
 use crate::checkpoint::CheckpointError;
 use crate::data::{Batch, DataError, Prefetcher, Source};
+use crate::recording::Part;
 use crate::trainer::{NotFinite, StepTimes, Trainer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct StepRecord {
     /// Of all gradients together, where they are clipped.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
+    /// Were its calls written down?
+    pub recorded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,7 +121,7 @@ fn run_until_done(
     let mut logged = 0;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
-        let taken = one_step(trainer, data, schedule);
+        let taken = recorded_step(trainer, data, schedule);
         if let Ok(record) = &taken {
             outcome.steps.push(*record);
         }
@@ -126,7 +129,10 @@ fn run_until_done(
         observer.stepped(step);
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
-        if ending || step.is_multiple_of(schedule.log_interval.max(1)) {
+        // Recorded steps are told one by one, and none together with one that is not.
+        let told_alone =
+            trainer.recording.as_ref().is_some_and(|recording| recording.keeps(step) || recording.keeps(step + 1));
+        if ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1)) {
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
         }
@@ -161,13 +167,29 @@ fn run_until_done(
     Ok(())
 }
 
+/// One step, written down where the trainer has a recording that wants it.
+fn recorded_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+    let step = trainer.step + 1;
+    if let Some(recording) = &mut trainer.recording {
+        recording.begin(step, &mut *trainer.device);
+    }
+    let taken = one_step(trainer, data, schedule);
+    if let Some(recording) = &mut trainer.recording {
+        recording.end(step, taken.as_ref().ok().map(|record| record.times.total), &mut *trainer.device);
+    }
+    taken
+}
+
 fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
     let mut times = StepTimes::default();
     let start = trainer.device.clock();
     let mut waited = Duration::ZERO;
     let mut sum = 0.0;
     for _ in 0..schedule.accumulation {
+        let asked = trainer.device.clock();
         let fetched = data.fetch()?;
+        let arrived = trainer.device.clock();
+        trainer.mark(Part::DataWait, asked, arrived);
         waited += fetched.waited;
         let step = trainer.step + 1;
         sum += f64::from(
@@ -186,6 +208,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         learning_rate: trainer.learning_rate(schedule.last_step),
         gradient_norm: if computes { trainer.gradient_norm() } else { None },
         times,
+        recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
     })
 }
 

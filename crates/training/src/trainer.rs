@@ -6,6 +6,7 @@ use crate::data::Batch;
 use crate::llama::rope_tables;
 use crate::optimizer::OptimizerConfig;
 use crate::program::{EvaluationProgram, TrainingProgram};
+use crate::recording::{Part, Recording};
 use crate::rng::Stream;
 use headroom_engine::Device;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
@@ -50,6 +51,8 @@ pub struct Trainer {
     /// Steps taken so far, and micro-batches read for them.
     pub step: u64,
     pub data_position: u64,
+    /// What is written down of chosen steps, where that was asked for.
+    pub recording: Option<Recording>,
 }
 
 impl Trainer {
@@ -61,7 +64,8 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer = Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0 };
+        let mut trainer =
+            Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0, recording: None };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -170,10 +174,16 @@ impl Trainer {
         if self.device.computes() && !loss[0].is_finite() {
             return Err(self.first_not_finite());
         }
+        let read = self.device.clock();
         self.run(Phase::Backward);
+        let done = self.device.clock();
         times.data += written - start;
         times.forward += forwarded - written;
-        times.backward += self.device.clock() - forwarded;
+        times.backward += done - forwarded;
+        self.mark(Part::Inputs, start, written);
+        self.mark(Part::Forward, written, forwarded);
+        self.mark(Part::LossRead, forwarded, read);
+        self.mark(Part::Backward, read, done);
         Ok(loss[0])
     }
 
@@ -185,7 +195,16 @@ impl Trainer {
         let rates = self.optimizer.rates_at(self.step, last);
         self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
         self.run(Phase::Optimizer);
-        times.optimizer += self.device.clock() - start;
+        let done = self.device.clock();
+        times.optimizer += done - start;
+        self.mark(Part::Optimizer, start, done);
+    }
+
+    /// Notes a part of the step where the step is being recorded.
+    pub(crate) fn mark(&mut self, part: Part, start: Duration, end: Duration) {
+        if let Some(recording) = &mut self.recording {
+            recording.mark(part, start, end);
+        }
     }
 
     pub fn learning_rate(&self, last: u64) -> f64 {

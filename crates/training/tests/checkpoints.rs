@@ -6,6 +6,7 @@ use std::path::Path;
 
 use headroom_training::checkpoint::{
     Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+    whole_tensors,
 };
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -145,6 +146,16 @@ fn a_tensor_longer_than_one_piece_comes_back_in_order() {
     saver(&folder, 1).save(snapshot, &mut |_, _, take| long.chunks(100_000).try_for_each(take)).unwrap();
     let read = load(folder.path(), &tensors, Part::All).unwrap();
     assert_eq!(read[&(Content::SecondMoment, "long".to_string())], long);
+
+    let mut whole = 0;
+    let mut take = whole_tensors(&tensors, |_, name, elements| {
+        assert_eq!((name, elements), ("long", &long[..]));
+        whole += 1;
+        Ok(())
+    });
+    Checkpoint::open(folder.path()).unwrap().read_all(&tensors, &mut take).unwrap();
+    drop(take);
+    assert_eq!(whole, 3, "one call for the weight and each moment");
 }
 
 #[test]
@@ -315,7 +326,8 @@ fn every_file_cut_anywhere_is_refused_by_name_and_never_a_panic() {
         let end = if file.ends_with("json") { whole.len() - 1 } else { whole.len() };
         for length in (0..end).step_by(1 + end / 500) {
             std::fs::write(&path, &whole[..length]).unwrap();
-            check_refused(folder.path(), &config, part, &[file]);
+            let words = [file, if file.ends_with("json") { "does not parse" } else { "not a whole safetensors file" }];
+            check_refused(folder.path(), &config, part, &words);
         }
     }
 }

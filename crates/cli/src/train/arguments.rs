@@ -1,5 +1,6 @@
 //! The arguments of `headroom train`. What is left out falls back to a resumed checkpoint, then to the size's row.
 
+use crate::profile::arguments::ProfilingArguments;
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub struct Arguments {
     pub machine: MachineArguments,
     #[command(flatten, next_help_heading = "Output")]
     pub output: OutputArguments,
+    #[command(flatten, next_help_heading = "Profiling")]
+    pub profiling: ProfilingArguments,
 }
 
 #[derive(clap::Args)]

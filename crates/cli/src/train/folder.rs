@@ -1,5 +1,6 @@
 //! The run's folder: claimed before anything is trained, and gone again when nothing was.
 
+use crate::profile::files;
 use anyhow::{bail, ensure};
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::config::{CONFIG_FILE, ConfigRecord};
@@ -90,6 +91,7 @@ impl RunFolder {
                 _ => {}
             }
         }
+        files::clear(&self.path)?;
         let log = self.path.join(LOG_FILE);
         self.log = Some(File::create_new(&log).map_err(FileError::new("write", &log))?);
         write_json(&self.path.join(CONFIG_FILE), config)?;

@@ -85,7 +85,8 @@ impl Observer for Progress<'_> {
             overall: self.speed.steps_a_second().map(|speed| speed * samples),
         };
         self.bar.0.set_message(bar_message(&line));
-        let text = step_line(&line);
+        let mark = if newest.recorded { " [PROFILING]" } else { "" };
+        let text = step_line(&line) + mark;
         if self.bar.0.is_hidden() {
             output::note(&text);
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-pub fn config_record(settings: &Settings, timestamp: &str) -> ConfigRecord {
+pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, timestamp: &str) -> ConfigRecord {
     let model = &settings.model;
     ConfigRecord::new(ConfigFacts {
         version: settings.version(),
@@ -33,7 +33,7 @@ pub fn config_record(settings: &Settings, timestamp: &str) -> ConfigRecord {
             num_steps: settings.last_step,
             parameters: model.parameters().total(),
         },
-        profilers_enabled: ProfilersEnabled { trace: false, flops: false, memory: false, operators: false },
+        profilers_enabled,
         command_line: std::env::args().collect(),
     })
 }

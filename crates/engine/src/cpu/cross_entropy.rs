@@ -1,6 +1,6 @@
 //! Mean cross-entropy and its gradient.
 
-use super::math::{exp, largest, sum};
+use super::math::{exp, largest, sum_of};
 use super::{Team, by_isa};
 
 /// Rows handed to a thread at a time.
@@ -48,16 +48,20 @@ pub fn losses_and_gradient(team: &Team, logits: &mut [f32], targets: &[i32], sha
 by_isa! {
     fn scaled_softmax_in_place(share: f32, row: &mut [f32]) -> (f32, f32) {
         let top = largest(row);
-        row.iter_mut().for_each(|x| *x = exp(*x - top));
-        let total = sum(row.len(), |i| row[i]);
+        for x in row.iter_mut() {
+            *x = exp(*x - top);
+        }
+        let total = sum_of(row, |x| x);
         let scale = share / total;
-        row.iter_mut().for_each(|x| *x *= scale);
+        for x in row.iter_mut() {
+            *x *= scale;
+        }
         (top, total)
     }
 
     fn top_and_sum(row: &[f32]) -> (f32, f32) {
         let top = largest(row);
-        (top, sum(row.len(), |i| exp(row[i] - top)))
+        (top, sum_of(row, |x| exp(x - top)))
     }
 
     fn scaled_softmax(share: f32, row: &[f32], out: &mut [f32]) {
@@ -65,7 +69,9 @@ by_isa! {
         for (out, x) in out.iter_mut().zip(row) {
             *out = exp(x - top);
         }
-        let scale = share / sum(out.len(), |i| out[i]);
-        out.iter_mut().for_each(|out| *out *= scale);
+        let scale = share / sum_of(out, |x| x);
+        for out in out.iter_mut() {
+            *out *= scale;
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::by_isa;
 use super::frame::Frame;
 use super::gemm::{Accumulate, Alone, MatMut, MatRef, Product, for_each_alone};
 use super::isa::Isa;
-use super::math::{exp, largest, sum};
+use super::math::{self, exp, largest, sum_of};
 use super::shared::Shared;
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
@@ -329,10 +329,14 @@ by_isa! {
         if *total != 0.0 && new_top != *top {
             let correction = exp(*top - new_top);
             *total *= correction;
-            mixed.iter_mut().for_each(|x| *x *= correction);
+            for x in mixed.iter_mut() {
+                *x *= correction;
+            }
         }
-        visible.iter_mut().for_each(|x| *x = exp(*x - new_top));
-        *total += sum(visible.len(), |i| visible[i]);
+        for x in visible.iter_mut() {
+            *x = exp(*x - new_top);
+        }
+        *total += sum_of(visible, |x| x);
         *top = new_top;
     }
 
@@ -348,7 +352,7 @@ by_isa! {
     }
 
     fn dot(a: &[f32], b: &[f32]) -> f32 {
-        sum(a.len(), |i| a[i] * b[i])
+        math::dot(a, b)
     }
 
     fn scale_into(factor: f32, from: &[f32], to: &mut [f32]) {

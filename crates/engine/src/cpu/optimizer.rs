@@ -1,7 +1,7 @@
 //! AdamW on one parameter, sums of squares, and the clipping scale.
 
 use super::frame::Frame;
-use super::math::sum;
+use super::math::sum_of;
 use super::{Team, by_isa};
 use headroom_graph::TensorType;
 use headroom_graph::ops::adamw::AdamW;
@@ -123,7 +123,7 @@ struct Factors {
 
 by_isa! {
     fn sum_of_squares(x: &[f32]) -> f32 {
-        sum(x.len(), |i| x[i] * x[i])
+        sum_of(x, |x| x * x)
     }
 
     fn adamw_chunk(f: &Factors, weight: &mut [f32], first: &mut [f32], second: &mut [f32], gradient: &[f32]) {

@@ -1,6 +1,6 @@
 //! RMSNorm and its gradient, one row after the other.
 
-use super::math::sum;
+use super::math::{dot3, sum_of};
 use super::{Team, by_isa};
 
 /// Rows handed to a thread at a time.
@@ -73,7 +73,7 @@ by_isa! {
     fn forward_rows(eps: f32, x: &[f32], weight: &[f32], y: &mut [f32]) {
         let width = weight.len();
         for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-            let scale = 1.0 / (sum(width, |i| x[i] * x[i]) / width as f32 + eps).sqrt();
+            let scale = 1.0 / (sum_of(x, |x| x * x) / width as f32 + eps).sqrt();
             for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
                 *y = w * (x * scale);
             }
@@ -95,7 +95,7 @@ by_isa! {
             for ((total, x), branch) in total.iter_mut().zip(x).zip(branch) {
                 *total = x + branch;
             }
-            let scale = 1.0 / (sum(width, |i| total[i] * total[i]) / width as f32 + eps).sqrt();
+            let scale = 1.0 / (sum_of(total, |x| x * x) / width as f32 + eps).sqrt();
             for ((y, x), w) in y.iter_mut().zip(&*total).zip(weight) {
                 *y = w * (x * scale);
             }
@@ -120,8 +120,8 @@ by_isa! {
         dweight.fill(0.0);
         for ((x, dy), dx) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width)) {
             let weight = &weight[..width];
-            let scale = 1.0 / (sum(width, |i| x[i] * x[i]) / width as f32 + eps).sqrt();
-            let mean = sum(width, |i| dy[i] * weight[i] * x[i]) * scale / width as f32;
+            let scale = 1.0 / (sum_of(x, |x| x * x) / width as f32 + eps).sqrt();
+            let mean = dot3(dy, weight, x) * scale / width as f32;
             for i in 0..width {
                 let normed = x[i] * scale;
                 dx[i] = scale * (dy[i] * weight[i] - normed * mean);

@@ -9,9 +9,9 @@ use crate::pass::{Replacement, rewrite as replace};
 /// The input that holds the gradient of the loss, where a graph is to be trained.
 pub const LOSS_GRADIENT: &str = "loss_gradient";
 
-/// Logits of a chunk: about half a mebibyte at small vocabularies, and enough rows for a product to pay.
-const CHUNK_LOGITS: usize = 256 * 1024;
-const LEAST_ROWS: usize = 64;
+/// Logits of a chunk: two mebibytes at small vocabularies, and enough rows for a product to run at its full rate.
+const CHUNK_LOGITS: usize = 512 * 1024;
+const LEAST_ROWS: usize = 512;
 
 pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
     replace(graph, |graph, id| {

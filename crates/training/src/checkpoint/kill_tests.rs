@@ -192,11 +192,14 @@ fn a_failed_handover_leaves_the_old_checkpoint_and_no_leftovers() {
 
 #[test]
 fn a_damaged_journal_renames_nothing_outside_the_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    save(&mut saver(folder.path(), 1), 1).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secrets.next"), "").unwrap();
+    let folder = outside.path().join("checkpoint");
+    save(&mut saver(&folder, 1), 1).unwrap();
     for (journal, word) in [(r#"{"schema_version": 1, "files": ["../secrets"]}"#, "../secrets"), ("{", "commit.json")] {
-        std::fs::write(folder.path().join("commit.json"), journal).unwrap();
-        let error = Checkpoint::open(folder.path()).unwrap_err().to_string();
+        std::fs::write(folder.join("commit.json"), journal).unwrap();
+        let error = Checkpoint::open(&folder).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
+    assert!(outside.path().join("secrets.next").exists());
 }

@@ -41,6 +41,22 @@ pub struct Checkpoint {
 /// order they have in the file.
 pub type TakeElements<'a> = dyn FnMut(Content, &str, usize, &[f32]) -> Result<(), CheckpointError> + 'a;
 
+/// For a taker that wants whole tensors: gathers the pieces in one buffer that grows to the largest.
+pub fn whole_tensors<'a>(
+    parameters: &'a [TensorSpec],
+    mut take: impl FnMut(Content, &str, &[f32]) -> Result<(), CheckpointError> + 'a,
+) -> impl FnMut(Content, &str, usize, &[f32]) -> Result<(), CheckpointError> + 'a {
+    let elements: BTreeMap<&str, usize> = parameters.iter().map(|p| (p.name.as_str(), p.elements())).collect();
+    let mut gathered: Vec<f32> = Vec::new();
+    move |content, name, first, piece| {
+        if first == 0 {
+            gathered.clear();
+        }
+        gathered.extend_from_slice(piece);
+        if elements.get(name) == Some(&gathered.len()) { take(content, name, &gathered) } else { Ok(()) }
+    }
+}
+
 impl Checkpoint {
     /// Finishes first what a killed save left half done.
     pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {

@@ -1,0 +1,182 @@
+//! `headroom lint PATH…`: training scripts and what in them costs time at every step.
+
+mod configuration;
+mod discovery;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use headroom_diagnosis::finding::Severity;
+use headroom_diagnosis::source::fix::Safety;
+use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, lint, repair};
+use headroom_report::lint as formats;
+
+use configuration::Configuration;
+
+/// Find bottlenecks in PyTorch training scripts, and fix them.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Files and folders; `-` reads one script from standard input. The current folder if none is given.
+    paths: Vec<PathBuf>,
+    /// How findings are shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Apply fixes that keep the meaning.
+    #[arg(long)]
+    fix: bool,
+    /// With --fix or --diff: also apply fixes that may change results; each rule's page says how.
+    #[arg(long)]
+    unsafe_fixes: bool,
+    /// Show what the fixes would change, and change nothing.
+    #[arg(long)]
+    diff: bool,
+    /// Exit with 1 if a finding is at least this severe.
+    #[arg(long, value_enum)]
+    fail_on: Option<FailOn>,
+    /// Only these rules: codes (TP101), groups (TP1), names, or all; separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    select: Vec<String>,
+    /// Not these rules.
+    #[arg(long, value_delimiter = ',')]
+    ignore: Vec<String>,
+    /// The name that findings show for standard input.
+    #[arg(long, default_value = "stdin.py", value_name = "PATH")]
+    stdin_filename: String,
+    /// A pyproject.toml to use in place of the nearest one.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read no pyproject.toml.
+    #[arg(long, conflicts_with = "config")]
+    no_config: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Sarif,
+    Github,
+    Markdown,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    Low,
+    Medium,
+    High,
+    Critical,
+    Never,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let paths = if arguments.paths.is_empty() { vec![PathBuf::from(".")] } else { arguments.paths.clone() };
+    let from_stdin = paths.iter().any(|path| path == Path::new("-"));
+    if from_stdin && paths.len() > 1 {
+        bail!("`-` reads one script from standard input: give it alone");
+    }
+    let configuration = configuration(&arguments, &paths)?;
+    let selection = selection(&arguments, &configuration)?;
+    let inputs = if from_stdin {
+        vec![standard_input(&arguments.stdin_filename)?]
+    } else {
+        discovery::read(&paths, &configuration.exclude)?
+    };
+    let least = if arguments.unsafe_fixes { Safety::Unsafe } else { Safety::Safe };
+    let report = if arguments.fix || arguments.diff {
+        let repairs = repair(&inputs, &selection, least);
+        if arguments.diff {
+            let shown = repairs.files.iter().map(|file| formats::difference(&file.path, &file.before, &file.after));
+            print(&shown.collect::<String>());
+            return Ok(ExitCode::SUCCESS);
+        }
+        write(&repairs.files, from_stdin)?;
+        note(&format!("{} fixed in {} files", repairs.applied.len(), repairs.files.len()));
+        repairs.remaining
+    } else {
+        lint(&inputs, &selection)
+    };
+    if from_stdin && arguments.fix {
+        // Standard output carries the fixed script: findings go to stderr.
+        note(formats::text(&report).trim_end());
+    } else {
+        print(&show(&report, arguments.format));
+    }
+    Ok(exit_code(&report, arguments.fail_on.or(configuration.fail_on)))
+}
+
+fn configuration(arguments: &Arguments, paths: &[PathBuf]) -> Result<Configuration> {
+    match &arguments.config {
+        Some(file) => Configuration::read(file),
+        None if arguments.no_config => Ok(Configuration::default()),
+        None => Configuration::nearest(&paths[0]),
+    }
+}
+
+/// The command line's choice of rules; where it makes none, the configuration's.
+fn selection(arguments: &Arguments, configuration: &Configuration) -> Result<Selection> {
+    let select = if arguments.select.is_empty() { &configuration.select } else { &arguments.select };
+    let ignore: Vec<String> = arguments.ignore.iter().chain(&configuration.ignore).cloned().collect();
+    let per_path: Vec<(String, Vec<String>)> = configuration.per_path().collect();
+    Ok(Selection::new(select, &ignore, &per_path)?)
+}
+
+fn standard_input(name: &str) -> Result<Input> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+    Ok(Input { path: name.to_string(), bytes })
+}
+
+/// Writes each fixed file under a temporary name first, so that none is left half-written.
+fn write(files: &[Repaired], to_stdout: bool) -> Result<()> {
+    for file in files {
+        if to_stdout {
+            print(&file.after);
+            continue;
+        }
+        let path = Path::new(&file.path);
+        let temporary = path.with_extension(format!("py.{}.tmp", std::process::id()));
+        let permissions = std::fs::metadata(path).with_context(|| format!("cannot read {}", file.path))?.permissions();
+        std::fs::write(&temporary, &file.after)
+            .and_then(|()| std::fs::set_permissions(&temporary, permissions))
+            .and_then(|()| std::fs::rename(&temporary, path))
+            .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+            .with_context(|| format!("cannot write {}", file.path))?;
+    }
+    Ok(())
+}
+
+fn show(report: &SourceReport, format: Format) -> String {
+    match format {
+        Format::Text => formats::text(report),
+        Format::Json => formats::json(report),
+        Format::Sarif => formats::sarif(report),
+        Format::Github => formats::github(report),
+        Format::Markdown => formats::markdown(report),
+    }
+}
+
+fn exit_code(report: &SourceReport, fail_on: Option<FailOn>) -> ExitCode {
+    let least = match fail_on {
+        None | Some(FailOn::Never) => return ExitCode::SUCCESS,
+        Some(FailOn::Low) => Severity::Low,
+        Some(FailOn::Medium) => Severity::Medium,
+        Some(FailOn::High) => Severity::High,
+        Some(FailOn::Critical) => Severity::Critical,
+    };
+    ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.severity >= least)))
+}
+
+/// A reader that closes early (`| head`) is no error.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn note(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,146 @@
+//! What a class is by what it derives from, and what its attributes hold.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::Expr;
+
+use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
+use super::symbols::{ClassId, Symbols};
+use super::value::Value;
+
+pub struct ClassFacts<'a> {
+    pub kind: ClassKind,
+    /// Those among the given files.
+    pub bases: Vec<ClassId>,
+    pub attributes: HashMap<&'a str, Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassKind {
+    /// A torch module; a Lightning module is told apart because its trainer moves data and batches logs.
+    Module,
+    Lightning,
+    Dataset,
+    Optimizer,
+    /// `torch.autograd.Function`.
+    Gradient,
+    Loader,
+    Other,
+}
+
+impl ClassKind {
+    pub fn is_module(self) -> bool {
+        matches!(self, ClassKind::Module | ClassKind::Lightning)
+    }
+}
+
+pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFacts<'a>> {
+    let bases: Vec<Vec<Base>> = (0..symbols.classes.len()).map(|class| bases_of(symbols, index, class)).collect();
+    (0..symbols.classes.len())
+        .map(|class| ClassFacts {
+            kind: kind_of(&bases, class, 8),
+            bases: bases[class].iter().filter_map(Base::class).collect(),
+            attributes: HashMap::new(),
+        })
+        .collect()
+}
+
+/// The attributes' and methods' search order: the class, then its bases among the given files, each once.
+pub fn lineage(classes: &[ClassFacts], class: ClassId) -> Vec<ClassId> {
+    let mut order = vec![class];
+    let mut at = 0;
+    while at < order.len() && order.len() < 32 {
+        for base in &classes[order[at]].bases {
+            if !order.contains(base) {
+                order.push(*base);
+            }
+        }
+        at += 1;
+    }
+    order
+}
+
+enum Base {
+    Class(ClassId),
+    External(String),
+}
+
+impl Base {
+    fn class(&self) -> Option<ClassId> {
+        match self {
+            Base::Class(class) => Some(*class),
+            Base::External(_) => None,
+        }
+    }
+}
+
+fn bases_of(symbols: &Symbols, index: &ModuleIndex, class: ClassId) -> Vec<Base> {
+    let definition = &symbols.classes[class];
+    let Some(arguments) = &definition.definition.arguments else { return Vec::new() };
+    let resolve = |expression: &Expr| {
+        let dotted = dotted_name(expression)?;
+        let (first, rest) = dotted.split_once('.').unwrap_or((dotted.as_str(), ""));
+        let symbol = match look_up(symbols, index, definition.file, first) {
+            Some(Symbol::Class(found)) if rest.is_empty() && found != class => return Some(Base::Class(found)),
+            Some(Symbol::External(name)) if rest.is_empty() => name,
+            Some(Symbol::External(name)) => format!("{name}.{rest}"),
+            Some(Symbol::Module(file)) => match look_up(symbols, index, file, rest) {
+                Some(Symbol::Class(found)) if found != class => return Some(Base::Class(found)),
+                _ => dotted,
+            },
+            _ => dotted,
+        };
+        match look_up_dotted(symbols, index, definition.file, &symbol) {
+            Symbol::Class(found) if found != class => Some(Base::Class(found)),
+            _ => Some(Base::External(symbol)),
+        }
+    };
+    arguments.args.iter().filter_map(resolve).collect()
+}
+
+fn kind_of(bases: &[Vec<Base>], class: ClassId, depth: usize) -> ClassKind {
+    let kinds = bases[class].iter().map(|base| match base {
+        Base::Class(base) if depth > 0 => kind_of(bases, *base, depth - 1),
+        Base::Class(_) => ClassKind::Other,
+        Base::External(name) => kind_by_name(name),
+    });
+    kinds.into_iter().find(|kind| *kind != ClassKind::Other).unwrap_or(ClassKind::Other)
+}
+
+fn kind_by_name(dotted: &str) -> ClassKind {
+    let last = dotted.rsplit('.').next().unwrap_or(dotted);
+    match last {
+        "LightningModule" => ClassKind::Lightning,
+        "Function" if dotted.contains("autograd") => ClassKind::Gradient,
+        "Optimizer" => ClassKind::Optimizer,
+        "DataLoader" => ClassKind::Loader,
+        _ if last.ends_with("Dataset") || last == "ImageFolder" => ClassKind::Dataset,
+        _ if dotted.starts_with("torch.optim") && !dotted.contains("lr_scheduler") => ClassKind::Optimizer,
+        _ if dotted.starts_with("torch.nn.") || last == "Module" || last.ends_with("PreTrainedModel") => {
+            ClassKind::Module
+        }
+        _ if last.ends_with("Model") && dotted.contains("transformers") => ClassKind::Module,
+        _ if dotted.starts_with("torchvision.models") => ClassKind::Module,
+        _ => ClassKind::Other,
+    }
+}
+
+/// `a.b.c` as text, for names and attributes only.
+pub fn dotted_name(expression: &Expr) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut at = expression;
+    loop {
+        match at {
+            Expr::Attribute(attribute) => {
+                parts.push(attribute.attr.as_str());
+                at = &attribute.value;
+            }
+            Expr::Name(name) => {
+                parts.push(name.id.as_str());
+                parts.reverse();
+                return Some(parts.join("."));
+            }
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A repair: edits of byte ranges of the original text, and how they are applied.
+
+use ruff_text_size::{TextRange, TextSize};
+use serde::{Serialize, Serializer};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Safety {
+    /// Described, never applied.
+    Shown,
+    /// Applied only when asked for: the rule's page says what may change.
+    Unsafe,
+    /// Keeps the meaning.
+    Safe,
+}
+
+/// What to do about a finding, in words and, where a machine can do it, as edits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    pub safety: Safety,
+    pub title: String,
+    pub edits: Vec<Edit>,
+    /// The lines that the edits touch, as they were and as they become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<Preview>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Edit {
+    #[serde(serialize_with = "as_offsets")]
+    pub range: TextRange,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Preview {
+    /// The first line, from 1.
+    pub line: u32,
+    pub before: String,
+    pub after: String,
+}
+
+impl Fix {
+    pub fn shown(title: impl Into<String>) -> Fix {
+        Fix { safety: Safety::Shown, title: title.into(), edits: Vec::new(), preview: None }
+    }
+
+    /// Edits that keep the meaning; without any, the fix is only shown.
+    pub fn safe(title: impl Into<String>, edits: Vec<Edit>) -> Fix {
+        Fix::with(Safety::Safe, title, edits)
+    }
+
+    /// Edits that may change the meaning; without any, the fix is only shown.
+    pub fn unsafe_(title: impl Into<String>, edits: Vec<Edit>) -> Fix {
+        Fix::with(Safety::Unsafe, title, edits)
+    }
+
+    fn with(safety: Safety, title: impl Into<String>, edits: Vec<Edit>) -> Fix {
+        let safety = if edits.is_empty() { Safety::Shown } else { safety };
+        Fix { safety, title: title.into(), edits, preview: None }
+    }
+}
+
+impl Edit {
+    pub fn replace(range: TextRange, text: impl Into<String>) -> Edit {
+        Edit { range, text: text.into() }
+    }
+
+    pub fn insert(at: TextSize, text: impl Into<String>) -> Edit {
+        Edit { range: TextRange::empty(at), text: text.into() }
+    }
+}
+
+/// The text with all edits made; none where two of them touch.
+pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
+    let mut ordered: Vec<&Edit> = edits.iter().collect();
+    ordered.sort_by_key(|edit| (edit.range.start(), edit.range.end()));
+    let mut result = String::with_capacity(text.len());
+    let mut at = 0;
+    let mut before: Option<&Edit> = None;
+    for edit in ordered {
+        let (start, end) = (usize::from(edit.range.start()), usize::from(edit.range.end()));
+        if before.is_some_and(|before| touches(before, edit)) {
+            return None;
+        }
+        result.push_str(text.get(at..start)?);
+        result.push_str(&edit.text);
+        at = end;
+        before = Some(edit);
+    }
+    result.push_str(text.get(at..)?);
+    Some(result)
+}
+
+/// Of several fixes of one file, those that can be made together: the first come first.
+pub fn compatible<'f>(fixes: impl Iterator<Item = &'f Fix>) -> Vec<&'f Fix> {
+    let mut taken: Vec<&Fix> = Vec::new();
+    for fix in fixes {
+        let clashes = taken.iter().any(|other| {
+            other.edits.iter().any(|one| fix.edits.iter().any(|two| touches(one, two) || touches(two, one)))
+        });
+        if !clashes {
+            taken.push(fix);
+        }
+    }
+    taken
+}
+
+/// Whether `later` starts inside `earlier`, or both insert at one place.
+fn touches(earlier: &Edit, later: &Edit) -> bool {
+    let (one, two) = (earlier.range, later.range);
+    if one.start() > two.start() {
+        return false;
+    }
+    two.start() < one.end() || one.start() == two.start()
+}
+
+fn as_offsets<S: Serializer>(range: &TextRange, serializer: S) -> Result<S::Ok, S::Error> {
+    [u32::from(range.start()), u32::from(range.end())].serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(start: u32, end: u32, text: &str) -> Edit {
+        Edit::replace(TextRange::new(start.into(), end.into()), text)
+    }
+
+    #[test]
+    fn edits_are_made_in_the_order_of_the_text() {
+        assert_eq!(apply("abcdef", &[edit(4, 5, "X"), edit(0, 1, "YY")]).as_deref(), Some("YYbcdXf"));
+    }
+
+    #[test]
+    fn edits_that_touch_are_refused() {
+        assert_eq!(apply("abcdef", &[edit(1, 4, ""), edit(3, 5, "")]), None);
+        assert_eq!(apply("abcdef", &[edit(1, 1, "x"), edit(1, 1, "y")]), None);
+        assert!(apply("abcdef", &[edit(1, 3, ""), edit(3, 5, "")]).is_some());
+    }
+
+    #[test]
+    fn of_clashing_fixes_the_first_is_taken() {
+        let fixes = [
+            Fix::safe("one", vec![edit(1, 3, "")]),
+            Fix::safe("two", vec![edit(2, 4, "")]),
+            Fix::safe("three", vec![edit(4, 5, "")]),
+        ];
+        let taken: Vec<&str> = compatible(fixes.iter()).iter().map(|fix| fix.title.as_str()).collect();
+        assert_eq!(taken, ["one", "three"]);
+    }
+}

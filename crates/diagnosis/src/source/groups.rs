@@ -1,0 +1,292 @@
+//! What a file and those it is imported with speak of: devices, reduced precision, compilation and the like.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use ruff_python_ast::token::TokenKind;
+use ruff_text_size::Ranged;
+
+use super::file::SourceFile;
+use super::program::Program;
+use super::resolve::ModuleIndex;
+use super::symbols::{FileId, Symbols};
+
+/// Facts a rule may ask of a file's surroundings, by the words that tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Topic {
+    /// A device other than the host.
+    Device,
+    /// `device` is spoken of, but not which.
+    SomeDevice,
+    /// The host named as the device.
+    Cpu,
+    ReducedPrecision,
+    TensorFloat,
+    Compiled,
+    Clipping,
+    Convolution,
+    MatrixProduct,
+    Benchmark,
+    Deterministic,
+    ChannelsLast,
+    NoSync,
+    Distributed,
+    FixedSize,
+    VaryingSize,
+    Trainer,
+    Trains,
+    Models,
+}
+
+const WORDS: &[(Topic, &[&str])] = &[
+    (
+        Topic::Device,
+        &[
+            "cuda",
+            "xpu",
+            "mps",
+            "npu",
+            "hpu",
+            "Accelerator",
+            "accelerate",
+            "Fabric",
+            "LightningModule",
+            "deepspeed",
+            "Trainer",
+            "device_map",
+            "DistributedDataParallel",
+            "DataParallel",
+            "FSDP",
+            "pytorch_lightning",
+            "lightning",
+            "set_device",
+            "musa",
+        ],
+    ),
+    (Topic::SomeDevice, &["device", "local_rank", "gpu"]),
+    (
+        Topic::ReducedPrecision,
+        &[
+            "autocast",
+            "amp",
+            "bfloat16",
+            "half",
+            "float16",
+            "GradScaler",
+            "Accelerator",
+            "Fabric",
+            "deepspeed",
+            "mixed_precision",
+            "torch_dtype",
+            "MixedPrecision",
+            "use_amp",
+            "fp16",
+            "bf16",
+            "apex",
+            "LightningModule",
+            "Trainer",
+            "use_fp16",
+            "precision",
+        ],
+    ),
+    (Topic::TensorFloat, &["set_float32_matmul_precision", "allow_tf32", "fp32_precision"]),
+    (Topic::Compiled, &["compile"]),
+    (
+        Topic::Clipping,
+        &[
+            "clip_grad_norm_",
+            "clip_grad_value_",
+            "clip_grad_norm",
+            "max_grad_norm",
+            "gradient_clip_val",
+            "clip_gradients",
+            "clip_grad",
+            "clip_grads",
+            "grad_clip",
+        ],
+    ),
+    (
+        Topic::Convolution,
+        &[
+            "Conv1d",
+            "Conv2d",
+            "Conv3d",
+            "ConvTranspose2d",
+            "conv2d",
+            "resnet18",
+            "resnet50",
+            "resnet34",
+            "resnet101",
+            "vgg16",
+            "torchvision",
+        ],
+    ),
+    (
+        Topic::MatrixProduct,
+        &[
+            "Linear",
+            "matmul",
+            "bmm",
+            "einsum",
+            "TransformerEncoder",
+            "TransformerEncoderLayer",
+            "Transformer",
+            "LSTM",
+            "GRU",
+            "MultiheadAttention",
+            "AutoModel",
+            "from_pretrained",
+            "scaled_dot_product_attention",
+            "create_model",
+            "transformers",
+        ],
+    ),
+    (Topic::Benchmark, &["benchmark"]),
+    (Topic::Deterministic, &["deterministic", "use_deterministic_algorithms"]),
+    (Topic::ChannelsLast, &["channels_last", "channels_last_3d"]),
+    (
+        Topic::NoSync,
+        &["no_sync", "require_backward_grad_sync", "accumulate", "Accelerator", "set_requires_gradient_sync"],
+    ),
+    (Topic::Distributed, &["DistributedDataParallel", "DDP"]),
+    (
+        Topic::FixedSize,
+        &[
+            "Resize",
+            "RandomCrop",
+            "RandomResizedCrop",
+            "CenterCrop",
+            "MNIST",
+            "FashionMNIST",
+            "CIFAR10",
+            "CIFAR100",
+            "STL10",
+            "SVHN",
+            "img_size",
+            "image_size",
+        ],
+    ),
+    (Topic::VaryingSize, &["pad_sequence", "rect", "multi_scale", "multiscale", "GeneralizedRCNN", "detection"]),
+    (Topic::Trainer, &["Accelerator", "Fabric", "LightningModule", "Trainer", "deepspeed"]),
+    (Topic::Models, &["nn", "Module"]),
+];
+
+pub struct Groups {
+    /// One bit a topic: the file itself, what it imports and what imports it.
+    masks: Vec<u64>,
+    own: Vec<u64>,
+}
+
+impl Groups {
+    pub fn none() -> Groups {
+        Groups { masks: Vec::new(), own: Vec::new() }
+    }
+
+    pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
+        self.masks.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+    }
+
+    /// The file alone, its surroundings left out.
+    pub fn mentions_itself(&self, file: FileId, topic: Topic) -> bool {
+        self.own.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+    }
+
+    /// Whether the script puts anything on a device. Modules without a training loop are taken to be used on one.
+    pub fn touches_device(&self, file: FileId) -> bool {
+        let mentions = |topic| self.mentions(file, topic);
+        mentions(Topic::Device)
+            || mentions(Topic::SomeDevice) && !mentions(Topic::Cpu)
+            || !mentions(Topic::Trains) && !mentions(Topic::Cpu)
+    }
+}
+
+pub fn gather(program: &mut Program) {
+    let mut own: Vec<u64> = program.files.iter().map(words_of).collect();
+    for index in &program.heat.training_calls {
+        own[program.file_of(program.calls[*index].context)] |= bit(Topic::Trains);
+    }
+    let imports = imports_of(&program.symbols, &program.index);
+    let mut importers: Vec<Vec<FileId>> = vec![Vec::new(); own.len()];
+    for (file, imported) in imports.iter().enumerate() {
+        for other in imported {
+            importers[*other].push(file);
+        }
+    }
+    let (down, up) = (spread(&own, &imports), spread(&own, &importers));
+    program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own };
+}
+
+fn bit(topic: Topic) -> u64 {
+    1 << (topic as u8)
+}
+
+/// Every file's bits together with those of all it leads to.
+fn spread(own: &[u64], edges: &[Vec<FileId>]) -> Vec<u64> {
+    let mut masks = own.to_vec();
+    loop {
+        let mut changed = false;
+        for (file, others) in edges.iter().enumerate() {
+            let mask = others.iter().fold(masks[file], |mask, other| mask | masks[*other]);
+            changed |= mask != masks[file];
+            masks[file] = mask;
+        }
+        if !changed {
+            return masks;
+        }
+    }
+}
+
+fn imports_of(symbols: &Symbols, index: &ModuleIndex) -> Vec<Vec<FileId>> {
+    let resolve = |(file, names): (FileId, &super::symbols::FileSymbols)| {
+        let mut found: Vec<FileId> = names
+            .imports
+            .values()
+            .chain(&names.star_imports)
+            .filter_map(|dotted| {
+                let parts: Vec<&str> = dotted.split('.').collect();
+                index.find(file, &parts).or_else(|| index.find(file, &parts[..parts.len() - 1]))
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    symbols.files.iter().enumerate().map(resolve).collect()
+}
+
+fn words_of(file: &SourceFile) -> u64 {
+    static BITS: OnceLock<HashMap<&str, u64>> = OnceLock::new();
+    let bits = BITS.get_or_init(|| {
+        let mut bits: HashMap<&str, u64> = HashMap::new();
+        for (topic, words) in WORDS {
+            for word in *words {
+                *bits.entry(word).or_default() |= bit(*topic);
+            }
+        }
+        bits
+    });
+    let mut mask = 0;
+    for token in file.parsed.tokens() {
+        match token.kind() {
+            TokenKind::Name => {
+                mask |= bits.get(file.slice(token.range())).copied().unwrap_or(0);
+            }
+            TokenKind::String => {
+                let text = file.slice(token.range());
+                if text.len() < 40 {
+                    let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
+                    if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
+                        mask |= bit(Topic::Device);
+                    } else if inner == "cpu" {
+                        mask |= bit(Topic::Cpu);
+                    } else if matches!(inner, "fp16" | "bf16" | "float16" | "bfloat16" | "16-mixed" | "bf16-mixed") {
+                        mask |= bit(Topic::ReducedPrecision);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    mask
+}

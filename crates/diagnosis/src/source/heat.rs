@@ -1,0 +1,238 @@
+//! What runs once per optimizer step.
+//!
+//! A loop is a loop of steps when a backward pass or an optimizer's step is reached inside it and not through an inner
+//! loop. What such a loop, a `forward` or a loss calls is hot too, three calls deep. Guards that hold the training call
+//! themselves cool nothing.
+
+use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::interpret::is_optimizer_name;
+use super::program::{Call, Callee, FunctionKind, Program};
+use super::symbols::FunctionId;
+use super::value::Value;
+
+const MOST_CALLS_DEEP: u8 = 3;
+
+#[derive(Default)]
+pub struct Heat {
+    hot: Vec<bool>,
+    evaluation: Vec<bool>,
+    /// Indices into the program's calls.
+    pub training_calls: Vec<usize>,
+}
+
+impl Heat {
+    pub fn is_hot(&self, context: ContextId) -> bool {
+        self.hot.get(context).copied().unwrap_or(false)
+    }
+
+    pub fn is_evaluation(&self, context: ContextId) -> bool {
+        self.evaluation.get(context).copied().unwrap_or(false)
+    }
+}
+
+pub fn measure(program: &mut Program) {
+    let training_calls = mark_training(program);
+    let trains = functions_that_train(program);
+    for (function, facts) in program.functions.iter_mut().enumerate() {
+        if facts.kind == FunctionKind::Evaluation && trains[function] {
+            facts.kind = FunctionKind::Plain;
+        }
+    }
+    let calls = calls_by_function(program);
+    let entries = hot_entries(program, &calls);
+    let evaluated = evaluated_functions(program);
+    let contexts: Vec<ContextId> = program.contexts.iter().map(|(id, _)| id).collect();
+    let function_of = |id: ContextId| program.contexts.get(id).function;
+    program.heat = Heat {
+        hot: contexts.iter().map(|id| is_hot(program, *id, entries[function_of(*id)].is_some())).collect(),
+        evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
+        training_calls,
+    };
+}
+
+/// Marks the contexts of training calls, through functions that train when they are called.
+fn mark_training(program: &mut Program) -> Vec<usize> {
+    let is_training: Vec<usize> =
+        (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
+    let mut steps = vec![false; program.functions.len()];
+    for index in &is_training {
+        let context = program.calls[*index].context;
+        let function = program.contexts.get(context).function;
+        if program.contexts.mark_training(context) {
+            steps[function] = true;
+        }
+    }
+    for _ in 0..=MOST_CALLS_DEEP {
+        let reached: Vec<ContextId> = program
+            .calls
+            .iter()
+            .filter(|call| {
+                callees(call).any(|callee| steps[callee] && callee != program.contexts.get(call.context).function)
+            })
+            .map(|call| call.context)
+            .collect();
+        let mut changed = false;
+        for context in reached {
+            let function = program.contexts.get(context).function;
+            if program.contexts.mark_training(context) && !steps[function] {
+                steps[function] = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    is_training
+}
+
+fn functions_that_train(program: &Program) -> Vec<bool> {
+    let mut trains = vec![false; program.functions.len()];
+    for (_, context) in program.contexts.iter() {
+        trains[context.function] |= context.trains;
+    }
+    trains
+}
+
+/// The functions a call may run: the one called, and those handed over as arguments.
+fn callees<'c>(call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
+    let called = match call.callee {
+        Callee::Function(function) => Some(function),
+        _ => None,
+    };
+    let handed = call.argument_values().filter_map(|value| match value {
+        Value::Function(function) => Some(*function),
+        _ => None,
+    });
+    called.into_iter().chain(handed)
+}
+
+pub fn is_training_call(call: &Call) -> bool {
+    let last_name = call.receiver_expression().and_then(last_name);
+    match (&call.callee, call.name) {
+        (Callee::Function(_) | Callee::Class(_), _) => false,
+        (Callee::External(dotted), "backward") => dotted.starts_with("torch.autograd"),
+        (_, "backward" | "manual_backward") => true,
+        (_, "step") => {
+            matches!(call.receiver, Value::Optimizer(_) | Value::Scaler(_))
+                || matches!(call.receiver, Value::Unknown | Value::Number { .. } | Value::Instance(_))
+                    && last_name.is_some_and(|name| is_optimizer_name(name) || name.ends_with("scaler"))
+        }
+        (_, "optimizer_step") => true,
+        (
+            Callee::Method | Callee::Value,
+            "optimize_parameters" | "train_step" | "training_step" | "train_on_batch" | "train_batch" | "train_iter",
+        ) => true,
+        (Callee::Value, name) => {
+            name.ends_with("scaler") && call.arguments.iter().any(|value| matches!(value, Value::Optimizer(_)))
+        }
+        _ => false,
+    }
+}
+
+/// The last word of `self.optimizers[0]`: `optimizers`.
+fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
+    use ruff_python_ast::Expr;
+    match expression {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        Expr::Subscript(subscript) => last_name(&subscript.value),
+        Expr::Call(call) => last_name(&call.func),
+        _ => None,
+    }
+}
+
+fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
+    let mut calls = vec![Vec::new(); program.functions.len()];
+    for (index, call) in program.calls.iter().enumerate() {
+        calls[program.contexts.get(call.context).function].push(index);
+    }
+    calls
+}
+
+/// For every function, how many calls away from a step it is; none where no step reaches it.
+fn hot_entries(program: &Program, calls: &[Vec<usize>]) -> Vec<Option<u8>> {
+    let mut entries: Vec<Option<u8>> = program
+        .functions
+        .iter()
+        .map(|facts| match facts.kind {
+            FunctionKind::Step => Some(0),
+            FunctionKind::Loss if !facts.is_called => Some(0),
+            _ => None,
+        })
+        .collect();
+    // First what loops of steps call, then what those call.
+    let mut queue: Vec<FunctionId> = (0..entries.len()).collect();
+    for _ in 0..=MOST_CALLS_DEEP {
+        let mut next = Vec::new();
+        for function in queue {
+            let depth = entries[function];
+            for index in &calls[function] {
+                let call = &program.calls[*index];
+                let from_loop = is_hot(program, call.context, false);
+                let depth = match (from_loop, depth) {
+                    (true, _) => 0,
+                    (false, Some(depth)) if is_hot(program, call.context, true) => depth,
+                    _ => continue,
+                };
+                for callee in callees(call) {
+                    let is_better = entries[callee].is_none_or(|known| known > depth + 1);
+                    if depth < MOST_CALLS_DEEP && is_better {
+                        entries[callee] = Some(depth + 1);
+                        next.push(callee);
+                    }
+                }
+            }
+        }
+        queue = next;
+    }
+    entries
+}
+
+/// Whether a context runs once per step, given whether its function is entered once per step.
+fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
+    let mut in_step_loop = false;
+    for (_, context) in program.contexts.outwards(id) {
+        match context.frame {
+            Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
+            Frame::Evaluation if !context.trains => return false,
+            Frame::Handler if !context.trains && !in_step_loop => return false,
+            Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
+            Frame::Loop(LoopKind::Plain) if context.trains => in_step_loop = true,
+            Frame::Body => {
+                let is_evaluation = program.functions[context.function].kind == FunctionKind::Evaluation;
+                return !is_evaluation && (in_step_loop || entered_hot);
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+fn holds_evaluation(program: &Program, id: ContextId) -> bool {
+    program.contexts.outwards(id).any(|(_, context)| {
+        matches!(context.frame, Frame::Evaluation | Frame::Guard(Guard::Evaluation)) && !context.trains
+    })
+}
+
+/// Functions that evaluate by name or decorator, or that are only ever called from evaluation.
+fn evaluated_functions(program: &Program) -> Vec<bool> {
+    let mut evaluated: Vec<bool> =
+        program.functions.iter().map(|facts| facts.kind == FunctionKind::Evaluation).collect();
+    for _ in 0..MOST_CALLS_DEEP {
+        let mut called = vec![(0u32, 0u32); evaluated.len()];
+        for call in &program.calls {
+            let caller = program.contexts.get(call.context).function;
+            let in_evaluation = evaluated[caller] || holds_evaluation(program, call.context);
+            for callee in callees(call) {
+                called[callee].0 += 1;
+                called[callee].1 += u32::from(in_evaluation);
+            }
+        }
+        for (function, (all, from_evaluation)) in called.into_iter().enumerate() {
+            let is_step = program.functions[function].kind == FunctionKind::Step;
+            evaluated[function] |= all > 0 && all == from_evaluation && !is_step;
+        }
+    }
+    evaluated
+}

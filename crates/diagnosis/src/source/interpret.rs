@@ -1,0 +1,225 @@
+//! Follows values through every function, in order, and writes down what rules look at.
+//!
+//! Each round goes through all functions with what the round before learned of parameters, returns and attributes; the
+//! last one's notes stay. Loops are gone through twice, so that what one turn leaves behind is seen by the next.
+
+mod arguments;
+mod calls;
+mod expressions;
+mod guards;
+mod libraries;
+mod methods;
+mod names;
+mod statements;
+
+use std::collections::HashMap;
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::classes::ClassKind;
+use super::context::{Context, ContextId, Frame};
+use super::program::{FunctionFacts, FunctionKind, Program};
+use super::symbols::FunctionId;
+use super::value::{Tensor, Value};
+
+pub use names::{is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
+
+const ROUNDS: usize = 3;
+
+pub fn interpret(program: &mut Program) {
+    program.functions = (0..program.symbols.functions.len())
+        .map(|function| FunctionFacts { kind: kind_of(program, function), ..FunctionFacts::default() })
+        .collect();
+    for _ in 0..ROUNDS {
+        clear_notes(program);
+        for function in 0..program.symbols.functions.len() {
+            run(program, function);
+        }
+        for facts in &mut program.functions {
+            facts.passed = std::mem::take(&mut facts.gathering);
+        }
+    }
+}
+
+fn clear_notes(program: &mut Program) {
+    program.contexts.clear();
+    program.calls.clear();
+    program.tests.clear();
+    program.shown.clear();
+    program.accumulations.clear();
+    program.subscripts.clear();
+    program.loops.clear();
+    program.speeds.clear();
+    program.products.clear();
+}
+
+pub(super) struct Interpreter<'p, 'a> {
+    program: &'p mut Program<'a>,
+    function: FunctionId,
+    names: HashMap<&'a str, Value>,
+    context: ContextId,
+    statement: Option<&'a Stmt>,
+    /// False during the first turn of a loop, whose notes the second repeats.
+    is_recording: bool,
+    loop_depth: usize,
+    /// Inside how many `no_grad` blocks.
+    without_graph: usize,
+    returns: Option<Value>,
+}
+
+fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
+    let range = match program.symbols.functions[function].definition {
+        Some(definition) => definition.range(),
+        None => TextRange::default(),
+    };
+    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false };
+    let context = program.contexts.add(body);
+    let kind = program.functions[function].kind;
+    let without_graph = usize::from(kind == FunctionKind::Evaluation);
+    let mut interpreter = Interpreter {
+        program,
+        function,
+        names: HashMap::new(),
+        context,
+        statement: None,
+        is_recording: true,
+        loop_depth: 0,
+        without_graph,
+        returns: None,
+    };
+    interpreter.bind_parameters();
+    let statements: &'a [Stmt] = interpreter.program.symbols.functions[function].body;
+    interpreter.run_block(statements);
+    let (names, returns) = (interpreter.names, interpreter.returns);
+    let facts = &mut program.functions[function];
+    facts.locals = names;
+    facts.returns = returns;
+}
+
+fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
+    let function = &program.symbols.functions[id];
+    let Some(definition) = function.definition else { return FunctionKind::Plain };
+    let holds_no_grad = definition.decorator_list.iter().any(|decorator| {
+        let mut at = &decorator.expression;
+        if let Expr::Call(call) = at {
+            at = &call.func;
+        }
+        let name = match at {
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            Expr::Name(name) => name.id.as_str(),
+            _ => "",
+        };
+        name.contains("no_grad") || name.contains("inference_mode")
+    });
+    if holds_no_grad {
+        return FunctionKind::Evaluation;
+    }
+    let class = function.class.map_or(ClassKind::Other, |class| program.classes[class].kind);
+    match function.name {
+        "forward" if class.is_module() || class == ClassKind::Gradient => FunctionKind::Step,
+        "forward" if function.class.is_some() && imports_torch(program, function.file) => FunctionKind::Step,
+        "backward" if class == ClassKind::Gradient => FunctionKind::Step,
+        "training_step" | "on_train_batch_end" | "on_train_batch_start" | "optimizer_step"
+            if function.class.is_some() =>
+        {
+            FunctionKind::Step
+        }
+        "compute_loss" if function.class.is_some() => FunctionKind::Loss,
+        name if is_evaluation_name(name) => FunctionKind::Evaluation,
+        name if names::is_loss_function_name(name) && imports_torch(program, function.file) => FunctionKind::Loss,
+        _ => FunctionKind::Plain,
+    }
+}
+
+fn imports_torch(program: &Program, file: usize) -> bool {
+    let symbols = &program.symbols.files[file];
+    symbols.imports.values().any(|dotted| dotted == "torch" || dotted.starts_with("torch."))
+        || symbols.star_imports.iter().any(|dotted| dotted.starts_with("torch"))
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    fn file(&self) -> usize {
+        self.program.symbols.functions[self.function].file
+    }
+
+    fn kind(&self) -> FunctionKind {
+        self.program.functions[self.function].kind
+    }
+
+    /// Runs `inside` under one more frame.
+    fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.context;
+        let context = Context { parent: Some(outer), frame, function: self.function, range, trains: false };
+        self.context = self.program.contexts.add(context);
+        let result = inside(self);
+        self.context = outer;
+        result
+    }
+
+    /// A tensor as an operation leaves it here: without a graph where none is recorded.
+    fn tensor(&self, tensor: Tensor) -> Value {
+        Value::Tensor(Tensor { graph: tensor.graph && self.without_graph == 0, ..tensor })
+    }
+
+    fn bind_parameters(&mut self) {
+        let id = self.function;
+        let function = &self.program.symbols.functions[id];
+        let Some(definition) = function.definition else { return };
+        let (class, parameters) = (function.class, &definition.parameters);
+        let is_static = definition
+            .decorator_list
+            .iter()
+            .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == "staticmethod"));
+        for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
+            let name = parameter.parameter.name.as_str();
+            let value = if let (Some(class), 0, false) = (class, position, is_static) {
+                match self.program.classes[class].kind {
+                    kind if kind.is_module() => Value::Model(Some(class)),
+                    _ => Value::Instance(class),
+                }
+            } else {
+                self.parameter_value(name, parameter.default(), parameter.parameter.annotation.as_deref())
+            };
+            self.names.insert(name, value);
+        }
+        let gathered = if self.is_tensor_code() { Value::DEVICE } else { Value::Unknown };
+        if let Some(rest) = &parameters.vararg {
+            self.names.insert(rest.name.as_str(), Value::list(gathered.clone()));
+        }
+        if let Some(rest) = &parameters.kwarg {
+            let passed = self.program.functions[id].passed.get(rest.name.as_str()).cloned();
+            self.names.insert(rest.name.as_str(), passed.unwrap_or(Value::Unknown));
+        }
+    }
+
+    /// `forward`, a loss, a training step: what they are handed lies on the device.
+    fn is_tensor_code(&self) -> bool {
+        matches!(self.kind(), FunctionKind::Step | FunctionKind::Loss)
+    }
+
+    fn parameter_value(&self, name: &str, default: Option<&Expr>, annotation: Option<&Expr>) -> Value {
+        let facts = &self.program.functions[self.function];
+        let default = default.map(super::settings::literal);
+        match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
+            Value::Unknown | Value::Nothing => {}
+            Value::Tensor(tensor) if self.is_tensor_code() => {
+                return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
+            }
+            known => return known,
+        }
+        if let Some(guess) = names::by_annotation(annotation) {
+            return guess;
+        }
+        if let Some(Value::Bool(_) | Value::Text(_)) = default {
+            return if matches!(default, Some(Value::Bool(_))) { Value::Bool(None) } else { Value::Text(None) };
+        }
+        let guess = names::by_name(name);
+        match (guess, default) {
+            (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
+            (Value::Unknown, _) if self.is_tensor_code() && name == "batch_idx" => Value::NUMBER,
+            (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => Value::DEVICE_WITH_GRAPH,
+            (guess, _) => guess,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Calls: which function is meant, what it is handed, what comes back.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged;
+
+use super::Interpreter;
+use super::arguments::Arguments;
+use super::names;
+use crate::source::context::LoopKind;
+use crate::source::program::{Call, Callee, FunctionKind, Loader};
+use crate::source::symbols::ClassId;
+use crate::source::value::{Home, Origin, Tensor, Value};
+
+enum Target {
+    /// Something that is called itself.
+    Called(Value),
+    /// A function of a class, called on an instance: `self` is bound.
+    Bound(usize),
+    /// A method of a value that is not one of the given classes.
+    Method(Value),
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn call(&mut self, node: &'a ExprCall) -> Value {
+        let (target, receiver, name) = self.target(node);
+        let arguments = self.arguments(node);
+        let (callee, result) = match target {
+            Target::Bound(function) => {
+                self.pass(function, &arguments, 1);
+                (Callee::Function(function), self.returned(function, &arguments))
+            }
+            Target::Called(Value::Function(function)) => {
+                self.pass(function, &arguments, 0);
+                (Callee::Function(function), self.returned(function, &arguments))
+            }
+            Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(class, &arguments)),
+            Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
+            Target::Called(Value::Instance(class)) => self.call_instance(class, "__call__", &arguments),
+            Target::Called(Value::Model(None)) => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
+            Target::Called(Value::External(dotted)) => {
+                let result = self.library_call(node, &dotted, &arguments);
+                (Callee::External(dotted), result)
+            }
+            Target::Called(_) => (Callee::Value, self.unknown_call(name, &arguments)),
+            Target::Method(value) => (Callee::Method, self.method_call(node, &value, name, &arguments)),
+        };
+        for value in arguments.all() {
+            if let Value::Function(function) = value {
+                self.program.functions[*function].is_called = true;
+            }
+        }
+        if self.is_recording
+            && let Some(statement) = self.statement
+        {
+            self.program.calls.push(Call {
+                node,
+                statement,
+                context: self.context,
+                callee,
+                name,
+                receiver,
+                arguments: arguments.positional,
+                keywords: arguments.keywords,
+                result: result.clone(),
+            });
+        }
+        result
+    }
+
+    fn target(&mut self, node: &'a ExprCall) -> (Target, Value, &'a str) {
+        let Expr::Attribute(attribute) = &*node.func else {
+            let name = match &*node.func {
+                Expr::Name(name) => name.id.as_str(),
+                _ => "",
+            };
+            let value = self.evaluate(&node.func);
+            let value = match value {
+                Value::Unknown if names::is_criterion_name(name) || names::is_model_name(name) => Value::Model(None),
+                value => value,
+            };
+            return (Target::Called(value), Value::Unknown, name);
+        };
+        let name = attribute.attr.as_str();
+        let receiver = self.evaluate(&attribute.value);
+        let target = match &receiver {
+            Value::External(dotted) => Target::Called(Value::External(format!("{dotted}.{name}"))),
+            Value::Module(file) => Target::Called(self.global_value(*file, name)),
+            Value::Class(class) => match self.member(*class, name) {
+                Some(value) => Target::Called(value),
+                None => Target::Method(receiver.clone()),
+            },
+            Value::Instance(class) | Value::Model(Some(class)) => match self.member(*class, name) {
+                Some(Value::Function(function)) if self.program.symbols.functions[function].class.is_some() => {
+                    Target::Bound(function)
+                }
+                Some(value) if value != Value::Unknown => Target::Called(value),
+                _ if names::is_criterion_name(name) || (names::is_model_name(name) && !name.starts_with("get")) => {
+                    Target::Called(Value::Model(None))
+                }
+                _ => Target::Method(receiver.clone()),
+            },
+            Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
+                Target::Called(Value::Model(None))
+            }
+            _ => Target::Method(receiver.clone()),
+        };
+        (target, receiver, name)
+    }
+
+    fn returned(&self, function: usize, arguments: &Arguments) -> Value {
+        let facts = &self.program.functions[function];
+        let value = facts.returns.clone().unwrap_or(Value::Unknown);
+        let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
+        match value {
+            Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
+            // A generator hands on what it is given: `for batch in log_every(loader)`.
+            Value::Unknown | Value::List(_) => arguments
+                .all()
+                .find(|value| matches!(value, Value::Loader(_)))
+                .filter(|_| is_generator(self, function))
+                .cloned()
+                .unwrap_or(value),
+            value => self.as_here(value),
+        }
+    }
+
+    /// A returned tensor, without its graph where none is recorded.
+    fn as_here(&self, value: Value) -> Value {
+        match value {
+            Value::Tensor(tensor) => self.tensor(tensor),
+            Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(|element| self.as_here(element)).collect()),
+            value => value,
+        }
+    }
+
+    fn construct(&mut self, class: ClassId, arguments: &Arguments<'a>) -> Value {
+        if let Some(Value::Function(function)) = self.member(class, "__init__") {
+            self.pass(function, arguments, 1);
+        }
+        use crate::source::classes::ClassKind;
+        match self.program.classes[class].kind {
+            ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
+            ClassKind::Optimizer => Value::Optimizer(None),
+            ClassKind::Loader => Value::Loader(None),
+            _ => Value::Instance(class),
+        }
+    }
+
+    fn call_instance(&mut self, class: ClassId, method: &str, arguments: &Arguments<'a>) -> (Callee, Value) {
+        match self.member(class, method) {
+            Some(Value::Function(function)) => {
+                self.pass(function, arguments, 1);
+                let returned = self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+                let result = match method {
+                    "forward" => self.as_here(tensors_for_unknown(returned)),
+                    _ => returned,
+                };
+                (Callee::Function(function), result)
+            }
+            _ if method == "forward" => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
+            _ => (Callee::Value, self.unknown_call("", arguments)),
+        }
+    }
+
+    /// A function that nothing is known of: what it is given flows through it.
+    pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
+        if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
+            return loader.clone();
+        }
+        if arguments.all().any(Value::holds_device) {
+            let graph = arguments.all().any(Value::carries_graph);
+            return self.tensor(Tensor { graph, ..Tensor::ON_DEVICE });
+        }
+        if names::is_loss_function_name(name) && !name.is_empty() {
+            self.tensor(Tensor::WITH_GRAPH)
+        } else {
+            Value::Unknown
+        }
+    }
+
+    pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
+        let key = (self.file(), node.range().start());
+        let known = self.program.loader_ids.get(&key).copied();
+        let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
+        let get = |name: &str, position: usize| arguments.get(name, position).cloned();
+        let loader = Loader {
+            node,
+            statement,
+            context: self.context,
+            workers: get("num_workers", 5),
+            pin_memory: get("pin_memory", 7),
+            persistent: get("persistent_workers", usize::MAX),
+            batch_size: get("batch_size", 1),
+            dataset: get("dataset", 0).unwrap_or(Value::Unknown),
+            collate: get("collate_fn", 6).unwrap_or(Value::Unknown),
+            has_unknown_keywords: arguments.has_unknown,
+        };
+        // Numbers stay the same from round to round: parameters of the last one may still hold them.
+        let id = match known {
+            Some(id) => {
+                self.program.loaders[id] = loader;
+                id
+            }
+            None => {
+                self.program.loaders.push(loader);
+                self.program.loader_ids.insert(key, self.program.loaders.len() - 1);
+                self.program.loaders.len() - 1
+            }
+        };
+        Value::Loader(Some(id))
+    }
+
+    pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
+        let file = self.file();
+        let key = (file, node.range().start());
+        *self.program.site_ids.entry(key).or_insert_with(|| {
+            self.program.sites.push((file, node));
+            self.program.sites.len() - 1
+        })
+    }
+
+    /// What a loop over the value yields, loaders included.
+    pub(super) fn element_of(&self, value: &Value) -> Value {
+        match value {
+            Value::Loader(id) => {
+                let pinned =
+                    id.and_then(|id| self.program.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
+                let home = match pinned {
+                    Some(value) if value.known_bool() == Some(true) => Home::Pinned,
+                    _ => Home::Host,
+                };
+                Value::Tensor(Tensor { home, ..Tensor::ON_HOST })
+            }
+            value => value.element(),
+        }
+    }
+
+    /// Whether the turns of a loop are steps or parts of one.
+    pub(super) fn loop_kind(&self, iterated: &Expr, value: &Value) -> LoopKind {
+        match value {
+            Value::Parameters { .. } => return LoopKind::Parameters,
+            Value::List(element) if **element == Value::Parameters { named: false } => return LoopKind::WithinStep,
+            Value::List(element) | Value::Dict { element, .. }
+                if matches!(**element, Value::Optimizer(_) | Value::Model(_) | Value::Scheduler) =>
+            {
+                return LoopKind::WithinStep;
+            }
+            Value::Tuple(elements) if !elements.is_empty() => return LoopKind::WithinStep,
+            Value::List(element) if element.is_on_device() => return LoopKind::WithinStep,
+            Value::Tensor(tensor) if tensor.home == Home::Device => return LoopKind::WithinStep,
+            _ => {}
+        }
+        let names = crate::source::names_in(iterated);
+        let few = |name: &&str| {
+            let lower = name.to_ascii_lowercase();
+            ["optim", "losses", "layers", "blocks", "scheduler", "scalers", "param_groups", "heads"]
+                .iter()
+                .any(|part| lower.contains(part))
+                || matches!(lower.as_str(), "opts" | "models" | "nets" | "params" | "parameters")
+        };
+        match iterated {
+            Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
+            _ if names.iter().any(few) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
+            _ => LoopKind::Plain,
+        }
+    }
+
+    pub(super) fn host_data(&self, node: &'a ExprCall) -> Value {
+        let range = node.range();
+        Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
+    }
+}
+
+fn is_generator(interpreter: &Interpreter, function: usize) -> bool {
+    let body = interpreter.program.symbols.functions[function].body;
+    ruff_python_ast::helpers::any_over_body(body, |expression| {
+        matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_))
+    })
+}
+
+fn tensors_for_unknown(value: Value) -> Value {
+    match value {
+        Value::Unknown => Value::DEVICE_WITH_GRAPH,
+        Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(tensors_for_unknown).collect()),
+        value => value,
+    }
+}

@@ -1,0 +1,540 @@
+//! Expressions: what each is worth, noting on the way what rules look at.
+
+use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprAttribute, ExprCompare, ExprSubscript, Operator, UnaryOp};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::Interpreter;
+use super::names;
+use crate::source::classes::lineage;
+use crate::source::context::{Frame, LoopKind};
+use crate::source::program::{Product, Shown, Speed, Subscript};
+use crate::source::resolve::{Symbol, look_up};
+use crate::source::settings::{is_settings_name, literal};
+use crate::source::value::{Home, Origin, Role, Tensor, Value, is_dtype_name};
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn evaluate(&mut self, expression: &'a Expr) -> Value {
+        match expression {
+            Expr::Name(name) => self.name_value(name.id.as_str()),
+            Expr::Attribute(attribute) => self.attribute_value(attribute),
+            Expr::Call(call) => self.call(call),
+            Expr::BinOp(operation) => {
+                let left = self.evaluate(&operation.left);
+                let right = self.evaluate(&operation.right);
+                self.binary(expression, operation.op, &operation.right, left, right)
+            }
+            Expr::Compare(compare) => self.compare(compare),
+            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
+            Expr::UnaryOp(operation) => match operation.op {
+                UnaryOp::Not => {
+                    let value = self.test(&operation.operand);
+                    if value == Value::Cadence {
+                        Value::Bool(None)
+                    } else {
+                        Value::Bool(value.known_bool().map(|on| !on))
+                    }
+                }
+                UnaryOp::USub => match self.evaluate(&operation.operand) {
+                    Value::Number { known, sized } => Value::Number { known: known.and_then(i64::checked_neg), sized },
+                    value => value,
+                },
+                _ => self.evaluate(&operation.operand),
+            },
+            Expr::If(choice) => {
+                let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
+                self.test(&choice.test);
+                let (body, orelse) = (&*choice.body, &*choice.orelse);
+                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.evaluate(body));
+                let other =
+                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
+                one.join(&other)
+            }
+            Expr::Subscript(subscript) => self.subscript(subscript),
+            Expr::Tuple(tuple) => {
+                let elements = tuple.elts.iter().map(|element| self.evaluate(element)).collect();
+                Value::tuple(elements)
+            }
+            Expr::List(list) => {
+                let element = list.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
+                Value::list(element)
+            }
+            Expr::Set(set) => {
+                let element = set.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
+                Value::list(element)
+            }
+            Expr::Dict(dict) => self.dictionary(dict),
+            Expr::ListComp(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::SetComp(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::Generator(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::DictComp(all) => self.comprehension(&all.generators, all.range, |inside| {
+                if let Some(key) = &all.key {
+                    inside.evaluate(key);
+                }
+                let element = inside.evaluate(&all.value);
+                Value::dict(Vec::new(), element)
+            }),
+            Expr::FString(text) => {
+                for element in text.value.elements() {
+                    if let Some(part) = element.as_interpolation() {
+                        let value = self.evaluate(&part.expression);
+                        if self.is_recording
+                            && let Some(statement) = self.statement
+                        {
+                            let expression = &*part.expression;
+                            self.program.shown.push(Shown { expression, statement, context: self.context, value });
+                        }
+                    }
+                }
+                Value::Text(None)
+            }
+            Expr::Starred(starred) => {
+                let value = self.evaluate(&starred.value);
+                self.element_of(&value)
+            }
+            Expr::Named(named) => {
+                let value = self.evaluate(&named.value);
+                self.assign(&named.target, value.clone());
+                value
+            }
+            Expr::Await(inner) => self.evaluate(&inner.value),
+            Expr::Yield(inner) => {
+                let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
+                let before = match self.returns.take() {
+                    Some(Value::List(element)) => *element,
+                    _ => Value::Unknown,
+                };
+                self.returns = Some(Value::list(before.join(&value)));
+                Value::Unknown
+            }
+            Expr::YieldFrom(inner) => {
+                let value = self.evaluate(&inner.value);
+                self.returns = Some(value);
+                Value::Unknown
+            }
+            Expr::Slice(slice) => {
+                for part in [&slice.lower, &slice.upper, &slice.step].into_iter().flatten() {
+                    self.evaluate(part);
+                }
+                Value::Bool(None)
+            }
+            _ => literal(expression),
+        }
+    }
+
+    fn name_value(&mut self, name: &str) -> Value {
+        if let Some(value) = self.names.get(name) {
+            return value.clone();
+        }
+        let mut outer = self.program.symbols.functions[self.function].parent;
+        while let Some(function) = outer {
+            if let Some(value) = self.program.functions[function].locals.get(name) {
+                return value.clone();
+            }
+            outer = self.program.symbols.functions[function].parent;
+        }
+        let file = self.file();
+        self.global_value(file, name)
+    }
+
+    pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
+        let body = self.program.symbols.files[file].body;
+        let at_top = self.program.functions[body].locals.get(name);
+        match look_up(&self.program.symbols, &self.program.index, file, name) {
+            Some(Symbol::Function(function)) => Value::Function(function),
+            Some(Symbol::Class(class)) => Value::Class(class),
+            Some(Symbol::Module(module)) => Value::Module(module),
+            Some(Symbol::External(dotted)) => {
+                if at_top == Some(&Value::Capability) {
+                    Value::Capability
+                } else {
+                    Value::External(dotted)
+                }
+            }
+            Some(Symbol::Constant(owner, _)) if owner != file => {
+                let body = self.program.symbols.files[owner].body;
+                self.program.functions[body].locals.get(name).cloned().unwrap_or(Value::Unknown)
+            }
+            Some(Symbol::Constant(..)) | None => match at_top {
+                Some(value) => value.clone(),
+                None if is_builtin(name) => Value::External(format!("builtins.{name}")),
+                None => Value::Unknown,
+            },
+        }
+    }
+
+    fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
+        let owner = self.evaluate(&attribute.value);
+        let name = attribute.attr.as_str();
+        match owner {
+            Value::External(dotted) if dotted.starts_with("torch") && is_dtype_name(name) => Value::Dtype,
+            Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
+            Value::Module(file) => self.global_value(file, name),
+            Value::Tensor(tensor) => tensor_attribute(tensor, name),
+            Value::Model(Some(class)) | Value::Instance(class) => {
+                let is_model = matches!(self.program.classes[class].kind, kind if kind.is_module());
+                match self.member(class, name) {
+                    Some(value) if value != Value::Unknown => value,
+                    _ if name == "device" || name.ends_with("_device") => Value::Device,
+                    _ if is_settings_name(name) => Value::Unknown,
+                    _ if is_model && name == "module" => Value::Model(Some(class)),
+                    _ => names::by_name(name),
+                }
+            }
+            Value::Model(None) => match name {
+                "module" => Value::Model(None),
+                "device" => Value::Device,
+                "dtype" => Value::Dtype,
+                "weight" | "bias" => Value::Tensor(Tensor::PARAMETER),
+                _ => names::by_name(name),
+            },
+            Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
+            Value::Numpy => match name {
+                "shape" | "size" | "ndim" => Value::SIZE,
+                _ => Value::Numpy,
+            },
+            Value::Number { .. } => owner,
+            Value::Loader(_) if name == "dataset" || name == "sampler" => Value::Unknown,
+            Value::Optimizer(_) => match name {
+                "param_groups" => Value::list(Value::dict(
+                    vec![("params".to_string(), Value::Parameters { named: false })],
+                    Value::NUMBER,
+                )),
+                _ => Value::Unknown,
+            },
+            Value::Device => Value::Text(None),
+            _ => self.attribute_of_unknown(attribute),
+        }
+    }
+
+    fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
+        let name = attribute.attr.as_str();
+        let owner = match &*attribute.value {
+            Expr::Name(owner) => owner.id.as_str(),
+            Expr::Attribute(owner) => owner.attr.as_str(),
+            _ => "",
+        };
+        match name {
+            "shape" => Value::list(Value::SIZE),
+            "ndim" => Value::SIZE,
+            "device" => Value::Device,
+            "dtype" => Value::Dtype,
+            "grad" => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
+            _ if is_settings_name(owner) => match names::by_name(name) {
+                Value::Device => Value::Device,
+                Value::Dtype => Value::Dtype,
+                _ => Value::SIZE,
+            },
+            _ => names::by_name(name),
+        }
+    }
+
+    /// An attribute or method of one of the given classes, bases included.
+    pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
+        lineage(&self.program.classes, class).into_iter().find_map(|class| {
+            let method = self.program.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
+            method.or_else(|| self.program.classes[class].attributes.get(name).cloned())
+        })
+    }
+
+    fn binary(
+        &mut self,
+        whole: &'a Expr,
+        operator: Operator,
+        right_node: &'a Expr,
+        left: Value,
+        right: Value,
+    ) -> Value {
+        if operator == Operator::MatMult {
+            return self.product(whole, &left, &right);
+        }
+        if operator == Operator::Mod && matches!(left, Value::Text(_)) {
+            if right.holds_device()
+                && self.is_recording
+                && let Some(statement) = self.statement
+            {
+                let context = self.context;
+                self.program.shown.push(Shown { expression: right_node, statement, context, value: Value::DEVICE });
+            }
+            return Value::Text(None);
+        }
+        if operator == Operator::Div && right == Value::Clock {
+            self.note_speed(whole, right_node);
+            return Value::NUMBER;
+        }
+        match (&left, &right) {
+            (Value::Number { known: Some(one), .. }, Value::Number { known: Some(two), .. }) => {
+                let known = match operator {
+                    Operator::Add => one.checked_add(*two),
+                    Operator::Sub => one.checked_sub(*two),
+                    Operator::Mult => one.checked_mul(*two),
+                    Operator::FloorDiv => one.checked_div(*two),
+                    _ => None,
+                };
+                Value::Number { known, sized: true }
+            }
+            _ => self.combine(&left, &right),
+        }
+    }
+
+    /// What arithmetic on two values gives.
+    pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
+        match (left, right) {
+            (Value::Tensor(one), Value::Tensor(two)) => {
+                let keeps_scores = matches!(one.role, Role::Scores(_) | Role::Weights(_));
+                let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
+                let home = if one.home == Home::Device || two.home == Home::Device { Home::Device } else { Home::Host };
+                self.tensor(Tensor {
+                    home,
+                    graph: one.graph || two.graph,
+                    boolean: one.boolean && two.boolean,
+                    origin: if constant { one.origin } else { Origin::Data },
+                    role: if keeps_scores { one.role } else { Role::Plain },
+                })
+            }
+            (Value::Tensor(tensor), _) | (_, Value::Tensor(tensor)) => {
+                let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
+                self.tensor(Tensor { role, boolean: false, ..tensor.clone() })
+            }
+            (Value::Clock, _) | (_, Value::Clock) => Value::Clock,
+            (Value::Numpy, _) | (_, Value::Numpy) => Value::Numpy,
+            (Value::Number { sized: one, .. }, Value::Number { sized: two, .. }) => {
+                Value::Number { known: None, sized: *one && *two }
+            }
+            (Value::Number { .. }, Value::Unknown) | (Value::Unknown, Value::Number { .. }) => Value::Unknown,
+            (Value::List(one), Value::List(two)) => Value::list(one.join(two)),
+            (Value::List(_), _) => left.clone(),
+            (Value::Text(_), _) => Value::Text(None),
+            (Value::Tuple(one), Value::Tuple(two)) => Value::tuple(one.iter().chain(two).cloned().collect()),
+            (Value::External(name), other) | (other, Value::External(name)) if name.starts_with("builtins") => {
+                other.clone()
+            }
+            _ => left.join(right),
+        }
+    }
+
+    /// `left @ right`, where the steps of a hand-written attention are recognised.
+    pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
+        let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
+            (Some(_), Some(Role::Transposed)) => Role::Scores(whole.range()),
+            (Some(Role::Weights(weights)), Some(_)) => {
+                if self.is_recording
+                    && let Some(statement) = self.statement
+                {
+                    let context = self.context;
+                    self.program.products.push(Product { expression: whole, statement, context, weights });
+                }
+                Role::Plain
+            }
+            _ => Role::Plain,
+        };
+        match self.combine(left, right) {
+            Value::Tensor(tensor) => Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor }),
+            other => other,
+        }
+    }
+
+    fn note_speed(&mut self, whole: &'a Expr, divisor: &'a Expr) {
+        let difference = match divisor {
+            Expr::BinOp(operation) if operation.op == Operator::Sub => Some(operation),
+            _ => None,
+        };
+        if let Some(operation) = difference
+            && let Expr::Name(start) = &*operation.right
+            && self.is_recording
+        {
+            let speed = Speed { expression: whole, context: self.context, start: start.id.as_str() };
+            self.program.speeds.push(speed);
+        }
+    }
+
+    fn compare(&mut self, compare: &'a ExprCompare) -> Value {
+        let left = self.evaluate(&compare.left);
+        let rights: Vec<Value> = compare.comparators.iter().map(|right| self.evaluate(right)).collect();
+        let by_identity =
+            compare.ops.iter().all(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn));
+        if !by_identity
+            && let Some(tensor) =
+                rights.iter().chain([&left]).filter_map(Value::tensor).max_by_key(|tensor| tensor.home == Home::Device)
+        {
+            let constant = rights.iter().chain([&left]).all(Value::is_sized);
+            let origin = if constant { tensor.origin } else { Origin::Data };
+            return Value::Tensor(Tensor { boolean: true, graph: false, role: Role::Plain, origin, ..tensor.clone() });
+        }
+        if left == Value::Numpy || rights.contains(&Value::Numpy) {
+            return Value::Numpy;
+        }
+        let branches = self.quietly(|quiet| quiet.classify_expression(compare));
+        branches.unwrap_or(Value::Bool(None))
+    }
+
+    /// `step % 10 == 0` bound to a name stays what it is.
+    fn classify_expression(&mut self, compare: &'a ExprCompare) -> Option<Value> {
+        use crate::source::context::Guard;
+        let branches = self.classify_compare(compare);
+        match (branches.when_true, branches.when_false) {
+            (Guard::Cadence, _) => Some(Value::Cadence),
+            (_, Guard::Fallback) => Some(Value::Capability),
+            _ => None,
+        }
+    }
+
+    fn subscript(&mut self, subscript: &'a ExprSubscript) -> Value {
+        let base = self.evaluate(&subscript.value);
+        let index = self.evaluate(&subscript.slice);
+        if self.is_recording
+            && let Some(statement) = self.statement
+        {
+            self.program.subscripts.push(Subscript {
+                node: subscript,
+                statement,
+                context: self.context,
+                base: base.clone(),
+                index: index.clone(),
+                stored: None,
+            });
+        }
+        match (&base, &index) {
+            (Value::Dict { entries, element }, Value::Text(Some(key))) => {
+                let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+                known.unwrap_or_else(|| (**element).clone())
+            }
+            (Value::Dict { element, entries }, _) => {
+                entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value))
+            }
+            (Value::Tuple(elements), Value::Number { known: Some(at), .. }) => {
+                let at = if *at < 0 { elements.len() as i64 + at } else { *at };
+                usize::try_from(at).ok().and_then(|at| elements.get(at).cloned()).unwrap_or(Value::Unknown)
+            }
+            (Value::List(_) | Value::Parameters { .. }, _) if matches!(&*subscript.slice, Expr::Slice(_)) => base,
+            (Value::Tensor(tensor), _) => {
+                Value::Tensor(Tensor { role: Role::Plain, boolean: tensor.boolean, ..tensor.clone() })
+            }
+            (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
+            (Value::Model(_), _) => Value::Model(None),
+            _ => base.element(),
+        }
+    }
+
+    fn dictionary(&mut self, dict: &'a ruff_python_ast::ExprDict) -> Value {
+        let mut entries = Vec::new();
+        let mut element = Value::Unknown;
+        for item in &dict.items {
+            let value = self.evaluate(&item.value);
+            match item.key.as_ref().map(|key| self.evaluate(key)) {
+                Some(Value::Text(Some(key))) => entries.push((key, value)),
+                Some(_) => element = element.join(&value),
+                None => match value {
+                    Value::Dict { entries: more, element: inner } => {
+                        entries.extend(more);
+                        element = element.join(&inner);
+                    }
+                    other => element = element.join(&other),
+                },
+            }
+        }
+        Value::dict(entries, element)
+    }
+
+    fn comprehension(
+        &mut self,
+        generators: &'a [Comprehension],
+        range: TextRange,
+        inside: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        let Some((first, rest)) = generators.split_first() else {
+            return inside(self);
+        };
+        let iterated = self.evaluate(&first.iter);
+        let kind = match self.loop_kind(&first.iter, &iterated) {
+            LoopKind::Plain => LoopKind::WithinStep,
+            kind => kind,
+        };
+        let element = self.element_of(&iterated);
+        let outer = self.names.clone();
+        let result = self.within(Frame::Loop(kind), range, |nested| {
+            nested.assign(&first.target, element);
+            for condition in &first.ifs {
+                nested.test(condition);
+            }
+            nested.comprehension(rest, range, inside)
+        });
+        self.names = outer;
+        match (kind, result) {
+            // A list of parameters stays one: `[p for p in model.parameters() if p.grad is not None]`.
+            (LoopKind::Parameters, Value::List(element)) if is_parameter(&element) => {
+                Value::Parameters { named: false }
+            }
+            (_, result) => result,
+        }
+    }
+}
+
+fn is_parameter(value: &Value) -> bool {
+    value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
+}
+
+fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
+    match name {
+        "shape" => Value::list(Value::SIZE),
+        "ndim" | "nbytes" | "itemsize" => Value::SIZE,
+        "device" => Value::Device,
+        "dtype" => Value::Dtype,
+        "requires_grad" | "is_cuda" | "is_sparse" | "is_leaf" | "training" => Value::Bool(None),
+        "data" => Value::Tensor(Tensor { graph: false, ..tensor }),
+        "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
+        "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
+        "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
+        _ => Value::Tensor(tensor),
+    }
+}
+
+fn is_builtin(name: &str) -> bool {
+    const BUILTINS: &[&str] = &[
+        "len",
+        "range",
+        "enumerate",
+        "zip",
+        "print",
+        "int",
+        "float",
+        "bool",
+        "str",
+        "list",
+        "tuple",
+        "dict",
+        "set",
+        "sum",
+        "max",
+        "min",
+        "abs",
+        "round",
+        "sorted",
+        "reversed",
+        "map",
+        "filter",
+        "iter",
+        "next",
+        "isinstance",
+        "hasattr",
+        "getattr",
+        "setattr",
+        "open",
+        "any",
+        "all",
+        "pow",
+        "repr",
+        "format",
+        "type",
+        "super",
+        "id",
+        "callable",
+        "exit",
+    ];
+    BUILTINS.contains(&name)
+}

@@ -1,0 +1,530 @@
+//! How often a branch runs, by its test.
+
+use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCompare, Operator, Stmt, UnaryOp};
+
+use super::Interpreter;
+use super::names::is_step_name;
+use crate::source::classes::dotted_name;
+use crate::source::context::{Frame, Guard, LoopKind};
+use crate::source::program::FunctionKind;
+use crate::source::settings::{is_settings_name, literal};
+use crate::source::value::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Branches {
+    pub when_true: Guard,
+    pub when_false: Guard,
+}
+
+const OPEN: Branches = Branches { when_true: Guard::Open, when_false: Guard::Open };
+
+fn when_true(guard: Guard) -> Branches {
+    Branches { when_true: guard, when_false: Guard::Open }
+}
+
+fn when_false(guard: Guard) -> Branches {
+    Branches { when_true: Guard::Open, when_false: guard }
+}
+
+impl Branches {
+    fn swapped(self) -> Branches {
+        Branches { when_true: self.when_false, when_false: self.when_true }
+    }
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    /// What the test of an `if` with this body says of its branches.
+    pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
+        let mut branches = self.classify_test(test);
+        if !branches.when_true.cools() && (fills_what_it_tests(test, body) || self.ends_the_run(body)) {
+            branches.when_true = Guard::Once;
+        }
+        branches
+    }
+
+    fn classify_test(&mut self, test: &'a Expr) -> Branches {
+        match test {
+            Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => {
+                self.classify_test(&operation.operand).swapped()
+            }
+            Expr::BoolOp(operation) => {
+                let parts: Vec<Branches> = operation.values.iter().map(|value| self.classify_test(value)).collect();
+                // All parts must hold for the first guard; one that holds suffices for the second.
+                let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
+                let every = |pick: fn(&Branches) -> Guard| {
+                    if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None }
+                };
+                let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
+                    (|part| part.when_true, |part| part.when_false);
+                let (when_true, when_false) = match operation.op {
+                    BoolOp::And => (any(taken), every(other)),
+                    BoolOp::Or => (every(taken), any(other)),
+                };
+                Branches { when_true: when_true.unwrap_or(Guard::Open), when_false: when_false.unwrap_or(Guard::Open) }
+            }
+            Expr::Compare(compare) => self.classify_compare(compare),
+            Expr::BinOp(operation) if operation.op == Operator::Mod => {
+                if is_one(&operation.right) {
+                    OPEN
+                } else {
+                    when_false(Guard::Cadence)
+                }
+            }
+            Expr::Call(call) => {
+                let name = dotted_name(&call.func).unwrap_or_default();
+                let last = name.rsplit('.').next().unwrap_or_default();
+                match last {
+                    "hasattr" => when_false(Guard::Fallback),
+                    "is_grad_enabled" => when_false(Guard::Evaluation),
+                    "getenv" => when_true(Guard::OptIn),
+                    "get" if name.contains("environ") => when_true(Guard::OptIn),
+                    _ if says_cadence(last) => when_true(Guard::Cadence),
+                    _ if last.contains("available") || last.contains("supports") => when_false(Guard::Fallback),
+                    _ => self.classify_value(test),
+                }
+            }
+            Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
+            Expr::Subscript(_) => match self.quietly(|quiet| quiet.is_off_unless_asked(test)) {
+                true => when_true(Guard::OptIn),
+                false => OPEN,
+            },
+            Expr::BooleanLiteral(literal) if !literal.value => when_true(Guard::Once),
+            Expr::NumberLiteral(_) => match literal(test) {
+                Value::Number { known: Some(0), .. } => when_true(Guard::Once),
+                _ => OPEN,
+            },
+            Expr::Named(named) => self.classify_test(&named.value),
+            _ => OPEN,
+        }
+    }
+
+    fn classify_value(&mut self, expression: &'a Expr) -> Branches {
+        match self.quietly(|quiet| quiet.evaluate(expression)) {
+            Value::Cadence => when_true(Guard::Cadence),
+            Value::Capability => when_false(Guard::Fallback),
+            _ => OPEN,
+        }
+    }
+
+    fn classify_flag(&mut self, test: &'a Expr) -> Branches {
+        let by_value = self.classify_value(test);
+        if by_value != OPEN {
+            return by_value;
+        }
+        let name = match test {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            _ => return OPEN,
+        };
+        let lower = name.to_ascii_lowercase();
+        if matches!(
+            lower.as_str(),
+            "training" | "train" | "is_train" | "is_training" | "train_mode" | "istrain" | "do_train"
+        ) {
+            return when_false(Guard::Evaluation);
+        }
+        if matches!(
+            lower.as_str(),
+            "eval"
+                | "is_eval"
+                | "evaluate"
+                | "eval_mode"
+                | "val"
+                | "is_val"
+                | "validation"
+                | "is_test"
+                | "test"
+                | "testing"
+                | "inference"
+                | "eval_only"
+                | "test_only"
+                | "test_mode"
+                | "do_eval"
+                | "is_validation"
+                | "validate"
+                | "is_inference"
+        ) {
+            return when_true(Guard::Evaluation);
+        }
+        if says_cadence(&lower) {
+            return when_true(Guard::Cadence);
+        }
+        if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
+    }
+
+    pub(super) fn classify_compare(&mut self, compare: &'a ExprCompare) -> Branches {
+        let ([operator], [right]) = (&*compare.ops, &*compare.comparators) else { return self.classify_range(compare) };
+        let left = &*compare.left;
+        if mentions_version(left) || mentions_version(right) {
+            return match operator {
+                CmpOp::Lt | CmpOp::LtE => when_true(Guard::Fallback),
+                _ => when_false(Guard::Fallback),
+            };
+        }
+        let (left_value, right_value) = self.quietly(|quiet| (quiet.evaluate(left), quiet.evaluate(right)));
+        if left_value.holds_device() || right_value.holds_device() {
+            return OPEN;
+        }
+        if let Some(divisor) = modulo_of(left).or_else(|| modulo_of(right)) {
+            if is_one(divisor) {
+                return OPEN;
+            }
+            return match operator {
+                CmpOp::NotEq => when_false(Guard::Cadence),
+                _ => when_true(Guard::Cadence),
+            };
+        }
+        if left_value == Value::Clock || right_value == Value::Clock {
+            return match operator {
+                CmpOp::Gt | CmpOp::GtE if left_value == Value::Clock => when_true(Guard::Cadence),
+                CmpOp::Lt | CmpOp::LtE if right_value == Value::Clock => when_true(Guard::Cadence),
+                _ => when_false(Guard::Cadence),
+            };
+        }
+        if let Some(phase) = text_of(right).or_else(|| text_of(left)) {
+            let branches = match phase.to_ascii_lowercase().as_str() {
+                "train" | "training" => when_false(Guard::Evaluation),
+                "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {
+                    when_true(Guard::Evaluation)
+                }
+                _ => OPEN,
+            };
+            return match operator {
+                CmpOp::Eq | CmpOp::In => branches,
+                CmpOp::NotEq | CmpOp::NotIn => branches.swapped(),
+                _ => OPEN,
+            };
+        }
+        match operator {
+            CmpOp::IsNot if matches!(right, Expr::NoneLiteral(_)) => {
+                if self.is_missing_unless_asked(left) {
+                    when_true(Guard::OptIn)
+                } else {
+                    OPEN
+                }
+            }
+            CmpOp::Is if matches!(right, Expr::NoneLiteral(_)) => {
+                if self.is_missing_unless_asked(left) {
+                    when_false(Guard::OptIn)
+                } else {
+                    OPEN
+                }
+            }
+            CmpOp::Eq if counts_steps(left) || counts_steps(right) => when_true(Guard::Cadence),
+            CmpOp::NotEq if counts_steps(left) || counts_steps(right) => when_false(Guard::Cadence),
+            CmpOp::In if counts_steps(left) && !matches!(right, Expr::Call(_)) => when_true(Guard::Cadence),
+            CmpOp::Lt | CmpOp::LtE if counts_steps(left) && matches!(right, Expr::NumberLiteral(_)) => {
+                when_true(Guard::Cadence)
+            }
+            CmpOp::Lt | CmpOp::LtE if is_random_draw(left) => when_true(Guard::Cadence),
+            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if flag.value) => {
+                self.classify_test(left)
+            }
+            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if !flag.value) => {
+                self.classify_test(left).swapped()
+            }
+            CmpOp::Gt if self.is_off_unless_asked(left) => when_true(Guard::OptIn),
+            _ => OPEN,
+        }
+    }
+
+    /// `0 < step < 10` and the like.
+    fn classify_range(&mut self, compare: &'a ExprCompare) -> Branches {
+        let all = || std::iter::once(&*compare.left).chain(&*compare.comparators);
+        if all().any(|part| modulo_of(part).is_some_and(|divisor| !is_one(divisor))) {
+            return when_true(Guard::Cadence);
+        }
+        OPEN
+    }
+
+    /// A switch that is off by default: a parameter, a setting, a constant.
+    fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
+        let speaks_of_debugging = |name: &str| {
+            let lower = name.to_ascii_lowercase();
+            [
+                "debug",
+                "verbose",
+                "profile",
+                "dry_run",
+                "detect_anomaly",
+                "sanity",
+                "trace",
+                "visuali",
+                "nan_check",
+                "check_nan",
+            ]
+            .iter()
+            .any(|word| lower.contains(word))
+        };
+        match expression {
+            Expr::Name(name) => {
+                let name = name.id.as_str();
+                if let Some(default) = self.parameter_default(name) {
+                    let passed = self.program.functions[self.function].passed.get(name);
+                    return default.known_bool() == Some(false)
+                        && passed.is_none_or(|passed| passed.known_bool() != Some(true))
+                        && !(self.kind() == FunctionKind::Step && default == Value::Nothing);
+                }
+                match self.names.get(name) {
+                    Some(value) if value.known_bool() == Some(false) => return true,
+                    Some(value) if value.known_bool() == Some(true) => return false,
+                    Some(_) => {}
+                    None => {
+                        if let Some(constant) = self.program.symbols.files[self.file()].constants.get(name) {
+                            return match literal(constant).known_bool() {
+                                Some(on) => !on,
+                                None => speaks_of_debugging(name),
+                            };
+                        }
+                    }
+                }
+                speaks_of_debugging(name)
+            }
+            Expr::Attribute(attribute) => {
+                let name = attribute.attr.as_str();
+                let owner = match &*attribute.value {
+                    Expr::Name(owner) => owner.id.as_str(),
+                    Expr::Attribute(owner) => owner.attr.as_str(),
+                    _ => return false,
+                };
+                if is_settings_name(owner) {
+                    return match self.program.settings.default_of(self.file(), name).map(Value::known_bool) {
+                        Some(Some(on)) => !on,
+                        Some(None) => false,
+                        None => speaks_of_debugging(name),
+                    };
+                }
+                speaks_of_debugging(name)
+            }
+            Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
+            _ => false,
+        }
+    }
+
+    /// Something that is None unless a caller or a setting hands it in.
+    fn is_missing_unless_asked(&mut self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Name(name) if self.kind() != FunctionKind::Step && self.kind() != FunctionKind::Loss => {
+                let name = name.id.as_str();
+                let is_missing = self.parameter_default(name) == Some(Value::Nothing);
+                let passed = self.program.functions[self.function].passed.get(name);
+                is_missing && passed.is_none_or(|passed| *passed == Value::Nothing)
+            }
+            Expr::Attribute(attribute) => {
+                let owner = match &*attribute.value {
+                    Expr::Name(owner) => owner.id.as_str(),
+                    Expr::Attribute(owner) => owner.attr.as_str(),
+                    _ => return false,
+                };
+                let name = attribute.attr.as_str();
+                is_settings_name(owner) && self.program.settings.default_of(self.file(), name) == Some(&Value::Nothing)
+            }
+            _ => false,
+        }
+    }
+
+    fn parameter_default(&self, name: &str) -> Option<Value> {
+        let definition = self.program.symbols.functions[self.function].definition?;
+        let parameter = definition.parameters.find(name)?;
+        parameter.default().map(literal)
+    }
+
+    /// A body that leaves the loop of steps, or the program: it runs at most once.
+    fn ends_the_run(&self, body: &[Stmt]) -> bool {
+        let in_loop = self
+            .program
+            .contexts
+            .outwards(self.context)
+            .any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain));
+        match body.last() {
+            Some(Stmt::Raise(_)) => true,
+            Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
+            Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
+                if dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "exit" | "quit" | "sys.exit" | "os._exit"))),
+            _ => false,
+        }
+    }
+
+    /// Evaluates without taking notes.
+    pub(super) fn quietly<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let was_recording = std::mem::replace(&mut self.is_recording, false);
+        let result = inside(self);
+        self.is_recording = was_recording;
+        result
+    }
+}
+
+/// Whether what follows in the block is not reached after this body.
+pub fn ends_turn(body: &[Stmt]) -> bool {
+    matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
+}
+
+/// `log_now`, `should_print`, `is_log_step`.
+fn says_cadence(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.starts_with("should_")
+        || [
+            "log_now",
+            "do_log",
+            "is_log",
+            "log_this",
+            "log_step",
+            "print_now",
+            "time_to_",
+            "is_print",
+            "every_n",
+            "log_flag",
+        ]
+        .iter()
+        .any(|part| lower.contains(part))
+}
+
+/// The `n` of an `x % n` anywhere in an arithmetic expression.
+fn modulo_of(expression: &Expr) -> Option<&Expr> {
+    match expression {
+        Expr::BinOp(operation)
+            if operation.op == Operator::Mod && !matches!(&*operation.left, Expr::StringLiteral(_)) =>
+        {
+            Some(&operation.right)
+        }
+        Expr::BinOp(operation) => modulo_of(&operation.left).or_else(|| modulo_of(&operation.right)),
+        _ => None,
+    }
+}
+
+fn is_one(expression: &Expr) -> bool {
+    literal(expression).known_integer() == Some(1)
+}
+
+fn counts_steps(expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => is_step_name(name.id.as_str()),
+        Expr::Attribute(attribute) => is_step_name(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
+        Expr::BinOp(operation) => counts_steps(&operation.left),
+        _ => false,
+    }
+}
+
+fn is_random_draw(expression: &Expr) -> bool {
+    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| name.contains("random")))
+}
+
+fn mentions_version(expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => name.id.as_str().to_ascii_lowercase().contains("version"),
+        Expr::Attribute(attribute) => attribute.attr.as_str().to_ascii_lowercase().contains("version"),
+        Expr::Call(call) => {
+            call.arguments.args.iter().any(mentions_version)
+                || dotted_name(&call.func)
+                    .is_some_and(|name| name.ends_with("LooseVersion") || name.ends_with("version.parse"))
+        }
+        Expr::Subscript(subscript) => mentions_version(&subscript.value),
+        _ => false,
+    }
+}
+
+pub(super) fn text_of(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::StringLiteral(text) => Some(text.value.to_str()),
+        _ => None,
+    }
+}
+
+/// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
+fn fills_what_it_tests(test: &Expr, body: &[Stmt]) -> bool {
+    let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
+    asked_names(test).iter().any(|asked| filled.contains(asked))
+}
+
+/// Names whose absence, emptiness, size or truth the test asks for.
+fn asked_names(test: &Expr) -> Vec<String> {
+    match test {
+        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => match &*operation.operand {
+            Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
+            inner => dotted_name(inner).into_iter().collect(),
+        },
+        Expr::BoolOp(operation) => operation.values.iter().flat_map(asked_names).collect(),
+        Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
+            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => match &*compare.left {
+                Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
+                left => dotted_name(left).into_iter().collect(),
+            },
+            ([CmpOp::NotIn], [right]) => dotted_name(right).into_iter().collect(),
+            (_, [right]) => {
+                [size_owner(&compare.left), size_owner(right), cached_number(&compare.left), cached_number(right)]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            _ => Vec::new(),
+        },
+        Expr::Name(_) | Expr::Attribute(_) => dotted_name(test).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
+fn has_attribute_of(call: &ruff_python_ast::ExprCall) -> Option<String> {
+    let name = dotted_name(&call.func)?;
+    let ("hasattr" | "getattr", [owner, attribute, ..]) = (name.as_str(), &*call.arguments.args) else { return None };
+    Some(format!("{}.{}", dotted_name(owner)?, text_of(attribute)?))
+}
+
+/// `self.mask` in `self.mask.size(0)`, `self.mask.shape[0]`, `len(self.mask)`.
+fn size_owner(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Subscript(subscript) => size_owner(&subscript.value),
+        Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "shape" | "device" | "dtype") => {
+            dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+        }
+        Expr::Call(call) => match &*call.func {
+            Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "size" | "numel" | "nelement") => {
+                dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+            }
+            Expr::Name(name) if name.id.as_str() == "len" => dotted_name(call.arguments.args.first()?),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `self.max_seq_cached` in `seq_len > self.max_seq_cached`.
+fn cached_number(expression: &Expr) -> Option<String> {
+    dotted_name(expression).filter(|name| name.starts_with("self."))
+}
+
+fn stored_names(statement: &Stmt) -> Vec<String> {
+    let of_target = |target: &Expr| match target {
+        Expr::Subscript(subscript) => dotted_name(&subscript.value),
+        other => dotted_name(other),
+    };
+    match statement {
+        Stmt::Assign(assign) => assign
+            .targets
+            .iter()
+            .flat_map(|target| match target {
+                Expr::Tuple(targets) => targets.elts.iter().filter_map(of_target).collect::<Vec<_>>(),
+                other => of_target(other).into_iter().collect(),
+            })
+            // `if best: best = loss` asks for a value; `if first: first = False` for a state.
+            .filter(|name| name.contains('.') || !matches!(&*assign.value, Expr::Call(_)))
+            .collect(),
+        Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
+        Stmt::Expr(inner) => match &*inner.value {
+            Expr::Call(call) => match &*call.func {
+                Expr::Attribute(attribute) if attribute.attr.as_str() == "register_buffer" => call
+                    .arguments
+                    .args
+                    .first()
+                    .and_then(text_of)
+                    .map(|name| format!("self.{name}"))
+                    .into_iter()
+                    .collect(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        },
+        Stmt::If(branch) => branch.body.iter().flat_map(stored_names).collect(),
+        _ => Vec::new(),
+    }
+}

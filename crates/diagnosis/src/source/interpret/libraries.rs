@@ -1,0 +1,425 @@
+//! What functions of other libraries return: torch's above all.
+
+use ruff_python_ast::ExprCall;
+use ruff_text_size::Ranged;
+
+use super::Interpreter;
+use super::arguments::Arguments;
+use crate::source::value::{Home, Origin, Role, Tensor, Value};
+
+/// Libraries whose functions return nothing that lies on the device.
+const HOST_LIBRARIES: &[&str] = &[
+    "numpy",
+    "sklearn",
+    "scipy",
+    "PIL",
+    "cv2",
+    "matplotlib",
+    "math",
+    "random",
+    "json",
+    "os",
+    "re",
+    "logging",
+    "wandb",
+    "pandas",
+    "sys",
+    "shutil",
+    "pathlib",
+    "collections",
+    "datetime",
+    "argparse",
+    "csv",
+    "pickle",
+    "yaml",
+    "statistics",
+    "torchmetrics",
+];
+
+const FACTORIES: &[&str] = &[
+    "ones",
+    "zeros",
+    "empty",
+    "full",
+    "arange",
+    "eye",
+    "linspace",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "normal",
+    "logspace",
+    "tril_indices",
+    "triu_indices",
+    "bernoulli",
+    "multinomial",
+    "range",
+    "Tensor",
+];
+
+const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn library_call(&mut self, node: &'a ExprCall, dotted: &str, arguments: &Arguments<'a>) -> Value {
+        let (library, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
+        let last = dotted.rsplit('.').next().unwrap_or(dotted);
+        match library {
+            "builtins" => self.builtin_call(last, arguments),
+            "torch" => self.torch_call(node, rest, last, arguments),
+            "numpy" => match arguments.first() {
+                _ if matches!(last, "prod" | "sqrt" | "log" | "ceil" | "floor")
+                    && arguments.all().all(Value::is_sized) =>
+                {
+                    Value::SIZE
+                }
+                _ => Value::Numpy,
+            },
+            "math" => Value::Number { known: None, sized: arguments.all().all(Value::is_sized) },
+            "time" => match last {
+                "time" | "perf_counter" | "monotonic" | "process_time" | "time_ns" => Value::Clock,
+                _ => Value::Nothing,
+            },
+            "timeit" if last == "default_timer" => Value::Clock,
+            "datetime" if last == "now" => Value::Clock,
+            "os" if last == "cpu_count" => Value::SIZE,
+            "random" => Value::NUMBER,
+            "tqdm" | "rich" => arguments.first(),
+            "itertools" => match arguments.first() {
+                _ if last == "product" => Value::Unknown,
+                Value::Loader(id) => Value::Loader(id),
+                Value::Parameters { named } => Value::Parameters { named },
+                other => Value::list(self.element_of(&other)),
+            },
+            "copy" => arguments.first(),
+            "deepspeed" if last == "initialize" => {
+                let model = arguments.keyword("model").cloned().unwrap_or(Value::Model(None));
+                let model = if model == Value::Unknown { Value::Model(None) } else { model };
+                Value::Tuple(vec![model, Value::Optimizer(None), Value::Loader(None), Value::Scheduler])
+            }
+            "einops" | "torch_scatter" | "torch_sparse" | "xformers" | "flash_attn" => self.tensor_of(arguments),
+            "timm" if last == "create_model" => Value::Model(None),
+            "torchvision" if rest.starts_with("models") => Value::Model(None),
+            "transformers" if last.starts_with("get_") && last.contains("schedule") => Value::Scheduler,
+            "transformers" if rest.contains("AdamW") || last.contains("Adafactor") => Value::Optimizer(None),
+            "torch_geometric" if last.contains("Loader") => Value::Loader(None),
+            "torch_geometric" if rest.starts_with("nn.") => self.model_or_tensor(last, arguments),
+            _ if last == "from_pretrained" || last == "from_config" => {
+                let is_model = !["Token", "Processor", "Config", "Extractor", "Scheduler", "Pipeline"]
+                    .iter()
+                    .any(|part| dotted.contains(part));
+                if is_model { Value::Model(None) } else { Value::Unknown }
+            }
+            _ if HOST_LIBRARIES.contains(&library) => Value::Unknown,
+            _ if last == "tqdm" || last == "trange" => arguments.first(),
+            _ => self.unknown_call(last, arguments),
+        }
+    }
+
+    fn model_or_tensor(&mut self, last: &str, arguments: &Arguments) -> Value {
+        let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
+        if is_class { Value::Model(None) } else { self.tensor_of(arguments) }
+    }
+
+    /// A tensor where the arguments' tensors are.
+    pub(super) fn tensor_of(&mut self, arguments: &Arguments) -> Value {
+        let all = || arguments.all().flat_map(tensors_in);
+        let home = match all().any(|tensor| tensor.home == Home::Device) {
+            true => Home::Device,
+            false if all().next().is_some() => Home::Host,
+            false => return Value::Unknown,
+        };
+        self.tensor(Tensor { home, graph: all().any(|tensor| tensor.graph), ..Tensor::ON_DEVICE })
+    }
+
+    fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
+        let first = arguments.first();
+        match name {
+            "len" => Value::SIZE,
+            "int" | "float" | "round" | "abs" | "pow" => match first {
+                Value::Number { known, sized } if name == "int" => Value::Number { known, sized },
+                Value::Tensor(tensor) if matches!(name, "abs" | "pow" | "round") => Value::Tensor(tensor),
+                value => Value::Number { known: None, sized: value.is_sized() },
+            },
+            "bool" | "isinstance" | "hasattr" | "any" | "all" | "callable" => {
+                if name == "hasattr" {
+                    Value::Capability
+                } else {
+                    Value::Bool(None)
+                }
+            }
+            "str" | "repr" | "format" | "type" => Value::Text(None),
+            "range" => Value::list(Value::NUMBER),
+            "enumerate" => {
+                let element = self.element_of(&first);
+                Value::list(Value::tuple(vec![Value::NUMBER, element]))
+            }
+            "zip" => {
+                let elements = arguments.positional.iter().map(|value| self.element_of(value)).collect();
+                Value::list(Value::tuple(elements))
+            }
+            "list" | "tuple" | "set" | "sorted" | "reversed" | "iter" => match first {
+                Value::Loader(id) if name == "iter" => Value::Loader(id),
+                value @ (Value::Parameters { .. } | Value::Tuple(_)) => value,
+                value => {
+                    let element = self.element_of(&value);
+                    Value::list(element)
+                }
+            },
+            "next" => self.element_of(&first),
+            "filter" => match arguments.positional.get(1) {
+                Some(value @ Value::Parameters { .. }) => value.clone(),
+                Some(value) => Value::list(self.element_of(value)),
+                None => Value::Unknown,
+            },
+            "map" => Value::list(Value::Unknown),
+            "sum" | "max" | "min" => match arguments.positional.len() {
+                1 => match self.element_of(&first) {
+                    Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor }),
+                    value @ Value::Number { .. } => value,
+                    _ => Value::Unknown,
+                },
+                _ => {
+                    let sized = arguments.all().all(Value::is_sized);
+                    match arguments.all().find(|value| value.holds_device()) {
+                        Some(value) => value.clone(),
+                        None => Value::Number { known: None, sized },
+                    }
+                }
+            },
+            "dict" => {
+                let mut entries: Vec<(String, Value)> = match first {
+                    Value::Dict { entries, .. } => entries,
+                    _ => Vec::new(),
+                };
+                let mut element = Value::Unknown;
+                for (keyword, value) in &arguments.keywords {
+                    match (keyword, value) {
+                        (Some(keyword), value) => entries.push((keyword.to_string(), value.clone())),
+                        (None, Value::Dict { entries: more, .. }) => entries.extend(more.clone()),
+                        (None, value) => element = element.join(value),
+                    }
+                }
+                Value::dict(entries, element)
+            }
+            "open" | "print" => Value::Unknown,
+            "getattr" => match (&arguments.positional.get(1), first) {
+                (Some(Value::Text(Some(name))), Value::Instance(class) | Value::Model(Some(class))) => {
+                    self.member(class, name).unwrap_or(Value::Unknown)
+                }
+                _ => Value::Unknown,
+            },
+            _ => Value::Unknown,
+        }
+    }
+
+    fn torch_call(&mut self, node: &'a ExprCall, rest: &str, last: &str, arguments: &Arguments<'a>) -> Value {
+        if rest == "utils.data.DataLoader" || rest == "utils.data.dataloader.DataLoader" {
+            return self.make_loader(node, arguments);
+        }
+        if rest.starts_with("optim.lr_scheduler") {
+            return Value::Scheduler;
+        }
+        if rest.starts_with("optim.") && !rest.contains("swa_utils") {
+            return Value::Optimizer(Some(self.make_site(node)));
+        }
+        match last {
+            "GradScaler" | "ShardedGradScaler" => return Value::Scaler(Some(self.make_site(node))),
+            "DistributedDataParallel"
+            | "DataParallel"
+            | "FullyShardedDataParallel"
+            | "compile"
+            | "convert_sync_batchnorm"
+            | "script"
+            | "AveragedModel"
+            | "checkpoint_wrapper" => {
+                return match arguments.first() {
+                    Value::Unknown => arguments.keyword("module").cloned().unwrap_or(Value::Model(None)),
+                    value => value,
+                };
+            }
+            "device" => return Value::Device,
+            "Parameter" => return Value::Tensor(Tensor::PARAMETER),
+            "tensor" | "as_tensor" | "from_numpy" | "FloatTensor" | "LongTensor" | "IntTensor" | "BoolTensor"
+            | "frombuffer" => {
+                return self.from_host_data(node, arguments);
+            }
+            "Size" => return Value::list(Value::SIZE),
+            "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
+            "is_available" | "is_tensor" | "is_initialized" | "equal" | "allclose" | "is_grad_enabled" => {
+                return Value::Bool(None);
+            }
+            _ => {}
+        }
+        if rest.starts_with("cuda.") || rest.starts_with("distributed.get_") || rest.starts_with("backends") {
+            return Value::NUMBER;
+        }
+        if rest.starts_with("nn.") && !rest.starts_with("nn.functional") && !rest.starts_with("nn.utils") {
+            return self.model_or_tensor(last, arguments);
+        }
+        if rest.starts_with("nn.utils") {
+            return match last {
+                "clip_grad_norm_" | "get_total_norm" | "clip_grad_norm" => Value::DEVICE,
+                "parameters_to_vector" => Value::DEVICE,
+                _ => arguments.first(),
+            };
+        }
+        if FACTORIES.contains(&last) && !rest.contains("functional") {
+            return self.factory(node, last, arguments);
+        }
+        self.tensor_function(node, last, arguments)
+    }
+
+    fn from_host_data(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
+        match arguments.first() {
+            // `torch.tensor(tensor)` copies within its home.
+            Value::Tensor(tensor) => Value::Tensor(Tensor { graph: false, ..tensor }),
+            _ => match self.device_of(node, arguments) {
+                Some(Home::Device) => Value::DEVICE,
+                _ => self.host_data(node),
+            },
+        }
+    }
+
+    /// Where `device=` puts a new tensor; none where it is not given.
+    pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
+        let keyword = node.arguments.find_keyword("device")?;
+        let value = arguments.keyword("device");
+        Some(super::methods::home_named(&keyword.value, value).unwrap_or(Home::Device))
+    }
+
+    fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
+        let home = match self.device_of(node, arguments) {
+            Some(home) => home,
+            // Without `device=` it is made on the host, unless a tensor argument says otherwise.
+            None if arguments.all().any(Value::is_on_device) => Home::Device,
+            None => Home::Host,
+        };
+        let shapes_only = arguments.positional.iter().all(Value::is_sized)
+            && arguments.keywords.iter().all(|(name, value)| match name {
+                Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
+                Some(_) => value.is_sized(),
+                None => false,
+            });
+        let is_random = RANDOM.contains(&last);
+        let range = node.range();
+        let origin = if shapes_only && !is_random { Origin::Constant(range) } else { Origin::Factory(range) };
+        Value::Tensor(Tensor { home, origin, ..Tensor::ON_DEVICE })
+    }
+
+    fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
+        let first = arguments.first();
+        let subject = match &first {
+            Value::Unknown => arguments.keyword("input").cloned().unwrap_or(Value::Unknown),
+            value => value.clone(),
+        };
+        match last {
+            "matmul" | "bmm" => {
+                let right = arguments.positional.get(1).cloned().unwrap_or(Value::Unknown);
+                let whole = self.whole(node);
+                return match whole {
+                    Some(whole) => self.product(whole, &subject, &right),
+                    None => self.tensor_of(arguments),
+                };
+            }
+            "triu" | "tril" => {
+                if let Value::Tensor(tensor) = subject {
+                    let origin = match tensor.origin {
+                        Origin::Constant(_) => Origin::Constant(node.range()),
+                        _ => Origin::Data,
+                    };
+                    return Value::Tensor(Tensor { origin, ..tensor });
+                }
+            }
+            "stack" | "cat" | "concat" | "hstack" | "vstack" => {
+                let element = self.element_of(&subject);
+                return match element {
+                    Value::Tensor(tensor) => self.tensor(Tensor { role: Role::Plain, origin: Origin::Data, ..tensor }),
+                    Value::Number { .. } => Value::HOST,
+                    _ => self.tensor_of(arguments),
+                };
+            }
+            "transpose" | "permute" | "swapaxes" => {
+                if let Value::Tensor(tensor) = subject {
+                    return Value::Tensor(Tensor { role: Role::Transposed, ..tensor });
+                }
+            }
+            "softmax" | "log_softmax" => {
+                if let Value::Tensor(tensor) = subject {
+                    return self.softmax(tensor, node);
+                }
+            }
+            "dropout" => {
+                if let Value::Tensor(tensor) = subject {
+                    return Value::Tensor(tensor);
+                }
+            }
+            "save" | "manual_seed" | "set_default_dtype" => return Value::Nothing,
+            _ => {}
+        }
+        let boolean = is_boolean_operation(last);
+        if let Value::Tensor(tensor) = &subject
+            && matches!(tensor.origin, Origin::Constant(_))
+            && arguments.all().all(Value::is_sized)
+        {
+            return Value::Tensor(Tensor { boolean, ..tensor.clone() });
+        }
+        match self.tensor_of(arguments) {
+            Value::Tensor(tensor) => Value::Tensor(Tensor { boolean, graph: tensor.graph && !boolean, ..tensor }),
+            // Functions of torch on what is not known: results of them live where the model lives.
+            Value::Unknown if arguments.all().any(|value| *value == Value::Unknown) => {
+                self.tensor(Tensor { boolean, ..Tensor::WITH_GRAPH })
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn softmax(&mut self, tensor: Tensor, node: &'a ExprCall) -> Value {
+        let role = match tensor.role {
+            Role::Scores(_) => Role::Weights(node.range()),
+            _ => Role::Plain,
+        };
+        Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor })
+    }
+
+    /// The call as an expression of the tree, found through the statement being run.
+    pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a ruff_python_ast::Expr> {
+        crate::source::find_expression(self.statement?, node.range())
+    }
+}
+
+pub fn is_boolean_operation(name: &str) -> bool {
+    matches!(
+        name,
+        "isnan"
+            | "isinf"
+            | "isfinite"
+            | "eq"
+            | "ne"
+            | "gt"
+            | "lt"
+            | "ge"
+            | "le"
+            | "logical_and"
+            | "logical_or"
+            | "logical_not"
+            | "logical_xor"
+            | "isin"
+            | "any"
+            | "all"
+            | "greater"
+            | "less"
+            | "bool"
+            | "isclose"
+            | "not_equal"
+    )
+}
+
+fn tensors_in(value: &Value) -> Vec<&Tensor> {
+    match value {
+        Value::Tensor(tensor) => vec![tensor],
+        Value::Tuple(elements) => elements.iter().flat_map(tensors_in).collect(),
+        Value::List(element) => tensors_in(element),
+        _ => Vec::new(),
+    }
+}

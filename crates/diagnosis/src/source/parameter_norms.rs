@@ -1,0 +1,219 @@
+//! The repair of gradient norms that are read one by one: all norms in a few kernels, and one transfer or none.
+
+use ruff_python_ast::{Expr, Operator, Stmt, StmtFor};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::context::{ContextId, Frame};
+use super::edits::block_around;
+use super::fix::{Edit, Fix};
+use super::program::{Call, Program};
+use super::uses::uses_of;
+
+const ADVICE: &str = "compute all norms at once with `torch._foreach_norm` and read them with one transfer; where only the largest matter, `topk` on the device";
+
+pub fn advice() -> Fix {
+    Fix::shown(ADVICE)
+}
+
+/// A fix where the loop is one of the shapes people write; the advice elsewhere.
+pub fn fix(program: &Program, call: &Call) -> Fix {
+    let edits = repair(program, call);
+    Fix::unsafe_(ADVICE, edits.unwrap_or_default())
+}
+
+fn repair(program: &Program, call: &Call) -> Option<Vec<Edit>> {
+    let source = program.source(call.context);
+    let around = program.loops.iter().rev().find(|around| {
+        let is_here = program.file_of(around.context) == program.file_of(call.context);
+        is_here
+            && around.statement.range().contains_range(call.node.range())
+            && matches!(around.statement, Stmt::For(_))
+    })?;
+    let Stmt::For(repeat) = around.statement else { return None };
+    let receiver = call.receiver_expression()?;
+    let norm = GradientNorm::read(source.slice(repeat.iter.range()), repeat, receiver, call)?;
+    norms_into_dictionary(program, call, repeat, &norm).or_else(|| sum_of_squares(program, call, repeat, &norm))
+}
+
+/// `p.grad.norm().item()` in a loop over parameters.
+struct GradientNorm<'a> {
+    iterated: &'a str,
+    name: Option<&'a str>,
+    parameter: &'a str,
+}
+
+impl<'a> GradientNorm<'a> {
+    fn read(iterated: &'a str, repeat: &'a StmtFor, receiver: &'a Expr, call: &Call) -> Option<GradientNorm<'a>> {
+        if call.name != "item" || !repeat.orelse.is_empty() {
+            return None;
+        }
+        let (name, parameter) = match &*repeat.target {
+            Expr::Name(parameter) => (None, parameter.id.as_str()),
+            Expr::Tuple(targets) => match targets.elts.as_slice() {
+                [Expr::Name(name), Expr::Name(parameter)] => (Some(name.id.as_str()), parameter.id.as_str()),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let receiver = match receiver {
+            // `norm = p.grad.norm(2)` on the line before: only the direct form is repaired.
+            Expr::Call(norm) => norm,
+            _ => return None,
+        };
+        is_gradient_norm(receiver, parameter).then_some(GradientNorm { iterated, name, parameter })
+    }
+
+    fn gradients(&self) -> String {
+        let GradientNorm { iterated, parameter, .. } = self;
+        match self.name {
+            Some(_) => format!("[{parameter}.grad for _, {parameter} in {iterated} if {parameter}.grad is not None]"),
+            None => format!("[{parameter}.grad for {parameter} in {iterated} if {parameter}.grad is not None]"),
+        }
+    }
+}
+
+/// `p.grad[.data|.detach()].norm([2])`.
+fn is_gradient_norm(call: &ruff_python_ast::ExprCall, parameter: &str) -> bool {
+    let Expr::Attribute(norm) = &*call.func else { return false };
+    let order = call.arguments.args.first().map(super::settings::literal);
+    let is_second = order.is_none_or(|order| order.known_integer() == Some(2));
+    if norm.attr.as_str() != "norm" || !is_second || !call.arguments.keywords.is_empty() {
+        return false;
+    }
+    let mut at = &*norm.value;
+    loop {
+        match at {
+            Expr::Call(inner) => match &*inner.func {
+                Expr::Attribute(method) if method.attr.as_str() == "detach" => at = &method.value,
+                _ => return false,
+            },
+            Expr::Attribute(attribute) if attribute.attr.as_str() == "data" => at = &attribute.value,
+            Expr::Attribute(attribute) => {
+                return attribute.attr.as_str() == "grad"
+                    && matches!(&*attribute.value, Expr::Name(name) if name.id.as_str() == parameter);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// The only statement of the loop, looked for behind `if p.grad is not None:`.
+fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
+    match body {
+        [Stmt::If(branch)]
+            if branch.elif_else_clauses.is_empty() && super::names_in(&branch.test) == [parameter, "grad"] =>
+        {
+            match branch.body.as_slice() {
+                [only] => Some(only),
+                _ => None,
+            }
+        }
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+/// `norms[name] = p.grad.norm().item()`; with `sorted(norms.items(), …)[:k]` behind it, nothing is read in the step.
+fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
+    let name = norm.name?;
+    let Stmt::Assign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
+    let [Expr::Subscript(target)] = assign.targets.as_slice() else { return None };
+    let Expr::Name(dictionary) = &*target.value else { return None };
+    let is_by_name = matches!(&*target.slice, Expr::Name(key) if key.id.as_str() == name);
+    if !is_by_name || !matches!(&*assign.value, Expr::Call(read) if std::ptr::eq(read, call.node)) {
+        return None;
+    }
+    let source = program.source(call.context);
+    let indent = source.indentation(repeat.range.start());
+    let dictionary = dictionary.id.as_str();
+    let GradientNorm { iterated, parameter, .. } = norm;
+    let names = format!("{dictionary}_names");
+    let values = format!("{dictionary}_values");
+    let on_device = format!(
+        "{names} = [{name} for {name}, {parameter} in {iterated} if {parameter}.grad is not None]\n{indent}{values} = torch.stack(torch._foreach_norm({}))",
+        norm.gradients()
+    );
+    if let Some(mut edits) = keep_largest(program, call.context, repeat, dictionary, &names, &values) {
+        edits.push(Edit::replace(repeat.range, on_device));
+        return Some(edits);
+    }
+    let read = format!("\n{indent}{dictionary}.update(zip({names}, {values}.tolist()))");
+    Some(vec![Edit::replace(repeat.range, on_device + &read)])
+}
+
+/// `top = sorted(norms.items(), key=…, reverse=True)[:k]`, read only under guards: `topk` on the device, names and
+/// values read where they are shown.
+fn keep_largest(
+    program: &Program,
+    context: ContextId,
+    repeat: &StmtFor,
+    dictionary: &str,
+    names: &str,
+    values: &str,
+) -> Option<Vec<Edit>> {
+    let source = program.source(context);
+    let function = program.contexts.get(context).function;
+    let uses = uses_of(program, function, dictionary);
+    let outside: Vec<_> = uses.iter().filter(|one| !repeat.range.contains_range(one.expression.range())).collect();
+    let sorted = outside.iter().find(|one| !one.is_store)?;
+    let reads_once = outside.iter().filter(|one| !one.is_store).count() == 1;
+    let Stmt::Assign(assign) = sorted.statement else { return None };
+    let ([Expr::Name(top)], Expr::Subscript(slice)) = (assign.targets.as_slice(), &*assign.value) else { return None };
+    let (Expr::Call(call), Expr::Slice(bounds)) = (&*slice.value, &*slice.slice) else { return None };
+    let is_largest_first = super::classes::dotted_name(&call.func).as_deref() == Some("sorted")
+        && matches!(call.arguments.find_keyword("reverse").map(|keyword| &keyword.value), Some(Expr::BooleanLiteral(on)) if on.value)
+        && call
+            .arguments
+            .find_keyword("key")
+            .is_some_and(|key| source.slice(key.value.range()).trim_end().ends_with("[1]"));
+    if !reads_once || !is_largest_first || bounds.lower.is_some() || bounds.step.is_some() {
+        return None;
+    }
+    let count = source.slice(bounds.upper.as_ref()?.range());
+    let top = top.id.as_str();
+    let (largest, positions) = (format!("{top}_norms"), format!("{top}_indices"));
+    let mut edits = vec![Edit::replace(
+        assign.range,
+        format!("{largest}, {positions} = {values}.topk(min({count}, {values}.numel()))"),
+    )];
+    let read = format!("{top} = [({names}[i], norm) for i, norm in zip({positions}.tolist(), {largest}.tolist())]");
+    let mut guarded: Vec<TextRange> = Vec::new();
+    for one in uses_of(program, function, top).iter().filter(|one| !one.is_store) {
+        let context = one.context?;
+        let guard = program.contexts.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
+        if program.is_hot(context) {
+            return None;
+        }
+        if !guarded.contains(&guard.1.range) {
+            guarded.push(guard.1.range);
+        }
+    }
+    for range in guarded {
+        let indent = source.indentation(range.start());
+        edits.push(Edit::insert(range.start(), format!("{read}\n{indent}")));
+    }
+    // The dictionary itself is read nowhere else: its empty beginning goes, if it stands in the same block.
+    let body = block_around(&source.parsed.syntax().body, repeat.range)?;
+    let first = body.iter().find(|statement| {
+        matches!(statement, Stmt::Assign(assign) if matches!(assign.targets.as_slice(), [Expr::Name(name)] if name.id.as_str() == dictionary))
+    });
+    if let Some(first) = first {
+        edits.push(super::edits::remove_statement(source, first));
+    }
+    Some(edits)
+}
+
+/// `total += p.grad.norm().item() ** 2`.
+fn sum_of_squares(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
+    let Stmt::AugAssign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
+    let Expr::BinOp(square) = &*assign.value else { return None };
+    let is_square = square.op == Operator::Pow
+        && super::settings::literal(&square.right).known_integer() == Some(2)
+        && matches!(&*square.left, Expr::Call(read) if std::ptr::eq(read, call.node));
+    if !is_square || assign.op != Operator::Add {
+        return None;
+    }
+    let total = program.text(call.context, &*assign.target);
+    let text = format!("{total} += torch.stack(torch._foreach_norm({})).square().sum().item()", norm.gradients());
+    Some(vec![Edit::replace(repeat.range, text)])
+}

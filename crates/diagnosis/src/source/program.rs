@@ -1,0 +1,269 @@
+//! What is known of all given files together: who calls whom, with what, under which loops and guards.
+
+use std::collections::{HashMap, HashSet};
+
+use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
+use ruff_text_size::{Ranged, TextRange, TextSize};
+
+use super::classes::ClassFacts;
+use super::context::{ContextId, Contexts, Frame, LoopKind};
+use super::file::SourceFile;
+use super::groups::Groups;
+use super::heat::Heat;
+use super::resolve::ModuleIndex;
+use super::settings::Settings;
+use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
+use super::value::{LoaderId, SiteId, Value};
+
+pub struct Program<'a> {
+    pub files: &'a [SourceFile],
+    pub symbols: Symbols<'a>,
+    pub index: ModuleIndex,
+    pub classes: Vec<ClassFacts<'a>>,
+    pub functions: Vec<FunctionFacts<'a>>,
+    pub settings: Settings<'a>,
+    pub contexts: Contexts,
+    pub calls: Vec<Call<'a>>,
+    pub tests: Vec<Test<'a>>,
+    pub shown: Vec<Shown<'a>>,
+    pub accumulations: Vec<Accumulation<'a>>,
+    pub subscripts: Vec<Subscript<'a>>,
+    pub loops: Vec<Loop<'a>>,
+    pub speeds: Vec<Speed<'a>>,
+    pub products: Vec<Product<'a>>,
+    pub loaders: Vec<Loader<'a>>,
+    pub loader_ids: HashMap<(FileId, TextSize), LoaderId>,
+    /// Calls that make an optimizer or a scaler.
+    pub sites: Vec<(FileId, &'a ExprCall)>,
+    pub site_ids: HashMap<(FileId, TextSize), SiteId>,
+    pub heat: Heat,
+    pub groups: Groups,
+    /// The calls by their place, and the places that `.item()` is called on.
+    pub call_by_range: HashMap<(FileId, TextRange), usize>,
+    pub item_receivers: HashSet<(FileId, TextRange)>,
+}
+
+#[derive(Default)]
+pub struct FunctionFacts<'a> {
+    pub returns: Option<Value>,
+    /// What known callers pass, by parameter.
+    pub passed: HashMap<&'a str, Value>,
+    /// The same, being gathered for the next round.
+    pub gathering: HashMap<&'a str, Value>,
+    /// Names at the function's end, for functions defined inside it.
+    pub locals: HashMap<&'a str, Value>,
+    /// Whether any call of it was seen.
+    pub is_called: bool,
+    pub kind: FunctionKind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FunctionKind {
+    #[default]
+    Plain,
+    /// Runs at every step by what it is: `forward`, `training_step`.
+    Step,
+    /// A loss by its name: runs at every step unless known callers say otherwise.
+    Loss,
+    /// Decorated with no_grad, or an evaluation by its name.
+    Evaluation,
+}
+
+pub struct Call<'a> {
+    pub node: &'a ExprCall,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub callee: Callee,
+    /// The last part of what is called: `item` in `loss.item()`.
+    pub name: &'a str,
+    /// For a method: what it is called on.
+    pub receiver: Value,
+    pub arguments: Vec<Value>,
+    pub keywords: Vec<(Option<&'a str>, Value)>,
+    pub result: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Callee {
+    External(String),
+    Function(FunctionId),
+    Class(ClassId),
+    /// A method of a value that is not one of the given classes.
+    Method,
+    /// A module or another value that is called.
+    Value,
+}
+
+/// A value whose truth decides: `if`, `while`, `assert`, `bool()`, `and`, `or`, `not`.
+pub struct Test<'a> {
+    pub expression: &'a Expr,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub value: Value,
+}
+
+/// A value put into an f-string.
+pub struct Shown<'a> {
+    pub expression: &'a Expr,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub value: Value,
+}
+
+/// `total += value`.
+pub struct Accumulation<'a> {
+    pub target: &'a Expr,
+    pub expression: &'a Expr,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub value: Value,
+}
+
+pub struct Subscript<'a> {
+    pub node: &'a ExprSubscript,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub base: Value,
+    pub index: Value,
+    /// For an assignment to it: what is stored.
+    pub stored: Option<Value>,
+}
+
+pub struct Loop<'a> {
+    pub statement: &'a Stmt,
+    pub target: Option<&'a Expr>,
+    /// None for a `while`.
+    pub iterated: Option<&'a Expr>,
+    pub value: Value,
+    pub body: &'a [Stmt],
+    /// Of the loop's inside.
+    pub context: ContextId,
+}
+
+/// `count / (now - start)`.
+pub struct Speed<'a> {
+    pub expression: &'a Expr,
+    pub context: ContextId,
+    pub start: &'a str,
+}
+
+/// The last product of a hand-written attention.
+pub struct Product<'a> {
+    pub expression: &'a Expr,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub weights: TextRange,
+}
+
+pub struct Loader<'a> {
+    pub node: &'a ExprCall,
+    pub statement: &'a Stmt,
+    pub context: ContextId,
+    pub workers: Option<Value>,
+    pub pin_memory: Option<Value>,
+    pub persistent: Option<Value>,
+    pub batch_size: Option<Value>,
+    pub dataset: Value,
+    pub collate: Value,
+    /// Whether keywords came from a dictionary that could not be followed.
+    pub has_unknown_keywords: bool,
+}
+
+impl<'a> Program<'a> {
+    pub fn function_of(&self, context: ContextId) -> &Function<'a> {
+        &self.symbols.functions[self.contexts.get(context).function]
+    }
+
+    pub fn file_of(&self, context: ContextId) -> FileId {
+        self.function_of(context).file
+    }
+
+    pub fn source(&self, context: ContextId) -> &'a SourceFile {
+        &self.files[self.file_of(context)]
+    }
+
+    pub fn text(&self, context: ContextId, node: impl Ranged) -> &'a str {
+        self.source(context).slice(node.range())
+    }
+
+    pub fn loader(&self, id: LoaderId) -> &Loader<'a> {
+        &self.loaders[id]
+    }
+
+    /// The file and the call that made an optimizer or a scaler.
+    pub fn site(&self, id: SiteId) -> (FileId, &'a ExprCall) {
+        self.sites[id]
+    }
+
+    /// Runs once per optimizer step.
+    pub fn is_hot(&self, context: ContextId) -> bool {
+        self.heat.is_hot(context) && self.groups.touches_device(self.file_of(context))
+    }
+
+    /// Calls that run once per step.
+    pub fn hot_calls(&self) -> impl Iterator<Item = &Call<'a>> {
+        self.calls.iter().filter(|call| self.is_hot(call.context))
+    }
+
+    pub fn index_calls(&mut self) {
+        let place = |call: &Call| (self.file_of(call.context), call.node.range());
+        let calls = self.calls.iter().enumerate().map(|(index, call)| (place(call), index)).collect();
+        let items = self.calls.iter().filter(|call| call.name == "item");
+        let receivers =
+            items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
+        self.item_receivers = receivers.collect();
+        self.call_by_range = calls;
+    }
+
+    pub fn is_in_parameter_loop(&self, context: ContextId) -> bool {
+        self.contexts.outwards(context).any(|(_, context)| context.frame == Frame::Loop(LoopKind::Parameters))
+    }
+
+    /// In a `no_grad` block, after `model.eval()`, in an evaluation function, or called only from such.
+    pub fn is_evaluation(&self, context: ContextId) -> bool {
+        self.heat.is_evaluation(context)
+    }
+
+    /// The innermost loop around, that is a step by itself.
+    pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
+        let mut outwards = self.contexts.outwards(context);
+        outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
+    }
+
+    pub fn calls_in(&self, file: FileId) -> impl Iterator<Item = &Call<'a>> {
+        self.calls.iter().filter(move |call| self.file_of(call.context) == file)
+    }
+}
+
+impl<'a> Call<'a> {
+    pub fn is_external(&self, names: &[&str]) -> bool {
+        matches!(&self.callee, Callee::External(dotted) if names.contains(&dotted.as_str()))
+    }
+
+    /// A library's function by its dotted name.
+    pub fn external(&self) -> Option<&str> {
+        match &self.callee {
+            Callee::External(dotted) => Some(dotted),
+            _ => None,
+        }
+    }
+
+    pub fn is_method(&self) -> bool {
+        self.callee == Callee::Method
+    }
+
+    pub fn receiver_expression(&self) -> Option<&'a Expr> {
+        match &*self.node.func {
+            Expr::Attribute(attribute) => Some(&attribute.value),
+            _ => None,
+        }
+    }
+
+    pub fn keyword(&self, name: &str) -> Option<&Value> {
+        self.keywords.iter().find(|(keyword, _)| *keyword == Some(name)).map(|(_, value)| value)
+    }
+
+    pub fn argument_values(&self) -> impl Iterator<Item = &Value> {
+        self.arguments.iter().chain(self.keywords.iter().map(|(_, value)| value))
+    }
+}

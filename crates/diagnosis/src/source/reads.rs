@@ -1,0 +1,113 @@
+//! Reads of a device value by the host: which calls, tests and texts wait for the device.
+
+use ruff_python_ast::Expr;
+use ruff_text_size::{Ranged, TextRange};
+
+use super::program::{Call, Callee, Program};
+use super::value::{Home, Value};
+
+/// What makes the host wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// `.item()`, `float()`, `int()`.
+    Scalar,
+    /// `.cpu()`, `.numpy()`, `.tolist()`, `.to("cpu")`.
+    Copy,
+    /// Its truth is asked for.
+    Truth,
+}
+
+/// A device tensor, or a value nothing is known of where only tensors have the method.
+fn may_be_on_device(value: &Value) -> bool {
+    match value {
+        Value::Tensor(tensor) => tensor.home == Home::Device,
+        Value::Unknown => true,
+        _ => false,
+    }
+}
+
+/// The way a call reads back, if it does.
+pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
+    match (&call.callee, call.name) {
+        (Callee::Method, "item") if call.arguments.is_empty() => {
+            let through_copy =
+                call.receiver_expression().is_some_and(|receiver| is_copy_of_device(program, call, receiver));
+            (may_be_on_device(&call.receiver) || through_copy).then_some(Read::Scalar)
+        }
+        (Callee::External(dotted), _) => match dotted.as_str() {
+            "builtins.float" | "builtins.int" => {
+                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Scalar)
+            }
+            "builtins.bool" | "math.isnan" | "math.isfinite" | "math.isinf" => {
+                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Truth)
+            }
+            "math.exp" | "math.log" | "math.sqrt" => {
+                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Scalar)
+            }
+            _ => None,
+        },
+        (Callee::Method, "cpu") => {
+            (may_be_on_device(&call.receiver) && !feeds_item(program, call)).then_some(Read::Copy)
+        }
+        (Callee::Method, "numpy") => may_be_on_device(&call.receiver).then_some(Read::Copy),
+        (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
+        (Callee::Method, "to") => {
+            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
+            (call.receiver.is_on_device() && to_host && !feeds_item(program, call)).then_some(Read::Copy)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a call hands a device value to something that prints or records it.
+pub fn shows(program: &Program, call: &Call) -> bool {
+    let given = || call.argument_values().any(Value::holds_device);
+    match (&call.callee, call.name) {
+        (Callee::External(dotted), _) => {
+            matches!(
+                dotted.as_str(),
+                "builtins.print" | "wandb.log" | "mlflow.log_metric" | "mlflow.log_metrics" | "tqdm.tqdm.write"
+            ) && given()
+                || dotted.starts_with("logging.") && given()
+        }
+        (
+            Callee::Method,
+            "add_scalar" | "add_scalars" | "set_postfix" | "set_postfix_str" | "log_metric" | "log_metrics"
+            | "log_scalar",
+        ) => given(),
+        (Callee::Method, "log" | "info" | "debug" | "warning" | "print" | "track") => {
+            !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
+        }
+        (Callee::Method, "update" | "add") => {
+            let named = call.receiver_expression().map(|receiver| super::names_in(receiver)).unwrap_or_default();
+            let is_meter =
+                named.iter().any(|name| name.to_ascii_lowercase().contains("meter") || *name == "metric_logger");
+            call.receiver == Value::Unknown && is_meter && given()
+        }
+        (Callee::Function(function), "update" | "add") => {
+            let owner = program.symbols.functions[*function].class;
+            let reads = program.calls.iter().any(|inner| {
+                program.contexts.get(inner.context).function == *function
+                    && read_of(program, inner) == Some(Read::Scalar)
+            });
+            owner.is_some() && reads && given()
+        }
+        _ => false,
+    }
+}
+
+/// `.cpu()` on a device value, right before `.item()`.
+fn is_copy_of_device(program: &Program, outer: &Call, receiver: &Expr) -> bool {
+    let Expr::Call(inner) = receiver else { return false };
+    let named = matches!(&*inner.func, Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "cpu" | "to"));
+    named && call_at(program, outer, inner.range()).is_some_and(|inner| may_be_on_device(&inner.receiver))
+}
+
+fn call_at<'p, 'a>(program: &'p Program<'a>, near: &Call, range: TextRange) -> Option<&'p Call<'a>> {
+    let file = program.file_of(near.context);
+    program.call_by_range.get(&(file, range)).map(|index| &program.calls[*index])
+}
+
+fn feeds_item(program: &Program, call: &Call) -> bool {
+    program.item_receivers.contains(&(program.file_of(call.context), call.node.range()))
+}

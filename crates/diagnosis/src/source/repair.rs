@@ -1,0 +1,128 @@
+//! Applies fixes until nothing changes: edits are made, the text is parsed again, the rules run again.
+
+use ruff_text_size::TextSize;
+
+use super::file::SourceFile;
+use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
+use super::{Input, Selection, SourceReport, parse, report, with_deep_stack};
+use crate::finding::Place;
+
+/// A fix may make room for the next one (pinned memory, then the copy that does not block); none needs more rounds.
+const MOST_ROUNDS: usize = 24;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    pub path: String,
+    pub before: String,
+    pub after: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Repairs {
+    pub files: Vec<Repaired>,
+    /// What was fixed, where it stood when it was.
+    pub applied: Vec<(&'static str, Place)>,
+    /// What the rules say of the result.
+    pub remaining: SourceReport,
+}
+
+/// Applies every fix that is at least as safe as `least`. Files that did not parse whole are left alone.
+pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs {
+    with_deep_stack(|| {
+        let mut texts = inputs.to_vec();
+        let mut repairs = Repairs::default();
+        for _ in 0..MOST_ROUNDS {
+            let files = parse(&texts);
+            let found = report(&files, selection);
+            let changed = repair_once(&files, &found, least, &mut texts, &mut repairs);
+            repairs.remaining = found;
+            if !changed {
+                break;
+            }
+        }
+        for (before, after) in inputs.iter().zip(&texts) {
+            if before.bytes != after.bytes {
+                let text = |input: &Input| String::from_utf8_lossy(&input.bytes).into_owned();
+                repairs.files.push(Repaired { path: before.path.clone(), before: text(before), after: text(after) });
+            }
+        }
+        repairs
+    })
+}
+
+fn repair_once(
+    files: &[SourceFile],
+    found: &SourceReport,
+    least: Safety,
+    texts: &mut [Input],
+    repairs: &mut Repairs,
+) -> bool {
+    let mut changed = false;
+    for (index, file) in files.iter().enumerate() {
+        if !file.exact || file.problem.is_some() {
+            continue;
+        }
+        let here: Vec<_> = found
+            .findings
+            .iter()
+            .filter(|finding| finding.file == index && finding.fix.safety >= least && !finding.fix.edits.is_empty())
+            .filter(|finding| still_parses(file, &finding.fix.edits))
+            .collect();
+        let taken = compatible(here.iter().map(|finding| &finding.fix));
+        let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
+        let Some(after) = apply(&file.text, &edits).filter(|after| !edits.is_empty() && *after != file.text) else {
+            continue;
+        };
+        if SourceFile::from_text(&file.path, after.clone()).problem.is_some() {
+            continue;
+        }
+        let was_taken = |fix: &Fix| taken.iter().any(|taken| std::ptr::eq(*taken, fix));
+        let made = here.iter().filter(|finding| was_taken(&finding.fix));
+        repairs.applied.extend(made.map(|finding| (finding.code, finding.place.clone())));
+        texts[index].bytes = after.into_bytes();
+        changed = true;
+    }
+    changed
+}
+
+fn still_parses(file: &SourceFile, edits: &[Edit]) -> bool {
+    apply(&file.text, edits).is_some_and(|after| SourceFile::from_text(&file.path, after).problem.is_none())
+}
+
+/// The touched lines before and after; places further apart than a few lines are shown with a gap.
+pub fn preview(file: &SourceFile, fix: &Fix) -> Option<Preview> {
+    let mut edits: Vec<&Edit> = fix.edits.iter().collect();
+    edits.sort_by_key(|edit| edit.range.start());
+    let first = edits.first()?;
+    let (mut before, mut after) = (String::new(), String::new());
+    let mut at = 0;
+    while at < edits.len() {
+        let start = file.line_start(edits[at].range.start());
+        let mut end = line_end(file, edits[at].range.end());
+        let mut to = at + 1;
+        while to < edits.len() && file.line(edits[to].range.start()) <= file.line(end) + 3 {
+            end = end.max(line_end(file, edits[to].range.end()));
+            to += 1;
+        }
+        if at > 0 {
+            before.push_str("…\n");
+            after.push_str("…\n");
+        }
+        let (from, until) = (usize::from(start), usize::from(end));
+        let part = file.text.get(from..until)?;
+        let shifted: Vec<Edit> =
+            edits[at..to].iter().map(|edit| Edit { range: edit.range - start, text: edit.text.clone() }).collect();
+        before.push_str(part);
+        after.push_str(&apply(part, &shifted)?);
+        at = to;
+    }
+    Some(Preview { line: file.line(first.range.start()), before, after })
+}
+
+/// Behind the line end of the line that `offset` is on.
+fn line_end(file: &SourceFile, offset: TextSize) -> TextSize {
+    let from = usize::from(offset);
+    let rest = file.text.get(from..).unwrap_or_default();
+    let length = rest.find('\n').map_or(rest.len(), |at| at + 1);
+    TextSize::new((from + length) as u32)
+}

@@ -1,0 +1,123 @@
+//! Where a name comes from: a definition in the given files, or another library by its dotted name.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::Expr;
+
+use super::file::SourceFile;
+use super::symbols::{ClassId, FileId, FunctionId, Symbols};
+
+/// Re-exports are followed this far.
+const MOST_HOPS: usize = 6;
+
+/// Libraries that are never looked for among the given files, even where a folder has their name.
+const FOREIGN: &[&str] =
+    &["torch", "numpy", "torchvision", "transformers", "lightning", "pytorch_lightning", "tensorflow"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Symbol<'a> {
+    Function(FunctionId),
+    Class(ClassId),
+    Module(FileId),
+    Constant(FileId, &'a Expr),
+    External(String),
+}
+
+/// Files by the last part of their module's name.
+pub struct ModuleIndex {
+    by_last_part: HashMap<String, Vec<FileId>>,
+    modules: Vec<Vec<String>>,
+}
+
+impl ModuleIndex {
+    pub fn new(files: &[SourceFile]) -> ModuleIndex {
+        let mut by_last_part: HashMap<String, Vec<FileId>> = HashMap::new();
+        for (id, file) in files.iter().enumerate() {
+            if let Some(last) = file.module.last() {
+                by_last_part.entry(last.clone()).or_default().push(id);
+            }
+        }
+        ModuleIndex { by_last_part, modules: files.iter().map(|file| file.module.clone()).collect() }
+    }
+
+    /// The file that `import parts` means when written in `from`: its path ends like the name, the nearest one wins.
+    pub fn find(&self, from: FileId, parts: &[&str]) -> Option<FileId> {
+        if parts.first().is_none_or(|first| FOREIGN.contains(first)) {
+            return None;
+        }
+        let here = &self.modules[from];
+        let ends_like = |id: &&FileId| {
+            let module = &self.modules[**id];
+            module.len() >= parts.len() && module[module.len() - parts.len()..].iter().zip(parts).all(|(a, b)| a == b)
+        };
+        let common = |id: &FileId| here.iter().zip(&self.modules[*id]).take_while(|(a, b)| a == b).count();
+        let candidates = self.by_last_part.get(*parts.last()?)?.iter().filter(ends_like).filter(|id| **id != from);
+        candidates.max_by_key(|id| (common(id), std::cmp::Reverse(self.modules[**id].len()))).copied()
+    }
+}
+
+/// What `name` at the top of `file` stands for.
+pub fn look_up<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, name: &str) -> Option<Symbol<'a>> {
+    look_up_within(symbols, index, file, name, MOST_HOPS)
+}
+
+/// What a dotted name written in `file` stands for.
+pub fn look_up_dotted<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, dotted: &str) -> Symbol<'a> {
+    look_up_dotted_within(symbols, index, file, dotted, MOST_HOPS)
+}
+
+fn look_up_within<'a>(
+    symbols: &Symbols<'a>,
+    index: &ModuleIndex,
+    file: FileId,
+    name: &str,
+    hops: usize,
+) -> Option<Symbol<'a>> {
+    let here = &symbols.files[file];
+    if let Some(class) = here.classes.get(name) {
+        return Some(Symbol::Class(*class));
+    }
+    if let Some(function) = here.functions.get(name) {
+        return Some(Symbol::Function(*function));
+    }
+    if let Some(dotted) = here.imports.get(name) {
+        return Some(look_up_dotted_within(symbols, index, file, dotted, hops.checked_sub(1)?));
+    }
+    if let Some(value) = here.constants.get(name) {
+        return Some(Symbol::Constant(file, value));
+    }
+    for module in &here.star_imports {
+        let parts: Vec<&str> = module.split('.').collect();
+        match index.find(file, &parts) {
+            Some(other) => {
+                let found = look_up_within(symbols, index, other, name, hops.checked_sub(1)?);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            None if module.starts_with("torch") => return Some(Symbol::External(format!("{module}.{name}"))),
+            None => {}
+        }
+    }
+    None
+}
+
+fn look_up_dotted_within<'a>(
+    symbols: &Symbols<'a>,
+    index: &ModuleIndex,
+    file: FileId,
+    dotted: &str,
+    hops: usize,
+) -> Symbol<'a> {
+    let external = || Symbol::External(dotted.to_string());
+    let parts: Vec<&str> = dotted.split('.').collect();
+    if hops == 0 {
+        return external();
+    }
+    if let Some(module) = index.find(file, &parts) {
+        return Symbol::Module(module);
+    }
+    let Some((name, module)) = parts.split_last() else { return external() };
+    let Some(other) = index.find(file, module) else { return external() };
+    look_up_within(symbols, index, other, name, hops - 1).unwrap_or_else(external)
+}

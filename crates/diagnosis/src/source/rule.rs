@@ -1,0 +1,125 @@
+//! A source rule, and the finding it makes.
+
+use ruff_text_size::{Ranged, TextRange};
+use serde::Serialize;
+
+use super::context::ContextId;
+use super::fix::Fix;
+use super::program::Program;
+use super::symbols::FileId;
+use crate::finding::{Cause, Confidence, Effort, Place, Severity};
+
+/// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`.
+pub struct SourceRule {
+    pub code: &'static str,
+    /// Reads after "allow".
+    pub name: &'static str,
+    pub cause: Cause,
+    /// Of a finding that nothing has measured.
+    pub severity: Severity,
+    pub effort: Effort,
+    pub confidence: Confidence,
+    /// Names that a trace shows for what the line does.
+    pub operators: &'static [&'static str],
+    pub page: &'static str,
+    pub check: fn(&mut Check),
+}
+
+/// A suspicion at a line of a script.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceFinding {
+    pub code: &'static str,
+    pub name: &'static str,
+    pub cause: Cause,
+    pub severity: Severity,
+    pub effort: Effort,
+    pub confidence: Confidence,
+    pub message: String,
+    pub place: Place,
+    /// The line it is on.
+    pub snippet: String,
+    /// The function around it, as traces name it: `Model.forward`, `<module>`.
+    pub function: String,
+    pub operators: &'static [&'static str],
+    pub calls_per_step: CallsPerStep,
+    /// Shown only where a trace agrees: see the rule's page.
+    pub needs_trace: bool,
+    pub fix: Fix,
+    #[serde(skip)]
+    pub(super) file: FileId,
+    #[serde(skip)]
+    pub(super) range: TextRange,
+}
+
+/// How often the line runs in a step, as far as the source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallsPerStep {
+    Once,
+    PerParameter,
+    /// Inside a module's `forward`, which a step may run once a layer.
+    PerLayer,
+    Several,
+    /// Not part of the step, or not known.
+    Unknown,
+}
+
+/// What a rule sees, and where it puts what it finds.
+pub struct Check<'p, 'a> {
+    pub program: &'p Program<'a>,
+    pub rule: &'static SourceRule,
+    pub found: Vec<SourceFinding>,
+}
+
+impl<'p, 'a> Check<'p, 'a> {
+    /// A finding at `node`, which runs under `context`. One rule says one thing about a line.
+    pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
+        let file = self.program.file_of(context);
+        let place = self.program.files[file].place(node.range());
+        if self.found.iter().rev().any(|known| known.file == file && known.place.line == place.line) {
+            return;
+        }
+        let rule = self.rule;
+        self.found.push(SourceFinding {
+            code: rule.code,
+            name: rule.name,
+            cause: rule.cause,
+            severity: rule.severity,
+            effort: rule.effort,
+            confidence: rule.confidence,
+            message: message.into(),
+            snippet: self.program.files[file].line_text(place.line).to_string(),
+            place,
+            function: self.program.function_of(context).qualified.clone(),
+            operators: rule.operators,
+            calls_per_step: calls_per_step(self.program, context),
+            needs_trace: false,
+            fix,
+            file,
+            range: node.range(),
+        });
+    }
+}
+
+fn calls_per_step(program: &Program, context: ContextId) -> CallsPerStep {
+    use super::context::{Frame, LoopKind};
+    use super::program::FunctionKind;
+    if !program.is_hot(context) {
+        return CallsPerStep::Unknown;
+    }
+    if program.is_in_parameter_loop(context) {
+        return CallsPerStep::PerParameter;
+    }
+    let inner_loop = program
+        .contexts
+        .outwards(context)
+        .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
+        .any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
+    let function = program.contexts.get(context).function;
+    match program.functions[function].kind {
+        _ if inner_loop => CallsPerStep::Several,
+        FunctionKind::Step => CallsPerStep::PerLayer,
+        _ if program.step_loop(context).is_some() => CallsPerStep::Once,
+        _ => CallsPerStep::Several,
+    }
+}

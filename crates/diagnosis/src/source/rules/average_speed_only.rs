@@ -1,0 +1,50 @@
+//! TP606: a speed that is averaged since the start, so that it hides every change.
+
+use ruff_python_ast::{Expr, Stmt};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::edits::blocks_of;
+use crate::source::fix::Fix;
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP606",
+    name: "average-speed-only",
+    cause: Cause::Practice,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Low,
+    operators: &[],
+    page: include_str!("average_speed_only.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for speed in &program.speeds {
+        let Some(step_loop) = program.step_loop(speed.context) else { continue };
+        let Some(around) = program.loops.iter().find(|known| known.context == step_loop) else { continue };
+        if is_reset(around.body, speed.start) || program.is_evaluation(speed.context) {
+            continue;
+        }
+        let message = format!(
+            "speed since `{}` was set, before the loop: an average that hides slow steps and slow starts",
+            speed.start
+        );
+        let advice = "also log the speed since the last line: set the clock again after each";
+        check.report(speed.context, speed.expression, message, Fix::shown(advice));
+    }
+}
+
+fn is_reset(body: &[Stmt], name: &str) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::Assign(assign) => assign.targets.iter().any(|target| match target {
+            Expr::Name(target) => target.id.as_str() == name,
+            Expr::Tuple(targets) => {
+                targets.elts.iter().any(|target| matches!(target, Expr::Name(target) if target.id.as_str() == name))
+            }
+            _ => false,
+        }),
+        other => blocks_of(other).into_iter().any(|block| is_reset(block, name)),
+    })
+}

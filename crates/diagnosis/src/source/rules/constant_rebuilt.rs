@@ -1,0 +1,149 @@
+//! TP201: the same tensor built again at every step.
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::{Edit, Fix};
+use crate::source::program::{Call, Callee, Program};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::value::{Origin, Value};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP201",
+    name: "constant-rebuilt",
+    cause: Cause::ConstantRebuilt,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::triu", "aten::tril", "aten::full", "aten::arange", "aten::ones", "aten::fill_"],
+    page: include_str!("constant_rebuilt.md"),
+    check,
+};
+
+const BUILDERS: &[&str] = &["triu", "tril", "full", "arange"];
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call)).collect();
+    for call in &rebuilt {
+        let range = call.node.range();
+        // `torch.triu(torch.full(…))` is one constant: the outermost call stands for it.
+        let is_part = rebuilt.iter().any(|other| {
+            other.node.range() != range
+                && other.node.range().contains_range(range)
+                && program.file_of(other.context) == program.file_of(call.context)
+        });
+        if is_part || program.function_of(call.context).name == "__init__" {
+            continue;
+        }
+        let text = super::short(program.text(call.context, call.node));
+        let message = format!("the same tensor is built again at every step: `{text}` depends on sizes only");
+        check.report(call.context, call.node, message, fix(program, call));
+    }
+}
+
+/// Whether TP201 speaks of this call.
+pub fn is_rebuilt(call: &Call) -> bool {
+    let is_torch = match &call.callee {
+        Callee::External(dotted) => dotted.starts_with("torch.") && !dotted.contains("distributed"),
+        Callee::Method => matches!(call.name, "triu" | "tril"),
+        _ => false,
+    };
+    let is_constant = matches!(&call.result, Value::Tensor(tensor)
+        if matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
+    BUILDERS.contains(&call.name) && is_torch && is_constant
+}
+
+fn fix(program: &Program, call: &Call) -> Fix {
+    let advice = "build it once into a non-persistent buffer and take a slice of it";
+    Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
+}
+
+/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: a buffer that grows when it must.
+fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
+    let function = program.function_of(call.context);
+    let class = function.class.filter(|class| program.classes[*class].kind.is_module())?;
+    let Stmt::Assign(assign) = call.statement else { return None };
+    let [Expr::Name(target)] = assign.targets.as_slice() else { return None };
+    let sizes = sizes_of(program, call)?;
+    let size = sizes.first().copied()?;
+    if function.name != "forward" || sizes.len() > 2 || sizes.iter().any(|other| *other != size) {
+        return None;
+    }
+    let init = program.symbols.functions[*program.symbols.classes[class].methods.get("__init__")?].definition?;
+    let after_super = init.body.iter().find(|statement| {
+        matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
+            if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
+    })?;
+    let source = program.source(call.context);
+    let owner = init.parameters.args.first()?.parameter.name.as_str();
+    let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
+    let attribute = format!("{}_cache", target.id.as_str());
+    if source.slice(program.symbols.classes[class].definition.range()).contains(&attribute) {
+        return None;
+    }
+    let indent = source.indentation(assign.range.start());
+    let value = source.slice(assign.value.range());
+    let is_square = sizes.len() == 2;
+    let (empty, slice) = if is_square {
+        ("torch.empty(0, 0)", format!("[:{size}, :{size}]"))
+    } else {
+        ("torch.empty(0)", format!("[:{size}]"))
+    };
+    let init_indent = source.indentation(after_super.start());
+    let register = format!("\n{init_indent}{owner}.register_buffer(\"{attribute}\", {empty}, persistent=False)");
+    let cached = format!(
+        "if {here}.{attribute}.size(0) < {size}:\n{indent}    {here}.{attribute} = {value}\n{indent}{} = {here}.{attribute}{slice}",
+        target.id.as_str()
+    );
+    Some(vec![Edit::insert(after_super.end(), register), Edit::replace(assign.range, cached)])
+}
+
+/// The sizes the constant is made of, where shape, mask and slice of a larger one agree: square or one-dimensional,
+/// not reshaped afterwards.
+fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> {
+    let Stmt::Assign(assign) = call.statement else { return None };
+    let text = |range: TextRange| program.source(call.context).slice(range);
+    // Only a change of type may follow: `.bool()`, `== 0`.
+    let mut at = &*assign.value;
+    while at.range() != call.node.range() {
+        at = match at {
+            Expr::Compare(compare) => &compare.left,
+            Expr::Call(outer) => match &*outer.func {
+                Expr::Attribute(method) if matches!(method.attr.as_str(), "bool" | "float" | "long" | "to" | "int") => {
+                    &method.value
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+    }
+    let has_device = |call: &ruff_python_ast::ExprCall| call.arguments.find_keyword("device").is_some();
+    let inner = match call.name {
+        "triu" | "tril" => match call.node.arguments.args.first()? {
+            Expr::Call(inner) => inner,
+            _ => return None,
+        },
+        _ => call.node,
+    };
+    if !has_device(inner) {
+        return None;
+    }
+    let arguments = &inner.arguments.args;
+    match super::called_name(inner) {
+        "ones" | "zeros" => {
+            let sizes = match &**arguments {
+                [Expr::Tuple(shape)] => shape.elts.as_slice(),
+                all => all,
+            };
+            (sizes.len() == 2).then(|| sizes.iter().map(|size| text(size.range())).collect())
+        }
+        "full" => match arguments.first()? {
+            Expr::Tuple(shape) => Some(shape.elts.iter().map(|size| text(size.range())).collect()),
+            _ => None,
+        },
+        "arange" if arguments.len() == 1 => Some(vec![text(arguments[0].range())]),
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! TP406: a bias that the normalisation behind it takes away again.
+
+use ruff_python_ast::{Expr, ExprCall};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::context::ContextId;
+use crate::source::edits::set_keyword;
+use crate::source::fix::Fix;
+use crate::source::program::{Call, Program};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::symbols::ClassId;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP406",
+    name: "conv-bias-before-norm",
+    cause: Cause::SmallKernels,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::convolution", "aten::add_", "aten::sum"],
+    page: include_str!("conv_bias_before_norm.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.calls {
+        if matches!(call.external(), Some("torch.nn.Sequential")) {
+            for pair in call.node.arguments.args.windows(2) {
+                if let [Expr::Call(first), Expr::Call(second)] = pair
+                    && is_biased_convolution(first)
+                    && is_batch_norm(second)
+                {
+                    report(check, call.context, first);
+                }
+            }
+        }
+        // `self.bn1(self.conv1(x))`, both made in the same class.
+        if let Some((norm, convolution, class)) = applied_to_each_other(program, call)
+            && let (Some((_, norm)), Some((context, convolution))) =
+                (made_as(program, class, norm), made_as(program, class, convolution))
+            && is_biased_convolution(convolution)
+            && is_batch_norm(norm)
+        {
+            report(check, context, convolution);
+        }
+    }
+}
+
+fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
+    let message = "the batch norm behind this convolution takes its mean away, the bias with it";
+    let fix = Fix::unsafe_("`bias=False`", vec![set_keyword(convolution, "bias", "False")]);
+    check.report(context, convolution, message, fix);
+}
+
+fn is_biased_convolution(call: &ExprCall) -> bool {
+    let is_convolution = matches!(super::called_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
+    let has_rest = call.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
+    let bias = call.arguments.find_keyword("bias").map(|keyword| &keyword.value);
+    let is_on = bias.is_none_or(|bias| matches!(bias, Expr::BooleanLiteral(on) if on.value));
+    is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
+}
+
+fn is_batch_norm(call: &ExprCall) -> bool {
+    matches!(super::called_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
+}
+
+fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(&'a str, &'a str, ClassId)> {
+    let class = program.function_of(call.context).class?;
+    let [Expr::Call(inner)] = &*call.node.arguments.args else { return None };
+    let attribute = |expression: &'a Expr| match expression {
+        Expr::Attribute(attribute) => match &*attribute.value {
+            Expr::Name(owner) if owner.id.as_str() == "self" => Some(attribute.attr.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some((attribute(&call.node.func)?, attribute(&inner.func)?, class))
+}
+
+/// The call that `self.name = …` was assigned in the class's `__init__`.
+fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
+    program.calls.iter().find_map(|call| {
+        let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };
+        let is_it = program.function_of(call.context).class == Some(class)
+            && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)
+            && matches!(&*assign.value, Expr::Call(value) if std::ptr::eq(value, call.node));
+        is_it.then_some((call.context, call.node))
+    })
+}

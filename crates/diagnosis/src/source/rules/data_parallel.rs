@@ -1,0 +1,28 @@
+//! TP504: one process that drives several devices.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP504",
+    name: "data-parallel",
+    cause: Cause::CommunicationExposed,
+    severity: Severity::High,
+    effort: Effort::High,
+    confidence: Confidence::High,
+    operators: &["DataParallel.forward", "Broadcast", "Gather", "Scatter"],
+    page: include_str!("data_parallel.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.calls {
+        if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {
+            let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
+            let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";
+            check.report(call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+}

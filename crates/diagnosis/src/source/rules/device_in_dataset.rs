@@ -1,0 +1,82 @@
+//! TP306: samples moved to the device one by one, inside the dataset or the collate function.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::classes::ClassKind;
+use crate::source::fix::Fix;
+use crate::source::program::{Call, Callee, Loader, Program};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::symbols::FunctionId;
+use crate::source::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP306",
+    name: "device-in-dataset",
+    cause: Cause::DataLoading,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("device_in_dataset.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.calls {
+        let function = program.contexts.get(call.context).function;
+        if !moves(call) || !prepares_samples(program, function) {
+            continue;
+        }
+        let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
+        let fix = Fix::shown("return host tensors and move the whole batch in the training loop");
+        check.report(call.context, call.node, message, fix);
+    }
+}
+
+/// Whether the loader's dataset or collate function puts samples on the device.
+pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
+    let collate = match loader.collate {
+        Value::Function(function) => Some(function),
+        _ => None,
+    };
+    let dataset = match loader.dataset {
+        Value::Instance(class) => {
+            let lineage = crate::source::classes::lineage(&program.classes, class);
+            lineage.into_iter().find_map(|class| program.symbols.classes[class].methods.get("__getitem__").copied())
+        }
+        _ => None,
+    };
+    let holds_device =
+        matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::source::value::Home::Device);
+    holds_device
+        || [collate, dataset].into_iter().flatten().any(|function| {
+            program.calls.iter().any(|call| program.contexts.get(call.context).function == function && moves(call))
+        })
+}
+
+fn moves(call: &Call) -> bool {
+    super::moves_to_device(call)
+        || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
+            && call.result.is_on_device()
+            && call.keyword("device").is_some()
+}
+
+fn prepares_samples(program: &Program, function: FunctionId) -> bool {
+    let symbol = &program.symbols.functions[function];
+    let in_dataset = symbol.class.is_some_and(|class| {
+        program.classes[class].kind == ClassKind::Dataset
+            || program.symbols.classes[class].methods.contains_key("__len__")
+    });
+    if symbol.name == "__getitem__" && in_dataset {
+        return true;
+    }
+    symbol.name.contains("collate")
+        || program.loaders.iter().any(|loader| loader.collate == Value::Function(function))
+        || program.calls.iter().any(|call| {
+            // A helper of `__getitem__`.
+            let caller = program.contexts.get(call.context).function;
+            call.callee == Callee::Function(function)
+                && program.symbols.functions[caller].name == "__getitem__"
+                && caller != function
+        })
+}

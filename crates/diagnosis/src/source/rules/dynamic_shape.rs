@@ -1,0 +1,63 @@
+//! TP106: a result whose size only the device knows, at every step.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::program::{Call, Callee};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP106",
+    name: "dynamic-shape",
+    cause: Cause::HostSync,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::nonzero", "aten::masked_select", "aten::unique2", "aten::_unique2", "aten::index"],
+    page: include_str!("dynamic_shape.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let advice = "keep the size fixed: multiply by the mask, `torch.where`, `masked_fill`, or weight the loss";
+    for call in program.hot_calls() {
+        if sizes_by_value(call) {
+            let message = format!(
+                "the size of `{}`'s result is known only to the device: the host waits for it at every step",
+                call.name
+            );
+            check.report(call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+    for subscript in &program.subscripts {
+        let is_mask = match &subscript.index {
+            Value::Tensor(index) => index.boolean && subscript.index.is_on_device(),
+            Value::Tuple(parts) => {
+                parts.iter().any(|part| part.is_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean))
+            }
+            _ => false,
+        };
+        // A number stored under a mask is a masked fill: nothing is counted.
+        let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
+        if program.is_hot(subscript.context) && is_mask && subscript.base.is_on_device() && !is_fill {
+            let text = super::short(program.text(subscript.context, subscript.node));
+            let message = format!(
+                "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
+            );
+            check.report(subscript.context, subscript.node, message, Fix::shown(advice));
+        }
+    }
+}
+
+fn sizes_by_value(call: &Call) -> bool {
+    const NAMES: &[&str] = &["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"];
+    match &call.callee {
+        Callee::Method => NAMES.contains(&call.name) && call.receiver.is_on_device(),
+        Callee::External(dotted) if dotted.starts_with("torch.") => {
+            let by_value = NAMES.contains(&call.name) || call.name == "where" && call.arguments.len() == 1;
+            by_value && call.arguments.first().is_some_and(Value::is_on_device)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,43 @@
+//! TP105: the host told to wait for the device at every step.
+
+use ruff_python_ast::Stmt;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::edits::remove_statement;
+use crate::source::fix::Fix;
+use crate::source::program::Callee;
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP105",
+    name: "explicit-sync",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"],
+    page: include_str!("explicit_sync.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let is_sync = call.name == "synchronize"
+            && match &call.callee {
+                Callee::External(dotted) => dotted.starts_with("torch."),
+                Callee::Method => call.arguments.is_empty(),
+                _ => false,
+            };
+        if !is_sync {
+            continue;
+        }
+        let advice = "take it out of the step; time with CUDA events, or synchronise once around many steps";
+        let edits = match call.statement {
+            Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
+            _ => Vec::new(),
+        };
+        let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
+        check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+    }
+}

@@ -1,0 +1,66 @@
+//! TP403: attention written out as two products and a softmax.
+
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::program::{Product, Program};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::uses::uses_of;
+use ruff_python_ast::{Expr, Stmt};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP403",
+    name: "hand-written-attention",
+    cause: Cause::AttentionMaterialised,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::bmm", "aten::_softmax", "aten::matmul", "aten::baddbmm"],
+    page: include_str!("hand_written_attention.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for product in &program.products {
+        if !program.is_hot(product.context) || is_used_elsewhere(program, product) {
+            continue;
+        }
+        let message = "scores, softmax and weights are each written to memory at sequence length squared";
+        let advice =
+            "one call does all three without them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
+        check.report(product.context, product.expression, message, Fix::shown(advice));
+    }
+}
+
+/// Whether the weights are returned, stored or shown besides being multiplied.
+fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
+    let names = match product.expression {
+        Expr::BinOp(operation) => crate::source::names_in(&operation.left),
+        Expr::Call(call) => {
+            let receiver = match &*call.func {
+                Expr::Attribute(attribute) => crate::source::names_in(&attribute.value),
+                _ => Vec::new(),
+            };
+            let first = call.arguments.args.first().map(crate::source::names_in).unwrap_or_default();
+            receiver.into_iter().chain(first).collect()
+        }
+        _ => Vec::new(),
+    };
+    let function = program.contexts.get(product.context).function;
+    names.into_iter().filter(|name| !matches!(*name, "torch" | "F" | "self" | "dropout" | "matmul" | "bmm")).any(
+        |name| {
+            uses_of(program, function, name).iter().any(|one| {
+                let in_product = product.expression.range().contains_range(one.expression.range());
+                let leaves = match one.statement {
+                    Stmt::Return(_) => true,
+                    // `self.weights = weights`
+                    Stmt::Assign(assign) => assign.targets.iter().any(|target| matches!(target, Expr::Attribute(_))),
+                    _ => false,
+                };
+                !one.is_store && !in_product && leaves
+            })
+        },
+    )
+}

@@ -1,0 +1,46 @@
+//! TP203: host data turned into a device tensor at every step, outside the loader.
+
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::edits::set_keyword;
+use crate::source::fix::{Edit, Fix};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::value::{Origin, Value};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP203",
+    name: "host-data-per-step",
+    cause: Cause::HostCopies,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("host_data_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let from_data = matches!(&call.receiver, Value::Tensor(tensor) if matches!(tensor.origin, Origin::HostData(_)));
+        let moves = super::moves_to_device(call) && from_data;
+        let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
+            && call.keyword("device").is_some()
+            && call.result.is_on_device()
+            && call.arguments.first().is_none_or(|value| value.tensor().is_none());
+        if !moves && !makes {
+            continue;
+        }
+        let text = super::short(program.text(call.context, call.node));
+        let message = format!("host data is copied to the device at every step, and the copy blocks: `{text}`");
+        let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+        let edits = match call.receiver_expression() {
+            Some(receiver) if moves => {
+                vec![Edit::insert(receiver.end(), ".pin_memory()"), set_keyword(call.node, "non_blocking", "True")]
+            }
+            _ => Vec::new(),
+        };
+        check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+    }
+}

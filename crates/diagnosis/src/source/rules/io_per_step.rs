@@ -1,0 +1,51 @@
+//! TP603: files written, opened or flushed at every step.
+
+use ruff_python_ast::Stmt;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::edits::{cadence_condition, guard_statement};
+use crate::source::fix::Fix;
+use crate::source::program::{Call, Callee};
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP603",
+    name: "io-per-step",
+    cause: Cause::UnevenSteps,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
+    page: include_str!("io_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let Some(what) = what_it_does(call) else { continue };
+        let message = format!("`{}` {what} at every step, and the device waits", call.name);
+        let edit = match call.statement {
+            Stmt::Expr(_) => cadence_condition(program, call.context)
+                .and_then(|condition| guard_statement(program.source(call.context), call.statement, &condition)),
+            _ => None,
+        };
+        let fix = Fix::unsafe_("do it every so many steps, or at the end of the epoch", edit.into_iter().collect());
+        check.report(call.context, call.node, message, fix);
+    }
+}
+
+fn what_it_does(call: &Call) -> Option<&'static str> {
+    match &call.callee {
+        Callee::External(dotted) => match dotted.as_str() {
+            "torch.save" | "numpy.save" | "numpy.savez" | "pickle.dump" => Some("writes a file"),
+            "builtins.open" => Some("opens a file"),
+            "sys.stdout.flush" | "sys.stderr.flush" => Some("flushes"),
+            "matplotlib.pyplot.savefig" | "torchvision.utils.save_image" => Some("writes an image"),
+            _ => None,
+        },
+        Callee::Method if call.arguments.is_empty() && call.name == "flush" => Some("flushes"),
+        Callee::Method if matches!(call.name, "save_pretrained" | "save_checkpoint") => Some("writes a checkpoint"),
+        _ => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! TP101: a scalar read back from the device at every step.
+
+use ruff_python_ast::{Expr, Operator, Stmt};
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::context::ContextId;
+use crate::source::fix::{Edit, Fix};
+use crate::source::program::{Call, Program};
+use crate::source::reads::{Read, read_of};
+use crate::source::rule::{Check, SourceRule};
+use crate::source::uses::{Use, uses_of};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP101",
+    name: "item-per-step",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync", "cudaStreamSynchronize"],
+    page: include_str!("item_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        if read_of(program, call) != Some(Read::Scalar) || program.is_in_parameter_loop(call.context) {
+            continue;
+        }
+        let text = program.text(call.context, call.node);
+        let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
+        let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
+        check.report(call.context, call.node, message, fix(program, call));
+    }
+}
+
+fn fix(program: &Program, call: &Call) -> Fix {
+    let advice = "keep the value on the device (`.detach()`) and read it once, where it is logged";
+    if steers(call) {
+        return Fix::shown("decide on the device (`torch.where`), or look at the value every few steps");
+    }
+    keep_on_device(program, call).map_or_else(|| Fix::shown(advice), |edits| Fix::unsafe_(advice, edits))
+}
+
+/// Whether the value decides what runs next.
+fn steers(call: &Call) -> bool {
+    match call.statement {
+        Stmt::If(branch) => branch.test.range().contains_range(call.node.range()),
+        Stmt::While(repeat) => repeat.test.range().contains_range(call.node.range()),
+        Stmt::Assert(assert) => assert.range.contains_range(call.node.range()),
+        _ => false,
+    }
+}
+
+/// `total += loss.item()` and `shown = loss.item()` become tensors that are read as `float(…)` where they are used, if
+/// all their uses are seldom.
+fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
+    let (target, value) = match call.statement {
+        Stmt::AugAssign(assign) if assign.op == Operator::Add => (&*assign.target, &*assign.value),
+        Stmt::Assign(assign) => match assign.targets.as_slice() {
+            [target] => (target, &*assign.value),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let Expr::Name(name) = target else { return None };
+    let is_read = matches!(value, Expr::Call(read) if std::ptr::eq(read, call.node));
+    let is_scaled = matches!(value, Expr::BinOp(product) if product.op == Operator::Mult
+        && matches!(&*product.left, Expr::Call(read) if std::ptr::eq(read, call.node)));
+    if call.name != "item" || !(is_read || is_scaled) {
+        return None;
+    }
+    let receiver = call.receiver_expression()?;
+    let mut edits =
+        vec![Edit::replace(call.node.range(), format!("{}.detach()", program.text(call.context, receiver)))];
+    edits.extend(reads_elsewhere(program, call.context, name.id.as_str(), call.statement)?);
+    Some(edits)
+}
+
+/// `float(name)` at every use outside the step. None where a use is hot, is no plain read, or leaves the function.
+fn reads_elsewhere(program: &Program, context: ContextId, name: &str, statement: &Stmt) -> Option<Vec<Edit>> {
+    let function = program.contexts.get(context).function;
+    let mut edits = Vec::new();
+    for Use { expression, context, is_store, .. } in uses_of(program, function, name) {
+        if statement.range().contains_range(expression.range()) || is_store {
+            continue;
+        }
+        if context.is_none_or(|context| program.is_hot(context)) {
+            return None;
+        }
+        edits.push(Edit::replace(expression.range(), format!("float({name})")));
+    }
+    Some(edits)
+}

@@ -1,0 +1,40 @@
+//! TP301: a loader that prepares batches in the training process.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::edits::set_keyword;
+use crate::source::fix::Fix;
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP301",
+    name: "loader-in-process",
+    cause: Cause::DataLoading,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"],
+    page: include_str!("loader_in_process.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for loader in super::loaders(program) {
+        let given = loader.workers.as_ref();
+        let is_absent = given.is_none() && !loader.has_unknown_keywords;
+        let is_zero = given.and_then(|value| value.known_integer()) == Some(0);
+        if !(is_absent || is_zero) || super::device_in_dataset::puts_on_device(program, loader) {
+            continue;
+        }
+        let message = if is_zero {
+            "`num_workers=0`: batches are prepared in the training process, and the device waits for them"
+        } else {
+            "no `num_workers`: batches are prepared in the training process, and the device waits for them"
+        };
+        let fix = Fix::unsafe_(
+            "prepare batches in worker processes: `num_workers=2` or more",
+            super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
+        );
+        check.report(loader.context, loader.node, message, fix);
+    }
+}

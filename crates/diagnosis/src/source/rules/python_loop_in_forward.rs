@@ -1,0 +1,68 @@
+//! TP409: a loop over heads or samples in a module's forward pass.
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::program::{FunctionKind, Loop, Program};
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP409",
+    name: "python-loop-in-forward",
+    cause: Cause::LaunchBound,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Low,
+    operators: &["cudaLaunchKernel", "aten::select", "aten::stack"],
+    page: include_str!("python_loop_in_forward.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for around in &program.loops {
+        let function = program.contexts.get(around.context).function;
+        let in_forward = program.functions[function].kind == FunctionKind::Step;
+        let Some(over) = what_it_goes_over(program, around).filter(|_| in_forward && program.is_hot(around.context))
+        else {
+            continue;
+        };
+        let head = match around.statement {
+            Stmt::For(repeat) => repeat.iter.range(),
+            other => other.range(),
+        };
+        let message = format!("a Python loop over {over} in `forward`: every turn launches its own small kernels");
+        check.report(
+            around.context,
+            head,
+            message,
+            Fix::shown("put that dimension into the tensors and compute all at once"),
+        );
+    }
+}
+
+/// Heads or samples, if the loop counts them and picks tensors by the count.
+fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
+    let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
+    if super::called_name(range) != "range" || range.arguments.args.len() != 1 {
+        return None;
+    }
+    let text = program.text(around.context, &range.arguments.args[0]);
+    let over = if text.contains("head") {
+        "heads"
+    } else if text.contains("batch_size") || matches!(text, "B" | "bs" | "bsz" | "x.size(0)" | "x.shape[0]" | "len(x)")
+    {
+        "samples"
+    } else {
+        return None;
+    };
+    let picks = program.subscripts.iter().any(|subscript| {
+        around.statement.range().contains_range(subscript.node.range())
+            && program.file_of(subscript.context) == program.file_of(around.context)
+            && subscript.base.is_on_device()
+            && crate::source::names_in(&subscript.node.slice).contains(&counter.id.as_str())
+    });
+    picks.then_some(over)
+}

@@ -1,0 +1,32 @@
+//! TP102: a whole tensor copied to the host at every step.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::reads::{Read, read_of};
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP102",
+    name: "readback-per-step",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Medium,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::_to_copy", "aten::copy_", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
+    page: include_str!("readback_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        if read_of(program, call) != Some(Read::Copy) || program.is_in_parameter_loop(call.context) {
+            continue;
+        }
+        let text = super::short(program.text(call.context, call.node));
+        let message =
+            format!("`.{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
+        let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
+        check.report(call.context, call.node, message, fix);
+    }
+}

@@ -1,0 +1,63 @@
+//! TP104: control flow that depends on a device value at every step.
+
+use ruff_python_ast::Expr;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::fix::Fix;
+use crate::source::program::{FunctionKind, Program, Test};
+use crate::source::reads::{Read, read_of};
+use crate::source::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP104",
+    name: "tensor-truth",
+    cause: Cause::HostSync,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync"],
+    page: include_str!("tensor_truth.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let advice = "decide on the device (`torch.where`, masks), or check every few steps";
+    for test in &program.tests {
+        if !program.is_hot(test.context) || program.is_in_parameter_loop(test.context) || !asks_device(program, test) {
+            continue;
+        }
+        let text = super::short(program.text(test.context, test.expression));
+        let message = format!("the truth of `{text}` is read from the device, and the host waits, at every step");
+        check.report(test.context, test.expression, message, Fix::shown(advice));
+    }
+    for call in program.hot_calls() {
+        if read_of(program, call) == Some(Read::Truth) && !program.is_in_parameter_loop(call.context) {
+            let text = super::short(program.text(call.context, call.node));
+            let message = format!("`{text}` reads from the device, and the host waits, at every step");
+            check.report(call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+}
+
+/// A tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not count.
+pub fn asks_device(program: &Program, test: &Test) -> bool {
+    if !test.value.is_on_device() {
+        return false;
+    }
+    let function = program.contexts.get(test.context).function;
+    let is_guess = matches!(program.functions[function].kind, FunctionKind::Step | FunctionKind::Loss);
+    let is_parameter = |expression: &Expr| {
+        let definition = program.symbols.functions[function].definition;
+        matches!(expression, Expr::Name(name)
+            if definition.is_some_and(|definition| definition.parameters.includes(name.id.as_str())))
+    };
+    match test.expression {
+        Expr::Name(_) | Expr::Attribute(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
+        Expr::Compare(compare) => {
+            let left = &*compare.left;
+            !(is_guess && (is_parameter(left) || compare.comparators.iter().any(is_parameter)))
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,132 @@
+//! Which rules run, and where: `--select`, `--ignore` and `[tool.headroom]`.
+
+use thiserror::Error;
+
+use super::rules::RULES;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    select: Vec<String>,
+    ignore: Vec<String>,
+    /// Codes ignored under paths that match a pattern.
+    per_path: Vec<(String, Vec<String>)>,
+}
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SelectionError {
+    #[error("no rule {code}: rules are TP101 to TP606, whole groups like TP1 or names like item-per-step")]
+    UnknownRule { code: String },
+}
+
+impl Selection {
+    /// Codes (`TP101`), groups of them (`TP1`), names (`item-per-step`) or `all`. An empty `select` means all.
+    pub fn new(
+        select: &[String],
+        ignore: &[String],
+        per_path: &[(String, Vec<String>)],
+    ) -> Result<Selection, SelectionError> {
+        let codes = |given: &[String]| given.iter().map(|code| resolve(code)).collect::<Result<Vec<String>, _>>();
+        let per_path = per_path
+            .iter()
+            .map(|(pattern, given)| Ok((pattern.clone(), codes(given)?)))
+            .collect::<Result<Vec<_>, SelectionError>>()?;
+        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path })
+    }
+
+    pub fn wants(&self, code: &str) -> bool {
+        let selected = self.select.is_empty() || self.select.iter().any(|prefix| code.starts_with(prefix.as_str()));
+        selected && !self.ignore.iter().any(|prefix| code.starts_with(prefix.as_str()))
+    }
+
+    pub fn wants_at(&self, code: &str, path: &str) -> bool {
+        !self.per_path.iter().any(|(pattern, codes)| {
+            codes.iter().any(|prefix| code.starts_with(prefix.as_str())) && matches_path(pattern, path)
+        })
+    }
+}
+
+fn resolve(given: &str) -> Result<String, SelectionError> {
+    let given = given.trim();
+    if given.eq_ignore_ascii_case("all") {
+        return Ok("TP".to_string());
+    }
+    if let Some(rule) = RULES.iter().find(|rule| rule.name == given) {
+        return Ok(rule.code.to_string());
+    }
+    let upper = given.to_ascii_uppercase();
+    if upper.starts_with("TP") && RULES.iter().any(|rule| rule.code.starts_with(&upper)) {
+        return Ok(upper);
+    }
+    Err(SelectionError::UnknownRule { code: given.to_string() })
+}
+
+/// `*` stands for any part of a name, `**` for any folders; a pattern without `/` matches a file's name or a folder.
+pub fn matches_path(pattern: &str, path: &str) -> bool {
+    let path = path.trim_start_matches("./");
+    let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
+    let parts: Vec<&str> = path.split('/').collect();
+    if !pattern.contains('/') {
+        return parts.iter().any(|part| matches_text(pattern.as_bytes(), part.as_bytes()));
+    }
+    // Any tail of the path may match, so that patterns hold wherever the command is run from; so may its folders.
+    (0..parts.len()).any(|from| {
+        (from + 1..=parts.len()).any(|to| matches_text(pattern.as_bytes(), parts[from..to].join("/").as_bytes()))
+    })
+}
+
+fn matches_text(pattern: &[u8], text: &[u8]) -> bool {
+    // Two pointers and the last star: linear in practice, no recursion.
+    let (mut at_pattern, mut at_text) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while at_text < text.len() {
+        match pattern.get(at_pattern) {
+            Some(b'*') => {
+                retry = Some((at_pattern, at_text));
+                at_pattern += 1;
+            }
+            Some(byte) if *byte == text[at_text] || *byte == b'?' => {
+                at_pattern += 1;
+                at_text += 1;
+            }
+            _ => match retry {
+                Some((star, from)) => {
+                    at_pattern = star + 1;
+                    at_text = from + 1;
+                    retry = Some((star, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at_pattern..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_names_choose_rules() {
+        let given = |list: &[&str]| list.iter().map(|code| code.to_string()).collect::<Vec<_>>();
+        let selection =
+            Selection::new(&given(&["TP1", "loader-unpinned"]), &given(&["tp105"]), &[]).expect("known codes");
+        let wanted = ["TP101", "TP105", "TP301", "TP302"].map(|code| selection.wants(code));
+        assert_eq!(wanted, [true, false, false, true]);
+        let unknown = Selection::new(&given(&["TP9"]), &[], &[]);
+        assert_eq!(unknown, Err(SelectionError::UnknownRule { code: "TP9".to_string() }));
+    }
+
+    #[test]
+    fn patterns_match_files_folders_and_tails() {
+        for (pattern, path, want) in [
+            ("*.py", "a/b.py", true),
+            ("tests", "a/tests/b.py", true),
+            ("examples/**/old_*.py", "examples/x/y/old_z.py", true),
+            ("examples/**", "/home/me/examples/x.py", true),
+            ("examples/*.py", "src/x.py", false),
+            ("b.py", "a/bb.py", false),
+        ] {
+            assert_eq!(matches_path(pattern, path), want, "{pattern} on {path}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Comments that silence a finding: `# noqa: TP101` on its line, `# headroom: ignore[TP101]` on the line above or the
+//! line itself, `# headroom: ignore-file[TP101]` anywhere for the whole file.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::token::TokenKind;
+use ruff_text_size::Ranged;
+
+use super::file::SourceFile;
+use crate::finding::Place;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Suppressions {
+    /// Codes by the line they hold for; an empty list silences every rule.
+    by_line: HashMap<u32, Vec<String>>,
+    whole_file: Option<Vec<String>>,
+}
+
+impl Suppressions {
+    pub fn read(file: &SourceFile) -> Suppressions {
+        let mut found = Suppressions::default();
+        for token in file.parsed.tokens() {
+            if token.kind() != TokenKind::Comment {
+                continue;
+            }
+            let comment = file.slice(token.range());
+            let line = file.line(token.range().start());
+            if let Some(codes) = after(comment, "headroom: ignore-file") {
+                found.whole_file = Some(bracketed(codes));
+            } else if let Some(codes) = after(comment, "headroom: ignore") {
+                let alone = file.line_text(line).trim_start().starts_with('#');
+                found.add(if alone { line + 1 } else { line }, bracketed(codes));
+            }
+            if let Some(codes) = after(comment, "noqa") {
+                found.add(line, listed(codes));
+            }
+        }
+        found
+    }
+
+    pub fn silence(&self, code: &str, place: &Place) -> bool {
+        let holds =
+            |codes: &Vec<String>| codes.is_empty() || codes.iter().any(|known| code.starts_with(known.as_str()));
+        // A call over several lines may carry its comment on the first or the last of them.
+        self.whole_file.as_ref().is_some_and(holds)
+            || [place.line, place.end_line].iter().any(|line| self.by_line.get(line).is_some_and(holds))
+    }
+
+    fn add(&mut self, line: u32, codes: Vec<String>) {
+        match self.by_line.entry(line) {
+            std::collections::hash_map::Entry::Occupied(mut known) => {
+                if codes.is_empty() || known.get().is_empty() {
+                    known.get_mut().clear();
+                } else {
+                    known.get_mut().extend(codes);
+                }
+            }
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(codes);
+            }
+        }
+    }
+}
+
+/// What follows `word` in a comment, whatever the case.
+fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
+    let at = comment.to_ascii_lowercase().find(word)?;
+    comment.get(at + word.len()..)
+}
+
+/// `[TP101, TP102]`; nothing in brackets means every rule.
+fn bracketed(rest: &str) -> Vec<String> {
+    let Some(inside) = rest.trim_start().strip_prefix('[') else { return Vec::new() };
+    codes_in(inside.split(']').next().unwrap_or_default())
+}
+
+/// `: TP101, E501`. Codes of other tools stay in the list, so that they silence nothing of ours.
+fn listed(rest: &str) -> Vec<String> {
+    match rest.trim_start().strip_prefix(':') {
+        Some(codes) => codes_in(codes.split('#').next().unwrap_or_default()),
+        None => Vec::new(),
+    }
+}
+
+fn codes_in(text: &str) -> Vec<String> {
+    let words = text.split(|split: char| !split.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_uppercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silenced(text: &str, code: &str, line: u32) -> bool {
+        let file = SourceFile::from_text("a.py", text.to_string());
+        let place = Place { file: String::new(), line, column: 1, end_line: line, end_column: 2 };
+        Suppressions::read(&file).silence(code, &place)
+    }
+
+    #[test]
+    fn comments_silence_their_line_the_next_or_the_file() {
+        for (text, code, line, want) in [
+            ("x()  # noqa: TP101\n", "TP101", 1, true),
+            ("x()  # noqa: E501\n", "TP101", 1, false),
+            ("x()  # noqa\n", "TP101", 1, true),
+            ("# headroom: ignore[TP101]\nx()\n", "TP101", 2, true),
+            ("# headroom: ignore[TP101]\nx()\n", "TP102", 2, false),
+            ("x()  # headroom: ignore[TP1]\n", "TP102", 1, true),
+            ("# headroom: ignore-file[TP301]\n\nx()\n", "TP301", 3, true),
+            ("x(\"# noqa\")\n", "TP101", 1, false),
+        ] {
+            assert_eq!(silenced(text, code, line), want, "{text:?} {code}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a file defines and imports: functions, classes, names of other modules, module-level constants.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
+
+use super::file::SourceFile;
+
+pub type FileId = usize;
+pub type FunctionId = usize;
+pub type ClassId = usize;
+
+/// A function, a method, or a module's own statements (`definition` is none).
+pub struct Function<'a> {
+    pub file: FileId,
+    pub name: &'a str,
+    /// `Class.method`, `outer.inner`, as traces name it.
+    pub qualified: String,
+    pub class: Option<ClassId>,
+    pub parent: Option<FunctionId>,
+    pub definition: Option<&'a StmtFunctionDef>,
+    pub body: &'a [Stmt],
+}
+
+pub struct Class<'a> {
+    pub file: FileId,
+    pub name: &'a str,
+    pub definition: &'a StmtClassDef,
+    pub methods: HashMap<&'a str, FunctionId>,
+}
+
+#[derive(Default)]
+pub struct FileSymbols<'a> {
+    /// Local name to the dotted name it stands for, from any scope of the file.
+    pub imports: HashMap<&'a str, String>,
+    pub star_imports: Vec<String>,
+    pub functions: HashMap<&'a str, FunctionId>,
+    pub classes: HashMap<&'a str, ClassId>,
+    /// Names assigned at module level.
+    pub constants: HashMap<&'a str, &'a Expr>,
+    pub body: FunctionId,
+}
+
+#[derive(Default)]
+pub struct Symbols<'a> {
+    pub files: Vec<FileSymbols<'a>>,
+    pub functions: Vec<Function<'a>>,
+    pub classes: Vec<Class<'a>>,
+}
+
+pub fn collect(files: &[SourceFile]) -> Symbols<'_> {
+    let mut symbols = Symbols::default();
+    for (file, source) in files.iter().enumerate() {
+        let body = symbols.functions.len();
+        symbols.files.push(FileSymbols { body, ..FileSymbols::default() });
+        symbols.functions.push(Function {
+            file,
+            name: "<module>",
+            qualified: "<module>".to_string(),
+            class: None,
+            parent: None,
+            definition: None,
+            body: &source.parsed.syntax().body,
+        });
+        let scope = Scope { file, source, class: None, function: None, prefix: String::new() };
+        collect_body(&mut symbols, &scope, &source.parsed.syntax().body);
+    }
+    symbols
+}
+
+struct Scope<'a> {
+    file: FileId,
+    source: &'a SourceFile,
+    class: Option<ClassId>,
+    function: Option<FunctionId>,
+    prefix: String,
+}
+
+fn collect_body<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, body: &'a [Stmt]) {
+    for statement in body {
+        collect_statement(symbols, scope, statement);
+    }
+}
+
+fn collect_statement<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, statement: &'a Stmt) {
+    let at_top = scope.class.is_none() && scope.function.is_none();
+    match statement {
+        Stmt::FunctionDef(definition) => collect_function(symbols, scope, definition),
+        Stmt::ClassDef(definition) => collect_class(symbols, scope, definition),
+        Stmt::Import(import) => {
+            for alias in &import.names {
+                let name = alias.name.as_str();
+                let (local, stands_for) = match &alias.asname {
+                    Some(local) => (local.as_str(), name),
+                    None => {
+                        let first = name.split('.').next().unwrap_or(name);
+                        (first, first)
+                    }
+                };
+                add_import(symbols, scope, local, stands_for.to_string());
+            }
+        }
+        Stmt::ImportFrom(import) => {
+            let module = import.module.as_ref().map_or("", |module| module.as_str());
+            let base = absolute(scope.source, import.level, module);
+            for alias in &import.names {
+                if alias.name.as_str() == "*" {
+                    symbols.files[scope.file].star_imports.push(base.clone());
+                    continue;
+                }
+                let local = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
+                let dotted =
+                    if base.is_empty() { alias.name.to_string() } else { format!("{base}.{}", alias.name.as_str()) };
+                add_import(symbols, scope, local, dotted);
+            }
+        }
+        Stmt::Assign(assign) if at_top => {
+            for target in &assign.targets {
+                add_constant(symbols, scope.file, target, &assign.value);
+            }
+        }
+        Stmt::AnnAssign(assign) if at_top => {
+            if let Some(value) = &assign.value {
+                add_constant(symbols, scope.file, &assign.target, value);
+            }
+        }
+        Stmt::If(branch) => {
+            collect_body(symbols, scope, &branch.body);
+            for clause in &branch.elif_else_clauses {
+                collect_body(symbols, scope, &clause.body);
+            }
+        }
+        Stmt::Try(attempt) => {
+            collect_body(symbols, scope, &attempt.body);
+            for handler in &attempt.handlers {
+                let ruff_python_ast::ExceptHandler::ExceptHandler(handler) = handler;
+                collect_body(symbols, scope, &handler.body);
+            }
+            collect_body(symbols, scope, &attempt.orelse);
+            collect_body(symbols, scope, &attempt.finalbody);
+        }
+        Stmt::With(with) => collect_body(symbols, scope, &with.body),
+        Stmt::For(repeat) => {
+            collect_body(symbols, scope, &repeat.body);
+            collect_body(symbols, scope, &repeat.orelse);
+        }
+        Stmt::While(repeat) => collect_body(symbols, scope, &repeat.body),
+        _ => {}
+    }
+}
+
+fn add_import<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, local: &'a str, dotted: String) {
+    let imports = &mut symbols.files[scope.file].imports;
+    let at_top = scope.function.is_none();
+    if at_top || !imports.contains_key(local) {
+        imports.insert(local, dotted);
+    }
+}
+
+fn add_constant<'a>(symbols: &mut Symbols<'a>, file: FileId, target: &'a Expr, value: &'a Expr) {
+    match (target, value) {
+        (Expr::Name(name), _) => {
+            symbols.files[file].constants.insert(name.id.as_str(), value);
+        }
+        (Expr::Tuple(targets), Expr::Tuple(values)) if targets.elts.len() == values.elts.len() => {
+            for (target, value) in targets.elts.iter().zip(&values.elts) {
+                add_constant(symbols, file, target, value);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition: &'a StmtFunctionDef) {
+    let id = symbols.functions.len();
+    let qualified = format!("{}{}", scope.prefix, definition.name.as_str());
+    let prefix = format!("{qualified}.");
+    symbols.functions.push(Function {
+        file: scope.file,
+        name: definition.name.as_str(),
+        qualified,
+        class: scope.class,
+        parent: scope.function,
+        definition: Some(definition),
+        body: &definition.body,
+    });
+    if let Some(class) = scope.class {
+        symbols.classes[class].methods.insert(definition.name.as_str(), id);
+    } else if scope.function.is_none() {
+        symbols.files[scope.file].functions.insert(definition.name.as_str(), id);
+    }
+    let inner = Scope { file: scope.file, source: scope.source, class: None, function: Some(id), prefix };
+    collect_body(symbols, &inner, &definition.body);
+}
+
+fn collect_class<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition: &'a StmtClassDef) {
+    let id = symbols.classes.len();
+    let name = definition.name.as_str();
+    symbols.classes.push(Class { file: scope.file, name, definition, methods: HashMap::new() });
+    // A class inside a function is reached by its name from the whole file: good enough, and rare.
+    symbols.files[scope.file].classes.insert(name, id);
+    let prefix = format!("{}{name}.", scope.prefix);
+    let inner = Scope { file: scope.file, source: scope.source, class: Some(id), function: scope.function, prefix };
+    collect_body(symbols, &inner, &definition.body);
+}
+
+/// `from ..a import b` seen from the module it stands in.
+fn absolute(source: &SourceFile, level: u32, module: &str) -> String {
+    if level == 0 {
+        return module.to_string();
+    }
+    let is_package = source.path.ends_with("__init__.py");
+    let up = level as usize - usize::from(is_package);
+    let keep = source.module.len().saturating_sub(up);
+    let mut parts: Vec<&str> = source.module[..keep].iter().map(String::as_str).collect();
+    parts.extend(module.split('.').filter(|part| !part.is_empty()));
+    parts.join(".")
+}

@@ -1,0 +1,334 @@
+//! What is known of a value without running the script: is it a tensor, where does it live, what was it made of.
+
+use ruff_text_size::TextRange;
+
+use super::symbols::{ClassId, FileId, FunctionId};
+
+/// Containers nest at most this deep; what lies deeper is unknown.
+const MOST_NESTING: usize = 4;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Unknown,
+    Nothing,
+    /// A Python number. `sized` says that it depends on sizes, literals and settings only.
+    Number {
+        known: Option<i64>,
+        sized: bool,
+    },
+    Bool(Option<bool>),
+    Text(Option<String>),
+    /// A test that is true at some steps only, bound to a name: `log_now = step % 10 == 0`.
+    Cadence,
+    /// True where a newer library is there: `hasattr(torch, "compile")`.
+    Capability,
+    /// Seconds, from a clock.
+    Clock,
+    Numpy,
+    Tensor(Tensor),
+    /// `model.parameters()` and lists of them; with names, `(name, parameter)` pairs.
+    Parameters {
+        named: bool,
+    },
+    /// A module: one of the given classes, or another.
+    Model(Option<ClassId>),
+    Instance(ClassId),
+    Optimizer(Option<SiteId>),
+    Scaler(Option<SiteId>),
+    Scheduler,
+    Loader(Option<LoaderId>),
+    Device,
+    Dtype,
+    Tuple(Vec<Value>),
+    List(Box<Value>),
+    Dict {
+        entries: Vec<(String, Value)>,
+        element: Box<Value>,
+    },
+    Function(FunctionId),
+    Class(ClassId),
+    Module(FileId),
+    /// A name of another library, dotted: `torch.nn.functional.relu`.
+    External(String),
+}
+
+/// The call that made an optimizer or a scaler, as an index into the program's calls of that kind.
+pub type SiteId = usize;
+pub type LoaderId = usize;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub home: Home,
+    /// Whether it carries the graph that made it.
+    pub graph: bool,
+    pub boolean: bool,
+    pub origin: Origin,
+    pub role: Role,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    Device,
+    /// On the host, from a loader that pins its batches.
+    Pinned,
+    Host,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Data,
+    /// A factory whose arguments depend on sizes only: the same tensor at every step of the same shape.
+    Constant(TextRange),
+    /// Another factory (`randn`).
+    Factory(TextRange),
+    /// `torch.tensor(...)`, `from_numpy`.
+    HostData(TextRange),
+}
+
+/// Where a tensor stands in a hand-written attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Plain,
+    Transposed,
+    /// `q · kᵀ`, scaled or masked.
+    Scores(TextRange),
+    /// softmax of scores.
+    Weights(TextRange),
+    Parameter,
+}
+
+impl Tensor {
+    pub const ON_DEVICE: Tensor =
+        Tensor { home: Home::Device, graph: false, boolean: false, origin: Origin::Data, role: Role::Plain };
+    pub const WITH_GRAPH: Tensor = Tensor { graph: true, ..Tensor::ON_DEVICE };
+    pub const ON_HOST: Tensor = Tensor { home: Home::Host, ..Tensor::ON_DEVICE };
+    pub const PARAMETER: Tensor = Tensor { role: Role::Parameter, ..Tensor::WITH_GRAPH };
+}
+
+impl Value {
+    pub const DEVICE: Value = Value::Tensor(Tensor::ON_DEVICE);
+    pub const DEVICE_WITH_GRAPH: Value = Value::Tensor(Tensor::WITH_GRAPH);
+    pub const HOST: Value = Value::Tensor(Tensor::ON_HOST);
+    pub const NUMBER: Value = Value::Number { known: None, sized: false };
+    pub const SIZE: Value = Value::Number { known: None, sized: true };
+
+    pub fn number(known: i64) -> Value {
+        Value::Number { known: Some(known), sized: true }
+    }
+
+    pub fn list(element: Value) -> Value {
+        if element.nesting() >= MOST_NESTING { Value::Unknown } else { Value::List(Box::new(element)) }
+    }
+
+    pub fn tuple(elements: Vec<Value>) -> Value {
+        let deep = elements.iter().any(|element| element.nesting() >= MOST_NESTING);
+        if deep || elements.len() > 64 { Value::Unknown } else { Value::Tuple(elements) }
+    }
+
+    pub fn dict(entries: Vec<(String, Value)>, element: Value) -> Value {
+        let deep = entries.iter().any(|(_, value)| value.nesting() >= MOST_NESTING);
+        if deep || element.nesting() >= MOST_NESTING || entries.len() > 256 {
+            return Value::Unknown;
+        }
+        Value::Dict { entries, element: Box::new(element) }
+    }
+
+    fn nesting(&self) -> usize {
+        match self {
+            Value::Tuple(elements) => 1 + elements.iter().map(Value::nesting).max().unwrap_or(0),
+            Value::List(element) => 1 + element.nesting(),
+            Value::Dict { entries, element } => {
+                1 + entries.iter().map(|(_, value)| value.nesting()).max().unwrap_or(0).max(element.nesting())
+            }
+            _ => 0,
+        }
+    }
+
+    pub fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Value::Tensor(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    pub fn is_on_device(&self) -> bool {
+        self.tensor().is_some_and(|tensor| tensor.home == Home::Device)
+    }
+
+    /// On the device, or a container of what is.
+    pub fn holds_device(&self) -> bool {
+        match self {
+            Value::Tensor(tensor) => tensor.home == Home::Device,
+            Value::Tuple(elements) => elements.iter().any(Value::holds_device),
+            Value::List(element) => element.holds_device(),
+            Value::Dict { entries, element } => {
+                element.holds_device() || entries.iter().any(|(_, value)| value.holds_device())
+            }
+            Value::Parameters { .. } => true,
+            _ => false,
+        }
+    }
+
+    pub fn carries_graph(&self) -> bool {
+        self.tensor().is_some_and(|tensor| tensor.graph)
+    }
+
+    pub fn known_integer(&self) -> Option<i64> {
+        match self {
+            Value::Number { known, .. } => *known,
+            Value::Bool(Some(known)) => Some(i64::from(*known)),
+            _ => None,
+        }
+    }
+
+    pub fn known_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(known) => *known,
+            Value::Nothing => Some(false),
+            Value::Number { known: Some(known), .. } => Some(*known != 0),
+            _ => None,
+        }
+    }
+
+    /// Depends on sizes, literals and settings only.
+    pub fn is_sized(&self) -> bool {
+        match self {
+            Value::Number { sized, .. } => *sized,
+            Value::Bool(_) | Value::Text(_) | Value::Nothing | Value::Device | Value::Dtype => true,
+            Value::External(name) => is_constant_name(name),
+            Value::Tuple(elements) => elements.iter().all(Value::is_sized),
+            Value::List(element) => element.is_sized(),
+            Value::Tensor(tensor) => matches!(tensor.origin, Origin::Constant(_)),
+            _ => false,
+        }
+    }
+
+    /// What a loop over it yields.
+    pub fn element(&self) -> Value {
+        match self {
+            Value::Tuple(elements) => elements.iter().fold(Value::Unknown, |all, one| all.join(one)),
+            Value::List(element) => (**element).clone(),
+            Value::Dict { .. } => Value::Text(None),
+            Value::Parameters { named: true } => {
+                Value::Tuple(vec![Value::Text(None), Value::Tensor(Tensor::PARAMETER)])
+            }
+            Value::Parameters { named: false } => Value::Tensor(Tensor::PARAMETER),
+            Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
+            Value::Numpy => Value::Numpy,
+            Value::Text(_) => Value::Text(None),
+            _ => Value::Unknown,
+        }
+    }
+
+    /// What it may be where two paths meet. A tensor on the device wins over a number: `total = 0.0`, then `total += loss`.
+    pub fn join(&self, other: &Value) -> Value {
+        use Value::{Bool, Dict, List, Nothing, Number, Text, Tuple, Unknown};
+        match (self, other) {
+            (left, right) if left == right => left.clone(),
+            (Unknown | Nothing, value) | (value, Unknown | Nothing) => value.clone(),
+            (Value::Tensor(left), Value::Tensor(right)) => Value::Tensor(left.join(right)),
+            (Value::Tensor(tensor), Number { .. } | Bool(_)) | (Number { .. } | Bool(_), Value::Tensor(tensor)) => {
+                Value::Tensor(tensor.clone())
+            }
+            (Number { sized: left, .. }, Number { sized: right, .. }) => Number { known: None, sized: *left && *right },
+            (Bool(_), Bool(_)) => Bool(None),
+            (Text(_), Text(_)) => Text(None),
+            (Tuple(left), Tuple(right)) if left.len() == right.len() => {
+                Value::tuple(left.iter().zip(right).map(|(left, right)| left.join(right)).collect())
+            }
+            (List(left), List(right)) => Value::list(left.join(right)),
+            (Dict { entries: left, element: one }, Dict { entries: right, element: two }) => {
+                let mut entries = left.clone();
+                for (key, value) in right {
+                    match entries.iter_mut().find(|(known, _)| known == key) {
+                        Some((_, known)) => *known = known.join(value),
+                        None => entries.push((key.clone(), value.clone())),
+                    }
+                }
+                Value::dict(entries, one.join(two))
+            }
+            (Value::Model(_), Value::Model(_)) => Value::Model(None),
+            (Value::Loader(_), Value::Loader(_)) => Value::Loader(None),
+            (Value::Optimizer(_), Value::Optimizer(_)) => Value::Optimizer(None),
+            (left, right) if left.holds_device() || right.holds_device() => Value::DEVICE,
+            _ => Unknown,
+        }
+    }
+}
+
+impl Tensor {
+    fn join(&self, other: &Tensor) -> Tensor {
+        let home = match (self.home, other.home) {
+            (Home::Device, _) | (_, Home::Device) => Home::Device,
+            (Home::Pinned, Home::Pinned) => Home::Pinned,
+            _ => Home::Host,
+        };
+        Tensor {
+            home,
+            graph: self.graph || other.graph,
+            boolean: self.boolean && other.boolean,
+            origin: if self.origin == other.origin { self.origin } else { Origin::Data },
+            role: if self.role == other.role { self.role } else { Role::Plain },
+        }
+    }
+}
+
+/// Names of libraries that stand for a fixed thing: `torch.float32`, `math.inf`.
+fn is_constant_name(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    matches!(last, "inf" | "pi" | "nan" | "e") || is_dtype_name(last)
+}
+
+pub fn is_dtype_name(last: &str) -> bool {
+    const DTYPES: &[&str] = &[
+        "float",
+        "float16",
+        "float32",
+        "float64",
+        "bfloat16",
+        "half",
+        "double",
+        "int",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "long",
+        "short",
+        "bool",
+        "uint8",
+        "cfloat",
+        "complex64",
+        "complex128",
+    ];
+    DTYPES.contains(&last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_tensor_survives_a_join_with_a_number() {
+        assert!(Value::number(0).join(&Value::DEVICE).is_on_device());
+        assert!(Value::HOST.join(&Value::DEVICE).is_on_device());
+        assert_eq!(Value::number(0).join(&Value::number(4)), Value::SIZE);
+    }
+
+    #[test]
+    fn dictionaries_join_to_the_union_of_their_keys() {
+        let one = Value::dict(vec![("num_workers".to_string(), Value::number(2))], Value::Unknown);
+        let joined = Value::dict(vec![], Value::Unknown).join(&one);
+        let Value::Dict { entries, .. } = joined else { panic!("{joined:?}") };
+        assert_eq!(entries[0].0, "num_workers");
+    }
+
+    #[test]
+    fn containers_stop_growing() {
+        let mut value = Value::DEVICE;
+        for _ in 0..100 {
+            value = Value::list(value);
+        }
+        assert!(value.nesting() <= MOST_NESTING);
+    }
+}

@@ -1,0 +1,47 @@
+//! Findings of `headroom lint` in every format.
+
+mod difference;
+mod github;
+mod json;
+mod markdown;
+mod sarif;
+mod text;
+
+pub use difference::unified as difference;
+pub use github::show as github;
+pub use json::show as json;
+pub use markdown::show as markdown;
+pub use sarif::show as sarif;
+pub use text::show as text;
+
+use headroom_diagnosis::source::fix::Safety;
+
+/// What a source finding says of its cost when no trace has measured it.
+pub const UNMEASURED: &str = "unmeasured";
+
+fn safety_name(safety: Safety) -> &'static str {
+    match safety {
+        Safety::Safe => "safe",
+        Safety::Unsafe => "unsafe",
+        Safety::Shown => "shown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_diagnosis::source::{Input, Selection, SourceReport, lint};
+
+    /// What the rules say of a small script with two faults.
+    pub fn report() -> SourceReport {
+        let script = "import torch\nfrom torch.utils.data import DataLoader\n\n\ndef train(model, data, optimizer):\n    loader = DataLoader(data, num_workers=2, pin_memory=True)\n    total = 0.0\n    for step, batch in enumerate(loader):\n        loss = model(batch.to(\"cuda\", non_blocking=True))\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n    return total\n";
+        let input = Input { path: "train.py".to_string(), bytes: script.as_bytes().to_vec() };
+        let codes = ["TP101".to_string(), "TP605".to_string()];
+        lint(&[input], &Selection::new(&codes, &[], &[]).expect("known codes"))
+    }
+
+    #[test]
+    fn the_script_of_these_tests_has_two_findings() {
+        let codes: Vec<&str> = report().findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["TP605", "TP101"]);
+    }
+}
