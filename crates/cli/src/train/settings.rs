@@ -1,13 +1,13 @@
 //! From arguments to what a run really does: flags first, then a resumed checkpoint, then the size's row.
 
 mod data;
-mod memory_size;
 mod model;
 mod resumed;
 
 pub use data::Sources;
 
 use super::arguments::{Arguments, LearningRateSchedule, Precision};
+use crate::memory_size::parse_bytes;
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::machine::Machine;
@@ -18,7 +18,6 @@ use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::StepConfig;
-use memory_size::parse_bytes;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
 use serde_json::{Map, Value};
