@@ -48,6 +48,10 @@ const TRACE_READERS: Environment = Environment {
         Check { name: "a profile's scalars open in TensorBoard", script: "events_open_in_tensorboard.py" },
         Check { name: "a trace loads in TensorBoard's PyTorch plugin", script: "trace_loads_in_tensorboard_plugin.py" },
         Check { name: "a trace loads in Holistic Trace Analysis", script: "trace_loads_in_holistic_trace_analysis.py" },
+        Check {
+            name: "operator and kernel times agree with Holistic Trace Analysis",
+            script: "trace_sums_agree_with_holistic_trace_analysis.py",
+        },
     ],
 };
 

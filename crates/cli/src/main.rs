@@ -1,14 +1,19 @@
 //! The `headroom` command: arguments in, results on stdout, progress on stderr, an exit code that means something.
 
+mod analyze;
+mod compare;
 mod completions;
 mod device;
 mod explain;
 mod failure;
 mod kept;
 mod lint;
+mod memory_size;
+mod optimize;
 mod output;
 mod profile;
 mod race;
+mod record;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -28,8 +33,13 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Train with everything recorded: the whole run folder and a report
     Profile(Box<train::Arguments>),
+    /// Try every optimisation on Version 1: predicted, measured, verified
+    Optimize(optimize::Arguments),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Analyze(analyze::Arguments),
+    Compare(compare::Arguments),
+    Record(record::Arguments),
     Lint(lint::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
@@ -44,7 +54,11 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments),
         Command::Profile(arguments) => profile::run(*arguments),
+        Command::Optimize(arguments) => optimize::run(arguments),
         Command::Device(arguments) => device::run(arguments),
+        Command::Analyze(arguments) => analyze::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

@@ -2,7 +2,10 @@
 
 pub mod analysis;
 pub mod bottlenecks;
+pub mod compare;
 pub mod finding;
+pub mod join;
+mod locate;
 pub mod measures;
 pub mod peaks;
 pub mod roadmap;

@@ -107,7 +107,7 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     let program = understand(files);
     let mut findings = Vec::new();
     for rule in rules::RULES.iter().filter(|rule| selection.wants(rule.code)) {
-        let mut check = Check { program: &program, rule, found: Vec::new() };
+        let mut check = Check { program: &program, rule, found: Vec::new(), lines: Default::default() };
         (rule.check)(&mut check);
         findings.extend(check.found);
     }
@@ -156,6 +156,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
         groups: groups::Groups::none(),
         call_by_range: HashMap::new(),
         item_receivers: std::collections::HashSet::new(),
+        places: program::Places::default(),
     };
     interpret::interpret(&mut program);
     heat::measure(&mut program);

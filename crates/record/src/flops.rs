@@ -173,3 +173,15 @@ pub fn workshop_mfu_class(mfu_percent: f64) -> &'static str {
         _ => "above 60%: well optimized",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_mfu_change_at_the_documented_limits() {
+        let limits =
+            [19.9, 20.0, 40.0, 60.0].map(|share| workshop_mfu_class(share).split(':').next().unwrap_or_default());
+        assert_eq!(limits, ["below 20%", "20-40%", "40-60%", "above 60%"]);
+    }
+}

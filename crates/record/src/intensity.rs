@@ -161,3 +161,25 @@ fn workshop_intensity_class(intensity: f64) -> &'static str {
         _ => "above 100 FLOPs a byte: compute-bound",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_bound_by_its_side_of_the_ridge_unless_nothing_runs() {
+        let named =
+            [(5.0, 0.1), (50.0, 0.1), (50.0, 0.6)].map(|(flops, idle)| Bound::of_step(flops, 10.0, idle).name());
+        assert_eq!(named, ["memory_bound", "compute_bound", "overhead_bound"]);
+    }
+
+    #[test]
+    fn classes_change_at_the_documented_limits() {
+        assert_eq!([29.9, 30.0, 70.0, 70.1].map(bandwidth_class), ["below 30%", "30-70%", "30-70%", "above 70%"]);
+        let positions = [7.9, 10.0, 12.6].map(|flops| roofline_position(flops, 10.0));
+        assert_eq!(positions, ["below the bandwidth roof", "at the ridge", "below the compute roof"]);
+        let words =
+            [9.9, 10.0, 100.1].map(|flops| workshop_intensity_class(flops).rsplit(' ').next().unwrap_or_default());
+        assert_eq!(words, ["memory-bound", "mixed", "compute-bound"]);
+    }
+}

@@ -13,6 +13,7 @@ pub mod roofline;
 pub mod statistics;
 pub mod timeline;
 pub mod timestamp;
+pub mod validation;
 
 /// The version of the files' layout. It changes when a key changes meaning or goes away, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -43,3 +43,23 @@ impl TimelineRecord {
         self.points.iter().rev().max_by(|left, right| left.live_mb.total().total_cmp(&right.live_mb.total()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn the_peak_is_the_first_of_the_fullest_moments() {
+        let point = |time_us: f64, activations: f64| TimelinePoint {
+            time_us,
+            step: 4,
+            phase: "forward".into(),
+            operator: "matmul in lm_head".into(),
+            live_mb: ByCategory { parameters: 1.0, activations, ..ByCategory::default() },
+        };
+        let record = TimelineRecord::new(vec![point(0.0, 1.0), point(1.0, 7.0), point(2.0, 7.0)], Origin::Measured);
+        assert_eq!(record.peak().map(|point| point.time_us), Some(1.0));
+        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+    }
+}

@@ -151,18 +151,18 @@ mod tests {
     use super::*;
 
     fn line(loss: Option<f64>, overall: Option<f64>) -> StepLine {
-        StepLine { step: 10, last: 50, loss, seconds: 0.03125, recent: 256.0, overall }
+        StepLine { step: 10, last: 50, loss, seconds: 0.03, recent: 256.0, overall }
     }
 
     #[test]
     fn a_step_is_one_line_with_both_speeds_once_both_are_known() {
         assert_eq!(
             step_line(&line(Some(6.91234), Some(250.04))),
-            "Step 10/50: Loss = 6.9123, Time = 0.0313 seconds, 256.0 samples/s, 250.0 overall"
+            "Step 10/50: Loss = 6.9123, Time = 0.0300 seconds, 256.0 samples/s, 250.0 overall"
         );
         assert_eq!(
             step_line(&line(None, None)),
-            "Step 10/50: Loss = not computed, Time = 0.0313 seconds, 256.0 samples/s"
+            "Step 10/50: Loss = not computed, Time = 0.0300 seconds, 256.0 samples/s"
         );
     }
 

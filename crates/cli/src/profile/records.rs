@@ -3,7 +3,9 @@
 use super::Profiler;
 use super::arguments::SortBy;
 use crate::train::settings::Settings;
-use headroom_diagnosis::bottlenecks::{StepFacts, bottlenecks, memory_recommendations, roofline_targets};
+use headroom_diagnosis::bottlenecks::{Passes, StepFacts, bottlenecks, memory_recommendations, roofline_targets};
+use headroom_diagnosis::peaks::find;
+use headroom_graph::passes::{CHECKPOINT, OFFERED};
 use headroom_record::flops::{
     EfficiencyMetrics, FlopsAnalysis, FlopsFacts, FlopsRecord, ModelInfo, PerformanceMetrics, ProfilingConfig,
     StepFlops, workshop_mfu_class,
@@ -69,12 +71,14 @@ impl Made {
         let memory = memory_figures(profiled, &base.need);
         let seq_len = settings.shape.seq_len as f64;
         let patterns = patterns(profiled);
+        let (list, missing) = passes_of(settings);
         let facts = StepFacts {
             places: &base.places,
             breakdown: base.breakdown,
             launch_seconds: base.breakdown.wall * patterns.launch_overhead_percent / 100.0,
             causal_share: (seq_len + 1.0) / (2.0 * seq_len),
             fragmentation_percent: memory.fragmentation_percent,
+            passes: Passes { list: &list, missing: &missing },
         };
         Made {
             flops: base.flops(),
@@ -89,10 +93,23 @@ impl Made {
                 timestamp: performance.timestamp.clone(),
                 times: base.times,
             }),
-            memory: base.memory(memory),
+            memory: base.memory(memory, &facts.passes),
             timeline: TimelineRecord::new(timeline(profiled), base.times),
         }
     }
+}
+
+/// The run's list as `--passes` takes it, and what is offered beside it.
+fn passes_of(settings: &Settings) -> (String, Vec<&'static str>) {
+    let passes = &settings.passes;
+    let label = passes.label();
+    let list = if matches!(label.as_str(), "v1" | "v2" | "all") { label } else { label.replace('+', ",") };
+    let mut missing: Vec<&str> =
+        OFFERED.iter().map(|offered| offered.name).filter(|name| !passes.contains(name)).collect();
+    if !passes.asks_for_checkpoint() {
+        missing.push(CHECKPOINT);
+    }
+    (list, missing)
 }
 
 fn sorted(mut rows: Vec<OperatorStats>, by: SortBy) -> Vec<OperatorStats> {
@@ -124,6 +141,8 @@ impl Base<'_> {
         let (peak, mfu_percent, achieved) =
             (self.profiler.peaks.rates.product_flops, self.mfu_percent(), self.achieved());
         let parameters = self.settings.model.parameters().total();
+        // Accelerators are in the table; a processor's rate hangs on clocks that no datasheet promises.
+        let datasheet = find(&self.performance.system_info.cpu_name).filter(|part| part.fp32 > 0.0);
         let a_step = self.flops.avg_flops_per_step;
         let steps = self.outcome.steps.iter().map(|record| {
             let time = record.times.total.as_secs_f64();
@@ -156,10 +175,9 @@ impl Base<'_> {
                 achieved_flops_per_sec: achieved,
                 device_peak_flops: peak,
                 device_peak_source: self.profiler.peaks.source.clone(),
-                // The table of datasheets knows accelerators; a processor's rate hangs on clocks it does not state.
-                datasheet_peak_flops: None,
-                datasheet_peak_source: None,
-                mfu_of_datasheet_percent: None,
+                datasheet_peak_flops: datasheet.map(|part| part.fp32),
+                datasheet_peak_source: datasheet.map(|part| part.source.into()),
+                mfu_of_datasheet_percent: datasheet.map(|part| mfu_percent * peak / part.fp32),
                 efficiency_ratio: achieved / peak,
                 workshop_class: workshop_mfu_class(mfu_percent).into(),
             },
@@ -224,10 +242,11 @@ impl Base<'_> {
         })
     }
 
-    fn memory(&self, figures: MemoryFigures) -> MemoryRecord {
+    fn memory(&self, figures: MemoryFigures, passes: &Passes) -> MemoryRecord {
         let [at_forward_mb, at_backward_mb, at_optimizer_mb] = figures.at_phase_mb;
         let peak_memory_mb = figures.peak.total();
-        let recommendations = memory_recommendations(&figures.live_at_peak, figures.peak.activations, peak_memory_mb);
+        let recommendations =
+            memory_recommendations(&figures.live_at_peak, figures.peak.activations, peak_memory_mb, passes);
         MemoryRecord::new(MemoryFacts {
             peak_memory_mb,
             avg_memory_mb: figures.average_mb,

@@ -143,8 +143,9 @@ pub struct MachineArguments {
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
     /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations
-    #[arg(long, default_value = "v2", allow_hyphen_values = true)]
-    pub passes: String,
+    /// [default: v2, or the resumed run's]
+    #[arg(long, allow_hyphen_values = true)]
+    pub passes: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,

@@ -59,8 +59,9 @@ impl Planned {
         }
         // The more layers, the less memory: the fewest that fit.
         let (mut low, mut high) = (0, layers);
-        if !fits(&Planned::recomputing(settings, sources, layers)?) {
-            return Ok(first);
+        let least = Planned::recomputing(settings, sources, layers)?;
+        if !fits(&least) {
+            return Ok(least);
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -97,9 +98,10 @@ impl Planned {
         let Some(room) = Room::of(settings).filter(|room| self.need.total() > room.bytes) else { return Ok(()) };
         let BatchShape { batch_size, seq_len } = settings.shape;
         bail!(
-            "size {} needs {} on the CPU, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, fp32, {})\n  help: {}",
+            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, fp32, {})\n  help: {}",
             settings.size,
             bytes(self.need.total() as u64),
+            if self.recomputed_layers > 0 { " even with the activations of every layer recomputed" } else { "" },
             bytes(room.bytes as u64),
             room.whose,
             memory_line(&self.need),

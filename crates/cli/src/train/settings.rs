@@ -1,13 +1,13 @@
 //! From arguments to what a run really does: flags first, then a resumed checkpoint, then the size's row.
 
 mod data;
-mod memory_size;
 mod model;
 mod resumed;
 
 pub use data::Sources;
 
 use super::arguments::{Arguments, LearningRateSchedule, Precision};
+use crate::memory_size::parse_bytes;
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::machine::Machine;
@@ -18,7 +18,6 @@ use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::StepConfig;
-use memory_size::parse_bytes;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
 use serde_json::{Map, Value};
@@ -64,7 +63,6 @@ const STEPS_TO_VALIDATE: u64 = 3;
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
         let device = device_of(arguments)?;
-        let passes = PassList::parse(&arguments.machine.passes).map_err(anyhow::Error::msg)?;
         ensure!(
             device != DeviceKind::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
@@ -74,6 +72,8 @@ impl Settings {
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
         let state = resume.as_ref().map(Checkpoint::state).transpose()?;
         let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
+        let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
+        let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
 
         let ChosenModel { size, model, row } =
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
@@ -108,6 +108,7 @@ impl Settings {
             gradient_accumulation_steps: Some(optimizer.accumulation),
             lr_schedule: Some(schedule_name(optimizer.schedule).into()),
             lr_warmup_steps: Some(optimizer.warmup_steps),
+            passes: Some(list),
             data: Some(whole(&wanted.data)),
             tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
             eval_every: Some(wanted.eval_every),

@@ -88,7 +88,7 @@ fn what_does_not_exist_is_refused_with_the_choices() {
         ("--precision bf16", &["--precision bf16 has no kernels on cpu"]),
         ("--use-amp", &["bf16"]),
         ("--passes v7", &["`v7`"]),
-        ("--passes +fuse-everything", &["`+fuse-everything`"]),
+        ("--passes +fuse-everything", &["`fuse-everything`", "fuse-qkv"]),
         ("--frobnicate", &["--frobnicate"]),
         ("leftover", &["leftover"]),
     ] {

@@ -45,11 +45,12 @@ fn a_run_beyond_the_limit_is_refused_with_the_breakdown_and_what_would_fit() {
     place.refuses(
         "train --size tiny --memory-limit 60MiB",
         &[
-            "size tiny needs 1",
+            "size tiny needs ",
+            "even with the activations of every layer recomputed",
             "60.0 MiB are allowed by --memory-limit",
             "activations",
             "optimizer state",
-            "help: --batch-size 2",
+            "help: --batch-size ",
         ],
     );
     place.refuses("train --size tiny --memory-limit 20MiB", &["--size nano needs", "and does"]);
@@ -58,6 +59,23 @@ fn a_run_beyond_the_limit_is_refused_with_the_breakdown_and_what_would_fit() {
         "train --size nano --memory-limit 20MiB --eval-every 1 --eval-batch-size 64",
         &["training alone fits", "--eval-batch-size"],
     );
+}
+
+#[test]
+fn layers_are_recomputed_just_enough_to_fit_and_the_losses_stay_the_same() {
+    let place = Place::new();
+    let run = |limit: &str| {
+        place.succeeds(&format!("train --size nano --n-layers 4 --num-steps 3 --output-dir o --overwrite {limit}"))
+    };
+    let record = |key: &str| place.json("o/performance_summary.json")["performance_summary"][key].as_f64().unwrap();
+    let free = run("");
+    let (loss, peak) = (record("final_loss"), record("peak_memory_mb"));
+    assert!(!free.stdout.contains("recomputed"), "{}", free.stdout);
+    let limit = peak - 1.0;
+    let limited = run(&format!("--memory-limit {limit}MiB"));
+    assert!(limited.stdout.contains("of 4 layers recomputed"), "{}", limited.stdout);
+    assert!(record("peak_memory_mb") <= limit);
+    assert_eq!(record("final_loss"), loss);
 }
 
 #[test]

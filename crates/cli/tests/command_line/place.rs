@@ -160,9 +160,13 @@ impl Running {
 
     /// Waits for a file of its own making.
     pub fn has_written(&self, path: &Path) {
+        self.waits_until(|| path.exists());
+    }
+
+    pub fn waits_until(&self, come: impl Fn() -> bool) {
         let started = Instant::now();
-        while !path.exists() {
-            assert!(started.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
+        while !come() {
+            assert!(started.elapsed() < Duration::from_secs(60), "it does not come");
             sleep(Duration::from_millis(2));
         }
     }

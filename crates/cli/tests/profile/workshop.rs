@@ -1,6 +1,6 @@
 //! A reader in Python, as the workshop's exercises have them, finds its figures in the folders where it looks.
 
-use crate::runs::tiny;
+use crate::runs::nano;
 use std::process::Command;
 
 /// Opens the files as exercises 2 and 3 do and formats their figures the way they are printed there: a figure that is
@@ -22,7 +22,7 @@ print(f'{summary["avg_training_speed"]:.1f} {summary["peak_memory_mb"]:.0f} {sum
 
 #[test]
 fn pythons_readers_find_every_figure() {
-    let python = Command::new("python3").args(["-c", READER]).current_dir(&tiny().folder).output();
+    let python = Command::new("python3").args(["-c", READER]).current_dir(&nano().folder).output();
     let Ok(output) = python else {
         return; // no python3 on this machine
     };

@@ -180,10 +180,14 @@ fn before(view: &View, at: usize) -> Option<String> {
     Some(view.host_name(outermost).to_string())
 }
 
+/// A shorter wait empties no queue worth the name.
+const FEW_LAUNCHES_NANOS: i64 = 30_000;
+
 fn cost(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
-    // Mostly waiting for a device that works: it was fed, and what is lost is the time it stands still until work comes again.
-    let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos();
+    // Mostly waiting for a device that works, for longer than a few launches: it was fed, and what is lost is the time it
+    // stands still until work comes again.
+    let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
     if !was_fed {
         return span.nanos();
     }

@@ -53,7 +53,7 @@ pub fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> 
 /// `step % 50 == 0` by the name that counts the turns of the loop of steps around.
 pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
     let step_loop = program.step_loop(context)?;
-    let around = program.loops.iter().find(|known| known.context == step_loop)?;
+    let around = program.loop_at(step_loop)?;
     let Expr::Call(call) = around.iterated? else { return None };
     let Expr::Name(function) = &*call.func else { return None };
     let counter = match (function.id.as_str(), around.target?) {

@@ -23,11 +23,8 @@ pub fn fix(program: &Program, call: &Call) -> Fix {
 
 fn repair(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let source = program.source(call.context);
-    let around = program.loops.iter().rev().find(|around| {
-        let is_here = program.file_of(around.context) == program.file_of(call.context);
-        is_here
-            && around.statement.range().contains_range(call.node.range())
-            && matches!(around.statement, Stmt::For(_))
+    let around = program.loops_in(program.file_of(call.context)).rev().find(|around| {
+        around.statement.range().contains_range(call.node.range()) && matches!(around.statement, Stmt::For(_))
     })?;
     let Stmt::For(repeat) = around.statement else { return None };
     let receiver = call.receiver_expression()?;

@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::classes::ClassFacts;
-use super::context::{ContextId, Contexts, Frame, LoopKind};
+use super::context::{Context, ContextId, Contexts, Frame, LoopKind};
 use super::file::SourceFile;
 use super::groups::Groups;
 use super::heat::Heat;
@@ -41,6 +41,19 @@ pub struct Program<'a> {
     /// The calls by their place, and the places that `.item()` is called on.
     pub call_by_range: HashMap<(FileId, TextRange), usize>,
     pub item_receivers: HashSet<(FileId, TextRange)>,
+    pub places: Places,
+}
+
+/// Where things are, so that a rule never looks through everything.
+#[derive(Default)]
+pub struct Places {
+    calls_of_function: Vec<Vec<usize>>,
+    calls_of_file: Vec<Vec<usize>>,
+    callers: Vec<Vec<usize>>,
+    contexts: Vec<Vec<ContextId>>,
+    loops: HashMap<ContextId, usize>,
+    loops_of_file: Vec<Vec<usize>>,
+    subscripts_of_file: Vec<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -213,6 +226,7 @@ impl<'a> Program<'a> {
             items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
         self.item_receivers = receivers.collect();
         self.call_by_range = calls;
+        self.places = self.index_places();
     }
 
     pub fn is_in_parameter_loop(&self, context: ContextId) -> bool {
@@ -230,8 +244,64 @@ impl<'a> Program<'a> {
         outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
     }
 
+    fn index_places(&self) -> Places {
+        let (functions, files) = (self.functions.len(), self.files.len());
+        let mut places = Places {
+            calls_of_function: vec![Vec::new(); functions],
+            calls_of_file: vec![Vec::new(); files],
+            callers: vec![Vec::new(); functions],
+            contexts: vec![Vec::new(); functions],
+            loops: HashMap::new(),
+            loops_of_file: vec![Vec::new(); files],
+            subscripts_of_file: vec![Vec::new(); files],
+        };
+        for (index, call) in self.calls.iter().enumerate() {
+            places.calls_of_function[self.contexts.get(call.context).function].push(index);
+            places.calls_of_file[self.file_of(call.context)].push(index);
+            if let Callee::Function(callee) = call.callee {
+                places.callers[callee].push(index);
+            }
+        }
+        for (id, context) in self.contexts.iter() {
+            places.contexts[context.function].push(id);
+        }
+        for (index, around) in self.loops.iter().enumerate() {
+            places.loops.insert(around.context, index);
+            places.loops_of_file[self.file_of(around.context)].push(index);
+        }
+        for (index, subscript) in self.subscripts.iter().enumerate() {
+            places.subscripts_of_file[self.file_of(subscript.context)].push(index);
+        }
+        places
+    }
+
     pub fn calls_in(&self, file: FileId) -> impl Iterator<Item = &Call<'a>> {
-        self.calls.iter().filter(move |call| self.file_of(call.context) == file)
+        self.places.calls_of_file[file].iter().map(|index| &self.calls[*index])
+    }
+
+    pub fn calls_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
+        self.places.calls_of_function[function].iter().map(|index| &self.calls[*index])
+    }
+
+    pub fn callers_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
+        self.places.callers[function].iter().map(|index| &self.calls[*index])
+    }
+
+    pub fn contexts_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, &Context)> {
+        self.places.contexts[function].iter().map(|id| (*id, self.contexts.get(*id)))
+    }
+
+    /// The loop whose inside the context is.
+    pub fn loop_at(&self, context: ContextId) -> Option<&Loop<'a>> {
+        self.places.loops.get(&context).map(|index| &self.loops[*index])
+    }
+
+    pub fn loops_in(&self, file: FileId) -> impl DoubleEndedIterator<Item = &Loop<'a>> {
+        self.places.loops_of_file[file].iter().map(|index| &self.loops[*index])
+    }
+
+    pub fn subscripts_in(&self, file: FileId) -> impl Iterator<Item = &Subscript<'a>> {
+        self.places.subscripts_of_file[file].iter().map(|index| &self.subscripts[*index])
     }
 }
 

@@ -86,10 +86,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
         }
         (Callee::Function(function), "update" | "add") => {
             let owner = program.symbols.functions[*function].class;
-            let reads = program.calls.iter().any(|inner| {
-                program.contexts.get(inner.context).function == *function
-                    && read_of(program, inner) == Some(Read::Scalar)
-            });
+            let reads = program.calls_of(*function).any(|inner| read_of(program, inner) == Some(Read::Scalar));
             owner.is_some() && reads && given()
         }
         _ => false,

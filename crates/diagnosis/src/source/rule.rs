@@ -1,5 +1,7 @@
 //! A source rule, and the finding it makes.
 
+use std::collections::HashSet;
+
 use ruff_text_size::{Ranged, TextRange};
 use serde::Serialize;
 
@@ -69,6 +71,7 @@ pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
     pub rule: &'static SourceRule,
     pub found: Vec<SourceFinding>,
+    pub(super) lines: HashSet<(FileId, u32)>,
 }
 
 impl<'p, 'a> Check<'p, 'a> {
@@ -76,7 +79,7 @@ impl<'p, 'a> Check<'p, 'a> {
     pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
         let file = self.program.file_of(context);
         let place = self.program.files[file].place(node.range());
-        if self.found.iter().rev().any(|known| known.file == file && known.place.line == place.line) {
+        if !self.lines.insert((file, place.line)) {
             return;
         }
         let rule = self.rule;

@@ -34,7 +34,12 @@ fn found(waits: &Waits) -> Found {
         }
         _ => "keep the value on the device (detach it) and read it back at the log interval only",
     };
-    let message = format!("{what}{after}, {:.0} times a step", waits.per_step.max(1.0));
+    let often = match waits.per_step {
+        per_step if per_step < 0.95 => format!("{} times in all", waits.calls),
+        per_step if per_step < 1.05 => "once a step".to_string(),
+        per_step => format!("{per_step:.0} times a step"),
+    };
+    let message = format!("{what}{after}, {often}");
     let mut found = Found::new(Some(waits.share_of_steps), message, advice);
     found.function = waits.function.clone();
     found.through = waits.through.clone();

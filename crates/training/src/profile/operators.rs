@@ -7,13 +7,16 @@ use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The sizes of every input of a call.
+type InputShapes = Vec<Vec<u64>>;
+
 /// One row an operator's name, over all recorded steps, the costliest first.
 pub fn operator_stats(profiled: &Profiled) -> Vec<OperatorStats> {
     let graph = profiled.graph();
     let seconds = profiled.seconds_by_call();
     let all: f64 = seconds.iter().sum();
     let steps = profiled.recorded_steps() as u64;
-    let mut rows: BTreeMap<&str, (OperatorStats, BTreeSet<Vec<Vec<u64>>>)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, (OperatorStats, BTreeSet<InputShapes>)> = BTreeMap::new();
     for (index, call) in profiled.plan().calls.iter().enumerate() {
         let name = profiled.operator_name(index);
         let (row, shapes) = rows.entry(name).or_insert_with(|| (empty(name), BTreeSet::new()));

@@ -20,6 +20,7 @@ pub struct Resumed {
     pub gradient_accumulation_steps: Option<usize>,
     pub lr_schedule: Option<String>,
     pub lr_warmup_steps: Option<u64>,
+    pub passes: Option<String>,
     pub data: Option<String>,
     pub tokenizer: Option<PathBuf>,
     pub eval_every: Option<u64>,

@@ -23,7 +23,7 @@ fn check(check: &mut Check) {
     let program = check.program;
     for speed in &program.speeds {
         let Some(step_loop) = program.step_loop(speed.context) else { continue };
-        let Some(around) = program.loops.iter().find(|known| known.context == step_loop) else { continue };
+        let Some(around) = program.loop_at(step_loop) else { continue };
         if is_reset(around.body, speed.start) || program.is_evaluation(speed.context) {
             continue;
         }

@@ -1,5 +1,7 @@
 //! TP201: the same tensor built again at every step.
 
+use std::collections::HashMap;
+
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -26,14 +28,17 @@ const BUILDERS: &[&str] = &["triu", "tril", "full", "arange"];
 fn check(check: &mut Check) {
     let program = check.program;
     let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call)).collect();
+    let mut rebuilt_places: HashMap<usize, Vec<TextRange>> = HashMap::new();
+    for call in &rebuilt {
+        rebuilt_places.entry(program.file_of(call.context)).or_default().push(call.node.range());
+    }
     for call in &rebuilt {
         let range = call.node.range();
         // `torch.triu(torch.full(…))` is one constant: the outermost call stands for it.
-        let is_part = rebuilt.iter().any(|other| {
-            other.node.range() != range
-                && other.node.range().contains_range(range)
-                && program.file_of(other.context) == program.file_of(call.context)
-        });
+        let file = program.file_of(call.context);
+        let is_part = rebuilt_places
+            .get(&file)
+            .is_some_and(|places| places.iter().any(|place| *place != range && place.contains_range(range)));
         if is_part || program.function_of(call.context).name == "__init__" {
             continue;
         }

@@ -80,7 +80,7 @@ fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(
 
 /// The call that `self.name = …` was assigned in the class's `__init__`.
 fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
-    program.calls.iter().find_map(|call| {
+    program.calls_in(program.symbols.classes[class].file).find_map(|call| {
         let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };
         let is_it = program.function_of(call.context).class == Some(class)
             && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)

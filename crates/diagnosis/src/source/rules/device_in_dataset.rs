@@ -3,7 +3,7 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::classes::ClassKind;
 use crate::source::fix::Fix;
-use crate::source::program::{Call, Callee, Loader, Program};
+use crate::source::program::{Call, Loader, Program};
 use crate::source::rule::{Check, SourceRule};
 use crate::source::symbols::FunctionId;
 use crate::source::value::Value;
@@ -48,10 +48,7 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
     };
     let holds_device =
         matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::source::value::Home::Device);
-    holds_device
-        || [collate, dataset].into_iter().flatten().any(|function| {
-            program.calls.iter().any(|call| program.contexts.get(call.context).function == function && moves(call))
-        })
+    holds_device || [collate, dataset].into_iter().flatten().any(|function| program.calls_of(function).any(moves))
 }
 
 fn moves(call: &Call) -> bool {
@@ -72,11 +69,9 @@ fn prepares_samples(program: &Program, function: FunctionId) -> bool {
     }
     symbol.name.contains("collate")
         || program.loaders.iter().any(|loader| loader.collate == Value::Function(function))
-        || program.calls.iter().any(|call| {
+        || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
             let caller = program.contexts.get(call.context).function;
-            call.callee == Callee::Function(function)
-                && program.symbols.functions[caller].name == "__getitem__"
-                && caller != function
+            program.symbols.functions[caller].name == "__getitem__" && caller != function
         })
 }

@@ -75,16 +75,12 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
     {
         return false;
     }
-    let trains = program.contexts.iter().any(|(_, around)| around.function == function && around.trains);
-    let asks_gradient = program.calls.iter().any(|call| {
-        program.contexts.get(call.context).function == function
-            && matches!(call.name, "backward" | "grad" | "requires_grad_")
-    });
-    let switches = program.calls.iter().any(|call| {
-        program.contexts.get(call.context).function == function
-            && call.name == "eval"
-            && matches!(call.receiver, Value::Model(_) | Value::Unknown)
-    });
+    let trains = program.contexts_of(function).any(|(_, around)| around.trains);
+    let asks_gradient =
+        program.calls_of(function).any(|call| matches!(call.name, "backward" | "grad" | "requires_grad_"));
+    let switches = program
+        .calls_of(function)
+        .any(|call| call.name == "eval" && matches!(call.receiver, Value::Model(_) | Value::Unknown));
     let is_decorated = program.functions[function].kind == FunctionKind::Evaluation
         && !crate::source::interpret::is_evaluation_name(symbol.name);
     let in_loop = program.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
@@ -102,7 +98,7 @@ fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool
     if held || is_decorated(program, function) {
         return true;
     }
-    let mut callers = program.calls.iter().filter(|call| call.callee == Callee::Function(function)).peekable();
+    let mut callers = program.callers_of(function).peekable();
     depth > 0 && callers.peek().is_some() && callers.all(|call| is_without_graph(program, call.context, depth - 1))
 }
 

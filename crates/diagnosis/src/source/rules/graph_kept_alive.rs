@@ -65,7 +65,7 @@ fn report(check: &mut Check, context: ContextId, statement: &Stmt, value: &Expr,
 fn outlives_step(program: &Program, context: ContextId, target: &Expr) -> bool {
     let Some(name) = crate::source::classes::dotted_name(target) else { return false };
     let Some(step_loop) = program.step_loop(context) else { return false };
-    let Some(around) = program.loops.iter().find(|known| known.context == step_loop) else { return false };
+    let Some(around) = program.loop_at(step_loop) else { return false };
     let function = program.function_of(context);
     !is_assigned(around.body, &name, target.range()) && !trained_on(program, context, function.body).contains(&name)
 }
@@ -85,8 +85,8 @@ fn is_assigned(body: &[Stmt], name: &str, except: TextRange) -> bool {
 fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> HashSet<String> {
     let function = program.contexts.get(context).function;
     let mut names: HashSet<String> = HashSet::new();
-    for call in &program.calls {
-        if call.name == "backward" && program.contexts.get(call.context).function == function {
+    for call in program.calls_of(function) {
+        if call.name == "backward" {
             let receiver = call.receiver_expression().into_iter();
             for expression in receiver.chain(&call.node.arguments.args) {
                 names.extend(dotted_names(expression));

@@ -58,9 +58,8 @@ fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     } else {
         return None;
     };
-    let picks = program.subscripts.iter().any(|subscript| {
+    let picks = program.subscripts_in(program.file_of(around.context)).any(|subscript| {
         around.statement.range().contains_range(subscript.node.range())
-            && program.file_of(subscript.context) == program.file_of(around.context)
             && subscript.base.is_on_device()
             && crate::source::names_in(&subscript.node.slice).contains(&counter.id.as_str())
     });

@@ -68,7 +68,7 @@ fn attribute_of<'a>(call: &Call<'a>) -> Option<&'a str> {
 
 /// `self.<name> = nn.Linear(…)` of the class.
 fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str]) -> Option<&'p Call<'a>> {
-    program.calls.iter().find(|call| {
+    program.calls_in(program.symbols.classes[class].file).find(|call| {
         call.external() == Some("torch.nn.Linear")
             && program.function_of(call.context).class == Some(class)
             && attribute_of(call).is_some_and(|name| {
@@ -80,7 +80,7 @@ fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str
 /// The text of what the layer is applied to, where it is applied once.
 fn input_of<'a>(program: &Program<'a>, class: ClassId, layer: &Call<'a>) -> Option<&'a str> {
     let name = attribute_of(layer)?;
-    let mut applied = program.calls.iter().filter(|call| {
+    let mut applied = program.calls_in(program.symbols.classes[class].file).filter(|call| {
         program.function_of(call.context).class == Some(class)
             && call.name == name
             && matches!(&*call.node.func, Expr::Attribute(target)

@@ -4,7 +4,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::context::{ContextId, Frame, LoopKind};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::program::{Callee, Loader, Program};
+use crate::source::program::{Loader, Program};
 use crate::source::rule::{Check, SourceRule};
 use crate::source::value::Value;
 use ruff_python_ast::Expr;
@@ -74,10 +74,5 @@ fn is_over(value: &Value, id: usize) -> bool {
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
     let in_loop = program.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
     let function = program.contexts.get(context).function;
-    in_loop
-        || depth > 0
-            && program
-                .calls
-                .iter()
-                .any(|call| call.callee == Callee::Function(function) && is_repeated(program, call.context, depth - 1))
+    in_loop || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
 }

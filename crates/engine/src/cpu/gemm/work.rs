@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cut::{Cut, LeftPlan, Stage};
+use super::cut::{Cut, LeftPlan, Stage, part};
 use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right};
 use super::{Accumulate, Product};
@@ -14,6 +14,9 @@ use crate::cpu::pool::{Barrier, Padded};
 
 /// Floats in a cache line.
 const LINE: usize = 16;
+
+/// More would write to so many places at once that they drive each other out of L1.
+const PANELS_PACKED_AT_ONCE: usize = 4;
 
 /// What the team has in common while it works: each share's next unclaimed item, and the place to wait for each other.
 pub struct Progress<'a> {
@@ -35,6 +38,7 @@ pub unsafe fn work(cut: &Cut, progress: &Progress, worker: usize, team: usize, l
         let packed = (phase < stages).then(|| cut.stage(phase));
         for share in (worker..shares).chain(0..worker.min(shares)) {
             let pack_panels = packed.as_ref().map_or(0..0, |stage| cut.pack_panels(stage, share));
+            let packs = pack_panels.len().div_ceil(PANELS_PACKED_AT_ONCE);
             let items = computed.as_ref().map_or(0, |stage| cut.items(stage, share));
             loop {
                 let claim = progress.claims[share].0.fetch_add(1, Ordering::Relaxed);
@@ -42,9 +46,9 @@ pub unsafe fn work(cut: &Cut, progress: &Progress, worker: usize, team: usize, l
                 // panels of the half of the buffer that nobody reads in this phase.
                 unsafe {
                     match (&computed, &packed) {
-                        (_, Some(stage)) if claim < pack_panels.len() => pack(cut, stage, pack_panels.start + claim),
-                        (Some(stage), _) if claim < pack_panels.len() + items => {
-                            compute(cut, stage, share, claim - pack_panels.len(), left);
+                        (_, Some(stage)) if claim < packs => pack(cut, stage, part(pack_panels.clone(), packs, claim)),
+                        (Some(stage), _) if claim < packs + items => {
+                            compute(cut, stage, share, claim - packs, left);
                         }
                         _ => break,
                     }
@@ -60,18 +64,26 @@ pub unsafe fn work(cut: &Cut, progress: &Progress, worker: usize, team: usize, l
 }
 
 /// # Safety
-/// Nobody else touches the panel's place in the stage's buffer.
-unsafe fn pack(cut: &Cut, stage: &Stage, panel: usize) {
-    let (columns, packed_width) = cut.panel(panel);
-    if cut.in_place(&columns) {
-        return;
-    }
+/// Nobody else touches the panels' place in the stage's buffer.
+unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
+    let b = &cut.product.b;
     for block in stage.blocks.clone() {
         let block = cut.depth_block(block);
-        // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
-        unsafe {
-            let to = cut.packed_block(stage, &block).add(cut.packed_panel(stage, &block, panel));
-            pack_right(cut.kernels.isa, &cut.product.b, block, columns.clone(), packed_width, to);
+        let packed = cut.packed_block(stage, &block);
+        // A few steps of all panels at a time where columns lie next to each other: their lines and pages are then used
+        // up at once.
+        let steps_at_once = if b.col_stride == 1 { 8 } else { block.len() };
+        for first in block.clone().step_by(steps_at_once) {
+            let steps = first..(first + steps_at_once).min(block.end);
+            for panel in panels.clone() {
+                let (columns, packed_width) = cut.panel(panel);
+                if cut.in_place(&columns) {
+                    continue;
+                }
+                let at = cut.packed_panel(stage, &block, panel) + (first - block.start) * packed_width;
+                // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
+                unsafe { pack_right(cut.kernels.isa, b, steps.clone(), columns, packed_width, packed.add(at)) };
+            }
         }
     }
 }
