@@ -120,18 +120,17 @@ unsafe fn copy_rows(isa: Isa, from: *const f32, stride: usize, steps: usize, cou
 unsafe fn transpose(isa: Isa, from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
     // SAFETY: passed on from the caller; what the vector code leaves over is copied one by one.
     unsafe {
-        let (mut whole_count, mut whole_steps) = (0, 0);
-        #[cfg(target_arch = "x86_64")]
-        if isa == Isa::Avx512 {
-            (whole_count, whole_steps) = (count / 16 * 16, steps / 4 * 4);
-            for i in (0..whole_count).step_by(16) {
-                avx512::transpose_16(from.add(i * stride), stride, whole_steps, to.add(i), width);
+        let (whole_count, whole_steps) = match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 if count >= 16 => {
+                let (whole_count, whole_steps) = (count / 16 * 16, steps / 4 * 4);
+                for i in (0..whole_count).step_by(16) {
+                    avx512::transpose_16(from.add(i * stride), stride, whole_steps, to.add(i), width);
+                }
+                (whole_count, whole_steps)
             }
-        }
-        if whole_count == 0 {
-            whole_steps = 0;
-        }
-        let _ = isa;
+            _ => (0, 0),
+        };
         let (rest, to_rest) = (from.add(whole_steps), to.add(whole_steps * width));
         copy_elements(rest, (1, stride), steps - whole_steps, whole_count, to_rest, width);
         let (rest, to_rest) = (from.add(whole_count * stride), to.add(whole_count));
