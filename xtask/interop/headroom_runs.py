@@ -1,5 +1,6 @@
 """Running the headroom binary, and what Hugging Face's names and shapes are for a LLaMA's config.json."""
 import json
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,9 @@ def train_nano(binary, folder, *arguments):
     """A nano model after two steps, saved in folder/saved."""
     saved = folder / "saved"
     headroom(binary, "train", "--size", "nano", "--num-steps", 2, "--save", saved, "--output-dir", folder / "run", *arguments)
+    for name in ("config.json", "model.safetensors"):
+        if not (saved / name).is_file():
+            sys.exit(f"headroom train --save {saved} left no {name}")
     return saved
 
 
@@ -47,3 +51,33 @@ def expected_shapes(config):
             f"{at}.mlp.down_proj.weight": [d, inter],
         }
     return shapes
+
+
+def profile_nano(binary, folder, *arguments):
+    """The folder of a short profile of nano with clipped gradients, and its operator table by name."""
+    os.environ.setdefault("HEADROOM_HOME", str(folder / "home"))
+    run = folder / "run"
+    headroom(binary, "profile", "--size", "nano", "--num-steps", 12, "--clip", 1.0, "--output-dir", run, *arguments)
+    rows = json.loads((run / "operator_analysis.json").read_text())["operator_stats"]
+    return run, {row["name"]: row for row in rows}
+
+
+def only(folder, pattern):
+    """The one file of that pattern."""
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"{folder} holds {len(found)} files {pattern}, not one")
+    return found[0]
+
+
+def compare_operators(reader, ours, theirs, tolerance_microseconds):
+    """Counts must be the same, times within so many microseconds a call. `theirs` maps a name to (calls, microseconds)."""
+    if set(ours) != set(theirs):
+        sys.exit(f"{reader} sees the operators {sorted(theirs)}, the record has {sorted(ours)}")
+    for name, row in ours.items():
+        calls, microseconds = theirs[name]
+        if calls != row["count"]:
+            sys.exit(f"{reader} counts {calls} calls of {name}, the record has {row['count']}")
+        difference = abs(microseconds - row["cpu_time_total"] * 1e6)
+        if difference > tolerance_microseconds * calls:
+            sys.exit(f"{reader} sees {microseconds} µs in {name}, the record has {row['cpu_time_total'] * 1e6} µs")

@@ -9,13 +9,13 @@ use crate::{Outcome, interop, process, test, tidy};
 type Stage = fn() -> Result<Outcome>;
 
 const STAGES: &[(&str, Stage)] = &[
-    ("fmt", || cargo(&["fmt", "--all", "--check"])),
+    ("fmt", || process::run_cargo(&["fmt", "--all", "--check"])),
     ("tidy", tidy::run),
-    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+    ("clippy", || process::run_cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+    ("doc", documentation_builds),
     ("test", test::unit_and_integration),
     ("doc tests", test::documentation),
     ("interop", || interop::run(interop::Readers::Small)),
-    ("doc", documentation_builds),
 ];
 
 pub fn run() -> Result<Outcome> {
@@ -33,10 +33,6 @@ pub fn run() -> Result<Outcome> {
     }
     println!("== ci passed: {} stages in {:.1} s", STAGES.len(), begin.elapsed().as_secs_f64());
     Ok(Outcome::Passed)
-}
-
-fn cargo(arguments: &[&str]) -> Result<Outcome> {
-    Ok(Outcome::from_success(process::succeeds(&mut process::cargo(arguments))?))
 }
 
 fn documentation_builds() -> Result<Outcome> {

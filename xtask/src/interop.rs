@@ -5,10 +5,10 @@
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::{Outcome, process, python};
 
@@ -40,6 +40,21 @@ const SMALL: Environment = Environment {
     }],
 };
 
+/// Readers of a profile. The plugin parses without torch.
+const TRACE_READERS: Environment = Environment {
+    name: "trace-readers-venv",
+    packages: &[python::NUMPY, python::TENSORBOARD, python::TENSORBOARD_PROFILER, python::HOLISTIC_TRACE_ANALYSIS],
+    checks: &[
+        Check { name: "a profile's scalars open in TensorBoard", script: "events_open_in_tensorboard.py" },
+        Check { name: "a trace loads in TensorBoard's PyTorch plugin", script: "trace_loads_in_tensorboard_plugin.py" },
+        Check { name: "a trace loads in Holistic Trace Analysis", script: "trace_loads_in_holistic_trace_analysis.py" },
+        Check {
+            name: "operator and kernel times agree with Holistic Trace Analysis",
+            script: "trace_sums_agree_with_holistic_trace_analysis.py",
+        },
+    ],
+};
+
 const TRANSFORMERS: Environment = Environment {
     name: "transformers-venv",
     packages: &[python::NUMPY, python::SAFETENSORS, python::TORCH, python::TRANSFORMERS],
@@ -50,10 +65,10 @@ const TRANSFORMERS: Environment = Environment {
 };
 
 pub fn run(readers: Readers) -> Result<Outcome> {
-    let headroom = build_headroom()?;
+    let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
-        Readers::Small => &[SMALL],
-        Readers::WithTransformers => &[SMALL, TRANSFORMERS],
+        Readers::Small => &[SMALL, TRACE_READERS],
+        Readers::WithTransformers => &[SMALL, TRACE_READERS, TRANSFORMERS],
     };
     let mut tally = Tally::default();
     for environment in environments {
@@ -73,13 +88,6 @@ pub fn run(readers: Readers) -> Result<Outcome> {
     println!("interop: {tally}");
     let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     Ok(tally.outcome(if in_ci { Skipping::Fails } else { Skipping::IsReported }))
-}
-
-fn build_headroom() -> Result<PathBuf> {
-    if !process::succeeds(&mut process::cargo(&["build", "--quiet", "--package", "headroom-cli"]))? {
-        bail!("headroom does not build");
-    }
-    Ok(process::target_folder().join("debug").join(format!("headroom{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn run_check(check: &Check, python: &Path, headroom: &Path) -> Result<Verdict> {
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_check_has_its_script() {
-        for check in SMALL.checks.iter().chain(TRANSFORMERS.checks) {
+        for check in [SMALL, TRACE_READERS, TRANSFORMERS].iter().flat_map(|environment| environment.checks) {
             let script = process::workspace_root().join("xtask/interop").join(check.script);
             assert!(script.is_file(), "{} is missing", script.display());
         }

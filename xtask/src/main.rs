@@ -1,7 +1,8 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop` and `tidy`.
+//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `tidy` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
+mod bench;
 mod ci;
 mod interop;
 mod process;
@@ -27,7 +28,7 @@ impl Outcome {
 }
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The developer's commands")]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "The developer's commands")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -47,6 +48,9 @@ enum Command {
     },
     /// Fast checks of the tree: layering, file shape, forbidden words, links
     Tidy,
+    /// Headroom against its peers, taking turns in one run
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 /// Exit codes as the `headroom` command has them: 1 the answer is no, 2 usage (clap's), 3 the run itself failed.
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Tidy => tidy::run(),
+        Command::Bench(bench) => bench::run(&bench),
     };
     match outcome {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,

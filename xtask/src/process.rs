@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::Outcome;
+
 /// The folder that holds the workspace's Cargo.toml.
 pub fn workspace_root() -> PathBuf {
     // Cargo sets the variable when it runs us; the compiled-in folder serves a binary started by hand.
@@ -38,6 +40,20 @@ pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(workspace_root());
     command
+}
+
+/// Runs a cargo command in the workspace.
+pub fn run_cargo(arguments: &[&str]) -> Result<Outcome> {
+    Ok(Outcome::from_success(succeeds(&mut cargo(arguments))?))
+}
+
+/// Builds the `headroom` binary under one of cargo's profiles and says where it is.
+pub fn build_headroom(profile: &str) -> Result<PathBuf> {
+    if run_cargo(&["build", "--quiet", "--package", "headroom-cli", "--profile", profile])? == Outcome::Failed {
+        bail!("headroom does not build");
+    }
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target_folder().join(folder).join(format!("headroom{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// The folder that cargo builds into.

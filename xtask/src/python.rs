@@ -11,6 +11,10 @@ use crate::process;
 pub const NUMPY: &str = "numpy==2.4.6";
 pub const SAFETENSORS: &str = "safetensors==0.8.0";
 pub const TORCH: &str = "torch==2.15.0";
+pub const HOLISTIC_TRACE_ANALYSIS: &str = "HolisticTraceAnalysis==0.5.0";
+pub const TENSORBOARD: &str = "tensorboard==2.21.0";
+pub const TENSORBOARD_PROFILER: &str = "torch-tb-profiler==0.4.3";
+pub const TRACE_LENS: &str = "TraceLens==0.7.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";
 
 /// The Python of the environment `target/<name>` with `packages` in it, made or completed if need be.

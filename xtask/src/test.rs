@@ -25,14 +25,10 @@ pub fn unit_and_integration() -> Result<Outcome> {
         ],
         Err(_) => &["test", "--workspace", "--all-targets", "--no-fail-fast"],
     };
-    cargo(arguments)
+    process::run_cargo(arguments)
 }
 
 /// Examples in the documentation, which nextest does not run.
 pub fn documentation() -> Result<Outcome> {
-    cargo(&["test", "--workspace", "--doc", "--quiet"])
-}
-
-fn cargo(arguments: &[&str]) -> Result<Outcome> {
-    Ok(Outcome::from_success(process::succeeds(&mut process::cargo(arguments))?))
+    process::run_cargo(&["test", "--workspace", "--doc", "--quiet"])
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use headroom_diagnosis::source::rules;
+use headroom_diagnosis::trace_rules::TRACE_RULES;
 
 /// Show a rule's page: what it finds, why it is slow, an example, the fix, how a trace proves it.
 #[derive(clap::Args)]
@@ -18,8 +19,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         for rule in rules::RULES {
             println!("{}  {}", rule.code, rule.name);
         }
+        for rule in TRACE_RULES {
+            println!("{}  {}", rule.code, rule.name);
+        }
         return Ok(ExitCode::SUCCESS);
     };
+    let of_trace =
+        |rule: &&headroom_diagnosis::trace_rules::TraceRule| rule.code.eq_ignore_ascii_case(&code) || rule.name == code;
+    if let Some(rule) = TRACE_RULES.iter().find(of_trace) {
+        print!("{}", rule.page);
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(rule) = rules::find(&code) else {
         bail!("no rule {code}: `headroom explain` without a code lists all");
     };

@@ -108,6 +108,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(exit_code(&report, arguments.fail_on.or(configuration.fail_on)))
 }
 
+/// The scripts at `paths`, as the settings of the first choose them.
+pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Input>> {
+    let configuration = Configuration::nearest(&paths[0])?;
+    discovery::read(paths, &configuration.exclude)
+}
+
 fn configuration(arguments: &Arguments, paths: &[PathBuf]) -> Result<Configuration> {
     match &arguments.config {
         Some(file) => Configuration::read(file),

@@ -1,35 +1,68 @@
-//! The headroom command.
+//! The `headroom` command: arguments in, results on stdout, progress on stderr, an exit code that means something.
 
+mod analyze;
+mod compare;
+mod completions;
+mod device;
 mod explain;
+mod failure;
+mod kept;
 mod lint;
+mod memory_size;
+mod optimize;
+mod output;
+mod profile;
+mod race;
+mod record;
+mod train;
 
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-use clap::Parser;
-
+/// How far a training run is from what the hardware allows, why, and the fix proven.
 #[derive(Parser)]
-#[command(name = "headroom", version, about = "Finds what holds a training run back")]
-struct Headroom {
+#[command(name = "headroom", version, propagate_version = true, max_term_width = 120)]
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(clap::Subcommand)]
+#[derive(Subcommand)]
 enum Command {
+    /// Train a LLaMA and say how fast it went
+    Train(Box<train::Arguments>),
+    /// Train with everything recorded: the whole run folder and a report
+    Profile(Box<train::Arguments>),
+    /// Try every optimisation on Version 1: predicted, measured, verified
+    Optimize(optimize::Arguments),
+    /// Measure what this machine can do, and keep it
+    Device(device::Arguments),
+    Analyze(analyze::Arguments),
+    Compare(compare::Arguments),
+    Record(record::Arguments),
     Lint(lint::Arguments),
     Explain(explain::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+    /// Answer timing requests on standard input (for benchmarks)
+    #[command(hide = true)]
+    Race(race::Arguments),
 }
 
 fn main() -> ExitCode {
-    let result = match Headroom::parse().command {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Profile(arguments) => profile::run(*arguments),
+        Command::Optimize(arguments) => optimize::run(arguments),
+        Command::Device(arguments) => device::run(arguments),
+        Command::Analyze(arguments) => analyze::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Race(arguments) => race::run(arguments),
     };
-    result.unwrap_or_else(|error| {
-        #[expect(clippy::print_stderr, reason = "errors of the command go to stderr")]
-        {
-            eprintln!("error: {error:#}");
-        }
-        ExitCode::from(2)
-    })
+    done.unwrap_or_else(|error| failure::report(&error))
 }

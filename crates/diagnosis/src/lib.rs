@@ -1,4 +1,16 @@
 //! What it means: measures of a trace, rules over traces and sources, findings and their ranking.
 
+pub mod analysis;
+pub mod bottlenecks;
+pub mod compare;
 pub mod finding;
+pub mod join;
+mod locate;
+pub mod measures;
+pub mod peaks;
+pub mod roadmap;
+mod simulation;
 pub mod source;
+pub mod trace_rules;
+
+pub use analysis::{Analysis, Options, analyze};

@@ -6,38 +6,71 @@ mod causal_softmax;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
+mod flash_attention;
 mod frame;
 pub mod gemm;
 pub mod isa;
+mod linear_cross_entropy;
+mod linears;
 mod math;
 mod matmul;
 mod optimizer;
 pub mod pool;
 mod rms_norm;
 mod rope;
+mod shared;
 
 use crate::by_isa;
 use crate::device::{Device, EngineError, Program};
+use crate::recorder::{CallSpan, Recorder};
 use arena::Arena;
-use frame::{Frame, Slot};
+use frame::{Frame, Operand, Slot};
 use gemm::Scratch;
+use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, TensorType, ValueId};
 use isa::Isa;
 use pool::Pool;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+/// How many partial sums a long reduction is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reductions {
+    /// A fixed number: the same bytes for any number of threads.
+    Fixed,
+    /// One a thread: less to add up at the end, and other last bits on another number of threads.
+    OneAThread,
+}
+
+impl Reductions {
+    const FIXED: usize = 32;
+
+    fn parts(self, threads: usize) -> usize {
+        match self {
+            Reductions::Fixed => Reductions::FIXED,
+            Reductions::OneAThread => threads,
+        }
+    }
+}
 
 /// Who computes: the threads, the instructions they use and the memory that products pack into.
 pub struct Team {
     pub pool: Pool,
     pub isa: Isa,
     pub packing: Scratch,
+    /// Partial sums of a long reduction.
+    pub parts: usize,
+    /// One a thread, for kernels that work on tiles.
+    pub tiles: Vec<Mutex<Vec<f32>>>,
 }
 
 impl Team {
-    pub fn new(threads: usize, isa: Isa) -> Result<Team, EngineError> {
+    /// `tile_elements` is what each thread can use for tiles.
+    pub fn new(threads: usize, isa: Isa, reductions: Reductions, tile_elements: usize) -> Result<Team, EngineError> {
         let pool = Pool::new(threads).map_err(|error| EngineError::Threads { threads, error })?;
-        Ok(Team { pool, isa, packing: Scratch::new(threads) })
+        let tiles = (0..threads).map(|_| Mutex::new(vec![0.0; tile_elements])).collect();
+        Ok(Team { pool, isa, packing: Scratch::new(threads), parts: reductions.parts(threads), tiles })
     }
 }
 
@@ -48,6 +81,7 @@ pub struct Cpu {
     /// For kernels that reduce in parts; as long as the largest of them needs.
     reduction: Vec<f32>,
     started: Instant,
+    recorder: Option<Recorder>,
 }
 
 struct Loaded {
@@ -59,24 +93,36 @@ struct Prepared {
     op: Op,
     /// Types of the inputs.
     types: Vec<TensorType>,
-    inputs: Vec<Slot>,
-    outputs: Vec<Slot>,
+    inputs: Vec<Operand>,
+    outputs: Vec<Operand>,
 }
 
 impl Cpu {
-    pub fn new(threads: usize, isa: Isa, programs: &[Program]) -> Result<Cpu, EngineError> {
+    pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
-        let team = Team::new(threads, isa)?;
+        let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
+        let team = Team::new(threads, isa, reductions, tiles)?;
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
-        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
-        Ok(Cpu { team, arena, programs: loaded, reduction: vec![0.0; reduction], started: Instant::now() })
+        let need = |program: &Program| reduction_elements(&program.graph, team.parts);
+        let reduction = programs.iter().map(need).max().unwrap_or(0);
+        Ok(Cpu {
+            team,
+            arena,
+            programs: loaded,
+            reduction: vec![0.0; reduction],
+            started: Instant::now(),
+            recorder: None,
+        })
     }
 
     /// What the kernels need beside the arena.
     pub fn scratch_bytes_for(threads: usize, programs: &[Program]) -> usize {
-        let reduction = programs.iter().map(|program| reduction_elements(&program.graph)).max().unwrap_or(0);
-        Scratch::bytes(threads) + reduction * size_of::<f32>()
+        let parts = Reductions::FIXED.max(threads);
+        let need = |program: &Program| reduction_elements(&program.graph, parts);
+        let reduction = programs.iter().map(need).max().unwrap_or(0);
+        let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
+        Scratch::bytes(threads) + (reduction + threads * tiles) * size_of::<f32>()
     }
 
     fn slot(&self, program: usize, value: ValueId) -> &Slot {
@@ -94,35 +140,46 @@ impl Device for Cpu {
     }
 
     fn scratch_bytes(&self) -> usize {
-        Scratch::bytes(self.team.pool.threads()) + self.reduction.len() * size_of::<f32>()
+        let tiles: usize = self.team.tiles.iter().map(|tile| tile.lock().map_or(0, |tile| tile.len())).sum();
+        Scratch::bytes(self.team.pool.threads()) + (self.reduction.len() + tiles) * size_of::<f32>()
     }
 
     fn computes(&self) -> bool {
         true
     }
 
-    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]) {
+    fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]) {
         // SAFETY: the slot lies in our arena, which lives as long as `self`, and `&mut self` keeps kernels away.
-        unsafe { self.slot(program, value).write(data) }
+        unsafe { self.slot(program, value).write(first, data) }
     }
 
-    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]) {
+    fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]) {
         // SAFETY: as above.
-        unsafe { self.slot(program, value).write(data) }
+        unsafe { self.slot(program, value).write(first, data) }
     }
 
-    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]) {
+    fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) {
         // SAFETY: as above.
-        unsafe { self.slot(program, value).read(data) }
+        unsafe { self.slot(program, value).read(first, data) }
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
-        for call in &self.programs[program].calls[calls] {
+        for index in calls {
+            let call = &self.programs[program].calls[index];
+            let start = self.recorder.is_some().then(|| self.started.elapsed());
             // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
             // writes overlaps nothing that it reads.
-            let frame = unsafe { Frame::new(&call.inputs, &call.outputs, call.op.updates()) };
+            let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
             execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+            if let (Some(recorder), Some(start)) = (&mut self.recorder, start) {
+                let end = self.started.elapsed();
+                recorder.push(CallSpan { program: program as u32, call: index as u32, start, end });
+            }
         }
+    }
+
+    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+        std::mem::replace(&mut self.recorder, recorder)
     }
 
     fn clock(&self) -> Duration {
@@ -148,11 +205,19 @@ fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
                 let (op, module, dtype) = (node.op.name(), node.module.to_string(), dtype.to_string());
                 return Err(EngineError::NoKernel { op, module, dtype, device: "cpu" });
             }
+            let updates = node.op.updates();
             Ok(Prepared {
                 op: node.op,
                 types: graph.types(&node.inputs),
-                inputs: slots(&node.inputs),
-                outputs: slots(&node.outputs),
+                inputs: slots(&node.inputs)
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, slot)| match updates.contains(&index) {
+                        true => Operand::written(slot),
+                        false => Operand::read(slot),
+                    })
+                    .collect(),
+                outputs: slots(&node.outputs).into_iter().map(Operand::written).collect(),
             })
         })
         .collect::<Result<_, _>>()?;
@@ -160,14 +225,29 @@ fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
 }
 
 /// Elements of reduction scratch that the hungriest call needs.
-fn reduction_elements(graph: &Graph) -> usize {
+fn reduction_elements(graph: &Graph, parts: usize) -> usize {
     let need = |op: &Op, inputs: &[ValueId]| match op {
-        Op::RmsNormGrad(_) => {
+        Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => {
             let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
-            rms_norm::gradient_scratch(rows, width)
+            rms_norm::gradient_scratch(rows, width, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),
+        Op::AdamWAll(_) => optimizer::adamw_all_scratch(&graph.types(inputs)),
+        Op::LinearCrossEntropy(LinearCrossEntropy { rows })
+        | Op::LinearCrossEntropyTrain(LinearCrossEntropyTrain { rows }) => {
+            linear_cross_entropy::scratch(*rows, graph.ty(inputs[1]).sizes()[0])
+        }
+        _ => 0,
+    };
+    graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
+}
+
+/// Elements of tile that the hungriest call needs of each thread.
+fn tile_elements(graph: &Graph) -> usize {
+    let need = |op: &Op, inputs: &[ValueId]| match op {
+        Op::FlashAttention(op) => flash_attention::tile(op, graph.ty(inputs[0])),
+        Op::FlashAttentionGrad(op) => flash_attention::tile(&op.forward(), graph.ty(inputs[0])),
         _ => 0,
     };
     graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
@@ -181,7 +261,8 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::RmsNormGrad(op) => {
             let (x, weight, dy) = (at.input(0), at.input(1), at.input(2));
             let (dx, dweight) = (at.output(0), at.output(1));
-            rms_norm::gradient(team, rms_norm::Gradient { eps: op.eps, x, weight, dy, dx, dweight }, reduction);
+            let operands = rms_norm::Gradient { eps: op.eps, x, weight, dy, also: None, dx, dweight };
+            rms_norm::gradient(team, operands, reduction);
         }
         Op::MatMul(op) => matmul::run(team, op, types, at),
         Op::Rope(op) => {
@@ -194,6 +275,44 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::CausalSoftmax(_) => causal_softmax::forward(team, types[0].shape.row(), at.input(0), at.output(0)),
         Op::CausalSoftmaxGrad(_) => {
             causal_softmax::gradient(team, types[0].shape.row(), at.input(0), at.input(1), at.output(0))
+        }
+        Op::AddRmsNorm(op) => {
+            let (read, write) = ((at.input(0), at.input(1)), (at.output(0), at.output(1)));
+            rms_norm::add_forward(team, op.eps, read, at.input(2), write);
+        }
+        Op::AddRmsNormGrad(op) => {
+            let (x, weight, dy, also) = (at.input(0), at.input(1), at.input(2), Some(at.input(3)));
+            let (dx, dweight) = (at.output(0), at.output(1));
+            let operands = rms_norm::Gradient { eps: op.eps, x, weight, dy, also, dx, dweight };
+            rms_norm::gradient(team, operands, reduction);
+        }
+        Op::Linears(_) => linears::forward(team, types, at),
+        Op::LinearsGradInput(_) => linears::gradient_input(team, types, at),
+        Op::LinearsGradWeights(_) => linears::gradient_weights(team, types, at),
+        Op::SwiGlu(_) => elementwise::swiglu(team, at.input(0), at.input(1), at.output(0)),
+        Op::SwiGluGrad(_) => {
+            let (gate, up, dy) = (at.input(0), at.input(1), at.input(2));
+            let (dgate, dup) = (at.output(0), at.output(1));
+            elementwise::swiglu_gradient(team, elementwise::SwiGluGradient { gate, up, dy, dgate, dup });
+        }
+        Op::FlashAttention(op) => flash_attention::forward(team, op, types, at),
+        Op::FlashAttentionGrad(op) => flash_attention::gradient(team, &op.forward(), types, at),
+        Op::LinearCrossEntropy(op) => {
+            let (x, weight, targets) = (at.input(0), at.input(1), at.ids(2));
+            let head = linear_cross_entropy::Head { rows: op.rows, x, weight, targets, gradients: None };
+            at.output(0)[0] = linear_cross_entropy::run(team, head, reduction);
+        }
+        Op::LinearCrossEntropyTrain(op) => {
+            let (x, weight, targets) = (at.input(0), at.input(1), at.ids(2));
+            let (arrived, dx, dweight) = (at.input(3)[0], at.output(1), at.output(2));
+            let gradients = Some(linear_cross_entropy::Gradients { arrived, dx, dweight });
+            let head = linear_cross_entropy::Head { rows: op.rows, x, weight, targets, gradients };
+            at.output(0)[0] = linear_cross_entropy::run(team, head, reduction);
+        }
+        Op::AdamWAll(op) => {
+            if let Some(norm) = optimizer::adamw_all(team, op, types, at, reduction) {
+                at.output(0)[0] = norm;
+            }
         }
         Op::Add(_) => elementwise::add(team, at.input(0), at.input(1), at.output(0)),
         Op::Mul(_) => elementwise::mul(team, at.input(0), at.input(1), at.output(0)),

@@ -1,5 +1,6 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
+use crate::recorder::Recorder;
 use headroom_graph::{Graph, Plan, ValueId};
 use std::ops::Range;
 use std::time::Duration;
@@ -42,12 +43,16 @@ pub trait Device {
     /// Does it compute anything? What is read from one that does not means nothing.
     fn computes(&self) -> bool;
 
-    fn write_f32(&mut self, program: usize, value: ValueId, data: &[f32]);
-    fn write_i32(&mut self, program: usize, value: ValueId, data: &[i32]);
-    fn read_f32(&mut self, program: usize, value: ValueId, data: &mut [f32]);
+    /// Writes or reads a value's elements from number `first` on.
+    fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]);
+    fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]);
+    fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]);
 
     /// Runs some of a program's calls and returns when they are done.
     fn run(&mut self, program: usize, calls: Range<usize>);
+
+    /// From now on every call is written down in `recorder`, or none is; gives back the recorder that was at work before.
+    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder>;
 
     /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
     fn clock(&self) -> Duration;

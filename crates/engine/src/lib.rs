@@ -4,6 +4,8 @@ pub mod cpu;
 pub mod device;
 pub mod machine;
 pub mod null;
+pub mod peaks;
+pub mod recorder;
 pub mod reference;
 
 pub use device::{Device, EngineError, Program};

@@ -2,6 +2,7 @@
 //! and machines that are not at hand.
 
 use crate::device::{Device, Program};
+use crate::recorder::{CallSpan, Recorder};
 use headroom_graph::ValueId;
 use headroom_graph::cost::{Rates, predicted_seconds};
 use std::ops::Range;
@@ -11,11 +12,12 @@ pub struct Null {
     programs: Vec<Program>,
     rates: Rates,
     clock: f64,
+    recorder: Option<Recorder>,
 }
 
 impl Null {
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
-        Null { programs: programs.to_vec(), rates, clock: 0.0 }
+        Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None }
     }
 }
 
@@ -37,17 +39,27 @@ impl Device for Null {
         false
     }
 
-    fn write_f32(&mut self, _: usize, _: ValueId, _: &[f32]) {}
+    fn write_f32(&mut self, _: usize, _: ValueId, _: usize, _: &[f32]) {}
 
-    fn write_i32(&mut self, _: usize, _: ValueId, _: &[i32]) {}
+    fn write_i32(&mut self, _: usize, _: ValueId, _: usize, _: &[i32]) {}
 
-    fn read_f32(&mut self, _: usize, _: ValueId, data: &mut [f32]) {
+    fn read_f32(&mut self, _: usize, _: ValueId, _: usize, data: &mut [f32]) {
         data.fill(f32::NAN);
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
-        let calls = &self.programs[program].plan.calls[calls];
-        self.clock += calls.iter().map(|call| predicted_seconds(call, &self.rates)).sum::<f64>();
+        for call in calls {
+            let start = self.clock();
+            self.clock += predicted_seconds(&self.programs[program].plan.calls[call], &self.rates);
+            let end = self.clock();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
+            }
+        }
+    }
+
+    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+        std::mem::replace(&mut self.recorder, recorder)
     }
 
     fn clock(&self) -> Duration {

@@ -2,12 +2,16 @@
 
 mod accumulate;
 mod adamw;
+mod add_rms_norm;
 mod attention;
 mod causal_softmax;
 mod clip;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
+mod flash_attention;
+mod linear_cross_entropy;
+mod linears;
 mod matmul;
 mod rms_norm;
 mod rope;
@@ -58,6 +62,18 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::SquaredNorm(_) => clip::squared_norm(inputs, outputs),
         Op::ClipScale(op) => clip::scale(op, inputs, outputs),
         Op::AdamW(op) => adamw::run(op, inputs),
+        Op::AdamWAll(op) => adamw::run_all(op, inputs, outputs),
+        Op::Linears(_) => linears::forward(inputs, outputs),
+        Op::LinearsGradInput(_) => linears::gradient_input(inputs, outputs),
+        Op::LinearsGradWeights(_) => linears::gradient_weights(inputs, outputs),
+        Op::SwiGlu(_) => elementwise::zip(inputs, outputs, elementwise::swiglu),
+        Op::SwiGluGrad(_) => elementwise::swiglu_gradient(inputs, outputs),
+        Op::AddRmsNorm(op) => add_rms_norm::forward(op, inputs, outputs),
+        Op::AddRmsNormGrad(op) => add_rms_norm::gradient(op, inputs, outputs),
+        Op::FlashAttention(op) => flash_attention::forward(op, inputs, outputs),
+        Op::FlashAttentionGrad(op) => flash_attention::gradient(&op.forward(), inputs, outputs),
+        Op::LinearCrossEntropy(_) => linear_cross_entropy::forward(inputs, outputs),
+        Op::LinearCrossEntropyTrain(_) => linear_cross_entropy::with_gradients(inputs, outputs),
     }
 }
 
@@ -74,7 +90,7 @@ pub fn evaluate(graph: &Graph, given: &BTreeMap<ValueId, Tensor>) -> Vec<Tensor>
         let mut inputs: Vec<Tensor> = node.inputs.iter().map(|id| values[id.0].clone()).collect();
         let mut outputs: Vec<Tensor> = node.outputs.iter().map(|id| Tensor::zeros(graph.ty(*id))).collect();
         run(&node.op, &mut inputs, &mut outputs);
-        for &index in node.op.updates() {
+        for index in node.op.updates() {
             values[node.inputs[index].0] = inputs[index].clone();
         }
         for (id, output) in node.outputs.iter().zip(outputs) {

@@ -4,8 +4,8 @@
 #[path = "common/fill.rs"]
 mod fill;
 
-use headroom_engine::cpu::Cpu;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, Program};
 use headroom_graph::op::{Example, Op};
@@ -50,7 +50,7 @@ fn expected(example: &Example) -> Vec<Tensor> {
     let types: Vec<_> = inputs.iter().map(|input| input.ty.clone()).collect();
     let mut outputs: Vec<Tensor> = example.op.outputs(&types).unwrap().iter().map(Tensor::zeros).collect();
     reference::run(&example.op, &mut inputs, &mut outputs);
-    let updated = example.op.updates().iter().map(|&index| inputs[index].clone());
+    let updated = example.op.updates().into_iter().map(|index| inputs[index].clone());
     outputs.into_iter().chain(updated).collect()
 }
 
@@ -73,21 +73,21 @@ fn run(example: &Example, inputs: &[Tensor], isa: Isa, threads: usize) -> Vec<Ve
     for (index, &result) in results.iter().enumerate() {
         graph.output(&format!("output{index}"), result);
     }
-    results.extend(example.op.updates().iter().map(|&index| values[index]));
+    results.extend(example.op.updates().into_iter().map(|index| values[index]));
     let program = Program::new(graph);
     let sizes: Vec<usize> = results.iter().map(|id| program.graph.ty(*id).elements()).collect();
     let calls = 0..program.plan.calls.len();
-    let mut cpu = Cpu::new(threads, isa, &[program]).unwrap();
+    let mut cpu = Cpu::new(threads, isa, Reductions::Fixed, &[program]).unwrap();
     for (&value, input) in values.iter().zip(inputs) {
         match input.ty.dtype {
-            DType::I32 => cpu.write_i32(0, value, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),
-            _ => cpu.write_f32(0, value, &input.data.iter().map(|x| *x as f32).collect::<Vec<_>>()),
+            DType::I32 => cpu.write_i32(0, value, 0, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),
+            _ => cpu.write_f32(0, value, 0, &input.data.iter().map(|x| *x as f32).collect::<Vec<_>>()),
         }
     }
     cpu.run(0, calls);
     let read = |(id, size): (&ValueId, usize)| {
         let mut data = vec![0.0; size];
-        cpu.read_f32(0, *id, &mut data);
+        cpu.read_f32(0, *id, 0, &mut data);
         data
     };
     results.iter().zip(sizes).map(read).collect()

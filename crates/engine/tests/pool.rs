@@ -130,19 +130,19 @@ fn a_call_from_inside_a_job_runs_every_item_too() {
 #[test]
 fn calls_from_two_threads_take_turns() {
     let pool = Pool::new(2).unwrap();
-    let total = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                for _ in 0..200 {
-                    pool.for_each(10, &|_, _| {
-                        total.fetch_add(1, Ordering::SeqCst);
+                for _ in 0..2000 {
+                    let runs = counters(2);
+                    pool.broadcast(&|worker| {
+                        runs[worker].fetch_add(1, Ordering::SeqCst);
                     });
+                    assert_eq!(values(&runs), [1, 1]);
                 }
             });
         }
     });
-    assert_eq!(total.into_inner(), 4000);
 }
 
 #[test]

@@ -42,12 +42,12 @@ impl Backward<'_> {
     }
 }
 
-/// Adds the backward pass of `of` to the graph, `seed` being the gradient that it starts from, and returns the gradient
-/// of each value in `with_respect_to`. A value that no gradient reaches is an error, never a silent zero.
+/// Adds the backward pass to the graph, starting from pairs of a value and its gradient (the loss and its seed), and
+/// returns the gradient of each value in `with_respect_to`. A value that no gradient reaches is an error, never a silent
+/// zero.
 pub fn differentiate(
     graph: &mut Graph,
-    of: ValueId,
-    seed: ValueId,
+    from: &[(ValueId, ValueId)],
     with_respect_to: &[ValueId],
 ) -> Result<Vec<ValueId>, GraphError> {
     let forward_nodes = graph.nodes().len();
@@ -62,7 +62,9 @@ pub fn differentiate(
     }
 
     let mut gradients: Vec<Option<ValueId>> = vec![None; graph.values().len()];
-    gradients[of.0] = Some(seed);
+    for &(value, gradient) in from {
+        gradients[value.0] = Some(gradient);
+    }
     for index in (0..forward_nodes).rev() {
         let node = graph.node(NodeId(index)).clone();
         let arrived: Vec<Option<ValueId>> = node.outputs.iter().map(|output| gradients[output.0]).collect();

@@ -252,6 +252,20 @@ impl Graph {
         self.values.iter().position(|value| &*value.name == name).map(ValueId)
     }
 
+    /// The node that makes a value.
+    pub fn maker(&self, id: ValueId) -> Option<(NodeId, &Node)> {
+        match self.get(id).source {
+            Source::Node(maker) => Some((maker, self.node(maker))),
+            _ => None,
+        }
+    }
+
+    /// How often a value is read, or kept as an output.
+    pub fn uses(&self, id: ValueId) -> usize {
+        let reads = self.nodes.iter().flat_map(|node| &node.inputs).filter(|input| **input == id).count();
+        reads + self.outputs.iter().filter(|(_, output)| *output == id).count()
+    }
+
     pub fn parameters(&self) -> Vec<ValueId> {
         self.value_ids().filter(|&id| self.get(id).source == Source::Parameter).collect()
     }
@@ -283,7 +297,7 @@ impl Graph {
                     return invalid(format!("{at} touches {} after its update", self.get(input).name));
                 }
             }
-            for &position in node.op.updates() {
+            for position in node.op.updates() {
                 let target = node.inputs[position];
                 if !matches!(self.get(target).source, Source::Parameter | Source::State(_)) {
                     return invalid(format!("{at} updates {}, which is not kept", self.get(target).name));

@@ -7,6 +7,7 @@ pub mod graph;
 pub mod op;
 pub mod ops;
 pub mod pass;
+pub mod passes;
 pub mod plan;
 pub mod tensor;
 pub mod text;

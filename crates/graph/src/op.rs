@@ -19,13 +19,13 @@ pub trait Operator {
     /// Bytes that must move if every input is read once and every output (and updated input) written once.
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         let all = inputs.iter().chain(outputs).map(TensorType::bytes).sum::<usize>();
-        let updated = self.updates().iter().map(|&index| inputs[index].bytes()).sum::<usize>();
+        let updated = self.updates().into_iter().map(|index| inputs[index].bytes()).sum::<usize>();
         (all + updated) as u64
     }
 
     /// Inputs that are overwritten in place.
-    fn updates(&self) -> &'static [usize] {
-        &[]
+    fn updates(&self) -> Vec<usize> {
+        vec![]
     }
 
     /// Is it a product (GEMM)? Those are what FLOP counts of a model are about.
@@ -200,6 +200,18 @@ registry! {
     "squared_norm" SquaredNorm in clip,
     "clip_scale" ClipScale in clip,
     "adamw" AdamW in adamw,
+    "adamw_all" AdamWAll in adamw_all,
+    "linears" Linears in linears,
+    "linears_grad_input" LinearsGradInput in linears,
+    "linears_grad_weights" LinearsGradWeights in linears,
+    "swiglu" SwiGlu in swiglu,
+    "swiglu_grad" SwiGluGrad in swiglu,
+    "add_rms_norm" AddRmsNorm in add_rms_norm,
+    "add_rms_norm_grad" AddRmsNormGrad in add_rms_norm,
+    "flash_attention" FlashAttention in flash_attention,
+    "flash_attention_grad" FlashAttentionGrad in flash_attention,
+    "linear_cross_entropy" LinearCrossEntropy in linear_cross_entropy,
+    "linear_cross_entropy_train" LinearCrossEntropyTrain in linear_cross_entropy,
 }
 
 /// [`Operator`] without what cannot be called on a trait object.
@@ -207,7 +219,7 @@ trait DynOperator {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError>;
     fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
-    fn updates(&self) -> &'static [usize];
+    fn updates(&self) -> Vec<usize>;
     fn is_product(&self) -> bool;
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 }
@@ -222,7 +234,7 @@ impl<T: Operator> DynOperator for T {
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         Operator::bytes(self, inputs, outputs)
     }
-    fn updates(&self) -> &'static [usize] {
+    fn updates(&self) -> Vec<usize> {
         Operator::updates(self)
     }
     fn is_product(&self) -> bool {
@@ -246,7 +258,7 @@ impl Op {
         self.operator().bytes(inputs, outputs)
     }
 
-    pub fn updates(&self) -> &'static [usize] {
+    pub fn updates(&self) -> Vec<usize> {
         self.operator().updates()
     }
 

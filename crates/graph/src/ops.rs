@@ -2,14 +2,20 @@
 
 pub mod accumulate;
 pub mod adamw;
+pub mod adamw_all;
 pub mod add;
+pub mod add_rms_norm;
 pub mod attention;
 pub mod causal_softmax;
 pub mod clip;
 pub mod cross_entropy;
 pub mod embedding;
+pub mod flash_attention;
+pub mod linear_cross_entropy;
+pub mod linears;
 pub mod matmul;
 pub mod mul;
 pub mod rms_norm;
 pub mod rope;
 pub mod silu;
+pub mod swiglu;

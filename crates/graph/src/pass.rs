@@ -1,10 +1,11 @@
 //! Passes: named rewritings of the graph, and the driver that applies them and checks the graph after each.
 
-use crate::graph::{Graph, GraphError, NodeId, Source, ValueId};
+use crate::graph::{Graph, GraphError, Node, NodeId, Phase, Source, ValueId};
+use crate::op::Op;
 use std::collections::BTreeMap;
 
 /// One rewriting with a name that a person would use.
-#[derive(Clone, Copy)]
+#[derive(Clone, std::marker::Copy)]
 pub struct Pass {
     pub name: &'static str,
     pub rewrite: fn(&Graph) -> Result<Graph, GraphError>,
@@ -52,38 +53,108 @@ fn drop_unused(graph: &Graph) -> Result<Graph, GraphError> {
             node.inputs.iter().for_each(|input| needed[input.0] = true);
         }
     }
-    rebuild(graph, |id| kept[id.0])
+    let mut copy = Copy::new(graph);
+    for (node, _) in graph.nodes().iter().zip(kept).filter(|(_, kept)| *kept) {
+        copy.node(node)?;
+    }
+    copy.finish()
 }
 
-/// The same graph with only the nodes that `keep` wants.
-fn rebuild(graph: &Graph, keep: impl Fn(NodeId) -> bool) -> Result<Graph, GraphError> {
-    let mut next = Graph::new();
-    let mut moved: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for id in graph.value_ids() {
-        let value = graph.get(id);
-        let ty = value.ty.clone();
-        let new = match value.source {
-            Source::Input => next.input(&value.name, ty),
-            Source::Parameter => next.parameter(&value.name, ty),
-            Source::Constant => next.constant(&value.name, ty),
-            Source::State(category) => next.state(&value.name, ty, category),
-            Source::Node(_) => continue,
-        };
-        moved.insert(id, new);
-    }
-    for (index, node) in graph.nodes().iter().enumerate() {
-        if !keep(NodeId(index)) {
+/// A proposal: `covers` become one node.
+pub struct Replacement {
+    pub covers: Vec<NodeId>,
+    pub op: Op,
+    pub inputs: Vec<ValueId>,
+    /// Which value of the old graph each output of `op` stands for; none for one that is new.
+    pub outputs: Vec<Option<ValueId>>,
+}
+
+/// Goes through the nodes and replaces what `find` proposes for the last node of a pattern.
+pub fn rewrite(graph: &Graph, find: impl Fn(&Graph, NodeId) -> Option<Replacement>) -> Result<Graph, GraphError> {
+    let mut replacements: BTreeMap<NodeId, Replacement> = BTreeMap::new();
+    let mut covered = vec![false; graph.nodes().len()];
+    for id in (0..graph.nodes().len()).map(NodeId) {
+        let Some(found) = find(graph, id) else { continue };
+        if found.covers.iter().any(|node| covered[node.0]) {
             continue;
         }
-        next.enter(&node.module, node.phase);
-        let inputs: Vec<ValueId> = node.inputs.iter().map(|input| moved[input]).collect();
-        let outputs = next.add(node.op, &inputs)?;
-        moved.extend(node.outputs.iter().copied().zip(outputs));
+        found.covers.iter().for_each(|node| covered[node.0] = true);
+        replacements.insert(id, found);
     }
-    for (name, value) in graph.outputs() {
-        next.output(name, moved[value]);
+    let mut copy = Copy::new(graph);
+    for id in (0..graph.nodes().len()).map(NodeId) {
+        if let Some(found) = replacements.get(&id) {
+            copy.enter(graph.node(id));
+            let made = copy.add(found.op, &found.inputs)?;
+            for (old, new) in found.outputs.iter().zip(made) {
+                old.map(|old| copy.moved.insert(old, new));
+            }
+        } else if !covered[id.0] {
+            copy.node(graph.node(id))?;
+        }
     }
-    Ok(next)
+    copy.finish()
+}
+
+/// A graph made from another: declarations are taken over, nodes as they are asked for.
+pub struct Copy<'a> {
+    from: &'a Graph,
+    to: Graph,
+    moved: BTreeMap<ValueId, ValueId>,
+}
+
+impl<'a> Copy<'a> {
+    pub fn new(from: &'a Graph) -> Copy<'a> {
+        let mut copy = Copy { from, to: Graph::new(), moved: BTreeMap::new() };
+        for id in from.value_ids() {
+            let (name, ty) = (&from.get(id).name, from.ty(id).clone());
+            let new = match from.get(id).source {
+                Source::Input => copy.to.input(name, ty),
+                Source::Parameter => copy.to.parameter(name, ty),
+                Source::Constant => copy.to.constant(name, ty),
+                Source::State(category) => copy.to.state(name, ty, category),
+                Source::Node(_) => continue,
+            };
+            copy.moved.insert(id, new);
+        }
+        copy
+    }
+
+    /// The next node belongs where this one did.
+    pub fn enter(&mut self, node: &Node) {
+        self.to.enter(&node.module, node.phase);
+    }
+
+    /// The next node belongs to this module's backward pass.
+    pub fn enter_backward(&mut self, module: &str) {
+        self.to.enter(module, Phase::Backward);
+    }
+
+    /// Takes a node over as it is.
+    pub fn node(&mut self, node: &Node) -> Result<(), GraphError> {
+        self.enter(node);
+        let made = self.add(node.op, &node.inputs)?;
+        self.moved.extend(node.outputs.iter().copied().zip(made));
+        Ok(())
+    }
+
+    /// Adds a node that reads values of the old graph; returns values of the new one.
+    pub fn add(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
+        let inputs: Vec<ValueId> = inputs.iter().map(|input| self.moved[input]).collect();
+        self.to.add(op, &inputs)
+    }
+
+    /// From now on `old` means `new`.
+    pub fn redirect(&mut self, old: ValueId, new: ValueId) {
+        self.moved.insert(old, new);
+    }
+
+    pub fn finish(mut self) -> Result<Graph, GraphError> {
+        for (name, value) in self.from.outputs() {
+            self.to.output(name, self.moved[value]);
+        }
+        Ok(self.to)
+    }
 }
 
 fn parameter_types(graph: &Graph) -> BTreeMap<String, String> {

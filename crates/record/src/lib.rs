@@ -2,10 +2,18 @@
 
 pub mod atomic;
 pub mod config;
+pub mod device;
+pub mod flops;
+pub mod intensity;
+pub mod memory;
+pub mod operators;
 pub mod performance;
 pub mod provenance;
+pub mod roofline;
 pub mod statistics;
+pub mod timeline;
 pub mod timestamp;
+pub mod validation;
 
 /// The version of the files' layout. It changes when a key changes meaning or goes away, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;

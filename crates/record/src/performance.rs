@@ -66,6 +66,8 @@ pub struct PerformanceSummary {
     /// Time the step waited for its batch.
     pub avg_data_time: Option<f64>,
     pub peak_memory_mb: Option<f64>,
+    /// The most that the process ever had resident, whatever it was for.
+    pub process_peak_memory_mb: Option<f64>,
     pub avg_memory_mb: Option<f64>,
     /// Time in which at least one kernel or operator ran, over wall time.
     pub device_utilization_percent: Option<f64>,
@@ -147,6 +149,7 @@ fn provenance(times: Origin, memory: Origin) -> Provenance {
         ("performance_summary.avg_loss", Origin::Computed),
         ("performance_summary.loss_floor", Origin::Computed),
         ("performance_summary.peak_memory_mb", memory),
+        ("performance_summary.process_peak_memory_mb", Origin::Measured),
         ("performance_summary.avg_memory_mb", memory),
         ("statistics", times),
         ("statistics.steps", Origin::Computed),
@@ -197,6 +200,7 @@ mod tests {
                 avg_optimizer_time: Some(0.01),
                 avg_data_time: Some(0.0001),
                 peak_memory_mb: Some(120.0),
+                process_peak_memory_mb: Some(125.0),
                 avg_memory_mb: Some(100.0),
                 device_utilization_percent: Some(98.0),
                 profiling_overhead_percent: Some(0.1),

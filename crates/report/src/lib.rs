@@ -1,3 +1,9 @@
-//! How results are shown: text, Markdown, JSON and SARIF. Everything here makes strings; the command line prints them.
+//! How results are shown. Everything here makes text; printing is the command line's business.
 
+pub mod analyze;
+pub mod compare;
 pub mod lint;
+pub mod numbers;
+pub mod optimize;
+pub mod profile;
+pub mod training;

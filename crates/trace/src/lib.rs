@@ -1,1 +1,15 @@
 //! What happened: the events of a run, and the readers and writers of profiler traces.
+
+pub mod category;
+pub mod columns;
+pub mod names;
+mod read;
+mod trace;
+pub mod validate;
+pub mod write;
+
+pub use category::{CallKind, Category};
+pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+pub use names::{NameId, Names};
+pub use read::{ReadError, read, read_bytes, read_file};
+pub use trace::{DeviceProperties, Distributed, Header, Reading, Trace};

@@ -46,6 +46,9 @@ pub const VOCAB_SIZE: usize = 1000;
 /// Elements of one tensor that kernels and files still index safely.
 const MOST_ELEMENTS: usize = 1 << 40;
 
+/// Layers whose plan is made within seconds.
+const MOST_LAYERS: usize = 1000;
+
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ConfigError {
     #[error("{flag} is 0: every size must be at least 1")]
@@ -58,6 +61,8 @@ pub enum ConfigError {
     GroupsDoNotDivide { n_heads: usize, n_kv_heads: usize },
     #[error("a head of {head_dim} cannot be rotated in pairs: --hidden-dim over --n-heads must be even")]
     OddHead { head_dim: usize },
+    #[error("--n-layers {n_layers} is more than the {MOST_LAYERS} that are planned for")]
+    TooManyLayers { n_layers: usize },
     #[error("{what} would have {elements} elements: that is beyond what can be addressed")]
     TooLarge { what: &'static str, elements: String },
 }
@@ -124,13 +129,16 @@ impl ModelConfig {
         if head_dim % 2 != 0 {
             return Err(ConfigError::OddHead { head_dim });
         }
-        let products: [(&'static str, &[usize]); 6] = [
+        if self.n_layers > MOST_LAYERS {
+            return Err(ConfigError::TooManyLayers { n_layers: self.n_layers });
+        }
+        let width = n_heads.saturating_mul(head_dim).max(self.hidden_dim);
+        let products: [(&'static str, &[usize]); 5] = [
             ("the attention scores", &[batch_size, n_heads, seq_len, seq_len]),
             ("the logits", &[batch_size, seq_len, self.vocab_size]),
             ("the feed-forward activations", &[batch_size, seq_len, self.intermediate_dim]),
-            ("the activations", &[batch_size, seq_len, self.hidden_dim.max(n_heads.saturating_mul(head_dim))]),
-            ("a weight", &[self.hidden_dim, self.intermediate_dim.max(self.vocab_size).max(self.hidden_dim)]),
-            ("the stack of layers", &[self.n_layers, 100_000_000]),
+            ("the activations", &[batch_size, seq_len, width]),
+            ("a weight", &[self.hidden_dim, self.intermediate_dim.max(self.vocab_size).max(width)]),
         ];
         for (what, factors) in products {
             let elements = factors.iter().try_fold(1usize, |product, factor| product.checked_mul(*factor));

@@ -1,9 +1,17 @@
 //! The LLaMA model, its data, optimizer, checkpoints and training step.
 
+pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod llama;
+pub mod memory;
 pub mod optimizer;
+pub mod persist;
 pub mod positioned_file;
+pub mod profile;
+pub mod program;
+pub mod recording;
 pub mod rng;
+pub mod run;
 pub mod safetensors_file;
+pub mod trainer;

@@ -16,23 +16,17 @@ use headroom_graph::ops::rope::{Rope, Turn};
 use headroom_graph::ops::silu::Silu;
 use headroom_graph::{Graph, GraphError, Phase, TensorType, ValueId};
 
-/// The values of a forward pass that others need.
+/// The results of a forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
-    /// i32[b, s]
-    pub input_ids: ValueId,
-    /// i32[b, s]
-    pub targets: ValueId,
-    /// [s, hd / 2]
-    pub cos: ValueId,
-    pub sin: ValueId,
-    /// [t, v]
+    /// `[t, v]`
     pub logits: ValueId,
-    /// [1]
+    /// `[1]`
     pub loss: ValueId,
 }
 
-/// Adds the forward pass and its loss to an empty graph.
+/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, constants `rope.cos` and
+/// `rope.sin` `[s, hd / 2]`, output `loss`.
 pub fn forward(graph: &mut Graph, config: &ModelConfig, batch: usize, seq: usize) -> Result<Forward, GraphError> {
     let mut build = Builder { graph, config, seq };
     let (d, v) = (config.hidden_dim, config.vocab_size);
@@ -53,7 +47,8 @@ pub fn forward(graph: &mut Graph, config: &ModelConfig, batch: usize, seq: usize
     let logits = build.graph.add_one(MatMul { form: Form::Nt }, &[normed, head])?; // [t, v]
     build.enter("loss");
     let loss = build.graph.add_one(CrossEntropy {}, &[logits, targets])?;
-    Ok(Forward { input_ids, targets, cos, sin, logits, loss })
+    graph.output("loss", loss);
+    Ok(Forward { logits, loss })
 }
 
 struct Builder<'a> {

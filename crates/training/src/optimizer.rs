@@ -58,22 +58,27 @@ pub struct Trained {
     pub second: ValueId,
 }
 
-/// The optimizer's part of the graph.
-pub struct Optimizer {
-    /// [3], written before every step.
-    pub rates: ValueId,
-    pub trained: Vec<Trained>,
-    /// [1], where gradients are clipped.
-    pub norm: Option<ValueId>,
+impl Trained {
+    /// A parameter's moments, by their names.
+    pub fn find(graph: &Graph, parameter: ValueId) -> Option<Trained> {
+        let name = &graph.get(parameter).name;
+        let first = graph.named(&format!("{FIRST_MOMENT}.{name}"))?;
+        let second = graph.named(&format!("{SECOND_MOMENT}.{name}"))?;
+        Some(Trained { parameter, first, second })
+    }
 }
 
-/// Adds one update a parameter, clipping and accumulation where they are asked for.
+const FIRST_MOMENT: &str = "first_moment";
+const SECOND_MOMENT: &str = "second_moment";
+
+/// Adds one update a parameter, clipping and accumulation where they are asked for; returns the norm of all gradients where
+/// they are clipped. The input `rates` `[3]` is written before every update.
 pub fn optimize(
     graph: &mut Graph,
     config: &OptimizerConfig,
     parameters: &[ValueId],
     gradients: &[ValueId],
-) -> Result<Optimizer, GraphError> {
+) -> Result<Option<ValueId>, GraphError> {
     let moment = |graph: &mut Graph, which: &str, parameter: ValueId| {
         let (name, ty) = (format!("{which}.{}", graph.get(parameter).name), graph.ty(parameter).clone());
         graph.state(&name, ty, Category::OptimizerState)
@@ -82,8 +87,8 @@ pub fn optimize(
         .iter()
         .map(|&parameter| Trained {
             parameter,
-            first: moment(graph, "first_moment", parameter),
-            second: moment(graph, "second_moment", parameter),
+            first: moment(graph, FIRST_MOMENT, parameter),
+            second: moment(graph, SECOND_MOMENT, parameter),
         })
         .collect();
     let rates = graph.input("rates", TensorType::f32(&[3]));
@@ -111,7 +116,7 @@ pub fn optimize(
             graph.add(Zero {}, &[sum])?;
         }
     }
-    Ok(Optimizer { rates, trained, norm: clip.map(|(_, norm)| norm) })
+    Ok(clip.map(|(_, norm)| norm))
 }
 
 /// Kept sums, one a parameter, that every backward pass adds to; the optimizer sets them back to zero.

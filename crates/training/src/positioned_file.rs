@@ -76,8 +76,8 @@ mod tests {
         std::fs::write(&path, "0123456789").unwrap();
         let file = PositionedFile::open(&path).unwrap();
         let mut buffer = [0; 3];
-        file.read_exact_at(&mut buffer, 4).unwrap();
-        assert_eq!((&buffer, file.bytes()), (b"456", 10));
+        file.read_exact_at(&mut buffer, 3).unwrap();
+        assert_eq!((&buffer, file.bytes()), (b"345", 10));
         let error = file.read_exact_at(&mut buffer, 8).unwrap_err();
         assert!(error.to_string().contains("ten.txt"), "{error}");
     }

@@ -21,7 +21,7 @@ fn fetched_batches_are_the_sources_own_in_order_from_any_position() {
     let mut prefetcher = Prefetcher::start(markov(2), 7).unwrap();
     let mut batch = Batch::new(source.shape());
     for position in 7..30 {
-        let fetched = prefetcher.next().unwrap();
+        let fetched = prefetcher.fetch().unwrap();
         source.fill(position, &mut batch).unwrap();
         assert_eq!((fetched.batch, fetched.position), (&batch, position));
     }
@@ -32,7 +32,7 @@ fn buffers_are_recycled_and_not_made_anew() {
     let mut prefetcher = Prefetcher::start(markov(2), 0).unwrap();
     let mut places: Vec<*const i32> = Vec::new();
     for _ in 0..50 {
-        places.push(prefetcher.next().unwrap().batch.input_ids.as_ptr());
+        places.push(prefetcher.fetch().unwrap().batch.input_ids.as_ptr());
     }
     places.sort();
     places.dedup();
@@ -42,10 +42,10 @@ fn buffers_are_recycled_and_not_made_anew() {
 #[test]
 fn a_ready_batch_is_not_waited_for_and_a_slow_one_is() {
     let mut prefetcher = Prefetcher::start(markov(20_000), 0).unwrap();
-    let first = prefetcher.next().unwrap().waited;
+    let first = prefetcher.fetch().unwrap().waited;
     std::thread::sleep(first * 6 + Duration::from_millis(50));
     // The smaller of two: a busy machine may put the thread aside in the middle of one.
-    let ready = (0..2).map(|_| prefetcher.next().unwrap().waited).min().unwrap();
+    let ready = (0..2).map(|_| prefetcher.fetch().unwrap().waited).min().unwrap();
     assert!(first > Duration::from_micros(500) && ready < first / 4, "first {first:?}, ready {ready:?}");
 }
 
@@ -63,8 +63,8 @@ fn an_error_in_the_thread_arrives_at_its_batch_and_ends_the_run() {
     };
     let source = Source::open(&DataSpec::parse(path.to_str().unwrap()).unwrap(), &settings).unwrap();
     let mut prefetcher = Prefetcher::start(source, 0).unwrap();
-    assert!(matches!(prefetcher.next(), Err(DataError::OutsideVocabulary { id: 9, .. })));
-    assert!(matches!(prefetcher.next(), Err(DataError::Ended)));
+    assert!(matches!(prefetcher.fetch(), Err(DataError::OutsideVocabulary { id: 9, .. })));
+    assert!(matches!(prefetcher.fetch(), Err(DataError::Ended)));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn dropping_ends_the_thread_at_once_whatever_it_is_doing() {
     for fetched in [0, 1, 5] {
         let mut prefetcher = Prefetcher::start(markov(2), 0).unwrap();
         for _ in 0..fetched {
-            prefetcher.next().unwrap();
+            prefetcher.fetch().unwrap();
         }
         let asked = Instant::now();
         drop(prefetcher);

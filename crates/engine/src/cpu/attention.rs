@@ -3,13 +3,14 @@
 use super::Team;
 use super::frame::Frame;
 use super::gemm::{Accumulate, MatMut, MatRef, Product, gemm_batch};
+use super::shared::Shared;
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::{AttentionMix, AttentionMixBack, AttentionScores, AttentionSizes};
 
 pub fn scores(team: &Team, op: &AttentionScores, types: &[TensorType], at: &Frame) {
     let sizes = op.sizes(&types[0]).expect("checked when the graph was built");
     let (q, k) = (at.input(0), at.input(1));
-    let out = Output::new(at.output(0));
+    let out = Shared::new(at.output(0));
     let product = |item: usize, _: usize| {
         let (batch, head) = (item / sizes.heads, item % sizes.heads);
         Product {
@@ -17,7 +18,7 @@ pub fn scores(team: &Team, op: &AttentionScores, types: &[TensorType], at: &Fram
             a: head_of(&sizes, q, sizes.heads, batch, head),
             b: head_of(&sizes, k, sizes.kv_heads, batch, kv_of(&sizes, head)).transposed(),
             accumulate: Accumulate::Overwrite,
-            c: out.square(&sizes, batch, head),
+            c: square_into(&sizes, &out, batch, head),
         }
     };
     // SAFETY: each (batch, head) writes a square of its own.
@@ -27,7 +28,7 @@ pub fn scores(team: &Team, op: &AttentionScores, types: &[TensorType], at: &Fram
 pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
     let sizes = op.sizes(&types[1]).expect("checked when the graph was built");
     let (p, v) = (at.input(0), at.input(1));
-    let out = Output::new(at.output(0));
+    let out = Shared::new(at.output(0));
     let product = |item: usize, _: usize| {
         let (batch, head) = (item / sizes.heads, item % sizes.heads);
         Product {
@@ -35,7 +36,7 @@ pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
             a: square_of(&sizes, p, batch, head),
             b: head_of(&sizes, v, sizes.kv_heads, batch, kv_of(&sizes, head)),
             accumulate: Accumulate::Overwrite,
-            c: out.head(&sizes, sizes.heads, batch, head),
+            c: head_into(&sizes, &out, sizes.heads, batch, head),
         }
     };
     // SAFETY: each (batch, head) writes columns of its own.
@@ -46,7 +47,7 @@ pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
 pub fn mix_back(team: &Team, op: &AttentionMixBack, types: &[TensorType], at: &Frame) {
     let sizes = op.sizes(&types[1]).expect("checked when the graph was built");
     let (p, x) = (at.input(0), at.input(1));
-    let out = Output::new(at.output(0));
+    let out = Shared::new(at.output(0));
     let group = sizes.heads / sizes.kv_heads;
     let product = |item: usize, term: usize| {
         let (batch, kv) = (item / sizes.kv_heads, item % sizes.kv_heads);
@@ -56,7 +57,7 @@ pub fn mix_back(team: &Team, op: &AttentionMixBack, types: &[TensorType], at: &F
             a: square_of(&sizes, p, batch, head).transposed(),
             b: head_of(&sizes, x, sizes.heads, batch, head),
             accumulate: if term == 0 { Accumulate::Overwrite } else { Accumulate::Add },
-            c: out.head(&sizes, sizes.kv_heads, batch, kv),
+            c: head_into(&sizes, &out, sizes.kv_heads, batch, kv),
         }
     };
     // SAFETY: each (batch, key-value head) writes columns of its own, its terms one after the other.
@@ -80,34 +81,15 @@ fn square_of<'a>(sizes: &AttentionSizes, data: &'a [f32], batch: usize, head: us
     MatRef::row_major(&data[(batch * sizes.heads + head) * area..][..area], sizes.seq, sizes.seq)
 }
 
-/// An output that several threads write, each a part of its own.
-struct Output<'a> {
-    start: *mut f32,
-    length: usize,
-    life: std::marker::PhantomData<&'a mut [f32]>,
+fn square_into<'a>(sizes: &AttentionSizes, out: &Shared<'a>, batch: usize, head: usize) -> MatMut<'a> {
+    let area = sizes.seq * sizes.seq;
+    // SAFETY: `gemm_batch` asks its callers, above, that no two items write the same part.
+    unsafe { out.matrix((batch * sizes.heads + head) * area, sizes.seq, sizes.seq, sizes.seq) }
 }
 
-// SAFETY: it hands out views of parts; that no two threads use the same part is what `gemm_batch` asks of its callers.
-unsafe impl Sync for Output<'_> {}
-
-impl<'a> Output<'a> {
-    fn new(data: &'a mut [f32]) -> Output<'a> {
-        Output { start: data.as_mut_ptr(), length: data.len(), life: std::marker::PhantomData }
-    }
-
-    fn square(&self, sizes: &AttentionSizes, batch: usize, head: usize) -> MatMut<'a> {
-        let area = sizes.seq * sizes.seq;
-        self.part((batch * sizes.heads + head) * area, sizes.seq, sizes.seq, sizes.seq)
-    }
-
-    fn head(&self, sizes: &AttentionSizes, heads: usize, batch: usize, head: usize) -> MatMut<'a> {
-        let width = heads * sizes.head_dim;
-        self.part(batch * sizes.seq * width + head * sizes.head_dim, sizes.seq, sizes.head_dim, width)
-    }
-
-    fn part(&self, offset: usize, rows: usize, cols: usize, row_stride: usize) -> MatMut<'a> {
-        assert!(offset + (rows - 1) * row_stride + cols <= self.length, "a part lies within the output");
-        // SAFETY: just checked; rows do not overlap because `row_stride >= cols`.
-        unsafe { MatMut::from_raw(self.start.add(offset), rows, cols, row_stride) }
-    }
+fn head_into<'a>(sizes: &AttentionSizes, out: &Shared<'a>, heads: usize, batch: usize, head: usize) -> MatMut<'a> {
+    let width = heads * sizes.head_dim;
+    let start = batch * sizes.seq * width + head * sizes.head_dim;
+    // SAFETY: as above.
+    unsafe { out.matrix(start, sizes.seq, sizes.head_dim, width) }
 }

@@ -1,6 +1,6 @@
 //! Softmax over the positions up to a row's own, and its gradient.
 
-use super::math::{exp, largest, sum};
+use super::math::{dot, exp, largest, sum_of};
 use super::{Team, by_isa};
 
 /// About as many elements as are handed to a thread at a time.
@@ -33,8 +33,10 @@ by_isa! {
             for (y, x) in y.iter_mut().zip(x) {
                 *y = exp(x - top);
             }
-            let scale = 1.0 / sum(visible, |i| y[i]);
-            y.iter_mut().for_each(|y| *y *= scale);
+            let scale = 1.0 / sum_of(y, |y| y);
+            for y in y.iter_mut() {
+                *y *= scale;
+            }
             masked.fill(0.0);
         }
     }
@@ -45,7 +47,7 @@ by_isa! {
             let visible = (first_row + row) % seq + 1;
             let (ds, masked) = ds.split_at_mut(visible);
             let (p, dp) = (&p[..visible], &dp[..visible]);
-            let dot = sum(visible, |i| p[i] * dp[i]);
+            let dot = dot(p, dp);
             for ((ds, p), dp) in ds.iter_mut().zip(p).zip(dp) {
                 *ds = p * (dp - dot);
             }

@@ -1,6 +1,6 @@
 //! Mean cross-entropy and its gradient.
 
-use super::math::{exp, largest, sum};
+use super::math::{exp, largest, sum_of};
 use super::{Team, by_isa};
 
 /// Rows handed to a thread at a time.
@@ -33,10 +33,35 @@ pub fn gradient(team: &Team, logits: &[f32], targets: &[i32], arrived: f32, out:
     });
 }
 
+/// Logits turn into their gradient in place, `share` of it a row; `losses` gets each row's loss.
+pub fn losses_and_gradient(team: &Team, logits: &mut [f32], targets: &[i32], share: f32, losses: &mut [f32]) {
+    let vocab = logits.len() / targets.len();
+    team.pool.for_each_chunk2((logits, vocab), (losses, 1), |row, logits, loss| {
+        let target = targets[row] as usize;
+        let at_target = logits[target];
+        let (top, sum) = scaled_softmax_in_place(team.isa, share, logits);
+        loss[0] = sum.ln() + top - at_target;
+        logits[target] -= share;
+    });
+}
+
 by_isa! {
+    fn scaled_softmax_in_place(share: f32, row: &mut [f32]) -> (f32, f32) {
+        let top = largest(row);
+        for x in row.iter_mut() {
+            *x = exp(*x - top);
+        }
+        let total = sum_of(row, |x| x);
+        let scale = share / total;
+        for x in row.iter_mut() {
+            *x *= scale;
+        }
+        (top, total)
+    }
+
     fn top_and_sum(row: &[f32]) -> (f32, f32) {
         let top = largest(row);
-        (top, sum(row.len(), |i| exp(row[i] - top)))
+        (top, sum_of(row, |x| exp(x - top)))
     }
 
     fn scaled_softmax(share: f32, row: &[f32], out: &mut [f32]) {
@@ -44,7 +69,9 @@ by_isa! {
         for (out, x) in out.iter_mut().zip(row) {
             *out = exp(x - top);
         }
-        let scale = share / sum(out.len(), |i| out[i]);
-        out.iter_mut().for_each(|out| *out *= scale);
+        let scale = share / sum_of(out, |x| x);
+        for out in out.iter_mut() {
+            *out *= scale;
+        }
     }
 }

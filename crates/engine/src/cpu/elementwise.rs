@@ -22,6 +22,29 @@ pub fn silu(team: &Team, x: &[f32], y: &mut [f32]) {
     team.pool.for_each_chunk(y, CHUNK, |index, y| silu_chunk(team.isa, &x[index * CHUNK..][..y.len()], y));
 }
 
+/// `silu(gate) * up`.
+pub fn swiglu(team: &Team, gate: &[f32], up: &[f32], y: &mut [f32]) {
+    zip(team, gate, up, y, swiglu_chunk);
+}
+
+/// Operands of [`swiglu_gradient`].
+pub struct SwiGluGradient<'a> {
+    pub gate: &'a [f32],
+    pub up: &'a [f32],
+    pub dy: &'a [f32],
+    pub dgate: &'a mut [f32],
+    pub dup: &'a mut [f32],
+}
+
+pub fn swiglu_gradient(team: &Team, at: SwiGluGradient) {
+    let SwiGluGradient { gate, up, dy, dgate, dup } = at;
+    team.pool.for_each_chunk2((dgate, CHUNK), (dup, CHUNK), |index, dgate, dup| {
+        let (start, length) = (index * CHUNK, dgate.len());
+        let (gate, up, dy) = (&gate[start..][..length], &up[start..][..length], &dy[start..][..length]);
+        swiglu_gradient_chunk(team.isa, gate, up, dy, dgate, dup);
+    });
+}
+
 pub fn accumulate(team: &Team, kept: &mut [f32], x: &[f32]) {
     team.pool.for_each_chunk(kept, CHUNK, |index, kept| {
         accumulate_chunk(team.isa, &x[index * CHUNK..][..kept.len()], kept);
@@ -64,6 +87,22 @@ by_isa! {
         for ((dx, &x), dy) in dx.iter_mut().zip(x).zip(dy) {
             let s = sigmoid(x);
             *dx = dy * s * (1.0 + x * (1.0 - s));
+        }
+    }
+
+    fn swiglu_chunk(gate: &[f32], up: &[f32], y: &mut [f32]) {
+        for ((y, &gate), up) in y.iter_mut().zip(gate).zip(up) {
+            *y = gate * sigmoid(gate) * up;
+        }
+    }
+
+    fn swiglu_gradient_chunk(gate: &[f32], up: &[f32], dy: &[f32], dgate: &mut [f32], dup: &mut [f32]) {
+        let length = gate.len();
+        let (up, dy, dgate, dup) = (&up[..length], &dy[..length], &mut dgate[..length], &mut dup[..length]);
+        for i in 0..length {
+            let s = sigmoid(gate[i]);
+            dup[i] = dy[i] * gate[i] * s;
+            dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
         }
     }
 

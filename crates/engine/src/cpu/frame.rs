@@ -1,7 +1,8 @@
 //! What a kernel sees of the arena during one call: its inputs to read and its outputs to write.
 
+use super::shared::Shared;
 use headroom_graph::DType;
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The place of one value in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -37,41 +38,71 @@ impl Slot {
 
     /// # Safety
     /// The arena lives, and nothing else touches this value meanwhile.
-    pub unsafe fn write<T: Element>(&self, data: &[T]) {
-        self.check::<T>(data.len());
+    pub unsafe fn write<T: Element>(&self, first: usize, data: &[T]) {
+        self.check::<T>(first, data.len());
         // SAFETY: as the caller promises; sizes were checked.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.cast(), data.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.cast::<T>().add(first), data.len()) }
     }
 
     /// # Safety
     /// The arena lives, and nothing writes this value meanwhile.
-    pub unsafe fn read<T: Element>(&self, data: &mut [T]) {
-        self.check::<T>(data.len());
+    pub unsafe fn read<T: Element>(&self, first: usize, data: &mut [T]) {
+        self.check::<T>(first, data.len());
         // SAFETY: as the caller promises; sizes were checked.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.cast(), data.as_mut_ptr(), data.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(self.start.cast::<T>().add(first), data.as_mut_ptr(), data.len()) }
     }
 
-    fn check<T: Element>(&self, length: usize) {
+    fn check<T: Element>(&self, first: usize, length: usize) {
         assert_eq!(self.dtype, T::DTYPE, "a value is accessed as what it is");
-        assert_eq!(self.elements, length, "a value is accessed whole");
+        let end = first.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.elements), "a value is accessed within its elements");
     }
 }
 
-/// One call's operands. Each output can be taken once, so that no two mutable slices to it exist.
+/// A value as one call uses it.
+#[derive(Debug)]
+pub struct Operand {
+    slot: Slot,
+    access: Access,
+}
+
+#[derive(Debug)]
+enum Access {
+    Read,
+    /// Set while the call that writes it has it in hand, so that no two mutable slices to it exist.
+    Written {
+        taken: AtomicBool,
+    },
+}
+
+impl Operand {
+    pub fn read(slot: Slot) -> Operand {
+        Operand { slot, access: Access::Read }
+    }
+
+    /// An output, or an input that the op overwrites.
+    pub fn written(slot: Slot) -> Operand {
+        Operand { slot, access: Access::Written { taken: AtomicBool::new(false) } }
+    }
+}
+
+/// One call's operands. What the call writes can be taken once.
 pub struct Frame<'a> {
-    inputs: &'a [Slot],
-    outputs: &'a [Slot],
-    updates: &'static [usize],
-    /// One bit an output (low half) or updated input (high half) already handed out.
-    taken: Cell<u64>,
+    inputs: &'a [Operand],
+    outputs: &'a [Operand],
 }
 
 impl<'a> Frame<'a> {
     /// # Safety
-    /// The arena outlives the frame; no output or updated input overlaps any other operand; nothing outside of this
-    /// frame touches the operands while it exists.
-    pub unsafe fn new(inputs: &'a [Slot], outputs: &'a [Slot], updates: &'static [usize]) -> Frame<'a> {
-        Frame { inputs, outputs, updates, taken: Cell::new(0) }
+    /// The arena outlives the frame and the slices taken from it; nothing that is written overlaps any other operand;
+    /// nothing outside of this frame touches the operands while it exists.
+    pub unsafe fn new(inputs: &'a [Operand], outputs: &'a [Operand]) -> Frame<'a> {
+        for operand in inputs.iter().chain(outputs) {
+            if let Access::Written { taken } = &operand.access {
+                taken.store(false, Ordering::Relaxed);
+            }
+        }
+        Frame { inputs, outputs }
     }
 
     pub fn inputs(&self) -> usize {
@@ -79,37 +110,49 @@ impl<'a> Frame<'a> {
     }
 
     pub fn input(&self, index: usize) -> &'a [f32] {
-        self.read(index)
+        read(&self.inputs[index])
     }
 
     pub fn ids(&self, index: usize) -> &'a [i32] {
-        self.read(index)
+        read(&self.inputs[index])
     }
 
     pub fn output(&self, index: usize) -> &'a mut [f32] {
-        self.take(index as u32, &self.outputs[index])
+        take(&self.outputs[index])
+    }
+
+    /// An input that the op overwrites, to be shared among threads that write different parts of it.
+    ///
+    /// # Safety
+    /// No part of it is used by two at a time, and it is not taken otherwise.
+    pub unsafe fn shared(&self, index: usize) -> Shared<'a> {
+        let slot = &self.inputs[index].slot;
+        assert!(matches!(self.inputs[index].access, Access::Written { .. }), "the op says that it overwrites it");
+        slot.check::<f32>(0, slot.elements);
+        // SAFETY: the frame's maker promised that it overlaps nothing else; the rest is the caller's promise.
+        Shared::new(unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) })
     }
 
     /// An input that the op overwrites.
     pub fn updated(&self, index: usize) -> &'a mut [f32] {
-        assert!(self.updates.contains(&index), "the op does not say that it updates input {index}");
-        self.take(32 + index as u32, &self.inputs[index])
+        take(&self.inputs[index])
     }
+}
 
-    fn read<T: Element>(&self, index: usize) -> &'a [T] {
-        assert!(!self.updates.contains(&index), "input {index} is updated by the op");
-        let slot = &self.inputs[index];
-        slot.check::<T>(slot.elements);
-        // SAFETY: `new` promises that nothing writes inputs that are not updated while the frame exists.
-        unsafe { std::slice::from_raw_parts(slot.start.cast(), slot.elements) }
-    }
+fn read<T: Element>(operand: &Operand) -> &[T] {
+    assert!(matches!(operand.access, Access::Read), "an input that the op overwrites is taken, not read");
+    let slot = &operand.slot;
+    slot.check::<T>(0, slot.elements);
+    // SAFETY: operands are reached through a frame only, and its maker promised that nothing writes what is read.
+    unsafe { std::slice::from_raw_parts(slot.start.cast(), slot.elements) }
+}
 
-    fn take(&self, bit: u32, slot: &Slot) -> &'a mut [f32] {
-        let mask = 1u64 << bit;
-        assert_eq!(self.taken.get() & mask, 0, "an operand to write is taken once");
-        self.taken.set(self.taken.get() | mask);
-        slot.check::<f32>(slot.elements);
-        // SAFETY: `new` promises that it overlaps nothing else, and the bit just set that it is handed out once.
-        unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) }
-    }
+#[expect(clippy::mut_from_ref, reason = "the mark, not the borrow, is what makes it the only one")]
+fn take(operand: &Operand) -> &mut [f32] {
+    let Access::Written { taken } = &operand.access else { panic!("the op does not say that it writes this operand") };
+    assert!(!taken.swap(true, Ordering::Relaxed), "an operand to write is taken once");
+    let slot = &operand.slot;
+    slot.check::<f32>(0, slot.elements);
+    // SAFETY: the frame's maker promised that it overlaps nothing else, and the mark that it is handed out once.
+    unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) }
 }

@@ -3,20 +3,26 @@
 //! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
 //! NaN and infinity pass through as IEEE 754 has it; what C held is not read unless it is added to.
 
-mod blocks;
+mod cut;
 mod kernel;
 mod lanes;
 mod matrix;
 mod pack;
 mod scratch;
+mod work;
 
-use blocks::{Cut, Progress, split};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cut::{Cut, part};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
+use scratch::Buffers;
 pub use scratch::Scratch;
+use work::{Progress, work};
 
 use crate::cpu::isa::Isa;
-use crate::cpu::pool::Pool;
+use crate::cpu::pool::{Barrier, Padded, Pool};
 
 /// What happens to the values that C holds before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +54,16 @@ const BATCH_ROWS_MIN: usize = 128;
 pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
     let Some(product) = non_empty(product) else { return };
     let rows = product.c.rows;
-    let work = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
-    let threads = if work <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
+    let multiply_adds = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
+    let threads = if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
     let buffers = scratch.lock();
     let cut = Cut::new(Kernels::of(isa), &product, 0..rows, buffers.shared_right(), threads);
-    let progress = Progress::new(pool.spins());
+    buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
+    let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
     pool.team(threads, &|worker, team| {
         // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
-        unsafe { cut.work(progress, team, buffers.left(worker)) }
+        unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
     });
 }
 
@@ -80,26 +87,53 @@ pub unsafe fn gemm_batch<'a>(
     if items == 0 || terms == 0 {
         return;
     }
-    let kernels = Kernels::of(isa);
-    let buffers = scratch.lock();
-    let buffers = &*buffers;
     let rows = product(0, 0).c.rows;
     let wanted = (BATCH_ITEMS_A_THREAD * pool.threads()).div_ceil(items);
     let parts = if pool.threads() == 1 { 1 } else { wanted.min(rows / BATCH_ROWS_MIN).max(1) };
-    let threads = scratch.threads();
-    pool.for_each_limited(threads, items * parts, &|index, worker| {
-        let (item, part) = (index / parts, index % parts);
+    for_each_alone(pool, isa, scratch, items * parts, &|index, alone| {
+        let item = index / parts;
         for term in 0..terms {
-            let Some(product) = non_empty(product(item, term)) else { continue };
-            let rows = split(product.c.rows, parts, part);
-            if rows.is_empty() {
-                continue;
-            }
-            let cut = Cut::new(kernels, &product, rows, buffers.own_right(worker), 1);
-            // SAFETY: a team of one; these rows of C belong to this item and part, the buffers to this worker.
-            unsafe { cut.work(&Progress::new(0), 1, buffers.left(worker)) };
+            let product = product(item, term);
+            let rows = part(0..product.c.rows, parts, index % parts);
+            alone.product_rows(product, rows);
         }
     });
+}
+
+/// Runs `job` for every item below `items`, each on one thread, which computes products of its own.
+pub fn for_each_alone(pool: &Pool, isa: Isa, scratch: &Scratch, items: usize, job: &(dyn Fn(usize, &Alone) + Sync)) {
+    let kernels = Kernels::of(isa);
+    let buffers = scratch.lock();
+    let buffers = &*buffers;
+    pool.for_each_limited(scratch.threads(), items, &|item, worker| job(item, &Alone { kernels, buffers, worker }));
+}
+
+/// One thread with its own packing buffers.
+pub struct Alone<'a> {
+    kernels: &'static Kernels,
+    buffers: &'a Buffers,
+    worker: usize,
+}
+
+impl Alone<'_> {
+    /// Which of the pool's workers this is.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    pub fn product(&self, product: Product) {
+        let rows = 0..product.c.rows;
+        self.product_rows(product, rows);
+    }
+
+    /// Some rows of C.
+    fn product_rows(&self, product: Product, rows: Range<usize>) {
+        let Some(product) = non_empty(product).filter(|_| !rows.is_empty()) else { return };
+        let cut = Cut::new(self.kernels, &product, rows, self.buffers.own_right(self.worker), 1);
+        let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
+        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+        unsafe { work(&cut, &progress, 0, 1, self.buffers.left(self.worker)) };
+    }
 }
 
 /// Checks the shapes; the product itself if there is anything to add up. A sum over no depth is zero.

@@ -1,4 +1,7 @@
 //! Scalar building blocks that the compiler vectorises inside `by_isa!` bodies.
+//!
+//! Loops over chunks and zipped slices, not closures over indices or `for_each`: those leave bounds checks or calls behind
+//! that keep a loop from being vectorised.
 
 /// Partial sums kept side by side: fixed, so that a sum has the same bytes at every instruction-set level.
 pub const LANES: usize = 16;
@@ -41,18 +44,57 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Sum of `f(i)` for `i` below `length`, in [`LANES`] interleaved partial sums.
+/// Sum of `f(x)` over a slice, in [`LANES`] interleaved partial sums.
 #[inline(always)]
-pub fn sum(length: usize, f: impl Fn(usize) -> f32) -> f32 {
+pub fn sum_of(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
-    let whole = length - length % LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (lane, sum) in lanes.iter_mut().enumerate() {
-            *sum += f(start + lane);
+    let (whole, tail) = x.as_chunks::<LANES>();
+    for chunk in whole {
+        for lane in 0..LANES {
+            lanes[lane] += f(chunk[lane]);
         }
     }
-    let tail: f32 = (whole..length).map(&f).sum();
-    lanes.iter().sum::<f32>() + tail
+    total(lanes, tail.iter().map(|x| f(*x)))
+}
+
+/// Sum of `a · b` over two slices of one length.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            lanes[lane] += a[lane] * b[lane];
+        }
+    }
+    total(lanes, a_tail.iter().zip(b_tail).map(|(a, b)| a * b))
+}
+
+/// Sum of `a · b · c` over three slices of one length.
+#[inline(always)]
+pub fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let ((a, a_tail), (b, b_tail), (c, c_tail)) =
+        (a.as_chunks::<LANES>(), b.as_chunks::<LANES>(), c.as_chunks::<LANES>());
+    for ((a, b), c) in a.iter().zip(b).zip(c) {
+        for lane in 0..LANES {
+            lanes[lane] += a[lane] * b[lane] * c[lane];
+        }
+    }
+    total(lanes, a_tail.iter().zip(b_tail).zip(c_tail).map(|((a, b), c)| a * b * c))
+}
+
+/// The lanes added up in order, then what was left over.
+#[inline(always)]
+fn total(lanes: [f32; LANES], tail: impl Iterator<Item = f32>) -> f32 {
+    let mut sum = 0.0;
+    for lane in lanes {
+        sum += lane;
+    }
+    for rest in tail {
+        sum += rest;
+    }
+    sum
 }
 
 /// The largest of a slice, NaN ignored; minus infinity for none.

@@ -1,8 +1,11 @@
 //! AdamW on one parameter, sums of squares, and the clipping scale.
 
-use super::math::sum;
+use super::frame::Frame;
+use super::math::sum_of;
 use super::{Team, by_isa};
+use headroom_graph::TensorType;
 use headroom_graph::ops::adamw::AdamW;
+use headroom_graph::ops::adamw_all::AdamWAll;
 
 /// Elements handed to a thread at a time, and those of one partial sum.
 const CHUNK: usize = 16 * 1024;
@@ -42,21 +45,68 @@ pub struct Update<'a> {
 
 pub fn adamw(team: &Team, op: &AdamW, update: Update) {
     let Update { weight, first, second, gradient, rates, clip } = update;
-    let factors = Factors {
-        decay: (1.0 - f64::from(rates[0]) * op.weight_decay) as f32,
-        rate: rates[0] / rates[1],
-        second_root: 1.0 / rates[2],
-        beta1: op.beta1 as f32,
-        beta2: op.beta2 as f32,
-        rest1: (1.0 - op.beta1) as f32,
-        rest2: (1.0 - op.beta2) as f32,
-        eps: op.eps as f32,
-        clip,
-    };
+    let factors = Factors::new(op, rates, clip);
     team.pool.for_each_chunk3((weight, CHUNK), (first, CHUNK), (second, CHUNK), |index, weight, first, second| {
         let gradient = &gradient[index * CHUNK..][..weight.len()];
         adamw_chunk(team.isa, &factors, weight, first, second, gradient);
     });
+}
+
+/// AdamW on all parameters in one hand-over to the threads; returns the norm where gradients are clipped.
+///
+/// The operands are found in the frame by their place: the rates, then weight, moments and gradient of each parameter.
+pub fn adamw_all(team: &Team, op: &AdamWAll, types: &[TensorType], at: &Frame, scratch: &mut [f32]) -> Option<f32> {
+    // Chunk `i` of all belongs to the parameter whose range of chunks holds it.
+    let chunks = |parameter: usize| types[1 + 4 * parameter].elements().div_ceil(CHUNK);
+    let total: usize = (0..op.parameters).map(chunks).sum();
+    let find = |mut chunk: usize| {
+        for parameter in 0..op.parameters {
+            if chunk < chunks(parameter) {
+                let first = chunk * CHUNK;
+                return (1 + 4 * parameter, first, CHUNK.min(types[1 + 4 * parameter].elements() - first));
+            }
+            chunk -= chunks(parameter);
+        }
+        unreachable!("a chunk of some parameter")
+    };
+    let clip = (op.max_norm > 0.0).then(|| {
+        let partial = &mut scratch[..total];
+        team.pool.for_each_chunk(&mut *partial, 1, |chunk, partial| {
+            let (place, first, length) = find(chunk);
+            partial[0] = sum_of_squares(team.isa, &at.input(place + 3)[first..][..length]);
+        });
+        clip_scale(op.max_norm, partial.iter().copied())
+    });
+    let factors = Factors::new(&op.single(), at.input(0), clip.map_or(1.0, |(scale, _)| scale));
+    team.pool.for_each(total, &|chunk, _| {
+        let (place, first, length) = find(chunk);
+        // SAFETY: every chunk is handed out once, and chunks do not overlap.
+        let part = |operand: usize| unsafe { at.shared(operand).slice(first, length) };
+        let (weight, m, v) = (part(place), part(place + 1), part(place + 2));
+        adamw_chunk(team.isa, &factors, weight, m, v, &at.input(place + 3)[first..][..length]);
+    });
+    clip.map(|(_, norm)| norm)
+}
+
+/// Elements of scratch that [`adamw_all`] needs.
+pub fn adamw_all_scratch(types: &[TensorType]) -> usize {
+    types.iter().skip(1).step_by(4).map(|weight| weight.elements().div_ceil(CHUNK)).sum()
+}
+
+impl Factors {
+    fn new(op: &AdamW, rates: &[f32], clip: f32) -> Factors {
+        Factors {
+            decay: (1.0 - f64::from(rates[0]) * op.weight_decay) as f32,
+            rate: rates[0] / rates[1],
+            second_root: 1.0 / rates[2],
+            beta1: op.beta1 as f32,
+            beta2: op.beta2 as f32,
+            rest1: (1.0 - op.beta1) as f32,
+            rest2: (1.0 - op.beta2) as f32,
+            eps: op.eps as f32,
+            clip,
+        }
+    }
 }
 
 struct Factors {
@@ -73,7 +123,7 @@ struct Factors {
 
 by_isa! {
     fn sum_of_squares(x: &[f32]) -> f32 {
-        sum(x.len(), |i| x[i] * x[i])
+        sum_of(x, |x| x * x)
     }
 
     fn adamw_chunk(f: &Factors, weight: &mut [f32], first: &mut [f32], second: &mut [f32], gradient: &[f32]) {

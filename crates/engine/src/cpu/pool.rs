@@ -1,6 +1,8 @@
 //! A fixed team of pinned threads for kernels: nothing is spawned, allocated or locked for long inside a call.
 
 mod affinity;
+mod chunks;
+mod waiting;
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -10,6 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use chunks::Chunks;
+use waiting::Waiting;
+pub(crate) use waiting::{Barrier, Padded};
 
 /// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
 /// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
@@ -209,36 +215,6 @@ impl Drop for Pool {
     }
 }
 
-/// A place where a team waits for its last member; the last one to arrive first runs `between`.
-pub(crate) struct Barrier {
-    arrived: Padded<AtomicUsize>,
-    round: Padded<AtomicUsize>,
-}
-
-impl Barrier {
-    pub(crate) fn new() -> Barrier {
-        Barrier { arrived: Padded(AtomicUsize::new(0)), round: Padded(AtomicUsize::new(0)) }
-    }
-
-    pub(crate) fn wait(&self, team: usize, spins: u32, between: impl FnOnce()) {
-        let round = self.round.0.load(Ordering::Acquire);
-        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == team {
-            self.arrived.0.store(0, Ordering::Relaxed);
-            between();
-            self.round.0.store(round.wrapping_add(1), Ordering::Release);
-            return;
-        }
-        let mut waiting = Waiting::new(spins);
-        while self.round.0.load(Ordering::Acquire) == round {
-            waiting.pause();
-        }
-    }
-}
-
-/// A value on cache lines of its own (two: the hardware fetches lines in pairs).
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
-
 struct Shared {
     /// Written by the caller while `running` is zero, read by workers after `generation` has moved.
     job: UnsafeCell<Option<&'static (dyn Fn(usize) + Sync)>>,
@@ -315,55 +291,4 @@ fn run_guarded(job: &(dyn Fn(usize) + Sync), worker: usize) -> Result<(), Box<dy
 /// A panic in a job leaves nothing half-written under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Spins while the wait is short, then lets others run.
-struct Waiting {
-    spins_left: u32,
-}
-
-impl Waiting {
-    fn new(spins: u32) -> Waiting {
-        Waiting { spins_left: spins }
-    }
-
-    fn pause(&mut self) {
-        if self.spins_left > 0 {
-            self.spins_left -= 1;
-            std::hint::spin_loop();
-        } else {
-            thread::yield_now();
-        }
-    }
-}
-
-/// A mutable slice cut into chunks that several threads take by index.
-struct Chunks<T> {
-    start: *mut T,
-    len: usize,
-    chunk_len: usize,
-}
-
-// SAFETY: chunks are disjoint, and `chunk` requires that each goes to one thread only.
-unsafe impl<T: Send> Sync for Chunks<T> {}
-
-impl<T> Chunks<T> {
-    fn new(data: &mut [T], chunk_len: usize) -> Chunks<T> {
-        assert!(chunk_len > 0, "a chunk has at least one element");
-        Chunks { start: data.as_mut_ptr(), len: data.len(), chunk_len }
-    }
-
-    fn count(&self) -> usize {
-        self.len.div_ceil(self.chunk_len)
-    }
-
-    /// # Safety
-    /// No chunk is taken twice while a former one is in use, `i < count()`, and the slice outlives the use.
-    #[allow(clippy::mut_from_ref, reason = "the chunks are disjoint; see the safety section")]
-    unsafe fn chunk(&self, i: usize) -> &mut [T] {
-        let begin = i * self.chunk_len;
-        let len = self.chunk_len.min(self.len - begin);
-        // SAFETY: `begin + len` lies within the slice, and the caller keeps the chunks disjoint.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(begin), len) }
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use headroom_graph::ops::adamw::AdamW;
+use headroom_graph::ops::adamw_all::AdamWAll;
 
 pub fn run(op: &AdamW, inputs: &mut [Tensor]) {
     let clip = inputs.get(5).map_or(1.0, |clip| clip.data[0]);
@@ -14,5 +15,23 @@ pub fn run(op: &AdamW, inputs: &mut [Tensor]) {
         let denominator = second.data[i].sqrt() / second_correction_root + op.eps;
         let decayed = weight.data[i] * (1.0 - rate * op.weight_decay);
         weight.data[i] = decayed - rate / first_correction * first.data[i] / denominator;
+    }
+}
+
+pub fn run_all(op: &AdamWAll, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
+    let gradients = inputs.iter().skip(4).step_by(4);
+    let norm = gradients.flat_map(|gradient| &gradient.data).map(|g| g * g).sum::<f64>().sqrt();
+    let scale = if op.max_norm > 0.0 { (op.max_norm / (norm + 1e-6)).min(1.0) } else { 1.0 };
+    if let Some(output) = outputs.first_mut() {
+        output.data[0] = norm;
+    }
+    let rates = inputs[0].clone();
+    let clip = Tensor { ty: rates.ty.clone(), data: vec![scale] };
+    for parameter in 0..op.parameters {
+        let own = 1 + 4 * parameter..5 + 4 * parameter;
+        let mut single = inputs[own.clone()].to_vec();
+        single.extend([rates.clone(), clip.clone()]);
+        run(&op.single(), &mut single);
+        inputs[own].clone_from_slice(&single[..4]);
     }
 }

@@ -16,6 +16,18 @@ pub fn silu_gradient(x: f64, dy: f64) -> f64 {
     dy * s * (1.0 + x * (1.0 - s))
 }
 
+pub fn swiglu(gate: f64, up: f64) -> f64 {
+    gate * sigmoid(gate) * up
+}
+
+pub fn swiglu_gradient(inputs: &[Tensor], outputs: &mut [Tensor]) {
+    let [gate, up, dy] = inputs else { unreachable!("three inputs by the shape rule") };
+    for i in 0..gate.data.len() {
+        outputs[0].data[i] = silu_gradient(gate.data[i], dy.data[i] * up.data[i]);
+        outputs[1].data[i] = dy.data[i] * gate.data[i] * sigmoid(gate.data[i]);
+    }
+}
+
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }

@@ -5,15 +5,11 @@ use headroom_graph::TensorType;
 use headroom_graph::op::{Example, Fill};
 
 pub fn inputs(example: &Example) -> Vec<Tensor> {
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    example.inputs.iter().map(|(ty, fill)| tensor(ty, *fill, &mut noise)).collect()
+    (1..).zip(&example.inputs).map(|(seed, (ty, fill))| tensor(ty, *fill, seed)).collect()
 }
 
-pub fn normal(ty: &TensorType, seed: u64) -> Tensor {
-    tensor(ty, Fill::Normal, &mut Noise(seed | 1))
-}
-
-fn tensor(ty: &TensorType, fill: Fill, noise: &mut Noise) -> Tensor {
+pub fn tensor(ty: &TensorType, fill: Fill, seed: u64) -> Tensor {
+    let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut data: Vec<f64> = (0..ty.elements())
         .map(|_| match fill {
             Fill::Normal => noise.normal(),

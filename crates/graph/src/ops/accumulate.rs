@@ -27,8 +27,8 @@ impl Operator for Accumulate {
         inputs[1].elements() as u64
     }
 
-    fn updates(&self) -> &'static [usize] {
-        &[0]
+    fn updates(&self) -> Vec<usize> {
+        vec![0]
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -56,8 +56,8 @@ impl Operator for Zero {
         inputs[0].bytes() as u64
     }
 
-    fn updates(&self) -> &'static [usize] {
-        &[0]
+    fn updates(&self) -> Vec<usize> {
+        vec![0]
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {

@@ -7,7 +7,7 @@ use crate::op::{Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` [3], and `clip` [1] where gradients are clipped.
+    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, and `clip` `[1]` where gradients are clipped.
     ///
     /// `rates` is what changes from step to step, written by the host: the learning rate, `1 - beta1^t` and
     /// `sqrt(1 - beta2^t)`.
@@ -36,8 +36,8 @@ impl Operator for AdamW {
         14 * inputs[0].elements() as u64
     }
 
-    fn updates(&self) -> &'static [usize] {
-        &[0, 1, 2]
+    fn updates(&self) -> Vec<usize> {
+        vec![0, 1, 2]
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {

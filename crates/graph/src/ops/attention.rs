@@ -11,7 +11,7 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity};
 use crate::tensor::TensorType;
 
 op! {
-    /// `q` [T, heads · hd], `k` [T, kv_heads · hd] → `scale · q · kᵀ` [batch, heads, seq, seq].
+    /// `q` `[T, heads · hd]`, `k` [T, kv_heads · hd] → `scale · q · kᵀ` `[batch, heads, seq, seq]`.
     pub struct AttentionScores {
         pub heads: usize,
         pub kv_heads: usize,
@@ -21,7 +21,7 @@ op! {
 }
 
 op! {
-    /// `p` [batch, heads, seq, seq], `v` [T, kv_heads · hd] → `scale · p · v` [T, heads · hd].
+    /// `p` `[batch, heads, seq, seq]`, `v` [T, kv_heads · hd] → `scale · p · v` `[T, heads · hd]`.
     pub struct AttentionMix {
         pub heads: usize,
         pub kv_heads: usize,
@@ -31,7 +31,7 @@ op! {
 }
 
 op! {
-    /// `p` [batch, heads, seq, seq], `x` [T, heads · hd] → `scale · pᵀ · x`, summed over the heads of a group,
+    /// `p` `[batch, heads, seq, seq]`, `x` `[T, heads · hd]` → `scale · pᵀ · x`, summed over the heads of a group,
     /// [T, kv_heads · hd].
     pub struct AttentionMixBack {
         pub heads: usize,
@@ -52,6 +52,11 @@ pub struct AttentionSizes {
 }
 
 impl AttentionSizes {
+    /// Pairs of a query and a key that it may see, over all batches and heads.
+    pub fn visible_pairs(&self) -> u64 {
+        (self.batch * self.heads) as u64 * (self.seq * (self.seq + 1) / 2) as u64
+    }
+
     fn flops(&self) -> u64 {
         2 * (self.batch * self.heads * self.seq * self.seq * self.head_dim) as u64
     }
@@ -64,7 +69,7 @@ impl AttentionSizes {
 macro_rules! attention_op {
     ($name:ident) => {
         impl $name {
-            /// Sizes from the [T, heads · hd] input `wide` at `index` with `heads` heads in it.
+            /// Sizes from the `[T, heads · hd]` input `wide` at `index` with `heads` heads in it.
             fn sizes_from(
                 &self,
                 index: usize,

@@ -7,7 +7,7 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// [batch, heads, seq, seq] → the same shape.
+    /// `[batch, heads, seq, seq]` → the same shape.
     pub struct CausalSoftmax {}
 }
 

@@ -7,12 +7,12 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// Any tensor → the sum of its squares, [1].
+    /// Any tensor → the sum of its squares, `[1]`.
     pub struct SquaredNorm {}
 }
 
 op! {
-    /// Any number of sums of squares [1] → `scale` [1] = min(1, max_norm / (norm + 1e-6)) and `norm` [1].
+    /// Any number of sums of squares `[1]` → `scale` `[1]` = min(1, max_norm / (norm + 1e-6)) and `norm` `[1]`.
     pub struct ClipScale {
         pub max_norm: f64,
     }

@@ -7,12 +7,12 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `logits` [T, V], `targets` i32[T] → the mean over rows of `logsumexp(row) - row[target]`, [1].
+    /// `logits` `[T, V]`, `targets` `i32[T]` → the mean over rows of `logsumexp(row) - row[target]`, `[1]`.
     pub struct CrossEntropy {}
 }
 
 op! {
-    /// `logits` [T, V], `targets` i32[T], `dloss` [1] → `dloss / T * (softmax(row) - onehot(target))`.
+    /// `logits` `[T, V]`, `targets` `i32[T]`, `dloss` `[1]` → `dloss / T * (softmax(row) - onehot(target))`.
     pub struct CrossEntropyGrad {}
 }
 

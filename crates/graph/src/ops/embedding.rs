@@ -7,12 +7,12 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `ids` i32[T], `table` [V, D] → [T, D].
+    /// `ids` `i32[T]`, `table` `[V, D]` → `[T, D]`.
     pub struct Embedding {}
 }
 
 op! {
-    /// `ids` i32[T], `dy` [T, D] → [V, D]: rows that no token names are zero.
+    /// `ids` `i32[T]`, `dy` `[T, D]` → `[V, D]`: rows that no token names are zero.
     pub struct EmbeddingGrad {
         pub vocab: usize,
     }

@@ -7,14 +7,14 @@ use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `x` [T, D], `w` [D] → [T, D].
+    /// `x` `[T, D]`, `w` `[D]` → `[T, D]`.
     pub struct RmsNorm {
         pub eps: f64,
     }
 }
 
 op! {
-    /// `x` [T, D], `w` [D], `dy` [T, D] → `dx` [T, D], `dw` [D]. The row's scale is computed again from `x`, which
+    /// `x` `[T, D]`, `w` `[D]`, `dy` `[T, D]` → `dx` `[T, D]`, `dw` `[D]`. The row's scale is computed again from `x`, which
     /// has to be read anyway.
     pub struct RmsNormGrad {
         pub eps: f64,

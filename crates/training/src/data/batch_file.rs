@@ -70,7 +70,8 @@ fn read_ids(file: &SafetensorsFile, name: &str, vocab_size: usize) -> Result<(Ba
     file.read_pieces(info, &mut buffer, |piece| {
         for encoded in piece.chunks_exact(info.dtype.bitsize() / 8) {
             let id = decode(encoded);
-            if id < 0 || id as u64 >= vocab_size as u64 || id > i64::from(i32::MAX) {
+            // A negative id becomes one beyond any vocabulary.
+            if id as u64 >= vocab_size as u64 || id > i64::from(i32::MAX) {
                 return Err(DataError::OutsideVocabulary {
                     path: file.path().to_path_buf(),
                     position: format!("[{}, {}] of `{name}`", ids.len() / seq_len, ids.len() % seq_len),

@@ -1,7 +1,8 @@
 //! A seeded Markov source with four successors a state, whose entropy rate is known: the floor of any model's loss.
 //!
-//! Each token is a state. Four random permutations of the vocabulary give its successors, so every token is also reached from
-//! four; where two permutations agree, one successor takes both shares. The shares are 8 : 4 : 2 : 1, each scaled by a number
+//! Each state is a token, at most [`MOST_STATES`] of them, spread evenly over the vocabulary: few enough for a small model to
+//! see each one often within some hundred steps. Four random permutations give a state's successors, so every state is also
+//! reached from four; where two permutations agree, one successor takes both shares. The shares are 8 : 4 : 2 : 1, each scaled by a number
 //! between ½ and 1½ drawn for it: uneven enough to be worth learning, none too rare to be seen.
 
 use super::synthetic::{check_room, small_vocabulary};
@@ -9,13 +10,16 @@ use super::{Batch, BatchShape, DataError, SourceSettings, place_token};
 use crate::rng::Stream;
 
 const SUCCESSORS: usize = 4;
+/// Tokens of a larger vocabulary that take part.
+const MOST_STATES: u32 = 256;
 const SHARES: [f64; SUCCESSORS] = [8.0, 4.0, 2.0, 1.0];
 
 #[derive(Debug)]
 pub struct Markov {
     shape: BatchShape,
     seed: u64,
-    /// [V][4]: successors and the probabilities up to and including each; merged ones are followed by empty places.
+    vocab_size: u32,
+    /// [states][4]: successors and the probabilities up to and including each; merged ones are followed by empty places.
     rows: Vec<Row>,
     /// Stationary probability of all states up to and including each: where a sequence begins.
     stationary_sums: Vec<f64>,
@@ -31,10 +35,10 @@ struct Row {
 }
 
 impl Markov {
-    /// The chain depends on the seed and the vocabulary alone, so training and evaluation share it.
+    /// The chain depends on the seed and the number of states alone, so training and evaluation share it.
     pub fn new(settings: &SourceSettings) -> Result<Markov, DataError> {
         let vocab_size = small_vocabulary("the Markov source", 1, settings.vocab_size)?;
-        let rows = draw_chain(settings.seed, vocab_size);
+        let rows = draw_chain(settings.seed, vocab_size.min(MOST_STATES));
         let stationary = stationary_distribution(&rows)?;
         let floor_nats = entropy_rate(&rows, &stationary);
         let mut sum = 0.0;
@@ -49,6 +53,7 @@ impl Markov {
         Ok(Markov {
             shape: settings.shape,
             seed: settings.seed,
+            vocab_size,
             rows,
             stationary_sums,
             floor_nats,
@@ -63,11 +68,11 @@ impl Markov {
         for row in 0..batch_size {
             let sample = self.shape.sample(position, row);
             let mut state = self.start(sample);
-            place_token(batch, seq_len, row, 0, state as i32);
+            place_token(batch, seq_len, row, 0, self.token(state));
             for t in 1..=seq_len {
                 state = self
                     .successor(state, self.steps.unit(sample.wrapping_mul(seq_len as u64).wrapping_add(t as u64 - 1)));
-                place_token(batch, seq_len, row, t, state as i32);
+                place_token(batch, seq_len, row, t, self.token(state));
             }
         }
         Ok(())
@@ -85,7 +90,12 @@ impl Markov {
     }
 
     pub fn description(&self) -> String {
-        format!("markov, vocabulary {}, seed {}", self.rows.len(), self.seed)
+        format!("markov, {} states, vocabulary {}, seed {}", self.rows.len(), self.vocab_size, self.seed)
+    }
+
+    /// The token that stands for a state.
+    fn token(&self, state: u32) -> i32 {
+        (u64::from(state) * u64::from(self.vocab_size) / self.rows.len() as u64) as i32
     }
 
     fn start(&self, sample: u64) -> u32 {

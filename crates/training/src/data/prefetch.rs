@@ -50,7 +50,7 @@ impl Prefetcher {
     }
 
     /// The next batch; the one before it goes back to be filled again. After an error there is no next one.
-    pub fn next(&mut self) -> Result<Fetched<'_>, DataError> {
+    pub fn fetch(&mut self) -> Result<Fetched<'_>, DataError> {
         let (Some(filled), Some(empty)) = (&self.filled, &self.empty) else {
             return Err(DataError::Ended);
         };

@@ -2,8 +2,8 @@
 //!
 //! The file lies in a folder that the caller names, as raw u32 ids, under a name made from the text's path, length and time of
 //! change and the tokenizer's content; a later run with the same finds it there. Text goes through in pieces of about a megabyte
-//! that end at a line's end, so a text of any size fits; a tokenizer that would join text across that line's end (few do)
-//! sees it cut there. No special tokens are added.
+//! that end at a line's end (or a space, where lines are that long), so a text of any size fits; a tokenizer that would join
+//! text across that line's end (few do) sees it cut there. No special tokens are added.
 
 use std::path::Path;
 
@@ -113,7 +113,8 @@ mod with_tokenizers {
         let mut done_bytes = 0;
         loop {
             let read = (&mut file).take(PIECE_BYTES as u64).read_to_end(&mut pending).map_err(reading)?;
-            let whole = if read == 0 { pending.len() } else { end_of_piece(&pending) };
+            let ended = read < PIECE_BYTES;
+            let whole = if ended { pending.len() } else { end_of_piece(&pending) };
             let piece = std::str::from_utf8(&pending[..whole]).map_err(|error| {
                 data(DataError::NotUtf8 { path: text.to_path_buf(), position: done_bytes + error.valid_up_to() as u64 })
             })?;
@@ -123,7 +124,7 @@ mod with_tokenizers {
             for id in encoding.get_ids() {
                 writer.write_all(&id.to_le_bytes()).map_err(PieceError::Write)?;
             }
-            if read == 0 {
+            if ended {
                 return Ok(());
             }
             pending.drain(..whole);
@@ -131,10 +132,15 @@ mod with_tokenizers {
         }
     }
 
-    /// After the last line's end; in a piece without one, before a character that may go on in the next.
+    /// After the last line's end; in a piece without one, before the last space, which tokenizers join to the word after it;
+    /// in a piece without either, before a character that may go on in the next.
     fn end_of_piece(bytes: &[u8]) -> usize {
-        if let Some(newline) = bytes.iter().rposition(|byte| *byte == b'\n') {
+        let last = |wanted: u8| bytes.iter().rposition(|byte| *byte == wanted);
+        if let Some(newline) = last(b'\n') {
             return newline + 1;
+        }
+        if let Some(space) = last(b' ').filter(|space| *space > 0) {
+            return space;
         }
         let tail = bytes.len().saturating_sub(4);
         let last_start = bytes[tail..].iter().rposition(|byte| byte & 0xC0 != 0x80);

@@ -264,9 +264,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
-            _ if names.iter().any(|name| few(&name)) && !names.iter().any(|name| names::is_loader_name(name)) => {
-                LoopKind::WithinStep
-            }
+            _ if names.iter().any(few) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
             _ => LoopKind::Plain,
         }
     }

@@ -134,7 +134,7 @@ pub fn is_model_name(name: &str) -> bool {
     ];
     let ends =
         |part: &&str| lower == **part || lower.ends_with(&format!("_{part}")) || lower.starts_with(&format!("{part}_"));
-    (PARTS.iter().any(|part| ends(&part)) || lower.starts_with("net"))
+    (PARTS.iter().any(ends) || lower.starts_with("net"))
         && !["name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim"]
             .iter()
             .any(|suffix| lower.ends_with(suffix))

@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
         let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.keyword("device").is_some()
             && call.result.is_on_device()
-            && !call.arguments.first().is_some_and(|value| value.tensor().is_some());
+            && call.arguments.first().is_none_or(|value| value.tensor().is_none());
         if !moves && !makes {
             continue;
         }

@@ -15,29 +15,70 @@ pub const ROWS_MAX: usize = 14;
 /// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
 pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 
-/// Where the left operand's elements lie.
+/// Distance between packed steps of depth of a left panel: the tallest tile in whole vectors.
+pub const PACKED_COLUMN_STRIDE: usize = 16;
+
+/// How the left operand's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Left {
     /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
     PackedRows,
-    /// Depth next to each other, rows `stride` apart.
-    Rows { stride: usize },
-    /// Rows next to each other, steps of depth `stride` apart.
-    Columns { stride: usize },
+    /// Depth next to each other, rows the tile's `left_stride` apart.
+    Rows,
+    /// Rows next to each other, steps of depth the tile's `left_stride` apart.
+    Columns,
 }
 
 /// `c[rows, columns] (+)= alpha · a[rows, depth] · b[depth, columns]`.
 pub struct Tile {
     pub a: *const f32,
     pub left_stride: usize,
-    /// Packed: `vectors * LANES` values a step of depth.
+    /// Whole vectors of columns for each step of depth, the steps `right_stride` floats apart.
     pub b: *const f32,
+    pub right_stride: usize,
     pub depth: usize,
     pub alpha: f32,
     pub c: *mut f32,
     pub c_stride: usize,
     pub columns: usize,
     pub store: Store,
+    /// Goes on from tile to tile.
+    pub ahead: Ahead,
+}
+
+/// Cache lines that will be needed later, asked for while tiles are computed: `count` lines, in runs of `run` that
+/// are `stride` floats apart, each run `jump` floats after the last line of the one before.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    pub at: *const f32,
+    pub count: usize,
+    /// Lines asked for every [`Ahead::STEPS`] steps of depth.
+    pub at_once: usize,
+    pub stride: usize,
+    pub left_in_run: usize,
+    pub run: usize,
+    pub jump: usize,
+}
+
+impl Ahead {
+    /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
+    pub const STEPS: usize = 4;
+    pub const NOTHING: Ahead =
+        Ahead { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+
+    #[inline(always)]
+    fn next(&mut self) -> *const f32 {
+        let at = self.at;
+        self.count -= 1;
+        self.left_in_run -= 1;
+        if self.left_in_run == 0 {
+            self.left_in_run = self.run;
+            self.at = at.wrapping_add(self.jump);
+        } else {
+            self.at = at.wrapping_add(self.stride);
+        }
+        at
+    }
 }
 
 /// Whether the tile replaces what C held or adds to it.
@@ -58,7 +99,7 @@ pub struct Kernels {
     tiles: [[[RunTile; ROWS_MAX]; 2]; 3],
 }
 
-type RunTile = unsafe fn(&Tile);
+type RunTile = unsafe fn(&mut Tile);
 
 impl Kernels {
     /// The tiles of `isa`, or of the machine's highest level where it lacks that.
@@ -80,17 +121,20 @@ impl Kernels {
     /// # Safety
     /// The tile's pointers are valid for `rows` rows in the layout of `left`, for its depth and columns.
     #[inline]
-    pub unsafe fn run(&self, left: Left, rows: usize, tile: &Tile) {
+    pub unsafe fn run(&self, left: Left, rows: usize, tile: &mut Tile) {
         let layout = match left {
             Left::PackedRows => PACKED_ROWS,
-            Left::Rows { .. } => ROWS,
-            Left::Columns { .. } => COLUMNS,
+            Left::Rows => ROWS,
+            Left::Columns => COLUMNS,
         };
         let vectors = if tile.columns > self.lanes { 2 } else { 1 };
         // SAFETY: the table belongs to a level the CPU has (`of`), and the caller vouches for the pointers.
         unsafe { self.tiles[layout][vectors - 1][rows - 1](tile) }
     }
 }
+
+/// Steps of depth from the load of a line of B back to its prefetch: some 200 cycles, an L2 access under load.
+const RIGHT_AHEAD: usize = 16;
 
 const PACKED_ROWS: usize = 0;
 const ROWS: usize = 1;
@@ -113,13 +157,13 @@ macro_rules! for_each_row {
 /// # Safety
 /// As [`Kernels::run`], inlined into a function compiled for the level of `L`.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &Tile) {
+unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(tile: &mut Tile) {
     let (row_stride, depth_stride) = match LAYOUT {
         PACKED_ROWS => (PACKED_ROW_STRIDE, 1),
         ROWS => (tile.left_stride, 1),
         _ => (1, tile.left_stride),
     };
-    let (mut a, mut b) = (tile.a, tile.b);
+    let (mut a, mut b, right_stride) = (tile.a, tile.b, tile.right_stride);
     // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
     // touched under masks that end at `columns`.
     unsafe {
@@ -130,19 +174,33 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
                 L::prefetch(tile.c.wrapping_add(row * tile.c_stride + L::LANES));
             }
         });
-        for _ in 0..tile.depth {
-            let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
-            for_each_row!(HEIGHT, row => {
-                let left = L::splat(*a.add(row * row_stride));
-                sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+        let mut ahead = tile.ahead;
+        let mut remaining = tile.depth;
+        while remaining > 0 {
+            let steps = remaining.min(Ahead::STEPS);
+            remaining -= steps;
+            for _ in 0..ahead.at_once.min(ahead.count) {
+                L::prefetch_to_l2(ahead.next());
+            }
+            for _ in 0..steps {
+                let right = [L::load(b), if VECTORS == 2 { L::load(b.add(L::LANES)) } else { L::splat(0.0) }];
+                for_each_row!(HEIGHT, row => {
+                    let left = L::splat(*a.add(row * row_stride));
+                    sums[row][0] = L::multiply_add(left, right[0], sums[row][0]);
+                    if VECTORS == 2 {
+                        sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    }
+                });
+                L::prefetch(b.wrapping_add(RIGHT_AHEAD * right_stride));
                 if VECTORS == 2 {
-                    sums[row][1] = L::multiply_add(left, right[1], sums[row][1]);
+                    L::prefetch(b.wrapping_add(RIGHT_AHEAD * right_stride + L::LANES));
                 }
-            });
-            // The last step may leave the operand's memory; nothing is read there.
-            a = a.wrapping_add(depth_stride);
-            b = b.wrapping_add(VECTORS * L::LANES);
+                // The last step may leave the operand's memory; nothing is read there.
+                a = a.wrapping_add(depth_stride);
+                b = b.wrapping_add(right_stride);
+            }
         }
+        tile.ahead = ahead;
         let alpha = L::splat(tile.alpha);
         let masks = [L::first(tile.columns), L::first(tile.columns.saturating_sub(L::LANES))];
         for_each_row!(HEIGHT, row => {
@@ -177,7 +235,7 @@ macro_rules! table {
 
 /// # Safety
 /// As [`Kernels::run`].
-unsafe fn portable<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn portable<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; plain Rust runs everywhere.
     unsafe { tile::<Portable, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }
@@ -189,7 +247,7 @@ static PORTABLE: Kernels =
 /// As [`Kernels::run`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn avx2<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; this function is compiled for the level.
     unsafe { tile::<Avx2, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }
@@ -202,7 +260,7 @@ static AVX2: Kernels =
 /// As [`Kernels::run`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn avx512<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &Tile) {
+unsafe fn avx512<const LAYOUT: usize, const VECTORS: usize, const HEIGHT: usize>(arguments: &mut Tile) {
     // SAFETY: passed on from the caller; this function is compiled for the level.
     unsafe { tile::<Avx512, LAYOUT, VECTORS, HEIGHT>(arguments) }
 }

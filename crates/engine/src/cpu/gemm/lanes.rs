@@ -17,8 +17,10 @@ pub unsafe trait Lanes {
     unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `a * b + c`, rounded once where the level has FMA.
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// Asks for the cache line at an address that will be written soon; any address is allowed.
+    /// Asks for the cache line at an address that is needed soon; any address is allowed.
     unsafe fn prefetch(at: *const f32);
+    /// As `prefetch`, for a line that is needed later.
+    unsafe fn prefetch_to_l2(at: *const f32);
 }
 
 /// Plain Rust, eight lanes.
@@ -72,6 +74,9 @@ unsafe impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn prefetch(_at: *const f32) {}
+
+    #[inline(always)]
+    unsafe fn prefetch_to_l2(_at: *const f32) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -142,6 +147,12 @@ mod x86 {
             // SAFETY: a prefetch of any address is harmless.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
+
+        #[inline(always)]
+        unsafe fn prefetch_to_l2(at: *const f32) {
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+        }
     }
 
     /// 512-bit registers.
@@ -198,6 +209,12 @@ mod x86 {
         unsafe fn prefetch(at: *const f32) {
             // SAFETY: a prefetch of any address is harmless.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn prefetch_to_l2(at: *const f32) {
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
         }
     }
 }

@@ -49,6 +49,13 @@ impl<'a> MatRef<'a> {
         MatRef { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
+    /// `count` of its rows, from row `first` on.
+    pub fn rows_from(self, first: usize, count: usize) -> MatRef<'a> {
+        assert!(first + count <= self.rows, "rows {first} to {} of {}", first + count, self.rows);
+        // SAFETY: the first of those rows lies within the view.
+        MatRef { ptr: unsafe { self.ptr.add(first * self.row_stride) }, rows: count, ..self }
+    }
+
     pub fn rows(&self) -> usize {
         self.rows
     }

@@ -2,39 +2,53 @@
 
 use std::ops::Range;
 
-use super::kernel::{Left, PACKED_ROW_STRIDE, ROWS_MAX};
+use super::kernel::{PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
 use super::matrix::MatRef;
 use crate::cpu::isa::Isa;
 
-/// Floats between steps of depth of a left panel packed by columns.
-const PACKED_COLUMN_STRIDE: usize = 16;
-
-/// Copies `a[rows, depth]` (at most 14 rows) to `to`, and says in which layout it lies there.
+/// Copies `a[rows, depth]` (at most 14 rows) to `to` [`PACKED_ROW_STRIDE`] apart.
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for a panel, and the CPU has the level `isa`.
-pub unsafe fn pack_left(isa: Isa, a: &MatRef, rows: Range<usize>, depth: Range<usize>, to: *mut f32) -> Left {
+pub unsafe fn pack_left_rows(isa: Isa, a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, to: *mut f32) {
     debug_assert!(rows.len() <= ROWS_MAX);
-    // SAFETY: the first element of the piece, which the caller vouches for.
-    let from = unsafe { a.ptr.add(rows.start * a.row_stride + depth.start * a.col_stride) };
-    // SAFETY: each arm reads the piece by the matrix's own strides and writes within the panel.
-    unsafe {
-        if a.col_stride == 1 {
-            for row in 0..rows.len() {
-                let (from, to) = (from.add(row * a.row_stride), to.add(row * PACKED_ROW_STRIDE));
-                std::ptr::copy_nonoverlapping(from, to, depth.len());
+    for (row, to_row) in rows.clone().zip(0..) {
+        // SAFETY: reads a row of the piece by the matrix's own strides and writes within the panel.
+        unsafe {
+            let from = a.ptr.add(row * a.row_stride + depth.start * a.col_stride);
+            let to = to.add(to_row * PACKED_ROW_STRIDE);
+            if a.col_stride == 1 {
+                copy_run(isa, from, depth.len(), to);
+            } else {
+                (0..depth.len()).for_each(|step| *to.add(step) = *from.add(step * a.col_stride));
             }
-            Left::PackedRows
-        } else if a.row_stride == 1 {
-            copy_rows(isa, from, a.col_stride, depth.len(), rows.len(), to, PACKED_COLUMN_STRIDE);
-            Left::Columns { stride: PACKED_COLUMN_STRIDE }
-        } else {
-            for row in 0..rows.len() {
-                for step in 0..depth.len() {
-                    *to.add(row * PACKED_ROW_STRIDE + step) = *from.add(row * a.row_stride + step * a.col_stride);
-                }
+        }
+    }
+}
+
+/// Copies the row panels of `a[.., depth]`, whose rows lie next to each other, to `to`, steps of
+/// depth [`PACKED_COLUMN_STRIDE`] apart, one panel after the other.
+///
+/// # Safety
+/// The ranges lie within `a`, `a.row_stride` is 1, `to` has room for the panels, and the CPU has the level `isa`.
+pub unsafe fn pack_left_columns(
+    isa: Isa,
+    a: &MatRef,
+    row_panels: impl Iterator<Item = Range<usize>> + Clone,
+    depth: &Range<usize>,
+    to: *mut f32,
+) {
+    const STEPS: usize = 8;
+    // A few steps of all panels at a time: their lines and pages are then used up at once.
+    for first in (0..depth.len()).step_by(STEPS) {
+        let steps = STEPS.min(depth.len() - first);
+        for (rows, nth) in row_panels.clone().zip(0..) {
+            // SAFETY: `steps` steps of the panel's rows, by the matrix's own stride, into the panel's own place.
+            unsafe {
+                let from = a.ptr.add(rows.start + (depth.start + first) * a.col_stride);
+                let to = to.add((nth * depth.len() + first) * PACKED_COLUMN_STRIDE);
+                copy_rows(isa, from, a.col_stride, steps, rows.len(), to, PACKED_COLUMN_STRIDE);
             }
-            Left::PackedRows
         }
     }
 }
@@ -60,6 +74,22 @@ pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Ran
             for step in 0..depth.len() {
                 to.add(step * width + columns.len()).write_bytes(0, width - columns.len());
             }
+        }
+    }
+}
+
+/// Copies `count` floats.
+///
+/// # Safety
+/// Both sides are valid for that, and the CPU has the level `isa`.
+#[inline]
+unsafe fn copy_run(isa: Isa, from: *const f32, count: usize, to: *mut f32) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::copy_run(from, count, to),
+            _ => std::ptr::copy_nonoverlapping(from, to, count),
         }
     }
 }
@@ -132,6 +162,24 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     /// # Safety
+    /// As [`super::copy_run`], on a CPU with AVX-512.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    pub unsafe fn copy_run(from: *const f32, count: usize, to: *mut f32) {
+        // SAFETY: whole vectors within `count`, then the rest under a mask.
+        unsafe {
+            let whole = count / 16 * 16;
+            for i in (0..whole).step_by(16) {
+                _mm512_storeu_ps(to.add(i), _mm512_loadu_ps(from.add(i)));
+            }
+            let rest = (1 << (count - whole)) - 1;
+            _mm512_mask_storeu_ps(to.add(whole), rest, _mm512_maskz_loadu_ps(rest, from.add(whole)));
+        }
+    }
+
+    /// Steps between a row's prefetch and its copy; rows may lie pages apart, where the hardware does not look ahead.
+    const AHEAD: usize = 16;
+
+    /// # Safety
     /// As [`super::copy_rows`], on a CPU with AVX-512.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
     pub unsafe fn copy_rows(from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
@@ -141,6 +189,10 @@ mod avx512 {
         unsafe {
             for step in 0..steps {
                 let (from, to) = (from.add(step * stride), to.add(step * width));
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD * stride).cast());
+                if count > 16 {
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD * stride + count - 1).cast());
+                }
                 _mm512_mask_storeu_ps(to, first, _mm512_maskz_loadu_ps(first, from));
                 if count > 16 {
                     let (from, to) = (from.add(16), to.add(16));

@@ -1,16 +1,19 @@
 //! The memory that products pack their operands into: allocated once, its size known beforehand.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::kernel::{DEPTH_MAX, PACKED_ROW_STRIDE, ROWS_MAX};
+use super::kernel::{DEPTH_MAX, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
+use crate::cpu::pool::Padded;
 
 /// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
 const RIGHT_FLOATS: usize = 512 * 1024;
 /// The least part of it that one thread gets when every thread works on a product of its own.
 const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
-/// One panel of left operand a thread, in either of its two layouts (row after row, or 16 rows a step of depth).
-const LEFT_FLOATS: usize = max(ROWS_MAX * PACKED_ROW_STRIDE, DEPTH_MAX * 16).next_multiple_of(1024);
+/// Packed left operand a thread: 128 KiB hold a panel by rows, or four panels of the full depth by columns.
+pub(super) const LEFT_FLOATS: usize = 32 * 1024;
+const _: () = assert!(LEFT_FLOATS >= ROWS_MAX * PACKED_ROW_STRIDE && LEFT_FLOATS >= DEPTH_MAX * PACKED_COLUMN_STRIDE);
 const ALIGNMENT: usize = 4096;
 
 /// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for
@@ -23,7 +26,7 @@ pub struct Scratch {
 impl Scratch {
     /// The memory that [`Scratch::new`] allocates.
     pub const fn bytes(threads: usize) -> usize {
-        (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>()
+        (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>() + threads * size_of::<Padded<AtomicUsize>>()
     }
 
     pub fn new(threads: usize) -> Scratch {
@@ -34,7 +37,8 @@ impl Scratch {
         if start.is_null() {
             handle_alloc_error(layout);
         }
-        Scratch { buffers: Mutex::new(Buffers { start, threads }), threads }
+        let claims = (0..threads).map(|_| Padded(AtomicUsize::new(0))).collect();
+        Scratch { buffers: Mutex::new(Buffers { start, threads, claims }), threads }
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -46,7 +50,8 @@ impl Scratch {
     }
 
     fn layout(threads: usize) -> Layout {
-        Layout::from_size_align(Scratch::bytes(threads), ALIGNMENT).expect("a few MiB a thread fit in memory")
+        let floats = right_floats(threads) + threads * LEFT_FLOATS;
+        Layout::from_size_align(floats * size_of::<f32>(), ALIGNMENT).expect("a few MiB a thread fit in memory")
     }
 }
 
@@ -61,6 +66,8 @@ impl Drop for Scratch {
 pub(super) struct Buffers {
     start: *mut f32,
     threads: usize,
+    /// The next unclaimed item of each thread's share of a product.
+    pub(super) claims: Box<[Padded<AtomicUsize>]>,
 }
 
 // SAFETY: the memory belongs to the buffers alone.

@@ -1,0 +1,108 @@
+//! `headroom analyze TRACE…`: what a profiler's trace says, and what to do about it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use headroom_diagnosis::finding::Severity;
+use headroom_diagnosis::join::join;
+use headroom_diagnosis::measures::trust::Unprofiled;
+use headroom_diagnosis::source::{Selection, lint};
+use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_report::analyze as formats;
+use headroom_trace::Trace;
+
+use crate::{lint as lint_command, output};
+
+/// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Traces of PyTorch's profiler or of headroom (.json, .json.gz), or folders with one file a rank
+    #[arg(required = true)]
+    traces: Vec<PathBuf>,
+    /// Scripts the trace was recorded from, a folder or a file: findings get their lines
+    #[arg(long, value_name = "PATH")]
+    source: Vec<PathBuf>,
+    /// How the result is shown
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Exit with 1 if a finding is at least this severe
+    #[arg(long, value_enum)]
+    fail_on: Option<FailOn>,
+    /// Milliseconds a step takes without the profiler, if known
+    #[arg(long, value_name = "MS")]
+    step_without_profiler: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let analysis = analysis_of(&arguments.traces, &arguments.source, arguments.step_without_profiler)?;
+    output::result(&show(&analysis, arguments.format))?;
+    Ok(exit_code(&analysis, arguments.fail_on))
+}
+
+/// Reads, measures and joins with the source.
+pub fn analysis_of(paths: &[PathBuf], source: &[PathBuf], step_without_profiler: Option<f64>) -> Result<Analysis> {
+    let traces = read_traces(paths)?;
+    let unprofiled = Unprofiled { step_seconds: step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
+    let options = Options { unprofiled, ..Options::default() };
+    let Some(mut analysis) = analyze(&traces, &options) else {
+        bail!("no trace to analyze");
+    };
+    if !source.is_empty() {
+        join_with_source(&mut analysis, source)?;
+    }
+    Ok(analysis)
+}
+
+pub fn read_traces(paths: &[PathBuf]) -> Result<Vec<Trace>> {
+    let mut traces = Vec::new();
+    for path in paths {
+        traces.extend(headroom_trace::read(path)?);
+    }
+    Ok(traces)
+}
+
+fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<()> {
+    if let Some(missing) = source.iter().find(|path| !path.exists()) {
+        bail!("--source {}: there is no such file or folder", Path::new(missing).display());
+    }
+    let inputs = lint_command::read_sources(source)?;
+    let report = lint(&inputs, &Selection::default());
+    join(&mut analysis.findings, &report, &inputs);
+    Ok(())
+}
+
+pub fn show(analysis: &Analysis, format: Format) -> String {
+    match format {
+        Format::Text => formats::text(analysis),
+        Format::Json => formats::json(analysis),
+        Format::Markdown => formats::markdown(analysis),
+    }
+}
+
+fn exit_code(analysis: &Analysis, fail_on: Option<FailOn>) -> ExitCode {
+    let least = match fail_on {
+        None => return ExitCode::SUCCESS,
+        Some(FailOn::Low) => Severity::Low,
+        Some(FailOn::Medium) => Severity::Medium,
+        Some(FailOn::High) => Severity::High,
+        Some(FailOn::Critical) => Severity::Critical,
+    };
+    ExitCode::from(u8::from(analysis.findings.iter().any(|finding| finding.severity >= least)))
+}

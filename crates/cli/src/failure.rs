@@ -1,0 +1,41 @@
+//! Errors at the last stop: printed once, and turned into an exit code.
+
+use crate::output;
+use headroom_record::atomic::FileError;
+use headroom_training::checkpoint::CheckpointError;
+use headroom_training::data::DataError;
+use std::process::ExitCode;
+use thiserror::Error;
+
+/// Bad input or usage.
+const BAD_INPUT: u8 = 2;
+/// The run itself failed.
+const RUN_FAILED: u8 = 3;
+
+/// Marks an error of the run itself: the input was fine, and what happened then was not.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct RunFailed(pub String);
+
+/// Prints the error and says what the process exits with.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // A transparent error repeats its source's words.
+        if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    output::note(&format!("error: {message}"));
+    ExitCode::from(if is_of_the_run(error) { RUN_FAILED } else { BAD_INPUT })
+}
+
+fn is_of_the_run(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<RunFailed>()
+            || cause.downcast_ref::<FileError>().is_some_and(FileError::is_disk_full)
+            || cause.downcast_ref::<CheckpointError>().is_some_and(CheckpointError::is_disk_full)
+            || cause.downcast_ref::<DataError>().is_some_and(DataError::is_disk_full)
+    })
+}

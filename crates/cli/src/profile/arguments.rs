@@ -1,0 +1,65 @@
+//! What is to be recorded and written: flags of `train`, all on for `profile`.
+
+use clap::ValueEnum;
+use headroom_record::config::ProfilersEnabled;
+
+#[derive(clap::Args)]
+pub struct ProfilingArguments {
+    /// Record every call of some steps: the trace, its operators and its memory
+    #[arg(long, alias = "enable-pytorch-profiler", overrides_with = "profile")]
+    pub profile: bool,
+    /// Count FLOPs and bytes, and hold them against the machine's roofs
+    #[arg(
+        long,
+        aliases = ["enable-deepspeed-flops", "computational-intensity", "generate-roofline"],
+        overrides_with = "flops"
+    )]
+    pub flops: bool,
+    /// What is live in memory at every call
+    #[arg(long, alias = "enable-memory-profiling", overrides_with = "profile_memory")]
+    pub profile_memory: bool,
+    /// Only the table of operators
+    #[arg(long, overrides_with = "profile_operators")]
+    pub profile_operators: bool,
+    /// All of the above
+    #[arg(long, overrides_with = "enable_all_profiling")]
+    pub enable_all_profiling: bool,
+    /// All of the above, and report.md and report.html
+    #[arg(long, overrides_with = "generate_report")]
+    pub generate_report: bool,
+    /// Steps to record, after --warmup-steps; the first step of a run is never among them
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub profile_steps: u64,
+    /// Record from this step on instead
+    #[arg(long, value_name = "STEP")]
+    pub flops_profile_step: Option<u64>,
+    /// Order of the operator table
+    #[arg(long, value_enum, default_value_t = SortBy::SelfTime)]
+    pub sort_by: SortBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum SortBy {
+    #[value(alias = "cpu_time_total", alias = "cuda_time_total")]
+    SelfTime,
+    Count,
+    Flops,
+    Bytes,
+}
+
+impl ProfilingArguments {
+    pub fn enabled(&self) -> ProfilersEnabled {
+        let all = self.enable_all_profiling || self.generate_report;
+        ProfilersEnabled {
+            trace: all || self.profile,
+            flops: all || self.flops,
+            memory: all || self.profile || self.profile_memory,
+            operators: all || self.profile || self.profile_operators,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.enabled() != ProfilersEnabled::default()
+    }
+}

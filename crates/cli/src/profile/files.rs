@@ -1,0 +1,222 @@
+//! The files of a profile: which there are, how they are named, and writing them, each whole or not at all.
+
+use super::Profiler;
+use super::records::Made;
+use crate::train::settings::Settings;
+use headroom_record::atomic::{FileError, write_atomically, write_atomically_with, write_json};
+use headroom_record::flops::FLOPS_FILE;
+use headroom_record::intensity::INTENSITY_FILE;
+use headroom_record::memory::MEMORY_FILE;
+use headroom_record::operators::OPERATORS_FILE;
+use headroom_record::performance::PerformanceRecord;
+use headroom_record::roofline::ROOFLINE_FILE;
+use headroom_record::timeline::TIMELINE_FILE;
+use headroom_report::profile::{self as text, Profile};
+use headroom_training::profile::Profiled;
+use headroom_training::profile::events_file::{EventsAbout, write_events};
+use headroom_training::profile::trace_file::{TraceAbout, write_trace};
+use headroom_training::run::Outcome;
+use serde_json::json;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+pub const REPORT_MARKDOWN: &str = "report.md";
+pub const REPORT_HTML: &str = "report.html";
+/// Where the workshop's readers look for the report and the FLOPs.
+pub const REPORT_COPY: &str = "performance_summary_report.md";
+pub const FLOPS_FOLDER: &str = "flops_analysis";
+
+const NAMED: [&str; 9] = [
+    FLOPS_FILE,
+    INTENSITY_FILE,
+    ROOFLINE_FILE,
+    OPERATORS_FILE,
+    MEMORY_FILE,
+    TIMELINE_FILE,
+    REPORT_MARKDOWN,
+    REPORT_HTML,
+    REPORT_COPY,
+];
+
+const SMALL: [&str; 3] = [FLOPS_FILE, INTENSITY_FILE, ROOFLINE_FILE];
+
+/// Removes an older profile from a folder that is written anew; what else lies there stays.
+pub fn clear(folder: &Path) -> Result<(), FileError> {
+    let small = folder.join(FLOPS_FOLDER);
+    let mut stale: Vec<_> = NAMED.iter().map(|name| folder.join(name)).collect();
+    stale.extend(SMALL.iter().map(|name| small.join(name)));
+    for entry in fs::read_dir(folder).map_err(FileError::new("read the folder", folder))? {
+        let entry = entry.map_err(FileError::new("read the folder", folder))?;
+        if is_trace_or_events(&entry.file_name().to_string_lossy()) {
+            stale.push(entry.path());
+        }
+    }
+    for path in stale {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(FileError::new("replace", &path)(error)),
+            _ => {}
+        }
+    }
+    // Empty now unless somebody put something else there.
+    let _ = fs::remove_dir(small);
+    Ok(())
+}
+
+fn is_trace_or_events(name: &str) -> bool {
+    (name.starts_with("trace_step_") && name.ends_with(".json"))
+        || name.ends_with(".pt.trace.json")
+        || name.starts_with("events.out.tfevents.")
+}
+
+/// Writes what was asked for; returns what the terminal shows.
+pub fn write_all(
+    profiler: &Profiler,
+    folder: &Path,
+    profiled: &Profiled,
+    made: &Made,
+    settings: &Settings,
+    outcome: &Outcome,
+    performance: &PerformanceRecord,
+) -> anyhow::Result<String> {
+    let mut written = Written { folder, names: vec![] };
+    let enabled = profiler.enabled;
+    if enabled.trace {
+        let host = if profiler.redact { "host".into() } else { host_name() };
+        written.traces(profiler, profiled, made, &host)?;
+        let started = profiled.recording.base_unix_nanos;
+        let about = EventsAbout {
+            started: started as f64 / 1e9,
+            samples_a_step: settings.shape.batch_size * profiled.accumulation,
+            seq_len: settings.shape.seq_len,
+            peak_memory_mb: made.memory.peak_memory_mb,
+            reserved_memory_mb: made.memory.reserved_memory_mb,
+        };
+        let name = format!("events.out.tfevents.{}.{host}.{}.0", started / 1_000_000_000, std::process::id());
+        write_atomically_with(&folder.join(&name), |out| write_events(&outcome.steps, &about, out))?;
+        written.names.push(name);
+    }
+    if enabled.operators {
+        written.json(OPERATORS_FILE, &made.operators)?;
+    }
+    if enabled.memory {
+        written.json(MEMORY_FILE, &made.memory)?;
+        written.json(TIMELINE_FILE, &made.timeline)?;
+    }
+    if enabled.flops {
+        written.json(FLOPS_FILE, &made.flops)?;
+        written.json(INTENSITY_FILE, &made.intensity)?;
+        written.json(ROOFLINE_FILE, &made.roofline)?;
+        let small = folder.join(FLOPS_FOLDER);
+        fs::create_dir_all(&small).map_err(FileError::new("make the folder", &small))?;
+        write_json(&small.join(FLOPS_FILE), &made.flops)?;
+        write_json(&small.join(INTENSITY_FILE), &made.intensity)?;
+        write_json(&small.join(ROOFLINE_FILE), &made.roofline)?;
+    }
+    let profile = Profile {
+        size: &settings.size,
+        performance,
+        flops: &made.flops,
+        intensity: &made.intensity,
+        roofline: &made.roofline,
+        operators: &made.operators,
+        memory: &made.memory,
+        timeline: &made.timeline,
+        steps: (*profiler.steps.start(), *profiler.steps.end()),
+        first_step_seconds: outcome.steps.first().map(|record| record.times.total.as_secs_f64()),
+        turns: profiled.recording.turns().recorded.len() as u64,
+    };
+    if profiler.report {
+        let markdown = text::markdown(&profile);
+        for name in [REPORT_MARKDOWN, REPORT_COPY] {
+            write_atomically(&folder.join(name), markdown.as_bytes())?;
+        }
+        write_atomically(&folder.join(REPORT_HTML), text::html(&profile).as_bytes())?;
+        written.names.extend([REPORT_MARKDOWN, REPORT_HTML].map(String::from));
+    }
+    Ok(text::terminal(&profile, &written.names))
+}
+
+struct Written<'a> {
+    folder: &'a Path,
+    names: Vec<String>,
+}
+
+impl Written<'_> {
+    fn json(&mut self, name: &str, record: &impl serde::Serialize) -> Result<(), FileError> {
+        write_json(&self.folder.join(name), record)?;
+        self.names.push(name.into());
+        Ok(())
+    }
+
+    /// The same trace twice: under the workshop's name, and under one that TensorBoard's plugin takes for its own.
+    fn traces(&mut self, profiler: &Profiler, profiled: &Profiled, made: &Made, host: &str) -> Result<(), FileError> {
+        let (first, last) = (profiler.steps.start(), profiled.recording.steps().last().map_or(0, |step| step.step));
+        let process = std::process::id();
+        let names = [
+            format!("trace_step_{first}_{last}.json"),
+            format!("{host}.{process}.{}.pt.trace.json", profiled.recording.base_unix_nanos),
+        ];
+        for name in names {
+            let about = TraceAbout { process, name: name.clone(), headroom: header(profiler, profiled, made) };
+            write_atomically_with(&self.folder.join(&name), |out| write_trace(profiled, &about, out))?;
+            self.names.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// What our own readers want of a run beside its events.
+fn header(profiler: &Profiler, profiled: &Profiled, made: &Made) -> serde_json::Value {
+    let rates = profiler.peaks.rates;
+    let flops = &made.flops.flops_analysis;
+    json!({
+        "device": made.roofline.device_info.name,
+        "peaks": {
+            "product_flops": rates.product_flops,
+            "memory_bandwidth_bytes": rates.bytes,
+            "call_seconds": rates.call_seconds,
+            "source": profiler.peaks.source,
+        },
+        "plan": {
+            "peak_bytes": profiled.plan().peak.total(),
+            "arena_bytes": profiled.plan().arena_bytes,
+            "largest_batch_that_fits": made.memory.largest_batch_that_fits,
+        },
+        "flops": {
+            "needed_per_step": flops.needed_flops_per_step,
+            "executed_per_step": flops.executed_flops_per_step,
+        },
+        "profiling_overhead_percent": profiled.recording.turns().overhead_percent(),
+    })
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // A dot would end the name too early for readers that take it apart.
+    let name: String = name
+        .trim()
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' })
+        .collect();
+    if name.is_empty() { "localhost".into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_profile_goes_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at(FLOPS_FOLDER)).unwrap();
+        let old = ["trace_step_4_8.json", "a.1.2.pt.trace.json", "events.out.tfevents.1.a.2.0", REPORT_HTML];
+        for name in old.iter().chain(&["notes.txt", "flops_analysis/flops_profile.json"]) {
+            fs::write(at(name), "x").unwrap();
+        }
+        clear(folder.path()).unwrap();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["notes.txt"]);
+    }
+}

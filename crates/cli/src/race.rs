@@ -1,0 +1,136 @@
+//! `headroom race`: keeps models warm and answers timing requests, one a line, so that a benchmark can take turns with
+//! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line.
+
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
+use headroom_graph::passes::PassList;
+use headroom_training::config::Size;
+use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::trainer::{StepTimes, Trainer};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// [default: the physical cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Steps before the first timed one
+    #[arg(long, default_value_t = 6)]
+    warmup: u64,
+}
+
+/// Batches that are gone through again and again, as the peer does.
+const BATCHES: u64 = 64;
+
+/// Far beyond any race: the learning rate is constant.
+const LAST_STEP: u64 = u64::MAX;
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let at_start = resident_bytes().unwrap_or(0);
+    let threads = arguments.threads.unwrap_or_else(|| Machine::detect().cores).max(1);
+    let mut races: BTreeMap<String, Race> = BTreeMap::new();
+    for line in stdin().lock().lines() {
+        let line = line?;
+        let answer = match answer(&mut races, &line, threads, arguments.warmup, at_start) {
+            Ok(answer) => answer,
+            Err(error) => json!({ "request": line, "error": format!("{error:#}") }),
+        };
+        writeln!(stdout(), "{answer}")?;
+        stdout().flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(
+    races: &mut BTreeMap<String, Race>,
+    line: &str,
+    threads: usize,
+    warmup: u64,
+    at_start: u64,
+) -> anyhow::Result<Value> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [name, variant, steps] = words[..] else {
+        anyhow::bail!("a request is `size variant steps`");
+    };
+    let steps: usize = steps.parse()?;
+    anyhow::ensure!(steps > 0, "at least one step");
+    let passes = match variant.rsplit_once('-') {
+        Some((passes, "fp32")) => PassList::parse(passes).map_err(anyhow::Error::msg)?,
+        _ => anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32"),
+    };
+    let key = format!("{name} {variant}");
+    if !races.contains_key(&key) {
+        let mut race = Race::new(name, passes, threads)?;
+        race.timed(warmup as usize)?;
+        races.insert(key.clone(), race);
+    }
+    let Some(race) = races.get_mut(&key) else { anyhow::bail!("the race was just made") };
+    let mut times = race.timed(steps)?;
+    times.sort_by(f64::total_cmp);
+    let median = (times[(steps - 1) / 2] + times[steps / 2]) / 2.0;
+    let samples = race.shape.batch_size as f64 / median;
+    Ok(json!({
+        "size": name, "variant": variant, "device": "cpu", "steps": steps, "ms_per_step": median * 1e3,
+        "samples_per_s": samples, "tokens_per_s": samples * race.shape.seq_len as f64,
+        "peak_mb": peak_resident_bytes().unwrap_or(0).saturating_sub(at_start) as f64 / (1024.0 * 1024.0),
+        "loss": race.loss, "threads": threads, "headroom": env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+struct Race {
+    trainer: Trainer,
+    batches: Vec<Batch>,
+    shape: BatchShape,
+    loss: f32,
+}
+
+impl Race {
+    fn new(name: &str, passes: PassList, threads: usize) -> anyhow::Result<Race> {
+        let Some(size) = Size::named(name) else { anyhow::bail!("there is no size `{name}`") };
+        let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
+        let optimizer = OptimizerConfig {
+            learning_rate: 3e-4,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            weight_decay: 0.01,
+            clip: 0.0,
+            accumulation: 1,
+        };
+        let step = StepConfig { model: model.clone(), shape, optimizer, passes, recomputed_layers: 0 };
+        let program = training_program(&step, Keep::OnlyTheLoss)?;
+        let cpu = Cpu::new(threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program.program))?;
+        let mut trainer = Trainer::new(Box::new(cpu), &model, program, None, optimizer);
+        trainer.draw_weights(42);
+        let vocab_size = model.vocab_size;
+        let settings = SourceSettings { shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
+        let source = Source::open(&DataSpec::Synthetic, &settings)?;
+        let mut batches = vec![];
+        for position in 0..BATCHES {
+            let mut batch = Batch::new(shape);
+            source.fill(position, &mut batch)?;
+            batches.push(batch);
+        }
+        Ok(Race { trainer, batches, shape, loss: f32::NAN })
+    }
+
+    /// Seconds of each step.
+    fn timed(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(steps);
+        for _ in 0..steps {
+            let start = Instant::now();
+            let mut parts = StepTimes::default();
+            let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
+            self.loss = self.trainer.micro_step(batch, &mut parts)?;
+            self.trainer.update(LAST_STEP, &mut parts);
+            times.push(start.elapsed().as_secs_f64());
+        }
+        Ok(times)
+    }
+}

@@ -1,0 +1,213 @@
+//! `headroom train`: configuration, memory check, the run, and its summary.
+
+mod arguments;
+mod checkpoints;
+mod folder;
+mod opening;
+pub mod plan;
+mod progress;
+pub mod settings;
+mod start;
+mod summary;
+
+pub use arguments::Arguments;
+
+use crate::failure::RunFailed;
+use crate::output;
+use crate::profile::Profiler;
+use anyhow::Context;
+use arguments::OutputArguments;
+use checkpoints::Checkpoints;
+use folder::{IfTaken, RunFolder};
+use headroom_record::timestamp::utc_iso;
+use headroom_report::training as text;
+use headroom_training::data::Prefetcher;
+use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
+use headroom_training::trainer::Trainer;
+use plan::Planned;
+use progress::{Bar, Format, Progress, Speed};
+use serde_json::json;
+use settings::{Settings, Sources};
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+use summary::Ended;
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let started = utc_iso(SystemTime::now());
+    let format = if arguments.output.json { Format::Json } else { Format::Text };
+    let stop = stop_on_interrupt()?;
+
+    let (settings, sources) = Settings::resolve(&arguments)?;
+    let planned = Planned::new(&settings, &sources)?;
+    let need = planned.need;
+    let opening = opening::describe(&settings, &planned);
+    if format == Format::Text {
+        output::result(&opening)?;
+    }
+    planned.check_memory(&settings)?;
+
+    let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
+    let mut folder = claim_folder(&arguments.output, &settings, &started)?;
+    let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder)?;
+    let mut trainer = start::trainer(&arguments, &settings, planned)?;
+    if let Some(profiler) = &profiler {
+        profiler.attach(&mut trainer, &settings);
+    }
+    let mut input = Input::open(sources, &settings, &trainer)?;
+    let config = summary::config_record(&settings, arguments.profiling.enabled(), &started);
+    folder.begin(&if arguments.output.redact { config.redact() } else { config }, &opening)?;
+
+    let mut progress = Progress {
+        settings: &settings,
+        folder: &mut folder,
+        checkpoints: checkpoints.as_mut(),
+        format,
+        warmup_steps: arguments.output.warmup_steps,
+        speed: Speed::default(),
+        bar: Bar::new(settings.first_step, settings.last_step),
+        output_error: None,
+    };
+    let schedule = schedule(&arguments.output, &settings);
+    let evaluation = input.evaluation.as_ref();
+    let outcome = training::run(&mut trainer, &mut input.training, evaluation, &schedule, &stop, &mut progress);
+    let printed = progress.finish();
+    if outcome.steps.is_empty() {
+        return how_it_ended(outcome.end, &trainer, checkpoints.as_ref()).map(|()| ExitCode::SUCCESS);
+    }
+
+    let ended = Ended {
+        outcome: &outcome,
+        memory: &need,
+        timestamp: &utc_iso(SystemTime::now()),
+        profile_dir: folder.path.display().to_string(),
+        num_steps: trainer.step,
+        warmup_steps: arguments.output.warmup_steps,
+    };
+    let written = if arguments.output.validate_setup {
+        Ok(output::result(
+            "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n",
+        )?)
+    } else {
+        conclude(&mut folder, &settings, &ended, &arguments.output, format, (profiler.as_ref(), &trainer))
+    };
+    how_it_ended(outcome.end, &trainer, checkpoints.as_ref())?;
+    written.and(printed.map_err(anyhow::Error::from))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Set by Ctrl-C or a request to terminate: the step is finished, then the run ends in order. A second one ends it at once.
+fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    /// What shells report for a program that Ctrl-C ended.
+    const INTERRUPTED: i32 = 130;
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            #[expect(clippy::exit, reason = "asked for twice; checkpoints are whole at any moment")]
+            std::process::exit(INTERRUPTED);
+        }
+        output::note("finishing the step (once more to end at once)");
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
+    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    match &flags.output_dir {
+        Some(path) => RunFolder::claim(path, if_taken),
+        None => RunFolder::claim_new(started, &settings.size),
+    }
+}
+
+fn open_checkpoints(
+    flags: &OutputArguments,
+    settings: &Settings,
+    run_folder: &RunFolder,
+) -> anyhow::Result<Option<Checkpoints>> {
+    let Some(path) = &flags.save else {
+        if settings.resume.is_some() && !flags.validate_setup {
+            output::note("note: what this run learns is not saved; --save DIR keeps it");
+        }
+        return Ok(None);
+    };
+    let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
+    Ok(Some(Checkpoints::open(path, keep, &run_folder.path)?))
+}
+
+/// Batches on their way, and those that every evaluation uses.
+struct Input {
+    training: Prefetcher,
+    evaluation: Option<EvaluationSet>,
+}
+
+impl Input {
+    fn open(sources: Sources, settings: &Settings, trainer: &Trainer) -> anyhow::Result<Input> {
+        let read = |source| EvaluationSet::read(source, settings.eval_batches);
+        Ok(Input {
+            evaluation: sources.evaluation.as_ref().map(read).transpose()?,
+            training: Prefetcher::start(sources.training, trainer.data_position)?,
+        })
+    }
+}
+
+fn schedule(flags: &OutputArguments, settings: &Settings) -> Schedule {
+    Schedule {
+        last_step: settings.last_step,
+        log_interval: flags.log_interval,
+        accumulation: settings.optimizer.accumulation,
+        evaluate_every: settings.eval_every,
+        save_every: flags.save_every.unwrap_or(0),
+    }
+}
+
+/// Writes and shows the summary.
+fn conclude(
+    folder: &mut RunFolder,
+    settings: &Settings,
+    ended: &Ended,
+    flags: &OutputArguments,
+    format: Format,
+    (profiler, trainer): (Option<&Profiler>, &Trainer),
+) -> anyhow::Result<()> {
+    let mut record = summary::performance_record(settings, ended);
+    if let Some(profiler) = profiler {
+        profiler.amend(&mut record, trainer, settings);
+    }
+    let record = if flags.redact { record.redact() } else { record };
+    let shown = text::summary(&record);
+    let kept = folder.finish(&record, &shown);
+    match format {
+        Format::Text => output::result(&shown)?,
+        Format::Json => output::result(&format!("{}\n", json!({ "summary": record })))?,
+    }
+    kept?;
+    if let Some(profiler) = profiler {
+        let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record)?;
+        if format == Format::Text {
+            output::result(&shown)?;
+        }
+    }
+    output::note(&format!("run folder: {}", folder.path.display()));
+    Ok(())
+}
+
+fn how_it_ended(end: End, trainer: &Trainer, checkpoints: Option<&Checkpoints>) -> anyhow::Result<()> {
+    match end {
+        End::Finished => {}
+        End::Interrupted => {
+            let saved = match checkpoints {
+                Some(checkpoints) => format!("and saved; --resume {} goes on from it", checkpoints.folder.display()),
+                None => "but not saved: --save DIR keeps a checkpoint".into(),
+            };
+            output::note(&format!("interrupted: step {} was finished {saved}", trainer.step));
+        }
+        End::Failed(RunError::Data(error)) => return Err(error.into()),
+        // Saving had been tried and found possible; what changed since is no fault of the input.
+        End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The arguments of `headroom train`. What is left out falls back to a resumed checkpoint, then to the size's row.
+
+use crate::profile::arguments::ProfilingArguments;
+use clap::ValueEnum;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
+pub struct Arguments {
+    #[command(flatten, next_help_heading = "Model")]
+    pub model: ModelArguments,
+    #[command(flatten, next_help_heading = "Training")]
+    pub training: TrainingArguments,
+    #[command(flatten, next_help_heading = "Data")]
+    pub data: DataArguments,
+    #[command(flatten, next_help_heading = "Machine")]
+    pub machine: MachineArguments,
+    #[command(flatten, next_help_heading = "Output")]
+    pub output: OutputArguments,
+    #[command(flatten, next_help_heading = "Profiling")]
+    pub profiling: ProfilingArguments,
+}
+
+#[derive(clap::Args)]
+pub struct ModelArguments {
+    /// A row of the table of sizes: nano, tiny, small, medium, large or very_large [default: tiny]
+    #[arg(long)]
+    pub size: Option<String>,
+    #[arg(long)]
+    pub hidden_dim: Option<usize>,
+    #[arg(long, alias = "num-layers")]
+    pub n_layers: Option<usize>,
+    #[arg(long, alias = "num-heads")]
+    pub n_heads: Option<usize>,
+    #[arg(long, alias = "num-kv-heads")]
+    pub n_kv_heads: Option<usize>,
+    #[arg(long)]
+    pub intermediate_dim: Option<usize>,
+    #[arg(long)]
+    pub vocab_size: Option<usize>,
+    #[arg(long)]
+    pub seq_len: Option<usize>,
+    #[arg(long)]
+    pub batch_size: Option<usize>,
+    /// Base of the rotary embedding [default: 10000]
+    #[arg(long)]
+    pub rope_theta: Option<f64>,
+    /// One table for embedding and head
+    #[arg(long)]
+    pub tied: bool,
+    /// Start anew from the weights of a checkpoint or Hugging Face folder
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub init_from: Option<PathBuf>,
+    /// Go on from a checkpoint as if it had not stopped
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LearningRateSchedule {
+    Constant,
+    Cosine,
+}
+
+#[derive(clap::Args)]
+pub struct TrainingArguments {
+    /// The step the run ends at: resuming at 10 with 20 runs ten more [default: 50, or the resumed run's]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub num_steps: Option<u64>,
+    /// [default: 3e-4]
+    #[arg(long)]
+    pub learning_rate: Option<f64>,
+    /// Cosine falls to zero at the last step [default: constant]
+    #[arg(long, value_enum)]
+    pub lr_schedule: Option<LearningRateSchedule>,
+    /// Steps in which the rate rises from zero [default: 0]
+    #[arg(long)]
+    pub lr_warmup_steps: Option<u64>,
+    /// [default: 0.01]
+    #[arg(long)]
+    pub weight_decay: Option<f64>,
+    /// Largest global norm of the gradients; 0 is off [default: 0]
+    #[arg(long)]
+    pub clip: Option<f64>,
+    /// Micro-batches a step; each has the batch size [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub gradient_accumulation_steps: Option<u32>,
+    /// Of weights and data [default: 42]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub struct DataArguments {
+    /// synthetic (uniform tokens), markov (a source whose entropy is known), a text or token file, or a .safetensors
+    /// batch [default: synthetic]
+    #[arg(long)]
+    pub data: Option<String>,
+    /// A Hugging Face tokenizer.json for text; bytes are the tokens without one
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// Steps between evaluations; 0 is off [default: 0]
+    #[arg(long)]
+    pub eval_every: Option<u64>,
+    /// [default: the training batch size]
+    #[arg(long)]
+    pub eval_batch_size: Option<usize>,
+    /// Batches an evaluation [default: 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub eval_batches: Option<u32>,
+    /// [default: what training reads, other samples of it]
+    #[arg(long)]
+    pub eval_data: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    Fp32,
+    Tf32,
+    Bf16,
+    Bf16Pure,
+}
+
+impl Precision {
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::Fp32 => "fp32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+            Precision::Bf16Pure => "bf16-pure",
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct MachineArguments {
+    /// cpu, or null (computes nothing: what the run would need and take)
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
+    pub precision: Precision,
+    /// The same as --precision bf16
+    #[arg(long, conflicts_with = "precision")]
+    pub use_amp: bool,
+    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations
+    /// [default: v2, or the resumed run's]
+    #[arg(long, allow_hyphen_values = true)]
+    pub passes: Option<String>,
+    /// [default: the physical cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// The most memory that the run may plan with, such as 4GiB [default: what the machine has free]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// The same bytes on every run and for any number of threads; this is the default
+    #[arg(long, conflicts_with = "no_deterministic")]
+    pub deterministic: bool,
+    /// Lets sums be cut by the number of threads, so that last bits may differ between them
+    #[arg(long)]
+    pub no_deterministic: bool,
+}
+
+#[derive(clap::Args)]
+pub struct OutputArguments {
+    /// Steps between reports; losses are kept until then
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub log_interval: u64,
+    /// First steps that averages leave out
+    #[arg(long, default_value_t = 3)]
+    pub warmup_steps: u64,
+    /// Made if missing; refused if it holds another run [default: runs/<time>-<size>]
+    #[arg(long, alias = "profile-dir", value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Write into a folder that holds another run
+    #[arg(long, requires = "output_dir")]
+    pub overwrite: bool,
+    /// Save a checkpoint at the end and when interrupted: model.safetensors, config.json and the state to resume
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Also save every so many steps
+    #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u64).range(1..))]
+    pub save_every: Option<u64>,
+    /// Checkpoints to keep, the newest included
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
+    /// One JSON object a step on stdout, then the summary
+    #[arg(long)]
+    pub json: bool,
+    /// Leave paths out of what is written
+    #[arg(long)]
+    pub redact: bool,
+    /// Check device, memory and folder, take three steps, say that the machine is ready, and keep nothing
+    #[arg(long, conflicts_with = "save")]
+    pub validate_setup: bool,
+}

@@ -1,0 +1,160 @@
+//! The run's folder: claimed before anything is trained, and gone again when nothing was.
+
+use crate::profile::files;
+use anyhow::{bail, ensure};
+use headroom_record::atomic::{FileError, write_json};
+use headroom_record::config::{CONFIG_FILE, ConfigRecord};
+use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+pub const LOG_FILE: &str = "training_output.log";
+
+/// Everything that a run writes into its folder.
+const FILES: [&str; 3] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfTaken {
+    Refuse,
+    Overwrite,
+}
+
+pub struct RunFolder {
+    pub path: PathBuf,
+    log: Option<File>,
+    /// The first line that could not be written; said at the end instead of at every step.
+    log_error: Option<io::Error>,
+    /// Folders that were missing before, innermost first.
+    made: Vec<PathBuf>,
+    /// Held on the folder itself as long as the run lives.
+    _lock: Option<File>,
+    kept: bool,
+}
+
+impl RunFolder {
+    /// A new folder under `runs/`, named by the time and the size.
+    pub fn claim_new(timestamp: &str, size: &str) -> anyhow::Result<RunFolder> {
+        let name = format!("{}-{size}", timestamp.trim_end_matches('Z').replace([':', '-'], "").replace('T', "-"));
+        let mut made = make_folders(Path::new("runs"))?;
+        for attempt in 1..1000 {
+            let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+            let path = Path::new("runs").join(format!("{name}{suffix}"));
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    made.insert(0, path.clone());
+                    return RunFolder::locked(&path, made);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(FileError::new("make the folder", &path)(error).into()),
+            }
+        }
+        bail!("runs/ holds a thousand runs of this very second\n  help: name one with --output-dir")
+    }
+
+    pub fn claim(path: &Path, if_taken: IfTaken) -> anyhow::Result<RunFolder> {
+        ensure!(
+            path.is_dir() || !path.exists(),
+            "{} is a file, and a run needs a folder\n  help: name another with --output-dir",
+            path.display()
+        );
+        let made = make_folders(path)?;
+        let folder = RunFolder::locked(path, made)?;
+        let taken = FILES.into_iter().find(|file| path.join(file).exists());
+        if let (Some(file), IfTaken::Refuse) = (taken, if_taken) {
+            // What lies here is another run's: nothing of it is to be cleared away.
+            bail!(
+                "{} holds another run already ({file})\n  help: name another folder, or add --overwrite",
+                path.display()
+            );
+        }
+        Ok(folder)
+    }
+
+    fn locked(path: &Path, made: Vec<PathBuf>) -> anyhow::Result<RunFolder> {
+        // Not every system lets a folder be opened; there the check for another run's files has to do.
+        let lock = File::open(path).ok();
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+            bail!("another run is writing to {}\n  help: name another folder with --output-dir", path.display());
+        }
+        Ok(RunFolder { path: path.to_path_buf(), log: None, log_error: None, made, _lock: lock, kept: false })
+    }
+
+    /// Clears an older run away and writes what is known before the first step.
+    pub fn begin(&mut self, config: &ConfigRecord, opening: &str) -> Result<(), FileError> {
+        for stale in FILES {
+            let path = self.path.join(stale);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(FileError::new("replace", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        files::clear(&self.path)?;
+        let log = self.path.join(LOG_FILE);
+        self.log = Some(File::create_new(&log).map_err(FileError::new("write", &log))?);
+        write_json(&self.path.join(CONFIG_FILE), config)?;
+        opening.lines().for_each(|line| self.log(line));
+        match self.log_error.take() {
+            Some(error) => Err(FileError::new("write", &log)(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a line to the log.
+    pub fn log(&mut self, line: &str) {
+        if self.log_error.is_none()
+            && let Some(log) = &mut self.log
+            && let Err(error) = writeln!(log, "{line}")
+        {
+            self.log_error = Some(error);
+        }
+    }
+
+    /// Writes the summary, and stays from now on.
+    pub fn finish(&mut self, record: &PerformanceRecord, shown: &str) -> Result<(), FileError> {
+        self.kept = true;
+        write_json(&self.path.join(PERFORMANCE_FILE), record)?;
+        shown.lines().for_each(|line| self.log(line));
+        let path = self.path.join(LOG_FILE);
+        match (self.log_error.take(), &self.log) {
+            (Some(error), _) => Err(FileError::new("write", &path)(error)),
+            (None, Some(log)) => log.sync_all().map_err(FileError::new("write", &path)),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Nothing was trained: nothing stays. What cannot be removed was not ours or is in use, and stays.
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if self.log.take().is_some() {
+            for file in FILES {
+                let _ = fs::remove_file(self.path.join(file));
+            }
+        }
+        remove_folders(&self.made);
+    }
+}
+
+/// Makes what is missing of the path; returns it, innermost first.
+pub fn make_folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let missing: Vec<PathBuf> = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .map(Path::to_path_buf)
+        .collect();
+    fs::create_dir_all(path).map_err(FileError::new("make the folder", path))?;
+    Ok(missing)
+}
+
+/// Those that are empty, in the order of the list.
+pub fn remove_folders(made: &[PathBuf]) {
+    for folder in made {
+        let _ = fs::remove_dir(folder);
+    }
+}

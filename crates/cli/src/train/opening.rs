@@ -1,0 +1,101 @@
+//! What is said before the first step: the configuration, the parameters by part, and the memory planned.
+
+use super::plan::{Planned, memory_line};
+use super::settings::{DeviceKind, Settings};
+use headroom_engine::cpu::isa::Isa;
+use headroom_report::training::{self as text, Opening};
+use headroom_training::optimizer::Schedule;
+use headroom_training::program::kernels;
+
+pub fn describe(settings: &Settings, planned: &Planned) -> String {
+    let count = settings.model.parameters();
+    let parameters = [
+        ("embedding", count.embedding),
+        ("attention", count.attention),
+        ("feed-forward", count.feed_forward),
+        ("norms", count.norms),
+        ("head", count.head),
+    ];
+    let kernels = kernels(&planned.training.program).map(|(phase, count)| format!("{count} {phase}")).join(", ");
+    let lines = [
+        ("model", model_line(settings)),
+        ("batch", batch_line(settings)),
+        ("steps", steps_line(settings)),
+        ("data", data_line(settings)),
+        ("kernels", format!("{kernels} a step{}", recomputed(settings, planned))),
+        ("device", device_line(settings)),
+        ("memory", memory_line(&planned.need)),
+    ];
+    text::opening(&Opening {
+        size: &settings.size,
+        version: &format!("{}, fp32", settings.passes.label()),
+        parameters: &parameters,
+        lines: &lines,
+    })
+}
+
+fn recomputed(settings: &Settings, planned: &Planned) -> String {
+    match planned.recomputed_layers {
+        0 => String::new(),
+        layers => format!(", activations of {layers} of {} layers recomputed", settings.model.n_layers),
+    }
+}
+
+fn model_line(settings: &Settings) -> String {
+    let model = &settings.model;
+    let tied = if model.tied { ", tied" } else { "" };
+    format!(
+        "hidden {}, {} layers, {} heads of {}, {} key-value, feed-forward {}, vocabulary {}{tied}",
+        model.hidden_dim,
+        model.n_layers,
+        model.n_heads,
+        model.head_dim,
+        model.n_kv_heads,
+        model.intermediate_dim,
+        model.vocab_size
+    )
+}
+
+fn batch_line(settings: &Settings) -> String {
+    let accumulated = match settings.optimizer.accumulation {
+        1 => String::new(),
+        steps => format!(", {steps} of them a step"),
+    };
+    format!("{} × {} tokens{accumulated}", settings.shape.batch_size, settings.shape.seq_len)
+}
+
+fn steps_line(settings: &Settings) -> String {
+    let optimizer = &settings.optimizer;
+    let mut line = match settings.first_step {
+        0 => format!("{}", settings.last_step),
+        first => format!("{} to {}", first + 1, settings.last_step),
+    };
+    line += &format!(", learning rate {}", optimizer.learning_rate);
+    if optimizer.schedule == Schedule::Cosine {
+        line += " falling as a cosine";
+    }
+    if optimizer.warmup_steps > 0 {
+        line += &format!(" after {} steps of warm-up", optimizer.warmup_steps);
+    }
+    line += &format!(", weight decay {}", optimizer.weight_decay);
+    if optimizer.clip > 0.0 {
+        line += &format!(", gradients clipped to {}", optimizer.clip);
+    }
+    line
+}
+
+fn data_line(settings: &Settings) -> String {
+    match settings.floor_nats {
+        Some(floor) => format!("{}; its entropy, {floor:.4} nats, is the loss's floor", settings.data_description),
+        None => settings.data_description.clone(),
+    }
+}
+
+fn device_line(settings: &Settings) -> String {
+    match settings.device {
+        DeviceKind::Cpu => {
+            format!("cpu, {} threads, {}: {}", settings.threads, Isa::detect(), settings.machine.cpu_name)
+        }
+        DeviceKind::Null => "null: nothing is computed, times are predicted".into(),
+    }
+}

@@ -1,0 +1,142 @@
+//! What a run will execute and need, known before it starts; one that cannot fit is refused here.
+
+use super::settings::{DeviceKind, Settings, Sources};
+use anyhow::bail;
+use headroom_engine::Program;
+use headroom_engine::machine::memory_available_bytes;
+use headroom_graph::{Category, GraphError};
+use headroom_report::numbers::bytes;
+use headroom_report::training::{self as text, Memory};
+use headroom_training::config::SIZES;
+use headroom_training::data::BatchShape;
+use headroom_training::memory::{MemoryNeed, largest_that_fits};
+use headroom_training::program::{
+    EvaluationProgram, Keep, StepConfig, TrainingProgram, evaluation_program, training_program,
+};
+
+pub struct Planned {
+    pub training: TrainingProgram,
+    pub evaluation: Option<EvaluationProgram>,
+    pub need: MemoryNeed,
+    /// Layers whose activations are computed again in the backward pass.
+    pub recomputed_layers: usize,
+}
+
+/// What a run may use.
+struct Room {
+    bytes: usize,
+    whose: &'static str,
+}
+
+impl Room {
+    /// None where nothing is computed, or nothing is known.
+    fn of(settings: &Settings) -> Option<Room> {
+        let free = memory_available_bytes().map(|bytes| bytes as usize);
+        let (bytes, whose) = match (settings.memory_limit, free) {
+            _ if settings.device == DeviceKind::Null && settings.memory_limit.is_none() => return None,
+            (Some(limit), Some(free)) if free < limit && settings.device == DeviceKind::Cpu => {
+                (free, "of this machine's memory are free")
+            }
+            (Some(limit), _) => (limit, "are allowed by --memory-limit"),
+            (None, Some(free)) => (free, "of this machine's memory are free"),
+            (None, None) => return None,
+        };
+        Some(Room { bytes, whose })
+    }
+}
+
+impl Planned {
+    /// Recomputes as many layers as it takes to fit into memory, none where everything fits as it is.
+    pub fn new(settings: &Settings, sources: &Sources) -> Result<Planned, GraphError> {
+        let layers = settings.model.n_layers;
+        let room = Room::of(settings);
+        let fits = |planned: &Planned| room.as_ref().is_none_or(|room| planned.need.total() <= room.bytes);
+        let asked = settings.passes.asks_for_checkpoint();
+        let start = if asked && settings.memory_limit.is_none() { layers } else { 0 };
+        let first = Planned::recomputing(settings, sources, start)?;
+        if fits(&first) || start == layers {
+            return Ok(first);
+        }
+        // The more layers, the less memory: the fewest that fit.
+        let (mut low, mut high) = (0, layers);
+        let least = Planned::recomputing(settings, sources, layers)?;
+        if !fits(&least) {
+            return Ok(least);
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(&Planned::recomputing(settings, sources, middle)?) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Planned::recomputing(settings, sources, high)
+    }
+
+    fn recomputing(settings: &Settings, sources: &Sources, layers: usize) -> Result<Planned, GraphError> {
+        let step = settings.step(layers);
+        let training = training_program(&step, Keep::OnlyTheLoss)?;
+        let evaluation = match &sources.evaluation {
+            Some(source) => Some(evaluation_program(&step, source.shape(), &training.program)?),
+            None => None,
+        };
+        let need = MemoryNeed::of(&[], settings.threads);
+        let mut planned = Planned { training, evaluation, need, recomputed_layers: layers };
+        planned.need = MemoryNeed::of(&planned.programs(), settings.threads);
+        Ok(planned)
+    }
+
+    /// In the order in which a device takes them.
+    pub fn programs(&self) -> Vec<Program> {
+        let evaluation = self.evaluation.as_ref().map(|evaluation| &evaluation.program);
+        [&self.training.program].into_iter().chain(evaluation).cloned().collect()
+    }
+
+    /// Refuses a run that cannot fit, with what it needs and what would fit.
+    pub fn check_memory(&self, settings: &Settings) -> anyhow::Result<()> {
+        let Some(room) = Room::of(settings).filter(|room| self.need.total() > room.bytes) else { return Ok(()) };
+        let BatchShape { batch_size, seq_len } = settings.shape;
+        bail!(
+            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, fp32, {})\n  help: {}",
+            settings.size,
+            bytes(self.need.total() as u64),
+            if self.recomputed_layers > 0 { " even with the activations of every layer recomputed" } else { "" },
+            bytes(room.bytes as u64),
+            room.whose,
+            memory_line(&self.need),
+            settings.passes.label(),
+            what_fits(settings, self, room.bytes)?,
+        )
+    }
+}
+
+pub fn memory_line(need: &MemoryNeed) -> String {
+    let categories = Category::ALL.map(|category| (category.name(), need.peak.get(category) as u64));
+    text::memory(&Memory {
+        categories: &categories,
+        gaps: need.gaps as u64,
+        scratch: need.scratch as u64,
+        total: need.total() as u64,
+    })
+}
+
+fn what_fits(settings: &Settings, planned: &Planned, available: usize) -> Result<String, GraphError> {
+    let threads = settings.threads;
+    if MemoryNeed::of(std::slice::from_ref(&planned.training.program), threads).total() <= available {
+        return Ok("training alone fits: choose a smaller --eval-batch-size".into());
+    }
+    if let Some(shape) = largest_that_fits(&settings.step(settings.model.n_layers), threads, available)? {
+        return Ok(format!("--batch-size {} --seq-len {} fits", shape.batch_size, shape.seq_len));
+    }
+    for size in SIZES.iter().rev() {
+        let shape = BatchShape { batch_size: size.batch_size, seq_len: size.seq_len };
+        let step = StepConfig { model: size.model(), shape, ..settings.step(0) };
+        let training = training_program(&step, Keep::OnlyTheLoss)?;
+        let need = MemoryNeed::of(&[training.program], threads).total();
+        if need <= available {
+            return Ok(format!("no batch of it fits; --size {} needs {} and does", size.name, bytes(need as u64)));
+        }
+    }
+    Ok("no size of the table fits into that".into())
+}

@@ -1,0 +1,147 @@
+//! What a run says while it goes on: a bar on a terminal, plain lines otherwise, JSON on stdout where asked.
+
+use super::checkpoints::Checkpoints;
+use super::folder::RunFolder;
+use super::settings::Settings;
+use crate::output;
+use headroom_record::atomic::FileError;
+use headroom_report::training::{StepLine, bar_message, step_line};
+use headroom_training::checkpoint::CheckpointError;
+use headroom_training::run::{Evaluation, Observer, StepRecord};
+use headroom_training::trainer::Trainer;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use std::io::{IsTerminal, stderr};
+
+/// What stdout gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    /// An object a step and an evaluation, and nothing else.
+    Json,
+}
+
+pub struct Progress<'a> {
+    pub settings: &'a Settings,
+    pub folder: &'a mut RunFolder,
+    pub checkpoints: Option<&'a mut Checkpoints>,
+    pub format: Format,
+    pub warmup_steps: u64,
+    pub speed: Speed,
+    pub bar: Bar,
+    /// The first object that could not be written; told at the end.
+    pub output_error: Option<FileError>,
+}
+
+impl Progress<'_> {
+    pub fn finish(self) -> Result<(), FileError> {
+        self.bar.0.finish_and_clear();
+        self.output_error.map_or(Ok(()), Err)
+    }
+
+    /// A line that a bar does not stand for.
+    fn say(&mut self, line: &str) {
+        self.bar.0.suspend(|| output::note(line));
+        self.folder.log(line);
+    }
+
+    fn object(&mut self, object: Value) {
+        if self.format == Format::Json && self.output_error.is_none() {
+            self.output_error = self.bar.0.suspend(|| output::result(&format!("{object}\n"))).err();
+        }
+    }
+
+    fn samples_a_step(&self) -> f64 {
+        (self.settings.shape.batch_size * self.settings.optimizer.accumulation) as f64
+    }
+}
+
+impl Observer for Progress<'_> {
+    fn stepped(&mut self, step: u64) {
+        self.bar.0.set_position(step);
+    }
+
+    fn logged(&mut self, steps: &[StepRecord]) {
+        let Some(newest) = steps.last() else { return };
+        let samples = self.samples_a_step();
+        for record in steps {
+            self.object(json!({
+                "step": record.step,
+                "loss": record.loss,
+                "samples_per_sec": samples / record.times.total.as_secs_f64().max(1e-9),
+                "learning_rate": record.learning_rate,
+                "gradient_norm": record.gradient_norm,
+            }));
+        }
+        let seconds: f64 = steps.iter().map(|record| record.times.total.as_secs_f64()).sum();
+        let warm = self.settings.first_step + self.warmup_steps;
+        self.speed.add(steps.iter().filter(|record| record.step > warm));
+        let line = StepLine {
+            step: newest.step,
+            last: self.settings.last_step,
+            loss: newest.loss.map(f64::from),
+            seconds: seconds / steps.len() as f64,
+            recent: samples * steps.len() as f64 / seconds.max(1e-9),
+            overall: self.speed.steps_a_second().map(|speed| speed * samples),
+        };
+        self.bar.0.set_message(bar_message(&line));
+        let mark = if newest.recorded { " [PROFILING]" } else { "" };
+        let text = step_line(&line) + mark;
+        if self.bar.0.is_hidden() {
+            output::note(&text);
+        }
+        self.folder.log(&text);
+    }
+
+    fn evaluated(&mut self, evaluation: Evaluation) {
+        self.object(json!({ "step": evaluation.step, "eval_loss": evaluation.loss }));
+        self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
+    }
+
+    fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
+        let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        checkpoints.save(trainer, self.settings)?;
+        let line = format!("Checkpoint of step {} saved to {}", trainer.step, checkpoints.folder.display());
+        self.say(&line);
+        Ok(())
+    }
+}
+
+/// Steps and seconds since the end of warm-up.
+#[derive(Default)]
+pub struct Speed {
+    steps: u64,
+    seconds: f64,
+}
+
+impl Speed {
+    fn add<'a>(&mut self, records: impl Iterator<Item = &'a StepRecord>) {
+        for record in records {
+            self.steps += 1;
+            self.seconds += record.times.total.as_secs_f64();
+        }
+    }
+
+    fn steps_a_second(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.steps as f64 / self.seconds)
+    }
+}
+
+/// Hidden where nobody watches.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    pub fn new(first: u64, last: u64) -> Bar {
+        let bar = ProgressBar::with_draw_target(Some(last), ProgressDrawTarget::hidden());
+        if stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{pos}/{len} {bar:24} {msg} · {eta} left");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
+            bar.set_message("loss and speed follow at the first log interval");
+            bar.set_position(first);
+            // The steps before a resume took none of this run's time.
+            bar.reset_eta();
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        Bar(bar)
+    }
+}

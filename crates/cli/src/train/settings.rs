@@ -1,0 +1,217 @@
+//! From arguments to what a run really does: flags first, then a resumed checkpoint, then the size's row.
+
+mod data;
+mod model;
+mod resumed;
+
+pub use data::Sources;
+
+use super::arguments::{Arguments, LearningRateSchedule, Precision};
+use crate::memory_size::parse_bytes;
+use anyhow::{bail, ensure};
+use data::{Wanted, check_shape, whole};
+use headroom_engine::machine::Machine;
+use headroom_graph::passes::PassList;
+use headroom_record::config::version_of_passes;
+use headroom_training::checkpoint::Checkpoint;
+use headroom_training::config::ModelConfig;
+use headroom_training::data::{BatchShape, SourceSettings, Split};
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::StepConfig;
+use model::{ChosenModel, choose_model};
+use resumed::Resumed;
+use serde_json::{Map, Value};
+use std::path::absolute;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    Cpu,
+    Null,
+}
+
+pub struct Settings {
+    /// A row's name, or `custom`.
+    pub size: String,
+    pub model: ModelConfig,
+    pub shape: BatchShape,
+    pub optimizer: OptimizerConfig,
+    pub passes: PassList,
+    /// Where the run starts and ends.
+    pub first_step: u64,
+    pub last_step: u64,
+    pub seed: u64,
+    /// The data's own words for itself, and the loss that it allows, where that is known.
+    pub data_description: String,
+    pub floor_nats: Option<f64>,
+    /// 0 is off.
+    pub eval_every: u64,
+    pub eval_batches: usize,
+    pub device: DeviceKind,
+    pub threads: usize,
+    pub memory_limit: Option<usize>,
+    pub machine: Machine,
+    /// Opened, its headers checked.
+    pub resume: Option<Checkpoint>,
+    pub init_from: Option<Checkpoint>,
+    /// What a checkpoint notes so that resuming needs no flags.
+    pub notes: Map<String, Value>,
+}
+
+/// Steps of `--validate-setup`.
+const STEPS_TO_VALIDATE: u64 = 3;
+
+impl Settings {
+    pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
+        let device = device_of(arguments)?;
+        ensure!(
+            device != DeviceKind::Null || arguments.output.save.is_none(),
+            "--save has nothing to save: --device null computes nothing"
+        );
+        let memory_limit = arguments.machine.memory_limit.as_deref().map(parse_bytes).transpose()?;
+        let resume = arguments.model.resume.as_deref().map(Checkpoint::open).transpose()?;
+        let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
+        let state = resume.as_ref().map(Checkpoint::state).transpose()?;
+        let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
+        let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
+        let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
+
+        let ChosenModel { size, model, row } =
+            choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
+        let asked = BatchShape {
+            batch_size: arguments.model.batch_size.or(before.batch_size).unwrap_or(row.batch_size),
+            seq_len: arguments.model.seq_len.or(before.seq_len).unwrap_or(row.seq_len),
+        };
+        model.validate(asked.batch_size, asked.seq_len)?;
+        let optimizer = optimizer_of(arguments, &before)?;
+        let first_step = state.map_or(0, |state| state.step);
+        let last_step = last_step(arguments, &before, first_step)?;
+        let seed = arguments.training.seed.or(state.map(|state| state.seed)).unwrap_or(42);
+        let wanted = Wanted::of(arguments, &before)?;
+        let vocab_size = model.vocab_size;
+        let sources =
+            wanted.open(&SourceSettings { shape: asked, vocab_size, seed, split: Split::Train, tokenizer: None })?;
+        let shape = sources.training.shape();
+        check_shape(arguments, &wanted, shape)?;
+        model.validate(shape.batch_size, shape.seq_len)?;
+        if let Some(evaluation) = &sources.evaluation {
+            model.validate(evaluation.shape().batch_size, evaluation.shape().seq_len)?;
+        }
+
+        let notes = Resumed {
+            size: Some(size.clone()),
+            batch_size: Some(shape.batch_size),
+            seq_len: Some(shape.seq_len),
+            num_steps: Some(last_step),
+            learning_rate: Some(optimizer.learning_rate),
+            weight_decay: Some(optimizer.weight_decay),
+            clip: Some(optimizer.clip),
+            gradient_accumulation_steps: Some(optimizer.accumulation),
+            lr_schedule: Some(schedule_name(optimizer.schedule).into()),
+            lr_warmup_steps: Some(optimizer.warmup_steps),
+            passes: Some(list),
+            data: Some(whole(&wanted.data)),
+            tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
+            eval_every: Some(wanted.eval_every),
+            eval_batch_size: wanted.eval_batch_size,
+            eval_batches: Some(wanted.eval_batches),
+            eval_data: wanted.eval_data.as_deref().map(whole),
+        };
+        let machine = Machine::detect();
+        let settings = Settings {
+            size,
+            model,
+            shape,
+            optimizer,
+            first_step,
+            last_step,
+            seed,
+            data_description: sources.training.description(),
+            floor_nats: sources.training.floor_nats(),
+            eval_every: wanted.eval_every,
+            eval_batches: wanted.eval_batches,
+            device,
+            threads: arguments.machine.threads.map_or(machine.cores, usize::from),
+            memory_limit,
+            passes,
+            machine,
+            resume,
+            init_from,
+            notes: notes.to_map()?,
+        };
+        Ok((settings, sources))
+    }
+}
+
+impl Settings {
+    /// What a step computes, with so many layers' activations computed again.
+    pub fn step(&self, recomputed_layers: usize) -> StepConfig {
+        StepConfig {
+            model: self.model.clone(),
+            shape: self.shape,
+            optimizer: self.optimizer,
+            passes: self.passes.clone(),
+            recomputed_layers,
+        }
+    }
+
+    /// The list of passes as files name it.
+    pub fn version(&self) -> String {
+        version_of_passes(self.passes.names())
+    }
+}
+
+fn device_of(arguments: &Arguments) -> anyhow::Result<DeviceKind> {
+    let machine = &arguments.machine;
+    let precision = if machine.use_amp { Precision::Bf16 } else { machine.precision };
+    if precision != Precision::Fp32 {
+        bail!("--precision {} has no kernels on {} yet\n  help: --precision fp32", precision.name(), machine.device);
+    }
+    match machine.device.as_str() {
+        "cpu" => Ok(DeviceKind::Cpu),
+        "null" => Ok(DeviceKind::Null),
+        other => bail!("there is no device `{other}`\n  help: choose cpu or null"),
+    }
+}
+
+fn optimizer_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<OptimizerConfig> {
+    let flags = &arguments.training;
+    let schedule = match (flags.lr_schedule, before.lr_schedule.as_deref()) {
+        (Some(LearningRateSchedule::Cosine), _) | (None, Some("cosine")) => Schedule::Cosine,
+        _ => Schedule::Constant,
+    };
+    let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
+    let config = OptimizerConfig {
+        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(3e-4),
+        schedule,
+        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(0),
+        weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(0.01),
+        clip: flags.clip.or(before.clip).unwrap_or(0.0),
+        accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(1).max(1),
+    };
+    for (flag, value) in
+        [("--learning-rate", config.learning_rate), ("--weight-decay", config.weight_decay), ("--clip", config.clip)]
+    {
+        ensure!(value.is_finite() && value >= 0.0, "{flag} is {value}\n  help: a number from 0 up");
+    }
+    Ok(config)
+}
+
+fn schedule_name(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::Constant => "constant",
+        Schedule::Cosine => "cosine",
+    }
+}
+
+fn last_step(arguments: &Arguments, before: &Resumed, first_step: u64) -> anyhow::Result<u64> {
+    if arguments.output.validate_setup {
+        return Ok(first_step.saturating_add(STEPS_TO_VALIDATE));
+    }
+    let last = arguments.training.num_steps.or(before.num_steps).unwrap_or(50);
+    ensure!(
+        last > first_step,
+        "the checkpoint stands at step {first_step} already, and the run would end at step {last}\n  help: --num-steps \
+         says at which step the run ends: more than {first_step}"
+    );
+    Ok(last)
+}

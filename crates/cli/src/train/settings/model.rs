@@ -1,0 +1,136 @@
+//! The model that a run trains: from a checkpoint, or from a size's row with flags on top.
+
+use crate::train::arguments::ModelArguments;
+use anyhow::{bail, ensure};
+use headroom_training::checkpoint::Checkpoint;
+use headroom_training::config::{ModelConfig, SIZES, Size};
+use headroom_training::persist::from_hugging_face;
+
+pub struct ChosenModel {
+    /// A row's name, or `custom`.
+    pub size: String,
+    pub model: ModelConfig,
+    /// The row whose batch and sequence stand in for what no flag says.
+    pub row: &'static Size,
+}
+
+const CUSTOM: &str = "custom";
+
+/// `noted` is the size that a resumed checkpoint names.
+pub fn choose_model(
+    flags: &ModelArguments,
+    noted: Option<&str>,
+    checkpoint: Option<&Checkpoint>,
+) -> anyhow::Result<ChosenModel> {
+    let asked = flags.size.as_deref().map(row_named).transpose()?;
+    let loaded = checkpoint.map(|checkpoint| from_hugging_face(checkpoint.config()));
+    let row = asked
+        .or_else(|| noted.and_then(Size::named))
+        .or_else(|| loaded.as_ref().and_then(row_like))
+        .unwrap_or(row_named("tiny")?);
+    let base = match (&loaded, asked) {
+        // A row says nothing about what the checkpoint was made for beyond its sizes.
+        (Some(loaded), Some(row)) => ModelConfig {
+            vocab_size: loaded.vocab_size,
+            rope_theta: loaded.rope_theta,
+            norm_eps: loaded.norm_eps,
+            tied: loaded.tied,
+            ..row.model()
+        },
+        (Some(loaded), None) => loaded.clone(),
+        (None, _) => row.model(),
+    };
+    let model = with_flags(base, flags)?;
+    if let Some(loaded) = &loaded {
+        refuse_differences(&model, loaded)?;
+    }
+    let size = row_like(&model).map_or(CUSTOM, |row| row.name).to_string();
+    Ok(ChosenModel { size, model, row })
+}
+
+fn row_named(name: &str) -> anyhow::Result<&'static Size> {
+    let Some(row) = Size::named(name) else {
+        let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
+        bail!("there is no size `{name}`\n  help: choose one of {}", names.join(", "));
+    };
+    Ok(row)
+}
+
+/// The row of this very model, whatever its vocabulary.
+fn row_like(model: &ModelConfig) -> Option<&'static Size> {
+    SIZES.iter().find(|size| ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model() } == *model)
+}
+
+fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<ModelConfig> {
+    let n_heads = flags.n_heads.unwrap_or(base.n_heads);
+    let kv_default = if flags.n_heads.is_some() { at_most_half(n_heads) } else { base.n_kv_heads };
+    let hidden_dim = flags.hidden_dim.unwrap_or(base.hidden_dim);
+    let mut head_dim = base.head_dim;
+    if (flags.n_heads.is_some() || flags.hidden_dim.is_some()) && n_heads > 0 {
+        ensure!(
+            hidden_dim.is_multiple_of(n_heads),
+            "--hidden-dim {hidden_dim} cannot be divided by --n-heads {n_heads}\n  help: use a multiple of {n_heads}"
+        );
+        head_dim = hidden_dim / n_heads;
+    }
+    let rope_theta = flags.rope_theta.unwrap_or(base.rope_theta);
+    ensure!(rope_theta.is_finite() && rope_theta > 0.0, "--rope-theta is {rope_theta}\n  help: a number above 0");
+    Ok(ModelConfig {
+        hidden_dim,
+        n_layers: flags.n_layers.unwrap_or(base.n_layers),
+        n_heads,
+        n_kv_heads: flags.n_kv_heads.unwrap_or(kv_default),
+        head_dim,
+        intermediate_dim: flags.intermediate_dim.unwrap_or(base.intermediate_dim),
+        vocab_size: flags.vocab_size.unwrap_or(base.vocab_size),
+        rope_theta,
+        tied: base.tied || flags.tied,
+        norm_eps: base.norm_eps,
+    })
+}
+
+/// Half of the heads, as in every row, or as near below it as divides them.
+fn at_most_half(n_heads: usize) -> usize {
+    // The smallest divisor above 1 leaves the largest below the whole.
+    let smallest = (2..).take_while(|d| d * d <= n_heads).find(|d| n_heads.is_multiple_of(*d));
+    n_heads / smallest.unwrap_or(n_heads.max(1))
+}
+
+fn refuse_differences(asked: &ModelConfig, loaded: &ModelConfig) -> anyhow::Result<()> {
+    let parts = |model: &ModelConfig| {
+        [
+            ("--hidden-dim", model.hidden_dim.to_string()),
+            ("--n-layers", model.n_layers.to_string()),
+            ("--n-heads", model.n_heads.to_string()),
+            ("--n-kv-heads", model.n_kv_heads.to_string()),
+            ("width of a head", model.head_dim.to_string()),
+            ("--intermediate-dim", model.intermediate_dim.to_string()),
+            ("--vocab-size", model.vocab_size.to_string()),
+            ("--rope-theta", model.rope_theta.to_string()),
+            ("--tied", model.tied.to_string()),
+        ]
+    };
+    let differences: Vec<String> = parts(asked)
+        .into_iter()
+        .zip(parts(loaded))
+        .filter(|((_, asked), (_, loaded))| asked != loaded)
+        .map(|((name, asked), (_, loaded))| format!("\n  {name}: {asked} is asked for, the checkpoint has {loaded}"))
+        .collect();
+    ensure!(
+        differences.is_empty(),
+        "the flags ask for another model than the checkpoint holds{}\n  help: leave these out, the model comes from \
+         the checkpoint",
+        differences.concat()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_value_heads_are_half_of_the_heads_or_the_next_divisor_below() {
+        assert_eq!([0, 1, 2, 4, 5, 6, 8, 9, 15].map(at_most_half), [0, 1, 1, 2, 1, 3, 4, 3, 5]);
+    }
+}

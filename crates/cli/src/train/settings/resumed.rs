@@ -1,0 +1,44 @@
+//! What a checkpoint remembers of its run, so that resuming needs no flags.
+
+use anyhow::Context;
+use headroom_training::checkpoint::TrainingState;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// Every field is named after its flag; what is missing was not noted or not set.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resumed {
+    pub size: Option<String>,
+    pub batch_size: Option<usize>,
+    pub seq_len: Option<usize>,
+    pub num_steps: Option<u64>,
+    pub learning_rate: Option<f64>,
+    pub weight_decay: Option<f64>,
+    pub clip: Option<f64>,
+    pub gradient_accumulation_steps: Option<usize>,
+    pub lr_schedule: Option<String>,
+    pub lr_warmup_steps: Option<u64>,
+    pub passes: Option<String>,
+    pub data: Option<String>,
+    pub tokenizer: Option<PathBuf>,
+    pub eval_every: Option<u64>,
+    pub eval_batch_size: Option<usize>,
+    pub eval_batches: Option<usize>,
+    pub eval_data: Option<String>,
+}
+
+impl Resumed {
+    pub fn of(state: &TrainingState) -> anyhow::Result<Resumed> {
+        serde_json::from_value(Value::Object(state.extra.clone()))
+            .context("the checkpoint's training_state.json has `extra` settings that do not read")
+    }
+
+    pub fn to_map(&self) -> anyhow::Result<Map<String, Value>> {
+        match serde_json::to_value(self)? {
+            Value::Object(map) => Ok(map),
+            other => anyhow::bail!("notes for a checkpoint came out as {other}"),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A trainer ready for its first step: the device with its programs, and the weights on it.
+
+use super::arguments::Arguments;
+use super::plan::Planned;
+use super::settings::{DeviceKind, Settings};
+use crate::{kept, output};
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::null::Null;
+use headroom_engine::peaks::ASSUMED_RATES;
+use headroom_engine::{Device, Program};
+use headroom_graph::cost::Rates;
+use headroom_training::persist;
+use headroom_training::trainer::Trainer;
+
+pub fn trainer(arguments: &Arguments, settings: &Settings, planned: Planned) -> anyhow::Result<Trainer> {
+    let device = build_device(arguments, settings, &planned.programs())?;
+    let Planned { training, evaluation, .. } = planned;
+    let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);
+    if trainer.device.computes() {
+        load_weights(&mut trainer, settings)?;
+    }
+    Ok(trainer)
+}
+
+fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]) -> anyhow::Result<Box<dyn Device>> {
+    let reductions = if arguments.machine.no_deterministic { Reductions::OneAThread } else { Reductions::Fixed };
+    Ok(match settings.device {
+        DeviceKind::Cpu => Box::new(Cpu::new(settings.threads, Isa::detect(), reductions, programs)?),
+        DeviceKind::Null => Box::new(Null::new(rates(settings), programs)),
+    })
+}
+
+/// The measured peaks of this machine, or assumed ones, said so.
+fn rates(settings: &Settings) -> Rates {
+    match kept::load_device(&settings.machine.cpu_name) {
+        Some(record) => Rates {
+            product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+            bytes: record.memory_bandwidth_bytes,
+            call_seconds: record.call_seconds,
+        },
+        None => {
+            output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
+            ASSUMED_RATES
+        }
+    }
+}
+
+fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()> {
+    if let Some(checkpoint) = &settings.resume {
+        persist::load_all(trainer, checkpoint)?;
+        let state = checkpoint.state()?;
+        if state.data != settings.data_description {
+            output::note(&format!("note: the checkpoint was trained on other data ({})", state.data));
+        }
+    } else if let Some(checkpoint) = &settings.init_from {
+        persist::load_weights(trainer, checkpoint)?;
+    } else {
+        trainer.draw_weights(settings.seed);
+    }
+    Ok(())
+}

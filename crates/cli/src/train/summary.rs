@@ -1,0 +1,137 @@
+//! What a run writes down at its beginning and end.
+
+use super::settings::{DeviceKind, Settings};
+use headroom_engine::machine::peak_resident_bytes;
+use headroom_record::config::{ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
+use headroom_record::performance::{
+    ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
+};
+use headroom_record::provenance::Origin;
+use headroom_record::statistics::step_statistics;
+use headroom_training::memory::MemoryNeed;
+use headroom_training::run::{Outcome, StepRecord};
+use headroom_training::trainer::StepTimes;
+use std::time::Duration;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, timestamp: &str) -> ConfigRecord {
+    let model = &settings.model;
+    ConfigRecord::new(ConfigFacts {
+        version: settings.version(),
+        size: settings.size.clone(),
+        timestamp: timestamp.into(),
+        configuration: Configuration {
+            hidden_dim: model.hidden_dim as u64,
+            num_layers: model.n_layers as u64,
+            num_heads: model.n_heads as u64,
+            num_kv_heads: model.n_kv_heads as u64,
+            intermediate_dim: model.intermediate_dim as u64,
+            vocab_size: model.vocab_size as u64,
+            seq_len: settings.shape.seq_len as u64,
+            batch_size: settings.shape.batch_size as u64,
+            num_steps: settings.last_step,
+            parameters: model.parameters().total(),
+        },
+        profilers_enabled,
+        command_line: std::env::args().collect(),
+    })
+}
+
+/// What the summary is made from beside the settings.
+pub struct Ended<'a> {
+    pub outcome: &'a Outcome,
+    pub memory: &'a MemoryNeed,
+    pub timestamp: &'a str,
+    pub profile_dir: String,
+    pub num_steps: u64,
+    pub warmup_steps: u64,
+}
+
+pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceRecord {
+    let model = &settings.model;
+    let steps = &ended.outcome.steps;
+    // A run shorter than its warm-up is measured by its last step.
+    let skipped = (ended.warmup_steps as usize).min(steps.len().saturating_sub(1));
+    let measured = &steps[skipped..];
+    let computed = settings.device == DeviceKind::Cpu;
+    PerformanceRecord::new(PerformanceFacts {
+        version: settings.version(),
+        config: ModelConfig {
+            vocab_size: model.vocab_size as u64,
+            hidden_dim: model.hidden_dim as u64,
+            n_layers: model.n_layers as u64,
+            n_heads: model.n_heads as u64,
+            n_kv_heads: model.n_kv_heads as u64,
+            intermediate_dim: model.intermediate_dim as u64,
+            max_seq_len: settings.shape.seq_len as u64,
+            rope_theta: model.rope_theta,
+            norm_eps: model.norm_eps,
+            dropout: 0.0,
+        },
+        profiler_config: ProfilerConfig {
+            profile_dir: Some(ended.profile_dir.clone()),
+            warmup_steps: skipped as u64,
+            profile_steps: 0,
+        },
+        performance_summary: summary(settings, ended, measured),
+        statistics: step_statistics(&measured.iter().map(|record| seconds(record.times.total)).collect::<Vec<_>>()),
+        training_params: TrainingParams {
+            num_steps: ended.num_steps,
+            batch_size: settings.shape.batch_size as u64,
+            learning_rate: settings.optimizer.learning_rate,
+            use_amp: false,
+            gradient_accumulation_steps: settings.optimizer.accumulation as u64,
+            clip: settings.optimizer.clip,
+        },
+        system_info: SystemInfo {
+            device: if computed { "cpu" } else { "null" }.into(),
+            gpu_name: None,
+            cpu_name: settings.machine.cpu_name.clone(),
+            threads: settings.threads as u64,
+            memory_total_mb: settings.machine.memory_total_bytes as f64 / MIB,
+            driver_version: None,
+            headroom_version: env!("CARGO_PKG_VERSION").into(),
+            timestamp_iso: ended.timestamp.into(),
+        },
+        times: if computed { Origin::Measured } else { Origin::Computed },
+        memory: Origin::Computed,
+    })
+}
+
+fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {
+    let samples_a_step = settings.shape.batch_size * settings.optimizer.accumulation;
+    let steps = &ended.outcome.steps;
+    let total: f64 = measured.iter().map(|record| seconds(record.times.total)).sum();
+    let speed = (total > 0.0).then(|| (measured.len() * samples_a_step) as f64 / total);
+    let average = |part: fn(&StepTimes) -> Duration| {
+        let sum: f64 = measured.iter().map(|record| seconds(part(&record.times))).sum();
+        (!measured.is_empty()).then(|| sum / measured.len() as f64)
+    };
+    let losses: Vec<f64> = steps.iter().filter_map(|record| record.loss).map(f64::from).collect();
+    let busy =
+        measured.iter().map(|record| seconds(record.times.forward + record.times.backward + record.times.optimizer));
+    PerformanceSummary {
+        total_samples: (steps.len() * samples_a_step) as u64,
+        avg_training_speed: speed,
+        tokens_per_sec: speed.map(|speed| speed * settings.shape.seq_len as f64),
+        steps_per_sec: speed.map(|speed| speed / samples_a_step as f64),
+        final_loss: losses.last().copied(),
+        avg_loss: (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64),
+        loss_floor: settings.floor_nats,
+        avg_batch_time: average(|times| times.total),
+        avg_forward_time: average(|times| times.forward),
+        avg_backward_time: average(|times| times.backward),
+        avg_optimizer_time: average(|times| times.optimizer),
+        avg_data_time: average(|times| times.data),
+        peak_memory_mb: Some(ended.memory.total() as f64 / MIB),
+        process_peak_memory_mb: peak_resident_bytes().map(|bytes| bytes as f64 / MIB),
+        avg_memory_mb: Some(ended.memory.average as f64 / MIB),
+        device_utilization_percent: (total > 0.0).then(|| 100.0 * busy.sum::<f64>() / total),
+        profiling_overhead_percent: Some(0.0),
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}

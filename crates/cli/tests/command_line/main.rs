@@ -1,0 +1,15 @@
+//! The `headroom` command as its users meet it: every test runs the binary in a folder of its own.
+
+mod bad_files;
+mod bad_input;
+mod commands;
+mod data;
+mod determinism;
+mod full_disk;
+mod interruption;
+mod memory;
+mod not_finite;
+mod place;
+mod replay;
+mod resume;
+mod run_folder;

@@ -1,0 +1,7 @@
+//! `headroom profile` as its users meet it: every test runs the binary and reads what it left.
+
+mod endings;
+mod figures;
+mod files;
+mod runs;
+mod workshop;

@@ -1,0 +1,87 @@
+//! Static suspicion and measured proof of the same cause become one finding.
+
+use crate::finding::{Cause, Place};
+use crate::locate::{call_place, callee};
+use crate::measures::python::frame;
+use crate::source::{CallsPerStep, Input, SourceFinding as Suspicion, SourceReport};
+use crate::trace_rules::{SourceFinding, TraceFinding};
+
+/// Gives findings of the trace their lines and the source findings that agree with them.
+pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input]) {
+    let suspicions: Vec<&Suspicion> = report.findings.iter().chain(&report.candidates).collect();
+    let mut taken = vec![false; suspicions.len()];
+    match_by_function(findings, &suspicions, &mut taken);
+    for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
+        finding.place = locate(finding, inputs);
+    }
+    // What is about the whole script (no torch.compile, no autocast, the loader) belongs to the first finding of its cause.
+    for (index, suspicion) in suspicions.iter().enumerate().filter(|(index, _)| !taken[*index]).collect::<Vec<_>>() {
+        let of_cause = |finding: &&mut TraceFinding| finding.cause == suspicion.cause && finding.function.is_none();
+        let whole = findings.iter_mut().find(of_cause);
+        let first = match whole {
+            Some(finding) => Some(finding),
+            None => findings.iter_mut().find(|finding| {
+                finding.cause == suspicion.cause && !matches!(finding.cause, Cause::HostSync | Cause::ConstantRebuilt)
+            }),
+        };
+        if let Some(finding) = first {
+            taken[index] = true;
+            finding.sources.push(agreed(suspicion));
+            finding.place.get_or_insert_with(|| suspicion.place.clone());
+        }
+    }
+}
+
+fn agreed(suspicion: &Suspicion) -> SourceFinding {
+    SourceFinding { code: suspicion.code.to_string(), place: suspicion.place.clone() }
+}
+
+/// Within one function, findings in the order in which they happen meet suspicions in the order of their lines.
+fn match_by_function(findings: &mut [TraceFinding], suspicions: &[&Suspicion], taken: &mut [bool]) {
+    let mut order: Vec<usize> = (0..findings.len()).filter(|&at| findings[at].function.is_some()).collect();
+    order.sort_by_key(|&at| findings[at].found.first);
+    for at in order {
+        let Some(name) = findings[at].function.clone() else { continue };
+        let Some(frame) = frame(&name) else { continue };
+        // Something that torch does inside is not what a line of the user's own code reads as.
+        let is_direct = findings[at].found.through.as_ref().is_none_or(|through| through.starts_with("<built-in"));
+        let repeats = findings[at].found.per_step >= 2.0;
+        let fits = |suspicion: &Suspicion| {
+            suspicion.cause == findings[at].cause
+                && is_direct
+                && same_file(frame.file, &suspicion.place.file)
+                && suspicion.function.rsplit('.').next() == Some(frame.function)
+        };
+        let open: Vec<usize> =
+            (0..suspicions.len()).filter(|&index| !taken[index] && fits(suspicions[index])).collect();
+        let as_often = |&&index: &&usize| is_repeated(suspicions[index].calls_per_step) == repeats;
+        let Some(&chosen) = open.iter().find(as_often).or(open.first()) else { continue };
+        let place = suspicions[chosen].place.clone();
+        // Other rules may suspect the same line.
+        for &index in open.iter().filter(|&&index| suspicions[index].place.line == place.line) {
+            taken[index] = true;
+            findings[at].sources.push(agreed(suspicions[index]));
+        }
+        findings[at].place = Some(place);
+    }
+}
+
+fn is_repeated(calls: CallsPerStep) -> bool {
+    matches!(calls, CallsPerStep::PerParameter | CallsPerStep::Several)
+}
+
+fn locate(finding: &TraceFinding, inputs: &[Input]) -> Option<Place> {
+    let frame = frame(finding.function.as_deref()?)?;
+    let callee = callee(finding.found.through.as_deref()?)?;
+    let input = inputs.iter().find(|input| same_file(frame.file, &input.path))?;
+    let text = String::from_utf8_lossy(&input.bytes);
+    call_place(&input.path, &text, frame.function, frame.line, &callee)
+}
+
+/// Traces shorten paths and runs happen elsewhere: the names must be the same, and the folders as far as both have them.
+fn same_file(in_trace: &str, given: &str) -> bool {
+    let parts = |path: &str| -> Vec<String> {
+        path.replace('\\', "/").split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_string).collect()
+    };
+    parts(in_trace).last() == parts(given).last()
+}

@@ -1,0 +1,160 @@
+//! The line of a call in a script, from what a trace knows of it: the function it is made in and what is called.
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, ModModule, Stmt, StmtFunctionDef};
+use ruff_source_file::LineIndex;
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::finding::Place;
+
+/// What a Python function calls, as a trace names the frame inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callee<'a> {
+    /// A method or function by its last name: `item`, `triu`.
+    Named(&'a str),
+    /// An object of this class, called: a module's `forward`.
+    ObjectOf(&'a str),
+}
+
+/// By the trace's name for the inner frame.
+pub fn callee(frame: &str) -> Option<Callee<'_>> {
+    if let Some(module) = frame.strip_prefix("nn.Module: ") {
+        let class = module.rsplit_once('_').map_or(module, |(class, _)| class);
+        return Some(Callee::ObjectOf(class));
+    }
+    if let Some(rest) = frame.strip_prefix("<built-in ") {
+        let rest = rest.strip_prefix("method ").or_else(|| rest.strip_prefix("function ")).unwrap_or(rest);
+        return rest.split([' ', '>']).next().filter(|name| !name.is_empty()).map(Callee::Named);
+    }
+    frame.rsplit_once("): ").map(|(_, function)| Callee::Named(function))
+}
+
+/// Where `function` (one that has `near` among its lines, if several share the name) makes the call, first in the text. A
+/// frame that was entered before profiling began has a line inside the function; others the line of their `def`.
+pub fn call_place(file: &str, text: &str, function: &str, near: u32, callee: &Callee) -> Option<Place> {
+    let parsed = ruff_python_parser::parse_module(text).ok()?;
+    let index = LineIndex::from_source_text(text);
+    let module: &ModModule = parsed.syntax();
+    let attributes = match callee {
+        Callee::ObjectOf(class) => attributes_of_class(module, class),
+        Callee::Named(_) => Vec::new(),
+    };
+    let line = |range: TextRange| index.line_index(range.start()).get() as u32;
+    let last_line = |range: TextRange| index.line_index(range.end()).get() as u32;
+    let candidates = if function == "<module>" {
+        calls_in(&module.body)
+    } else {
+        let mut functions = Functions { name: function, found: Vec::new() };
+        module.body.iter().for_each(|statement| functions.visit_stmt(statement));
+        let holds = |one: &&&StmtFunctionDef| (line(one.range())..=last_line(one.range())).contains(&near);
+        let chosen = functions.found.iter().find(holds).or(functions.found.first())?;
+        calls_in(&chosen.body)
+    };
+    let call = candidates.into_iter().find(|call| is_call_of(call, callee, &attributes))?;
+    let source = ruff_source_file::SourceCode::new(text, &index);
+    let (start, end) = (source.line_column(call.range().start()), source.line_column(call.range().end()));
+    Some(Place {
+        file: file.to_string(),
+        line: start.line.get() as u32,
+        column: start.column.get() as u32,
+        end_line: end.line.get() as u32,
+        end_column: end.column.get() as u32,
+    })
+}
+
+fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
+    let mut calls = Calls::default();
+    body.iter().for_each(|statement| calls.visit_stmt(statement));
+    calls.found
+}
+
+fn is_call_of(call: &ExprCall, callee: &Callee, attributes: &[String]) -> bool {
+    let Some(name) = last_name(&call.func) else { return false };
+    match callee {
+        Callee::Named(wanted) => name == *wanted,
+        Callee::ObjectOf(_) => attributes.iter().any(|attribute| attribute == name),
+    }
+}
+
+fn last_name(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        Expr::Name(name) => Some(name.id.as_str()),
+        _ => None,
+    }
+}
+
+/// Names to which an object of `class` is assigned: `self.encoder = nn.TransformerEncoder(…)`.
+fn attributes_of_class(module: &ModModule, class: &str) -> Vec<String> {
+    struct Assigned<'c> {
+        class: &'c str,
+        names: Vec<String>,
+    }
+    impl<'a> Visitor<'a> for Assigned<'_> {
+        fn visit_stmt(&mut self, statement: &'a Stmt) {
+            if let Stmt::Assign(assign) = statement
+                && let Expr::Call(call) = assign.value.as_ref()
+                && last_name(&call.func) == Some(self.class)
+            {
+                self.names.extend(assign.targets.iter().filter_map(last_name).map(str::to_string));
+            }
+            walk_stmt(self, statement);
+        }
+    }
+    let mut assigned = Assigned { class, names: Vec::new() };
+    module.body.iter().for_each(|statement| assigned.visit_stmt(statement));
+    assigned.names
+}
+
+struct Functions<'a, 'n> {
+    name: &'n str,
+    found: Vec<&'a StmtFunctionDef>,
+}
+
+impl<'a> Visitor<'a> for Functions<'a, '_> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        if let Stmt::FunctionDef(function) = statement
+            && function.name.as_str() == self.name
+        {
+            self.found.push(function);
+        }
+        walk_stmt(self, statement);
+    }
+}
+
+#[derive(Default)]
+struct Calls<'a> {
+    found: Vec<&'a ExprCall>,
+}
+
+impl<'a> Visitor<'a> for Calls<'a> {
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        if let Expr::Call(call) = expression {
+            self.found.push(call);
+        }
+        walk_expr(self, expression);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "import torch\nclass Model:\n    def __init__(self):\n        self.encoder = nn.TransformerEncoder(layer, 4)\n\
+        \n    def forward(self, x):\n        mask = torch.triu(torch.ones(4, 4))\n        return self.head(self.encoder(x, mask=mask))\n\
+        \ndef train():\n    for p in q:\n        p.norm().item()\n";
+
+    fn line(function: &str, near: u32, frame: &str) -> Option<u32> {
+        call_place("a.py", SCRIPT, function, near, &callee(frame)?).map(|place| place.line)
+    }
+
+    #[test]
+    fn a_call_is_found_by_the_frame_inside_it() {
+        assert_eq!(line("forward", 6, "nn.Module: TransformerEncoder_0"), Some(8));
+        assert_eq!(line("forward", 6, "<built-in method triu of type object>"), Some(7));
+        assert_eq!(line("train", 99, "<built-in method item of Tensor object>"), Some(12));
+        assert_eq!(line("train", 10, "torch/_tensor.py(860): norm"), Some(12));
+        assert_eq!(line("train", 10, "nn.Module: Linear_3"), None);
+        assert_eq!(line("missing", 1, "<built-in method item of Tensor object>"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Measures: functions from a trace to figures.
+
+pub mod breakdown;
+pub mod communication;
+pub mod constants;
+pub mod copies;
+pub mod critical_path;
+pub mod data_loading;
+pub mod flops;
+pub mod intervals;
+pub mod kernels;
+pub mod launches;
+pub mod memory;
+pub mod operators;
+pub mod patterns;
+pub mod python;
+pub mod roofline;
+pub mod steps;
+pub mod synchronisation;
+pub mod trust;
+pub mod view;
+
+use headroom_trace::Trace;
+use serde::Serialize;
+
+use trust::{Trust, Unprofiled};
+use view::View;
+
+/// All figures of one trace.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Measures {
+    pub breakdown: breakdown::Breakdown,
+    pub operators: operators::Operators,
+    pub kernels: kernels::Kernels,
+    pub launches: launches::Launches,
+    pub synchronisation: synchronisation::Synchronisation,
+    pub copies: copies::Copies,
+    pub memory: memory::Memory,
+    pub roofline: roofline::Roofline,
+    pub data_loading: data_loading::DataLoading,
+    pub critical_path: critical_path::CriticalPath,
+    pub communication: communication::Communication,
+    pub rebuilt_constants: Vec<constants::Rebuilt>,
+    pub patterns: patterns::Patterns,
+}
+
+pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
+    let costs = flops::costs(view);
+    let flops_of: Vec<f64> = costs.iter().map(|cost| cost.flops).collect();
+    // The two largest halves side by side; each is a chain of passes over the same columns.
+    let (left, right) = rayon::join(
+        || {
+            (
+                breakdown::breakdown(view),
+                operators::operators(view, &flops_of),
+                kernels::kernels(view),
+                launches::launches(view),
+                critical_path::critical_path(view),
+                communication::communication(view),
+            )
+        },
+        || {
+            (
+                synchronisation::synchronisation(view),
+                copies::copies(view),
+                memory::memory(view),
+                roofline::roofline(view, &costs),
+                data_loading::data_loading(view),
+                constants::rebuilt_constants(view),
+                patterns::patterns(view, &costs),
+                trust::trust(view, unprofiled),
+            )
+        },
+    );
+    let (breakdown, operators, kernels, launches, critical_path, communication) = left;
+    let (synchronisation, copies, memory, roofline, data_loading, rebuilt_constants, patterns, trust) = right;
+    let measures = Measures {
+        breakdown,
+        operators,
+        kernels,
+        launches,
+        synchronisation,
+        copies,
+        memory,
+        roofline,
+        data_loading,
+        critical_path,
+        communication,
+        rebuilt_constants,
+        patterns,
+    };
+    (trust, measures)
+}
+
+/// A trace's name and steps, for the head of a report.
+pub fn device_name(trace: &Trace) -> Option<&str> {
+    trace.header.devices.first().map(|device| device.name.as_str()).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,170 @@
+//! What a step's time went into, in parts that add up to it; idle time with its cause.
+
+use headroom_trace::{CallKind, Category, NONE};
+use serde::Serialize;
+
+use super::data_loading::loading_spans;
+use super::intervals::{Span, clipped, covered, gaps, merged, total, without};
+use super::view::View;
+
+/// Seconds, over all steps. Every moment is in exactly one part: what keeps the device busy comes first, in this order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Breakdown {
+    pub wall_seconds: f64,
+    pub compute_seconds: f64,
+    pub communication_exposed_seconds: f64,
+    pub copies_exposed_seconds: f64,
+    pub idle: Idle,
+    /// Share of the steps in which the device worked. Of a run on the host alone: in which an operator ran.
+    pub busy_share: f64,
+    pub where_work_runs: WhereWorkRuns,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhereWorkRuns {
+    #[default]
+    Device,
+    Host,
+}
+
+/// Seconds in which no device worked, by what the host did meanwhile.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Idle {
+    pub total_seconds: f64,
+    pub data_loading_seconds: f64,
+    /// In a call that waits for the device.
+    pub host_waiting_seconds: f64,
+    /// In Python and operators, before it ordered the next work.
+    pub host_busy_seconds: f64,
+    /// Between the order for the next work and its start.
+    pub launch_delay_seconds: f64,
+    /// Where nothing tells who ordered the next work.
+    pub unknown_seconds: f64,
+    pub longest_seconds: f64,
+}
+
+pub fn breakdown(view: &View) -> Breakdown {
+    let mut sum = match view.has_device_work() {
+        true => of_device(view),
+        false => of_host(view),
+    };
+    sum.wall_seconds = seconds(view.steps.wall_nanos());
+    sum
+}
+
+pub fn seconds(nanos: i64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn of_device(view: &View) -> Breakdown {
+    let device = &view.trace.device;
+    let sets = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
+        merged(device.busy().filter(|&at| wanted(at)).map(|at| view.device_span(at)).collect())
+    };
+    let is_communication: Vec<bool> =
+        view.trace.names.iter().map(|(_, name)| super::communication::is_collective(name)).collect();
+    let communicates = |at: usize| is_communication[device.name[at].index()];
+    let compute = sets(&|at| device.category[at] == Category::Kernel && !communicates(at));
+    let communication = sets(&|at| device.category[at] == Category::Kernel && communicates(at));
+    let exposed_communication = without(&communication, &compute);
+    let copies = sets(&|at| device.category[at] != Category::Kernel);
+    let exposed_copies = without(&without(&copies, &compute), &communication);
+
+    let loading = loading_spans(view);
+    let waiting = waiting_spans(view);
+    let next = NextWork::new(view);
+    let mut sum = Breakdown::default();
+    let mut busy_nanos = 0;
+    for step in &view.steps.list {
+        sum.compute_seconds += seconds(covered(&compute, step.span));
+        sum.communication_exposed_seconds += seconds(covered(&exposed_communication, step.span));
+        sum.copies_exposed_seconds += seconds(covered(&exposed_copies, step.span));
+        busy_nanos += covered(&view.busy, step.span);
+        for gap in gaps(&view.busy, step.span) {
+            add_gap(&mut sum.idle, gap, next.ordered_at(gap), &loading, &waiting);
+        }
+    }
+    sum.busy_share = view.steps.share(busy_nanos);
+    sum
+}
+
+fn add_gap(idle: &mut Idle, gap: Span, ordered: Option<i64>, loading: &[Span], waiting: &[Span]) {
+    idle.total_seconds += seconds(gap.nanos());
+    idle.longest_seconds = idle.longest_seconds.max(seconds(gap.nanos()));
+    let Some(ordered) = ordered else {
+        let loading_nanos = covered(loading, gap);
+        idle.data_loading_seconds += seconds(loading_nanos);
+        idle.unknown_seconds += seconds(gap.nanos() - loading_nanos);
+        return;
+    };
+    let before = Span { start: gap.start, end: ordered.clamp(gap.start, gap.end) };
+    let loading_nanos = covered(loading, before);
+    // A wait inside the loader is the loader's.
+    let waiting_nanos = total(&without(&clipped(waiting, before), loading));
+    idle.data_loading_seconds += seconds(loading_nanos);
+    idle.host_waiting_seconds += seconds(waiting_nanos);
+    idle.host_busy_seconds += seconds(before.nanos() - loading_nanos - waiting_nanos);
+    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos());
+}
+
+/// When the host was in a call that waits for the device.
+pub fn waiting_spans(view: &View) -> Vec<Span> {
+    let waits = |at: &usize| view.call_kind(*at) == Some(CallKind::Synchronise);
+    merged((0..view.trace.host.len()).filter(waits).map(|at| view.host_span(at)).collect())
+}
+
+/// Device work in order of time, to find what ended a gap and when the host ordered it.
+struct NextWork {
+    /// Start on the device, and start of the call that queued it where that is known.
+    starts: Vec<(i64, Option<i64>)>,
+}
+
+impl NextWork {
+    fn new(view: &View) -> NextWork {
+        let ordered = |at: usize| {
+            Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| view.trace.host.start[call as usize])
+        };
+        let mut starts: Vec<(i64, Option<i64>)> =
+            view.trace.device.busy().map(|at| (view.trace.device.start[at], ordered(at))).collect();
+        starts.sort_unstable();
+        NextWork { starts }
+    }
+
+    fn ordered_at(&self, gap: Span) -> Option<i64> {
+        // A gap at a step's end is closed by work of the next step, which tells just as well what the host was doing.
+        let next = self.starts.partition_point(|(start, _)| *start < gap.end);
+        match self.starts.get(next) {
+            Some((_, ordered)) => *ordered,
+            // Nothing more was ordered: the host was busy with the rest of the step.
+            None => Some(gap.end),
+        }
+    }
+}
+
+/// A run on the host alone: operators are the work, the loader and the rest are idle time.
+fn of_host(view: &View) -> Breakdown {
+    let host = &view.trace.host;
+    let operators = merged(
+        (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect(),
+    );
+    let loading = loading_spans(view);
+    let working = without(&operators, &loading);
+    let mut sum = Breakdown { where_work_runs: WhereWorkRuns::Host, ..Breakdown::default() };
+    let mut busy_nanos = 0;
+    for step in &view.steps.list {
+        let work = covered(&working, step.span);
+        busy_nanos += work;
+        sum.compute_seconds += seconds(work);
+        let idle = &mut sum.idle;
+        let rest = step.span.nanos() - work;
+        let loading_nanos = covered(&loading, step.span);
+        idle.total_seconds += seconds(rest);
+        idle.data_loading_seconds += seconds(loading_nanos);
+        idle.host_busy_seconds += seconds(rest - loading_nanos);
+        let longest = gaps(&working, step.span).into_iter().map(Span::nanos).max().unwrap_or(0);
+        idle.longest_seconds = idle.longest_seconds.max(seconds(longest));
+    }
+    sum.busy_share = view.steps.share(busy_nanos);
+    sum
+}

@@ -1,0 +1,163 @@
+//! Tensors that depend on sizes only and are made anew in every step.
+
+use std::collections::BTreeMap;
+
+use headroom_trace::Category;
+use serde::Serialize;
+
+use super::breakdown::seconds;
+use super::intervals::Span;
+use super::python::{frame_name, user_frame};
+use super::view::View;
+
+/// One constant: the operators that make it, from the factory to its last change.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Rebuilt {
+    /// `aten::ones, aten::triu, aten::to`.
+    pub operators: Vec<String>,
+    pub size: String,
+    pub function: Option<String>,
+    pub through: Option<String>,
+    pub per_step: f64,
+    pub host_seconds: f64,
+    pub share_of_steps: f64,
+    #[serde(skip)]
+    pub first: i64,
+    #[serde(skip)]
+    pub spans: Vec<Span>,
+}
+
+/// Operators that make a tensor out of sizes alone.
+const FACTORIES: &[&str] = &[
+    "aten::ones",
+    "aten::zeros",
+    "aten::full",
+    "aten::arange",
+    "aten::eye",
+    "aten::linspace",
+    "aten::tril_indices",
+    "aten::triu_indices",
+];
+/// Operators that only change what a factory made.
+const SHAPERS: &[&str] = &[
+    "aten::triu",
+    "aten::tril",
+    "aten::to",
+    "aten::masked_fill",
+    "aten::masked_fill_",
+    "aten::fill_",
+    "aten::unsqueeze",
+    "aten::expand",
+    "aten::view",
+    "aten::logical_not",
+    "aten::bitwise_not",
+    "aten::eq",
+    "aten::gt",
+    "aten::lt",
+    "aten::outer",
+    "aten::cos",
+    "aten::sin",
+    "aten::pow",
+    "aten::reciprocal",
+    "aten::cat",
+];
+
+/// Operators, size and function.
+type Key = (Vec<String>, String, Option<String>);
+
+pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
+    let host = &view.trace.host;
+    let elsewhere = not_the_models_own(view);
+    let mut found: BTreeMap<Key, (Rebuilt, Vec<bool>, i64)> = BTreeMap::new();
+    for at in view.host_spans_named(|name| FACTORIES.contains(&name) || matches!(name, "aten::triu" | "aten::tril")) {
+        let span = view.host_span(at);
+        let Some(step) = view.steps.at(span.start) else { continue };
+        if host.category[at] != Category::CpuOp || has_operator_around(view, at) {
+            continue;
+        }
+        let is_shaper = matches!(view.host_name(at), "aten::triu" | "aten::tril");
+        if elsewhere.iter().any(|set| super::intervals::covered(set, span) > 0) || view.forward_of(at).is_some() {
+            continue;
+        }
+        let stack = view.python_stack(at);
+        let (function, through) = user_frame(view, &stack);
+        // Made by the user's own call, not somewhere inside torch; without stacks nobody can tell.
+        let is_users = through.is_none_or(|at| view.host_name(at).starts_with("<built-in"));
+        if (!stack.is_empty() && (function.is_none() || !is_users)) || (is_shaper && follows_a_factory(view, at)) {
+            continue;
+        }
+        let chain = chain(view, at);
+        let nanos: i64 = chain.iter().map(|&at| host.duration[at]).sum();
+        let names: Vec<String> = chain.iter().map(|&at| view.host_name(at).to_string()).collect();
+        let function = function.map(|at| frame_name(view.host_name(at)));
+        let (entry, steps, total) = found.entry((names, size(view, at), function)).or_insert_with(|| {
+            let through = through.map(|at| frame_name(view.host_name(at)));
+            (Rebuilt { through, first: span.start, ..Rebuilt::default() }, vec![false; view.steps.list.len()], 0)
+        });
+        entry.per_step += 1.0;
+        entry.spans.extend(chain.iter().map(|&at| view.host_span(at)));
+        entry.first = entry.first.min(span.start);
+        steps[step] = true;
+        *total += nanos;
+    }
+    let each_step = found.into_iter().filter(|(_, (_, steps, _))| steps.len() > 1 && steps.iter().all(|seen| *seen));
+    let mut rebuilt: Vec<Rebuilt> = each_step
+        .map(|((operators, size, function), (entry, _, nanos))| Rebuilt {
+            operators,
+            size,
+            function,
+            per_step: entry.per_step / view.steps.count(),
+            host_seconds: seconds(nanos),
+            share_of_steps: view.steps.share(nanos),
+            ..entry
+        })
+        .collect();
+    rebuilt.sort_by(|left, right| right.host_seconds.total_cmp(&left.host_seconds).then(left.first.cmp(&right.first)));
+    rebuilt
+}
+
+fn has_operator_around(view: &View, at: usize) -> bool {
+    view.ancestors(at).skip(1).any(|outer| view.trace.host.category[outer] == Category::CpuOp)
+}
+
+/// The optimizer's and the loader's own business.
+fn not_the_models_own(view: &View) -> [Vec<Span>; 2] {
+    let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer."));
+    let optimizer = super::intervals::merged(optimizer.into_iter().map(|at| view.host_span(at)).collect());
+    [optimizer, super::data_loading::loading_spans(view)]
+}
+
+/// Outermost operators on the thread after `at`, in order, within the same user function.
+fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v {
+    let host = &view.trace.host;
+    let frame = user_frame(view, &view.python_stack(at)).0;
+    (at + 1..host.len())
+        .take_while(move |&next| host.lane[next] == host.lane[at])
+        .filter(|&next| host.category[next] == Category::CpuOp && !has_operator_around(view, next))
+        .take_while(move |&next| user_frame(view, &view.python_stack(next)).0 == frame)
+}
+
+fn chain(view: &View, at: usize) -> Vec<usize> {
+    let shapes = following(view, at).take(8).take_while(|&next| SHAPERS.contains(&view.host_name(next)));
+    std::iter::once(at).chain(shapes).collect()
+}
+
+/// Whether the outermost operator before it, in the same function, began a chain that goes on to it.
+fn follows_a_factory(view: &View, at: usize) -> bool {
+    let host = &view.trace.host;
+    (0..at)
+        .rev()
+        .take_while(|&before| host.lane[before] == host.lane[at])
+        .filter(|&before| host.category[before] == Category::CpuOp && !has_operator_around(view, before))
+        .take_while(|&before| SHAPERS.contains(&view.host_name(before)) || FACTORIES.contains(&view.host_name(before)))
+        .take(8)
+        .any(|before| FACTORIES.contains(&view.host_name(before)))
+}
+
+/// The size asked for, as the call said it; else the input's.
+fn size(view: &View, at: usize) -> String {
+    let host = &view.trace.host;
+    let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+    let given = concrete.into_iter().find(|text| !text.is_empty());
+    given.unwrap_or_else(|| view.name(host.dims[at]).to_string())
+}

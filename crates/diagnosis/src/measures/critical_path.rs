@@ -1,0 +1,138 @@
+//! The chain of work, through host and device, that sets the length of the steps: walked backwards from their end.
+
+use headroom_trace::{CallKind, NONE};
+use serde::Serialize;
+use std::collections::HashMap;
+
+use super::intervals::Span;
+use super::view::View;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CriticalPath {
+    pub device_seconds: f64,
+    pub host_seconds: f64,
+    /// From an order to the start of its work, where the device was waiting for it.
+    pub launch_seconds: f64,
+    /// Kernels on the path, the longest first.
+    pub kernels: Vec<PathRow>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PathRow {
+    pub name: String,
+    pub seconds: f64,
+}
+
+const MOST_ROWS: usize = 15;
+/// Work that starts this soon after the work before it was waiting for that.
+const BACK_TO_BACK_NANOS: i64 = 3_000;
+
+pub fn critical_path(view: &View) -> CriticalPath {
+    let range = view.steps.range();
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let mut path = Path::default();
+    let work = in_order_of_end(view);
+    let mut waits: Vec<Span> = (0..host.len())
+        .filter(|&at| view.call_kind(at) == Some(CallKind::Synchronise))
+        .map(|at| view.host_span(at))
+        .collect();
+    waits.sort_by_key(|span| span.end);
+
+    // The step ends on the host, unless the device was still at work then.
+    let last_end = work.last().map_or(range.start, |&at| device.end(at));
+    let mut time = range.end;
+    let mut at_work: Option<usize> = (last_end >= range.end).then(|| last_before(view, &work, range.end)).flatten();
+    while time > range.start {
+        match at_work {
+            Some(at) => {
+                path.device(view, at, Span { start: device.start[at].max(range.start), end: time });
+                time = device.start[at];
+                let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
+                let before = at.checked_sub(1).filter(|&before| device.lane[before] == device.lane[at]);
+                let before = before.filter(|&before| device.category[before].keeps_device_busy());
+                let waited = before.filter(|&before| {
+                    let gap = device.start[at] - device.end(before);
+                    gap < BACK_TO_BACK_NANOS && ordered.is_none_or(|ordered| ordered < device.end(before))
+                });
+                at_work = match (waited, ordered) {
+                    (Some(before), _) => {
+                        path.launch += (time - device.end(before)).max(0);
+                        time = time.min(device.end(before));
+                        Some(before)
+                    }
+                    (None, Some(ordered)) => {
+                        path.launch += (time - ordered.max(range.start)).max(0);
+                        time = ordered.min(time);
+                        None
+                    }
+                    (None, None) => {
+                        // Nobody knows who ordered it: the host, at once.
+                        None
+                    }
+                };
+            }
+            None => {
+                let next = waits.partition_point(|wait| wait.end <= time);
+                let wait = next.checked_sub(1).map(|index| waits[index]).filter(|wait| wait.end > range.start);
+                let Some(wait) = wait else {
+                    path.host += time - range.start;
+                    break;
+                };
+                path.host += time - wait.end;
+                time = wait.end;
+                at_work = last_before(view, &work, wait.end).filter(|&at| device.end(at) > wait.start);
+                match at_work {
+                    Some(at) => {
+                        path.launch += time - device.end(at);
+                        time = device.end(at);
+                    }
+                    None => {
+                        path.host += wait.nanos();
+                        time = wait.start;
+                    }
+                }
+            }
+        }
+    }
+    path.finished(view)
+}
+
+fn in_order_of_end(view: &View) -> Vec<usize> {
+    let mut work: Vec<usize> = view.trace.device.busy().collect();
+    work.sort_by_key(|&at| view.trace.device.end(at));
+    work
+}
+
+fn last_before(view: &View, work: &[usize], time: i64) -> Option<usize> {
+    let next = work.partition_point(|&at| view.trace.device.end(at) <= time);
+    next.checked_sub(1).map(|index| work[index])
+}
+
+#[derive(Default)]
+struct Path {
+    device: i64,
+    host: i64,
+    launch: i64,
+    kernels: HashMap<u32, i64>,
+}
+
+impl Path {
+    fn device(&mut self, view: &View, at: usize, span: Span) {
+        self.device += span.nanos();
+        *self.kernels.entry(view.trace.device.name[at].0).or_default() += span.nanos();
+    }
+
+    fn finished(self, view: &View) -> CriticalPath {
+        let seconds = |nanos: i64| nanos as f64 / 1e9;
+        let mut kernels: Vec<(i64, &str)> =
+            self.kernels.iter().map(|(name, nanos)| (*nanos, view.name(headroom_trace::NameId(*name)))).collect();
+        kernels.sort_by_key(|(nanos, name)| (std::cmp::Reverse(*nanos), *name));
+        let kernels = kernels.into_iter().take(MOST_ROWS);
+        CriticalPath {
+            device_seconds: seconds(self.device),
+            host_seconds: seconds(self.host),
+            launch_seconds: seconds(self.launch),
+            kernels: kernels.map(|(nanos, name)| PathRow { name: name.to_string(), seconds: seconds(nanos) }).collect(),
+        }
+    }
+}

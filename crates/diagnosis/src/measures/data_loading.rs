@@ -1,0 +1,56 @@
+//! Time the training thread spends fetching its next batch.
+
+use headroom_trace::Category;
+use serde::Serialize;
+
+use super::breakdown::seconds;
+use super::intervals::{Span, covered, merged};
+use super::view::View;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DataLoading {
+    pub calls: usize,
+    pub seconds: f64,
+    pub share_of_steps: f64,
+    /// The part in which no device worked.
+    pub exposed_seconds: f64,
+    /// Whether batches are made in the training process itself.
+    pub in_process: bool,
+}
+
+pub fn data_loading(view: &View) -> DataLoading {
+    let spans = loading_indices(view);
+    let set = merged(spans.iter().map(|&at| view.host_span(at)).collect());
+    let mut sum = DataLoading {
+        calls: spans.len(),
+        in_process: spans.iter().any(|&at| view.host_name(at).contains("SingleProcess")),
+        ..DataLoading::default()
+    };
+    let mut nanos = 0;
+    for step in &view.steps.list {
+        nanos += covered(&set, step.span);
+    }
+    sum.seconds = seconds(nanos);
+    sum.share_of_steps = view.steps.share(nanos);
+    let exposed: i64 = set.iter().map(|span| span.nanos() - covered(&view.busy, *span)).sum::<i64>().min(nanos);
+    sum.exposed_seconds = if view.has_device_work() { seconds(exposed) } else { sum.seconds };
+    sum
+}
+
+/// When the training thread waited for a batch.
+pub fn loading_spans(view: &View) -> Vec<Span> {
+    merged(loading_indices(view).into_iter().map(|at| view.host_span(at)).collect())
+}
+
+/// By torch's annotation, else by the iterator's own function.
+fn loading_indices(view: &View) -> Vec<usize> {
+    let annotated = view.host_spans_named(|name| name.starts_with("enumerate(DataLoader)#"));
+    if !annotated.is_empty() {
+        return annotated;
+    }
+    let host = &view.trace.host;
+    let mut python =
+        view.host_spans_named(|name| name.contains("utils/data/dataloader.py") && name.ends_with(": __next__"));
+    python.retain(|&at| host.category[at] == Category::PythonFunction);
+    python
+}

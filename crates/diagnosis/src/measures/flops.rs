@@ -1,0 +1,234 @@
+//! FLOPs of operators from their shapes: products, convolutions and attention, forward and true backward. A multiply-add
+//! counts as 2.
+
+use std::collections::HashMap;
+
+use headroom_trace::{Category, NameId};
+use serde_json::Value;
+
+use super::view::View;
+
+/// What an operator computes and moves, from its input shapes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub flops: f64,
+    pub bytes: f64,
+    pub precision: Precision,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    #[default]
+    Fp32,
+    /// bf16 or fp16.
+    Half,
+    Fp64,
+}
+
+/// The cost of each host span; zero where it is unknown, or counted with an operator around it.
+pub fn costs(view: &View) -> Vec<Cost> {
+    let host = &view.trace.host;
+    let counted: Vec<bool> = view.trace.names.iter().map(|(_, name)| kind(name).is_some()).collect();
+    let mut known: HashMap<[NameId; 4], Cost> = HashMap::new();
+    let mut costs = vec![Cost::default(); host.len()];
+    for at in 0..host.len() {
+        if host.flops[at] > 0 {
+            let half = view.name(host.types[at]).contains("BFloat16");
+            let precision = if half { Precision::Half } else { Precision::Fp32 };
+            costs[at] = Cost { flops: host.flops[at] as f64, bytes: host.bytes[at] as f64, precision };
+            continue;
+        }
+        if host.category[at] != Category::CpuOp || !counted[host.name[at].index()] {
+            continue;
+        }
+        // `aten::convolution` holds the library's own convolution: the outer one counts.
+        if view.ancestors(at).skip(1).take(6).any(|outer| costs[outer].flops > 0.0) {
+            continue;
+        }
+        let key = [host.name[at], host.dims[at], host.types[at], host.concrete[at]];
+        costs[at] = *known.entry(key).or_insert_with(|| {
+            let [name, dims, types, concrete] = key.map(|id| view.name(id));
+            cost(name, dims, types, concrete).unwrap_or_default()
+        });
+    }
+    costs
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// `a · b`, the operands at these places of the inputs.
+    Product(usize, usize),
+    Convolution,
+    ConvolutionBackward,
+    Attention,
+    AttentionBackward,
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    let name = name.strip_prefix("aten::")?;
+    Some(match name {
+        "mm" | "bmm" | "_scaled_mm" | "mv" | "_int_mm" | "mkldnn_linear" => Kind::Product(0, 1),
+        "addmm" | "addmm_" | "baddbmm" | "baddbmm_" | "addbmm" | "_addmm_activation" | "addmv" => Kind::Product(1, 2),
+        "convolution" | "_convolution" | "convolution_overrideable" => Kind::Convolution,
+        "convolution_backward" => Kind::ConvolutionBackward,
+        _ if name.contains("attention") && name.ends_with("backward") => Kind::AttentionBackward,
+        _ if name.starts_with("_scaled_dot_product") || name.starts_with("_flash_attention") => Kind::Attention,
+        _ if name.starts_with("_efficient_attention") => Kind::Attention,
+        _ => return None,
+    })
+}
+
+fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
+    let shapes = shapes(dims);
+    let kinds: Vec<String> = serde_json::from_str(types).unwrap_or_default();
+    let concrete: Vec<String> = serde_json::from_str(concrete).unwrap_or_default();
+    let main = match kind(name)? {
+        Kind::Product(left, _) => left,
+        _ => 0,
+    };
+    let element = kinds.get(main).map_or(4.0, |kind| element_bytes(kind));
+    let read: f64 = shapes.iter().zip(&kinds).map(|(shape, kind)| count(shape) * element_bytes(kind)).sum();
+    let (flops, written) = match kind(name)? {
+        Kind::Product(left, right) => product(shapes.get(left)?, shapes.get(right)?)?,
+        Kind::Convolution => convolution(shapes.first()?, shapes.get(1)?, &concrete)?,
+        Kind::ConvolutionBackward => {
+            let (grad, input, weight) = (shapes.first()?, shapes.get(1)?, shapes.get(2)?);
+            // One convolution for each gradient asked for.
+            let mask =
+                concrete.last().map_or(2, |mask| mask.split(',').take(2).filter(|part| part.contains("True")).count());
+            let one = 2.0 * count(grad) * count(weight.get(1..)?);
+            (one * mask as f64, count(input) + count(weight))
+        }
+        Kind::Attention => attention(shapes.first()?, shapes.get(1)?, shapes.get(2)?, &concrete)?,
+        Kind::AttentionBackward => {
+            // Four products (dv, dp, dq, dk) where forward has two; recomputed scores are no work the model asks for.
+            let (flops, out) = attention(shapes.get(1)?, shapes.get(2)?, shapes.get(3)?, &concrete)?;
+            (2.0 * flops, 3.0 * out)
+        }
+    };
+    let precision = match kinds.get(main).map(String::as_str) {
+        Some("c10::BFloat16" | "c10::Half") => Precision::Half,
+        Some("double") => Precision::Fp64,
+        _ => Precision::Fp32,
+    };
+    Some(Cost { flops, bytes: read + written * element, precision })
+}
+
+/// `Input Dims` of each input; lists of tensors and scalars are empty.
+pub fn shapes(text: &str) -> Vec<Vec<u64>> {
+    let Ok(Value::Array(inputs)) = serde_json::from_str(text) else {
+        return Vec::new();
+    };
+    let sizes = |input: &Value| -> Option<Vec<u64>> { input.as_array()?.iter().map(Value::as_u64).collect() };
+    inputs.iter().map(|input| sizes(input).unwrap_or_default()).collect()
+}
+
+/// FLOPs and elements written of `[…, m, k] · […, k, n]`.
+fn product(left: &[u64], right: &[u64]) -> Option<(f64, f64)> {
+    let (rows, inner) = left.split_at(left.len().checked_sub(1)?);
+    let columns = if right.len() < 2 { 1 } else { *right.last()? };
+    let out = count(rows) * columns as f64;
+    Some((2.0 * out * count(inner), out))
+}
+
+/// Input `[n, c_in, …]`, weight `[c_out, c_in / groups, …]`; stride, padding and dilation among the concrete inputs.
+fn convolution(input: &[u64], weight: &[u64], concrete: &[String]) -> Option<(f64, f64)> {
+    let list = |index: usize| -> Vec<u64> {
+        concrete.get(index).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    };
+    let (stride, padding, dilation) = (list(3), list(4), list(5));
+    let at = |list: &[u64], axis: usize, default: u64| list.get(axis).or(list.last()).copied().unwrap_or(default);
+    let transposed = concrete.get(6).is_some_and(|text| text == "True");
+    if transposed {
+        return Some((2.0 * count(input) * count(weight.get(1..)?), count(input)));
+    }
+    let mut out = *input.first()? as f64 * *weight.first()? as f64;
+    for (axis, (size, kernel)) in input.get(2..)?.iter().zip(weight.get(2..)?).enumerate() {
+        let reach = at(&dilation, axis, 1) * kernel.saturating_sub(1) + 1;
+        let padded = size + 2 * at(&padding, axis, 0);
+        out *= (padded.saturating_sub(reach) / at(&stride, axis, 1).max(1) + 1) as f64;
+    }
+    Some((2.0 * out * count(weight.get(1..)?), out))
+}
+
+/// Query `[b, h, s, d]`, key and value alike; a causal mask halves the scores to `s (s + 1) / 2`.
+fn attention(query: &[u64], key: &[u64], value: &[u64], concrete: &[String]) -> Option<(f64, f64)> {
+    let [.., queries, width] = *query else { return None };
+    let keys = *key.get(key.len().checked_sub(2)?)?;
+    let value_width = *value.last()?;
+    let heads = count(&query[..query.len() - 2]);
+    // The only Boolean besides "compute log-sumexp" and "return debug mask"; it is the last that is True.
+    let is_causal = concrete.iter().filter(|text| *text == "True").count() > 0
+        && concrete.iter().rev().find(|text| *text == "True" || *text == "False").is_some_and(|text| text == "True")
+        && queries == keys;
+    let pairs = if is_causal { (queries * (queries + 1) / 2) as f64 } else { (queries * keys) as f64 };
+    Some((2.0 * heads * pairs * (width + value_width) as f64, heads * (queries * value_width) as f64))
+}
+
+fn count(sizes: &[u64]) -> f64 {
+    sizes.iter().map(|size| *size as f64).product()
+}
+
+/// Of an element by torch's name for its type.
+pub fn element_bytes(kind: &str) -> f64 {
+    match kind {
+        "double" | "long int" | "long" | "c10::complex<float>" => 8.0,
+        "float" | "int" => 4.0,
+        "c10::BFloat16" | "c10::Half" | "short int" => 2.0,
+        "bool" | "unsigned char" | "signed char" | "c10::Float8_e4m3fn" | "c10::Float8_e5m2" => 1.0,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, dims: &str, types: &str, concrete: &str, want: f64) {
+        let found = cost(name, dims, types, concrete).map(|cost| cost.flops);
+        assert_eq!(found, Some(want), "{name} {dims}");
+    }
+
+    #[test]
+    fn products_count_two_a_multiply_add() {
+        check("aten::mm", "[[3, 4], [4, 5]]", r#"["float", "float"]"#, "", 120.0);
+        check("aten::addmm", "[[5], [3, 4], [4, 5]]", r#"["float", "float", "float"]"#, "", 120.0);
+        check("aten::bmm", "[[2, 3, 4], [2, 4, 5]]", r#"["float", "float"]"#, "", 240.0);
+        let half = cost("aten::mm", "[[3, 4], [4, 5]]", r#"["c10::BFloat16", "c10::BFloat16"]"#, "");
+        assert_eq!(half, Some(Cost { flops: 120.0, bytes: (12 + 20 + 15) as f64 * 2.0, precision: Precision::Half }));
+    }
+
+    #[test]
+    fn convolutions_follow_stride_padding_and_groups() {
+        // Output 8×8×4×4 from 3 channels with a 3×3 window.
+        let concrete = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]"#;
+        let want = 2.0 * (8 * 8 * 4 * 4) as f64 * 27.0;
+        check("aten::convolution", "[[8, 3, 8, 8], [8, 3, 3, 3], []]", r#"["float", "float", ""]"#, concrete, want);
+        let mask = r#"["", "", "", "", "[1, 1]", "[True, True, False]"]"#;
+        let dims = "[[8, 8, 4, 4], [8, 3, 8, 8], [8, 3, 3, 3]]";
+        check("aten::convolution_backward", dims, r#"["float", "float", "float"]"#, mask, 2.0 * want);
+        let mask = r#"["", "", "", "", "[1, 1]", "[False, True, False]"]"#;
+        check("aten::convolution_backward", dims, r#"["float", "float", "float"]"#, mask, want);
+    }
+
+    #[test]
+    fn attention_is_halved_by_causality_and_doubled_backward() {
+        let dims = "[[2, 8, 128, 32], [2, 8, 128, 32], [2, 8, 128, 32], []]";
+        let types = r#"["float", "float", "float", ""]"#;
+        let full = 2.0 * 16.0 * (128 * 128) as f64 * 64.0;
+        let name = "aten::_scaled_dot_product_efficient_attention";
+        check(name, dims, types, r#"["", "", "", "", "True", "0.", "False", ""]"#, full);
+        let causal = 2.0 * 16.0 * (128 * 129 / 2) as f64 * 64.0;
+        check(name, dims, types, r#"["", "", "", "", "True", "0.", "True", ""]"#, causal);
+        let dims = "[[2, 8, 128, 32], [2, 8, 128, 32], [2, 8, 128, 32], [2, 8, 128, 32], []]";
+        let backward = "aten::_scaled_dot_product_efficient_attention_backward";
+        check(backward, dims, types, r#"["", "", "", "", "", "False"]"#, 2.0 * full);
+    }
+
+    #[test]
+    fn shapes_that_cannot_be_read_cost_nothing() {
+        for dims in ["", "[]", "[[]]", "[[3]]", "nonsense", "[[[1, 2]], 5]"] {
+            assert!(cost("aten::mm", dims, "[]", "").is_none_or(|cost| cost.flops.is_finite()), "{dims}");
+        }
+    }
+}

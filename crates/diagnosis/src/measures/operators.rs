@@ -1,0 +1,147 @@
+//! Time by operator: self and total, on the host and on the device, per input shape.
+
+use std::collections::HashMap;
+
+use headroom_trace::{Category, NONE, NameId};
+use serde::Serialize;
+
+use super::breakdown::seconds;
+use super::view::View;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Operators {
+    /// By name, the largest device time first, then self time.
+    pub rows: Vec<OperatorRow>,
+    pub host_self_seconds: f64,
+    pub device_self_seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OperatorRow {
+    pub name: String,
+    pub calls: u64,
+    /// Of the host, without what operators inside it took.
+    pub host_self_seconds: f64,
+    pub host_total_seconds: f64,
+    /// Of the kernels, copies and fills that it queued itself, and with those of operators inside it.
+    pub device_self_seconds: f64,
+    pub device_total_seconds: f64,
+    /// Share of all device self time; of host self time where there is no device.
+    pub share: f64,
+    pub flops: f64,
+    pub shapes: Vec<ShapeRow>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ShapeRow {
+    pub input_dims: String,
+    pub calls: u64,
+    pub host_self_seconds: f64,
+    pub device_self_seconds: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    calls: u64,
+    host_self: i64,
+    host_total: i64,
+    device_self: i64,
+    device_total: i64,
+    flops: f64,
+}
+
+/// Only the commonest shapes are listed.
+const MOST_SHAPES: usize = 8;
+
+pub fn operators(view: &View, flops: &[f64]) -> Operators {
+    let host = &view.trace.host;
+    let range = view.steps.range();
+    let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
+    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+
+    // The operator around each operator, and what the operators inside it took.
+    let mut children = vec![0i64; host.len()];
+    for at in (0..host.len()).filter(|&at| is_operator(at)) {
+        if let Some(outer) = view.ancestors(at).skip(1).find(|&outer| is_operator(outer)) {
+            children[outer] += host.duration[at].min(host.end(outer) - host.start[at]);
+        }
+    }
+    let mut sums: HashMap<(NameId, NameId), Sum> = HashMap::new();
+    for at in (0..host.len()).filter(|&at| is_operator(at) && inside(at)) {
+        let sum = sums.entry((host.name[at], host.dims[at])).or_default();
+        sum.calls += 1;
+        sum.host_self += (host.duration[at] - children[at]).max(0);
+        sum.flops += flops[at];
+        // Recursion through the same name must not count twice.
+        let mut outer = view.ancestors(at).skip(1).filter(|&outer| is_operator(outer));
+        if !outer.any(|outer| host.name[outer] == host.name[at]) {
+            sum.host_total += host.duration[at];
+        }
+    }
+    add_device_time(view, &mut sums);
+    table(view, sums)
+}
+
+fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let range = view.steps.range();
+    for at in device.busy() {
+        let call = view.call_of[at];
+        if call == NONE || host.start[call as usize] < range.start || host.start[call as usize] >= range.end {
+            continue;
+        }
+        let mut seen: Vec<NameId> = Vec::new();
+        for (depth, outer) in
+            view.ancestors(call as usize).filter(|&at| host.category[at] == Category::CpuOp).enumerate()
+        {
+            let sum = sums.entry((host.name[outer], host.dims[outer])).or_default();
+            if depth == 0 {
+                sum.device_self += device.duration[at];
+            }
+            if !seen.contains(&host.name[outer]) {
+                sum.device_total += device.duration[at];
+                seen.push(host.name[outer]);
+            }
+        }
+    }
+}
+
+fn table(view: &View, sums: HashMap<(NameId, NameId), Sum>) -> Operators {
+    let mut shapes: Vec<((NameId, NameId), Sum)> = sums.into_iter().collect();
+    shapes.sort_by_key(|(key, sum)| (key.0, std::cmp::Reverse((sum.device_self, sum.host_self)), key.1));
+    let mut table = Operators::default();
+    for group in shapes.chunk_by(|left, right| left.0.0 == right.0.0) {
+        let mut row = OperatorRow { name: view.name(group[0].0.0).to_string(), ..OperatorRow::default() };
+        for ((_, dims), sum) in group {
+            row.calls += sum.calls;
+            row.host_self_seconds += seconds(sum.host_self);
+            row.host_total_seconds += seconds(sum.host_total);
+            row.device_self_seconds += seconds(sum.device_self);
+            row.device_total_seconds += seconds(sum.device_total);
+            row.flops += sum.flops;
+            if row.shapes.len() < MOST_SHAPES && !dims.is_none() {
+                row.shapes.push(ShapeRow {
+                    input_dims: view.name(*dims).to_string(),
+                    calls: sum.calls,
+                    host_self_seconds: seconds(sum.host_self),
+                    device_self_seconds: seconds(sum.device_self),
+                });
+            }
+        }
+        table.host_self_seconds += row.host_self_seconds;
+        table.device_self_seconds += row.device_self_seconds;
+        table.rows.push(row);
+    }
+    let on_device = table.device_self_seconds > 0.0;
+    for row in &mut table.rows {
+        row.share = match on_device {
+            true => row.device_self_seconds / table.device_self_seconds,
+            false => row.host_self_seconds / table.host_self_seconds.max(f64::MIN_POSITIVE),
+        };
+    }
+    table.rows.sort_by(|left, right| {
+        let key = |row: &OperatorRow| (row.device_self_seconds, row.host_self_seconds);
+        key(right).partial_cmp(&key(left)).unwrap_or(std::cmp::Ordering::Equal).then(left.name.cmp(&right.name))
+    });
+    table
+}

@@ -1,0 +1,197 @@
+//! Where the host waits for the device, with the Python function that made it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use headroom_trace::{CallKind, Category, NONE};
+use serde::Serialize;
+
+use super::breakdown::seconds;
+use super::copies::{Direction, direction};
+use super::intervals::{Span, covered};
+use super::python::{frame_name, user_frame};
+use super::view::View;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Synchronisation {
+    /// Waits of one kind at one place, the costliest first.
+    pub groups: Vec<Waits>,
+    pub calls: usize,
+    pub wait_seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Waits {
+    pub kind: WaitKind,
+    /// The operator that waits (`aten::item`), or the runtime call where there is none.
+    pub what: String,
+    /// The operator or annotation that ended last before it: tells one read-back in a function from another.
+    pub after: Option<String>,
+    /// The innermost function of the user's own code, and the outermost call it made towards the wait.
+    pub function: Option<String>,
+    pub through: Option<String>,
+    pub calls: u64,
+    pub per_step: f64,
+    /// Time in the runtime's waiting calls alone.
+    pub wait_seconds: f64,
+    /// Time that the step would be shorter without: the whole operator where the device has nothing else to do, else the
+    /// time the device stands still during and after it.
+    pub cost_seconds: f64,
+    pub share_of_steps: f64,
+    /// When the first of them began, from the trace's start: groups of one function in the order of its lines.
+    #[serde(skip)]
+    pub first: i64,
+    #[serde(skip)]
+    pub spans: Vec<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitKind {
+    /// A value on the device is read by the host.
+    #[default]
+    ReadBack,
+    /// A copy to the device that the host waits for: its memory is pageable.
+    CopyToDevice,
+    /// `synchronize()` and its like.
+    Explicit,
+}
+
+/// Operators that read a value back, or hold the one that does.
+const READ_BACKS: &[&str] = &[
+    "aten::item",
+    "aten::_local_scalar_dense",
+    "aten::to",
+    "aten::_to_copy",
+    "aten::copy_",
+    "aten::cpu",
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::index",
+    "aten::_unique2",
+    "aten::unique_consecutive",
+    "aten::equal",
+];
+
+pub fn synchronisation(view: &View) -> Synchronisation {
+    let host = &view.trace.host;
+    let range = view.steps.range();
+    let copies = copies_by_call(view);
+    let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
+    let mut sum = Synchronisation::default();
+    let mut charged: HashMap<usize, ()> = HashMap::new();
+    for at in 0..host.len() {
+        if view.call_kind(at) != Some(CallKind::Synchronise) || !is_inside(host.start[at], range) {
+            continue;
+        }
+        sum.calls += 1;
+        sum.wait_seconds += seconds(host.duration[at]);
+        let operator = reading_operator(view, at);
+        let whole = operator.unwrap_or(at);
+        let kind = match (operator, copy_before(view, at, &copies)) {
+            (_, Some(Direction::HostToDevice)) => WaitKind::CopyToDevice,
+            (Some(_), _) | (_, Some(Direction::DeviceToHost)) => WaitKind::ReadBack,
+            (None, _) => WaitKind::Explicit,
+        };
+        let stack = view.python_stack(at);
+        let (function, through) = user_frame(view, &stack);
+        let key = Key {
+            kind,
+            what: view.host_name(whole).to_string(),
+            after: operator.and_then(|at| before(view, at)),
+            function: function.map(|at| frame_name(view.host_name(at))),
+            through: through.map(|at| frame_name(view.host_name(at))),
+        };
+        let group = groups.entry(key).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
+        group.first = group.first.min(host.start[at]);
+        group.wait_seconds += seconds(host.duration[at]);
+        if charged.insert(whole, ()).is_none() {
+            group.calls += 1;
+            group.cost_seconds += seconds(cost(view, view.host_span(whole), host.duration[at]));
+            group.spans.push(view.host_span(whole));
+        }
+    }
+    sum.groups = groups.into_iter().map(|(key, waits)| finished(view, key, waits)).collect();
+    sum.groups
+        .sort_by(|left, right| right.cost_seconds.total_cmp(&left.cost_seconds).then(left.first.cmp(&right.first)));
+    sum
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    kind: WaitKind,
+    what: String,
+    after: Option<String>,
+    function: Option<String>,
+    through: Option<String>,
+}
+
+fn finished(view: &View, key: Key, waits: Waits) -> Waits {
+    Waits {
+        kind: key.kind,
+        what: key.what,
+        after: key.after,
+        function: key.function,
+        through: key.through,
+        per_step: waits.calls as f64 / view.steps.count(),
+        share_of_steps: waits.cost_seconds * 1e9 / view.steps.wall_nanos().max(1) as f64,
+        ..waits
+    }
+}
+
+fn is_inside(time: i64, range: Span) -> bool {
+    (range.start..range.end).contains(&time)
+}
+
+/// The outermost operator around a wait that is there to read back.
+fn reading_operator(view: &View, at: usize) -> Option<usize> {
+    let is_operator = |at: &usize| view.trace.host.category[*at] == Category::CpuOp;
+    view.ancestors(at).filter(is_operator).take_while(|&at| READ_BACKS.contains(&view.host_name(at))).last()
+}
+
+fn copies_by_call(view: &View) -> HashMap<u32, Direction> {
+    let device = &view.trace.device;
+    let copies = device.busy().filter(|&at| device.category[at] == Category::Memcpy && view.call_of[at] != NONE);
+    copies.map(|at| (view.call_of[at], direction(view.name(device.name[at])))).collect()
+}
+
+/// The direction of the copy that the wait is for: ordered just before it in the same operator, or by itself.
+fn copy_before(view: &View, at: usize, copies: &HashMap<u32, Direction>) -> Option<Direction> {
+    let host = &view.trace.host;
+    (at.saturating_sub(4)..=at)
+        .rev()
+        .filter(|&before| host.lane[before] == host.lane[at] && view.parent[before] == view.parent[at])
+        .find_map(|before| copies.get(&(before as u32)).copied())
+}
+
+/// The outermost operator or annotation that ended last before `at` on its thread.
+fn before(view: &View, at: usize) -> Option<String> {
+    let host = &view.trace.host;
+    let counts = |at: usize| match host.category[at] {
+        Category::CpuOp => true,
+        Category::UserAnnotation => !view.host_name(at).starts_with("ProfilerStep"),
+        _ => false,
+    };
+    let last = (0..at)
+        .rev()
+        .take_while(|&other| host.lane[other] == host.lane[at])
+        .take(10_000)
+        .find(|&other| counts(other) && host.end(other) <= host.start[at])?;
+    let outermost = view.ancestors(last).filter(|&outer| counts(outer) && host.end(outer) <= host.start[at]).last()?;
+    Some(view.host_name(outermost).to_string())
+}
+
+/// A shorter wait empties no queue worth the name.
+const FEW_LAUNCHES_NANOS: i64 = 30_000;
+
+fn cost(view: &View, span: Span, waited_nanos: i64) -> i64 {
+    let busy = covered(&view.busy, span);
+    // Mostly waiting for a device that works, for longer than a few launches: it was fed, and what is lost is the time it
+    // stands still until work comes again.
+    let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
+    if !was_fed {
+        return span.nanos();
+    }
+    let next = view.busy.partition_point(|busy| busy.end <= span.end);
+    let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
+    span.nanos() - busy + (restart - span.end)
+}

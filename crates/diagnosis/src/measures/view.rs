@@ -1,0 +1,183 @@
+//! A trace made ready for measuring: which span holds which, what queued what, which operator a backward belongs to.
+
+use std::collections::HashMap;
+
+use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
+
+use super::intervals::{Span, merged};
+use super::steps::{Steps, find_steps};
+
+pub struct View<'t> {
+    pub trace: &'t Trace,
+    /// The innermost span around each host span, or [`NONE`].
+    pub parent: Vec<u32>,
+    /// The host's call that queued each device span, or [`NONE`].
+    pub call_of: Vec<u32>,
+    /// What each name does if it is a runtime call.
+    call_kinds: Vec<CallKind>,
+    /// Forward operators by sequence number.
+    forward: HashMap<u32, u32>,
+    /// When any device worked.
+    pub busy: Vec<Span>,
+    pub steps: Steps,
+}
+
+impl<'t> View<'t> {
+    pub fn new(trace: &'t Trace) -> View<'t> {
+        let call_kinds: Vec<CallKind> = trace.names.iter().map(|(_, name)| CallKind::of(name)).collect();
+        let call_of = calls_of_device_spans(trace, &call_kinds);
+        let device = &trace.device;
+        let busy = merged(device.busy().map(|at| Span { start: device.start[at], end: device.end(at) }).collect());
+        let steps = find_steps(trace, &call_of, &busy);
+        View {
+            trace,
+            parent: parents(&trace.host),
+            call_of,
+            call_kinds,
+            forward: forward_operators(trace),
+            busy,
+            steps,
+        }
+    }
+
+    pub fn name(&self, id: NameId) -> &'t str {
+        self.trace.name(id)
+    }
+
+    pub fn host_name(&self, at: usize) -> &'t str {
+        self.trace.name(self.trace.host.name[at])
+    }
+
+    pub fn host_span(&self, at: usize) -> Span {
+        Span { start: self.trace.host.start[at], end: self.trace.host.end(at) }
+    }
+
+    pub fn device_span(&self, at: usize) -> Span {
+        Span { start: self.trace.device.start[at], end: self.trace.device.end(at) }
+    }
+
+    pub fn has_device_work(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// What a host span does if it is a runtime call.
+    pub fn call_kind(&self, at: usize) -> Option<CallKind> {
+        (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
+    }
+
+    /// The span itself, then the spans around it, outwards.
+    pub fn ancestors(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let next = |at: &usize| Some(self.parent[*at]).filter(|parent| *parent != NONE).map(|parent| parent as usize);
+        std::iter::successors(Some(at), next)
+    }
+
+    /// The innermost operator at or around a host span.
+    pub fn operator_of(&self, at: usize) -> Option<usize> {
+        self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
+    }
+
+    /// The operator that queued a device span.
+    pub fn operator_of_device(&self, at: usize) -> Option<usize> {
+        Some(self.call_of[at]).filter(|call| *call != NONE).and_then(|call| self.operator_of(call as usize))
+    }
+
+    /// The forward operator whose gradient is computed at a host span, where it is one.
+    pub fn forward_of(&self, at: usize) -> Option<usize> {
+        let node = self.ancestors(at).find(|&at| is_backward_node(self.host_name(at)))?;
+        let sequence = self.trace.host.sequence[node];
+        self.forward.get(&sequence).map(|&forward| forward as usize).filter(|_| sequence != NONE)
+    }
+
+    /// The modules around a host span, the outermost first, joined by dots; of a backward those of its forward. Torch names
+    /// a module by its class and a number, headroom by its path.
+    pub fn module_of(&self, at: usize) -> Option<String> {
+        let named = self.ancestors(at).map(|at| self.trace.host.module[at]).find(|module| !module.is_none());
+        if let Some(module) = named {
+            return Some(self.name(module).to_string());
+        }
+        let at = self.forward_of(at).unwrap_or(at);
+        let mut path: Vec<&str> =
+            self.ancestors(at).filter_map(|at| self.host_name(at).strip_prefix("nn.Module: ")).collect();
+        path.reverse();
+        (!path.is_empty()).then(|| path.join("."))
+    }
+
+    /// The Python functions around a host span, the innermost first; of a backward those of its forward.
+    pub fn python_stack(&self, at: usize) -> Vec<usize> {
+        let is_python = |&at: &usize| self.trace.host.category[at] == Category::PythonFunction;
+        let own: Vec<usize> = self.ancestors(at).filter(is_python).collect();
+        if !own.is_empty() {
+            return own;
+        }
+        self.forward_of(at).map(|forward| self.ancestors(forward).filter(is_python).collect()).unwrap_or_default()
+    }
+
+    /// Spans of the host whose name satisfies `is_wanted`, which is asked once a name.
+    pub fn host_spans_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+        let wanted: Vec<bool> = self.trace.names.iter().map(|(_, name)| is_wanted(name)).collect();
+        (0..self.trace.host.len()).filter(|&at| wanted[self.trace.host.name[at].index()]).collect()
+    }
+}
+
+fn is_backward_node(name: &str) -> bool {
+    name.starts_with("autograd::engine::evaluate_function")
+}
+
+/// Spans come ordered by lane and start, the longer first, so a stack of open ones suffices. An annotation may outlive the
+/// function that opened it; then that function is not around what comes after its end.
+fn parents(host: &HostSpans) -> Vec<u32> {
+    let mut parents = Vec::with_capacity(host.len());
+    let mut open: Vec<u32> = Vec::new();
+    let mut spans_cross = false;
+    for at in 0..host.len() {
+        let start = host.start[at];
+        let is_open = |other: &u32| host.end(*other as usize) > start && host.lane[*other as usize] == host.lane[at];
+        if spans_cross {
+            open.retain(is_open);
+        } else {
+            while open.last().is_some_and(|top| !is_open(top)) {
+                open.pop();
+            }
+        }
+        let around = open.iter().rev().find(|other| host.end(**other as usize) >= host.end(at));
+        parents.push(around.copied().unwrap_or(NONE));
+        spans_cross = match open.last() {
+            Some(top) => spans_cross || around != Some(top),
+            None => false,
+        };
+        open.push(at as u32);
+    }
+    parents
+}
+
+fn calls_of_device_spans(trace: &Trace, kinds: &[CallKind]) -> Vec<u32> {
+    let host = &trace.host;
+    let mut by_correlation: HashMap<u32, u32> = HashMap::new();
+    for at in 0..host.len() {
+        if host.category[at] == Category::Runtime && host.id[at] != NONE {
+            // A runtime call and the driver call within it may share a number; the one that queues work counts.
+            let queues = kinds[host.name[at].index()].queues_work();
+            if queues || !by_correlation.contains_key(&host.id[at]) {
+                by_correlation.insert(host.id[at], at as u32);
+            }
+        }
+    }
+    trace.device.correlation.iter().map(|id| by_correlation.get(id).copied().unwrap_or(NONE)).collect()
+}
+
+fn forward_operators(trace: &Trace) -> HashMap<u32, u32> {
+    let host = &trace.host;
+    let backward: Vec<bool> = trace
+        .names
+        .iter()
+        .map(|(_, name)| is_backward_node(name) || name.contains("Backward") || name.contains("AccumulateGrad"))
+        .collect();
+    let mut forward = HashMap::new();
+    for at in 0..host.len() {
+        if host.sequence[at] != NONE && !backward[host.name[at].index()] {
+            // Operators that need no gradient carry the number of the next one that does: the last is the one.
+            forward.insert(host.sequence[at], at as u32);
+        }
+    }
+    forward
+}

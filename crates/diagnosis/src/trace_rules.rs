@@ -1,0 +1,250 @@
+//! Trace rules: measures in, findings out. One rule a file, its page beside it.
+
+mod allocator_churn;
+mod attention_materialised;
+mod batch_too_small;
+mod below_roof;
+mod communication_exposed;
+mod cpu_bound_op;
+mod data_loading;
+mod gpu_idle;
+mod host_copies;
+mod host_sync;
+mod launch_bound;
+mod memory_grows;
+mod memory_near_limit;
+mod no_tensor_cores;
+mod optimizer_per_parameter;
+mod profiler_overhead;
+mod same_constant;
+mod small_kernels;
+mod straggler;
+mod uneven_steps;
+
+use serde::Serialize;
+
+use crate::finding::{Cause, Confidence, Effort, Place, Severity};
+use crate::measures::Measures;
+use crate::measures::communication::Ranks;
+use crate::measures::trust::Trust;
+use crate::measures::view::View;
+use crate::simulation::Removal;
+
+pub struct TraceRule {
+    pub code: &'static str,
+    pub name: &'static str,
+    pub cause: Cause,
+    /// What `headroom explain` shows.
+    pub page: &'static str,
+    pub effort: Effort,
+    pub check: fn(&Evidence) -> Vec<Found>,
+}
+
+/// All that a rule may look at.
+pub struct Evidence<'a> {
+    pub view: &'a View<'a>,
+    pub measures: &'a Measures,
+    pub trust: &'a Trust,
+    pub ranks: Option<&'a Ranks>,
+    pub thresholds: &'a Thresholds,
+}
+
+/// When rules fire. Shares are of the step unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct Thresholds {
+    pub idle_share: f64,
+    pub launch_bound_share: f64,
+    pub nothing_ahead_share: f64,
+    pub data_loading_share: f64,
+    pub copies_share: f64,
+    pub tensor_core_share: f64,
+    pub attention_share: f64,
+    pub small_kernels_share: f64,
+    pub optimizer_kernels_per_step: f64,
+    pub memory_share_of_device: f64,
+    pub growth_a_step: f64,
+    pub roof_percent: f64,
+    pub roof_share: f64,
+    pub overlap_share: f64,
+    pub exposed_share: f64,
+    pub skew_share: f64,
+    pub occupancy_percent: f64,
+    pub step_spread: f64,
+    pub one_operator_share: f64,
+    pub profiler_share: f64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            idle_share: 0.10,
+            launch_bound_share: 0.10,
+            nothing_ahead_share: 0.5,
+            data_loading_share: 0.05,
+            copies_share: 0.05,
+            tensor_core_share: 0.03,
+            attention_share: 0.03,
+            small_kernels_share: 0.05,
+            optimizer_kernels_per_step: 100.0,
+            memory_share_of_device: 0.9,
+            growth_a_step: 0.005,
+            roof_percent: 30.0,
+            roof_share: 0.05,
+            overlap_share: 0.7,
+            exposed_share: 0.03,
+            skew_share: 0.05,
+            occupancy_percent: 25.0,
+            step_spread: 1.5,
+            one_operator_share: 0.5,
+            profiler_share: 0.10,
+        }
+    }
+}
+
+/// What a rule found: the figures, and what to take out of the step to see what it costs.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Share of the step that it costs; `None` for a finding about memory or about the trace itself.
+    pub share: Option<f64>,
+    pub message: String,
+    pub function: Option<String>,
+    pub through: Option<String>,
+    /// Orders findings of one function as its lines are ordered.
+    pub first: i64,
+    pub per_step: f64,
+    pub evidence: Vec<String>,
+    pub advice: String,
+    pub confidence: Confidence,
+    pub removal: Removal,
+}
+
+impl Found {
+    pub fn new(share: Option<f64>, message: String, advice: &str) -> Found {
+        Found {
+            share,
+            message,
+            function: None,
+            through: None,
+            first: 0,
+            per_step: 0.0,
+            evidence: Vec::new(),
+            advice: advice.to_string(),
+            confidence: Confidence::High,
+            removal: Removal::default(),
+        }
+    }
+}
+
+/// A finding of a trace rule, as it is reported.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceFinding {
+    pub code: &'static str,
+    pub name: &'static str,
+    pub cause: Cause,
+    pub severity: Severity,
+    pub share_of_step: Option<f64>,
+    /// By how much the step would shrink at most without it, by playing it again.
+    pub saving_bound_share: f64,
+    pub message: String,
+    /// The Python function it happens in, as the trace names it.
+    pub function: Option<String>,
+    /// Its line, where the source was given.
+    pub place: Option<Place>,
+    /// Findings of source rules with the same cause at the same place.
+    pub sources: Vec<SourceFinding>,
+    pub evidence: Vec<String>,
+    pub advice: String,
+    pub effort: Effort,
+    pub confidence: Confidence,
+    #[serde(skip)]
+    pub found: Found,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceFinding {
+    pub code: String,
+    pub place: Place,
+}
+
+pub const TRACE_RULES: &[TraceRule] = &[
+    host_sync::RULE,
+    gpu_idle::RULE,
+    launch_bound::RULE,
+    data_loading::RULE,
+    host_copies::RULE,
+    no_tensor_cores::RULE,
+    attention_materialised::RULE,
+    small_kernels::RULE,
+    optimizer_per_parameter::RULE,
+    memory_near_limit::RULE,
+    allocator_churn::RULE,
+    memory_grows::RULE,
+    below_roof::RULE,
+    same_constant::RULE,
+    communication_exposed::RULE,
+    straggler::RULE,
+    batch_too_small::RULE,
+    uneven_steps::RULE,
+    cpu_bound_op::RULE,
+    profiler_overhead::RULE,
+];
+
+/// All findings, the largest share first; those without a share after them.
+pub fn find(evidence: &Evidence) -> Vec<TraceFinding> {
+    let mut findings: Vec<TraceFinding> = Vec::new();
+    for rule in TRACE_RULES {
+        findings.extend((rule.check)(evidence).into_iter().map(|found| finding(rule, found)));
+    }
+    findings.sort_by(|left, right| {
+        let share = |finding: &TraceFinding| finding.share_of_step.unwrap_or(-1.0);
+        share(right).total_cmp(&share(left)).then(left.code.cmp(right.code)).then(left.message.cmp(&right.message))
+    });
+    findings
+}
+
+fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
+    TraceFinding {
+        code: rule.code,
+        name: rule.name,
+        cause: rule.cause,
+        severity: found.share.map_or(Severity::Medium, Severity::of_share),
+        share_of_step: found.share,
+        saving_bound_share: 0.0,
+        message: found.message.clone(),
+        function: found.function.clone(),
+        place: None,
+        sources: Vec::new(),
+        evidence: found.evidence.clone(),
+        advice: found.advice.clone(),
+        effort: rule.effort,
+        confidence: found.confidence,
+        found,
+    }
+}
+
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent < 1.0 { format!("{percent:.2}%") } else { format!("{percent:.1}%") }
+}
+
+pub fn milliseconds(seconds: f64) -> String {
+    format!("{:.2} ms", 1e3 * seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_tr101_to_tr120_each_with_a_whole_page() {
+        let codes: Vec<String> = (101..=120).map(|number| format!("TR{number}")).collect();
+        assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
+        for rule in TRACE_RULES {
+            let title = format!("# {}: {}\n", rule.code, rule.name);
+            assert!(rule.page.starts_with(&title), "{}", rule.code);
+            for part in ["## Why it is slow", "## Example", "## Fix", "## How a trace proves it", "## When not to"] {
+                assert!(rule.page.contains(part), "{} lacks {part}", rule.code);
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! TR107 attention-materialised: attention writes its scores to memory.
+
+use super::percent;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR107",
+    name: "attention-materialised",
+    cause: Cause::AttentionMaterialised,
+    page: include_str!("attention_materialised.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let attention = &evidence.measures.patterns.attention;
+    let is_large = attention.share_of_steps >= evidence.thresholds.attention_share;
+    // Small in time, it may still be large in memory.
+    let memory = attention.score_bytes * attention.softmaxes_per_step;
+    let peak = evidence.measures.memory.peak_bytes.max(1) as f64;
+    if attention.softmaxes_per_step < 1.0 || !(is_large || memory > 0.2 * peak) {
+        return Vec::new();
+    }
+    let message = format!(
+        "attention keeps its scores in memory: products and softmax over them take {} of the step",
+        percent(attention.share_of_steps)
+    );
+    let advice = "use torch.nn.functional.scaled_dot_product_attention: no score matrix is written, and causal blocks are skipped";
+    let mut found = Found::new(Some(attention.share_of_steps), message, advice);
+    found.evidence = vec![format!(
+        "{:.0} score matrices {} a step, {:.1} MB each",
+        attention.softmaxes_per_step,
+        attention.score_dims.as_deref().unwrap_or(""),
+        attention.score_bytes / 1e6
+    )];
+    vec![found]
+}

@@ -1,0 +1,47 @@
+//! TR104 data-loading: the training thread waits for its next batch.
+
+use super::{milliseconds, percent};
+use crate::measures::data_loading::loading_spans;
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR104",
+    name: "data-loading",
+    cause: Cause::DataLoading,
+    page: include_str!("data_loading.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let loading = &evidence.measures.data_loading;
+    let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let exposed = loading.exposed_seconds / wall;
+    if loading.share_of_steps < evidence.thresholds.data_loading_share || exposed < 0.01 {
+        return Vec::new();
+    }
+    let message = format!("fetching the next batch takes {} of the step", percent(loading.share_of_steps));
+    let advice = match loading.in_process {
+        true => "prepare batches in worker processes: num_workers, pin_memory and persistent_workers of the DataLoader",
+        false => "more workers, a larger prefetch_factor, less work a sample; keep data decoded and close by",
+    };
+    let mut found = Found::new(Some(exposed), message, advice);
+    let steps = evidence.view.steps.count();
+    found.evidence = vec![
+        format!(
+            "{} a step, {} of it with the device idle",
+            milliseconds(loading.seconds / steps),
+            milliseconds(loading.exposed_seconds / steps)
+        ),
+        format!(
+            "{} calls, {}",
+            loading.calls,
+            if loading.in_process { "in the training process" } else { "from workers" }
+        ),
+    ];
+    found.removal = Removal { host: loading_spans(evidence.view), ..Removal::default() };
+    vec![found]
+}

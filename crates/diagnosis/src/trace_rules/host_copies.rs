@@ -1,0 +1,69 @@
+//! TR105 host-copies: copies between host and device that take time or come from pageable memory.
+
+use super::percent;
+use crate::measures::copies::{CopyRow, Direction};
+use crate::measures::synchronisation::WaitKind;
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR105",
+    name: "host-copies",
+    cause: Cause::HostCopies,
+    page: include_str!("host_copies.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    evidence.measures.copies.rows.iter().filter_map(|row| found(evidence, row)).collect()
+}
+
+fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
+    if row.direction == Direction::Within {
+        return None;
+    }
+    let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    // The operator that copies and waits, where the copy makes the host wait; else what nothing hides of the copy itself.
+    let waits = evidence.measures.synchronisation.groups.iter();
+    let waits: Vec<_> = waits.filter(|waits| waits.kind == WaitKind::CopyToDevice).collect();
+    let waiting: f64 = match row.direction {
+        Direction::HostToDevice if row.pageable => waits.iter().map(|waits| waits.cost_seconds).sum(),
+        _ => 0.0,
+    };
+    let share = waiting.max(row.exposed_seconds) / wall;
+    // Read-backs of single values are host-sync's.
+    let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= 64;
+    if is_scalar || (share < evidence.thresholds.copies_share && !row.pageable) || row.bytes == 0 {
+        return None;
+    }
+    let way = if row.direction == Direction::HostToDevice { "to the device" } else { "to the host" };
+    let kind = if row.pageable { " from or to pageable memory" } else { "" };
+    let message = format!("copies {way}{kind} take {} of the step", percent(share));
+    let advice = match (row.pageable, row.direction) {
+        (true, Direction::HostToDevice) => {
+            "pin the memory (pin_memory=True of the DataLoader) and copy with non_blocking=True"
+        }
+        (true, _) => "copy into pinned memory, non-blocking, and use the values later",
+        _ => "copy on a stream of its own while the device computes, or keep the data on the device",
+    };
+    let mut found = Found::new(Some(share), message, advice);
+    found.evidence = vec![format!(
+        "{} times `{}`, {:.2} MB at {:.1} GB/s",
+        row.count,
+        row.name,
+        row.bytes as f64 / 1e6,
+        row.gigabytes_per_second
+    )];
+    if waiting > 0.0 {
+        found.function = waits.first().and_then(|waits| waits.function.clone());
+        found.through = waits.first().and_then(|waits| waits.through.clone());
+        found.first = waits.first().map_or(0, |waits| waits.first);
+        found.per_step = waits.first().map_or(0.0, |waits| waits.per_step);
+        found.removal =
+            Removal { host: waits.iter().flat_map(|waits| waits.spans.clone()).collect(), ..Removal::default() };
+    }
+    Some(found)
+}

@@ -1,0 +1,62 @@
+//! TR101 host-sync: the host waits for the device to read a value or by request.
+
+use super::percent;
+use crate::measures::synchronisation::{WaitKind, Waits};
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR101",
+    name: "host-sync",
+    cause: Cause::HostSync,
+    page: include_str!("host_sync.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let groups = evidence.measures.synchronisation.groups.iter();
+    groups.filter(|waits| waits.kind != WaitKind::CopyToDevice).map(found).collect()
+}
+
+fn found(waits: &Waits) -> Found {
+    let what = match waits.kind {
+        WaitKind::Explicit => format!("`{}` makes the host wait for the device", waits.what),
+        _ => format!("`{}` reads a value back from the device", waits.what),
+    };
+    let after = waits.after.as_ref().map(|after| format!(" after `{after}`")).unwrap_or_default();
+    let advice = match waits.kind {
+        WaitKind::Explicit => "remove the synchronisation; where a time is measured, use events and read them later",
+        _ if waits.per_step >= 4.0 => {
+            "compute all values on the device (for norms torch._foreach_norm) and read them back once, at the log interval"
+        }
+        _ => "keep the value on the device (detach it) and read it back at the log interval only",
+    };
+    let often = match waits.per_step {
+        per_step if per_step < 0.95 => format!("{} times in all", waits.calls),
+        per_step if per_step < 1.05 => "once a step".to_string(),
+        per_step => format!("{per_step:.0} times a step"),
+    };
+    let message = format!("{what}{after}, {often}");
+    let mut found = Found::new(Some(waits.share_of_steps), message, advice);
+    found.function = waits.function.clone();
+    found.through = waits.through.clone();
+    found.first = waits.first;
+    found.per_step = waits.per_step;
+    found.evidence = vec![
+        format!("{} calls, {} of the steps", waits.calls, percent(waits.share_of_steps)),
+        format!(
+            "{:.1} µs each, {:.1} µs of it waiting",
+            micros(waits.cost_seconds, waits),
+            micros(waits.wait_seconds, waits)
+        ),
+    ];
+    found.removal = Removal { host: waits.spans.clone(), ..Removal::default() };
+    found
+}
+
+fn micros(seconds: f64, waits: &Waits) -> f64 {
+    1e6 * seconds / waits.calls.max(1) as f64
+}

@@ -1,0 +1,73 @@
+//! TR103 launch-bound: the device waits for the host to launch its next small kernel.
+
+use super::{milliseconds, percent};
+use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
+use crate::measures::data_loading::loading_spans;
+use crate::measures::intervals::{merged, without};
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR103",
+    name: "launch-bound",
+    cause: Cause::LaunchBound,
+    page: include_str!("launch_bound.md"),
+    effort: Effort::Medium,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    if !applies(evidence) {
+        return Vec::new();
+    }
+    let (breakdown, launches) = (&evidence.measures.breakdown, &evidence.measures.launches);
+    let view = evidence.view;
+    let share = share(evidence);
+    let message = format!(
+        "the step is bound by the host's launches: the device is busy for {} of it and waits for the next launch for {}",
+        percent(breakdown.busy_share),
+        percent(share)
+    );
+    let advice = "launch less or ahead: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and attention, \
+                  a larger batch";
+    let mut found = Found::new(Some(share), message, advice);
+    found.evidence = vec![
+        format!("{:.0} launches a step of {:.1} µs each (median)", launches.per_step, launches.call_micros_median),
+        format!("{} of them queue work that is shorter than the launch", percent(launches.shorter_than_launch_share)),
+        format!("{} of them find nothing queued ahead", percent(launches.nothing_ahead_share)),
+        format!("the median kernel runs {:.1} µs", evidence.measures.kernels.median_micros),
+        format!(
+            "a step of {}: device busy {}, host busy while it waits {}, launch delay {}",
+            milliseconds(breakdown.wall_seconds / view.steps.count()),
+            milliseconds(breakdown.busy_share * breakdown.wall_seconds / view.steps.count()),
+            milliseconds(breakdown.idle.host_busy_seconds / view.steps.count()),
+            milliseconds(breakdown.idle.launch_delay_seconds / view.steps.count()),
+        ),
+    ];
+    if let Some(overhead) = evidence.trust.profiler_overhead_share.filter(|share| *share > 0.1) {
+        let from = evidence.trust.overhead_from.unwrap_or("assumed");
+        found.evidence.push(format!("the profiler itself takes about {} of the step ({from})", percent(overhead)));
+    }
+    // Everything the host does but to wait and to load could be replayed from a graph.
+    let kept = merged([waiting_spans(view), loading_spans(view)].concat());
+    found.removal = Removal { host: without(&[view.steps.range()], &kept), ..Removal::default() };
+    vec![found]
+}
+
+/// Whether launches, not work, set the step's length.
+pub fn applies(evidence: &Evidence) -> bool {
+    let launches = &evidence.measures.launches;
+    let thresholds = evidence.thresholds;
+    evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device
+        && !evidence.trust.withheld.contains(&"idle")
+        && share(evidence) >= thresholds.launch_bound_share
+        && (launches.nothing_ahead_share > thresholds.nothing_ahead_share || launches.shorter_than_launch_share > 0.5)
+}
+
+fn share(evidence: &Evidence) -> f64 {
+    let breakdown = &evidence.measures.breakdown;
+    let idle = &breakdown.idle;
+    (idle.host_busy_seconds + idle.launch_delay_seconds) / breakdown.wall_seconds.max(f64::MIN_POSITIVE)
+}

@@ -1,0 +1,37 @@
+//! TR120 profiler-overhead: the profiler itself takes a good part of the step.
+
+use super::percent;
+use crate::finding::Confidence;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR120",
+    name: "profiler-overhead",
+    cause: Cause::ProfilerOverhead,
+    page: include_str!("profiler_overhead.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let Some(share) = evidence.trust.profiler_overhead_share else { return Vec::new() };
+    // Where the device sets the pace, a slower host changes nothing.
+    let hidden = evidence.measures.breakdown.busy_share > 0.8;
+    if share < evidence.thresholds.profiler_share || hidden {
+        return Vec::new();
+    }
+    let measured = evidence.trust.overhead_from == Some("measured");
+    let message = format!(
+        "profiling takes {} {} of the step, all of it on the host",
+        if measured { "" } else { "about" },
+        percent(share)
+    );
+    let message = message.replace("  ", " ");
+    let advice = "compare with the step's time without the profiler; record without stacks and shapes, or fewer steps";
+    let mut found = Found::new(None, message, advice);
+    found.confidence = if measured { Confidence::High } else { Confidence::Low };
+    found.evidence = vec![evidence.trust.overhead_from.unwrap_or("assumed").to_string()];
+    vec![found]
+}

@@ -1,0 +1,38 @@
+//! TR114 same-constant-each-step: a tensor that depends on sizes only is made anew in every step.
+
+use super::percent;
+use crate::measures::constants::Rebuilt;
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR114",
+    name: "same-constant-each-step",
+    cause: Cause::ConstantRebuilt,
+    page: include_str!("same_constant.md"),
+    effort: Effort::Low,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    evidence.measures.rebuilt_constants.iter().filter(|rebuilt| rebuilt.share_of_steps >= 0.0005).map(found).collect()
+}
+
+fn found(rebuilt: &Rebuilt) -> Found {
+    let message = format!(
+        "the same constant of size {} is made anew in every step: {}",
+        rebuilt.size,
+        rebuilt.operators.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    );
+    let advice = "make it once, keep it as a buffer (register_buffer with persistent=False) and take a slice";
+    let mut found = Found::new(Some(rebuilt.share_of_steps), message, advice);
+    found.function = rebuilt.function.clone();
+    found.through = rebuilt.through.clone();
+    found.first = rebuilt.first;
+    found.per_step = rebuilt.per_step;
+    found.evidence = vec![format!("{:.0} a step, {} of the steps", rebuilt.per_step, percent(rebuilt.share_of_steps))];
+    found.removal = Removal { host: rebuilt.spans.clone(), ..Removal::default() };
+    found
+}

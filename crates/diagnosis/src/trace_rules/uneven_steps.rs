@@ -1,0 +1,97 @@
+//! TR118 uneven-steps: some steps take much longer than the others.
+
+use super::{milliseconds, percent};
+use crate::finding::Confidence;
+use headroom_trace::Category;
+use std::collections::BTreeMap;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR118",
+    name: "uneven-steps",
+    cause: Cause::UnevenSteps,
+    page: include_str!("uneven_steps.md"),
+    effort: Effort::Medium,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let steps = &evidence.view.steps.list;
+    let mut lengths: Vec<i64> = steps.iter().map(|step| step.span.nanos()).collect();
+    lengths.sort_unstable();
+    let Some(&median) = lengths.get(lengths.len() / 2) else { return Vec::new() };
+    let slow: Vec<usize> = (0..steps.len())
+        .filter(|&index| steps[index].span.nanos() as f64 > evidence.thresholds.step_spread * median as f64)
+        .collect();
+    if steps.len() < 4 || slow.is_empty() {
+        return Vec::new();
+    }
+    let lost: i64 = slow.iter().map(|&index| steps[index].span.nanos() - median).sum();
+    let share = evidence.view.steps.share(lost);
+    let message = format!(
+        "{} of {} steps take over {:.1} times the median: {} of all time",
+        slow.len(),
+        steps.len(),
+        evidence.thresholds.step_spread,
+        percent(share)
+    );
+    let mut found = Found::new(
+        Some(share),
+        message,
+        "move checkpoints, logging and evaluation off the training thread, or do them less often",
+    );
+    found.confidence = Confidence::Medium;
+    found.evidence = slow
+        .iter()
+        .take(3)
+        .map(|&index| {
+            let length = milliseconds(steps[index].seconds);
+            format!(
+                "{}: {length} against {}; {}",
+                steps[index].name,
+                milliseconds(median as f64 / 1e9),
+                unusual(evidence, index)
+            )
+        })
+        .collect();
+    vec![found]
+}
+
+/// The operator or annotation that takes most more time in this step than in a typical one.
+fn unusual(evidence: &Evidence, slow: usize) -> String {
+    let (view, host) = (evidence.view, &evidence.view.trace.host);
+    let mut times: BTreeMap<(&str, usize), i64> = BTreeMap::new();
+    for at in 0..host.len() {
+        let counts = matches!(host.category[at], Category::CpuOp | Category::UserAnnotation | Category::PythonFunction);
+        if counts && let Some(step) = view.steps.at(host.start[at]) {
+            let name = view.host_name(at);
+            if !name.starts_with("ProfilerStep") {
+                *times.entry((name, step)).or_default() += host.duration[at];
+            }
+        }
+    }
+    let others = (view.steps.list.len() - 1).max(1) as i64;
+    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for ((name, step), nanos) in times {
+        let entry = sums.entry(name).or_default();
+        match step == slow {
+            true => entry.0 += nanos,
+            false => entry.1 += nanos / others,
+        }
+    }
+    // The innermost that explains it: among those within a tenth of the largest the shortest.
+    let most = sums.values().map(|(here, usual)| here - usual).max().unwrap_or(0);
+    let near = sums.iter().filter(|(_, (here, usual))| (here - usual) * 10 >= most * 9);
+    match near.min_by_key(|(_, (here, _))| *here) {
+        Some((name, (here, usual))) if most > 0 => {
+            format!(
+                "`{name}` takes {} in it, {} elsewhere",
+                milliseconds(*here as f64 / 1e9),
+                milliseconds(*usual as f64 / 1e9)
+            )
+        }
+        _ => "nothing recorded tells why".to_string(),
+    }
+}

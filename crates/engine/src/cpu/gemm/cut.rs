@@ -1,0 +1,275 @@
+//! How one product is cut into pieces.
+//!
+//! The right operand is packed in *stages* (a range of columns × a range of depth that fits the buffer). A stage is
+//! computed in *items* (a few panels of rows × a few panels of columns). Every thread has a *share* of a stage: columns
+//! that it packs itself, so that they come from its own cache, and the items under them.
+//!
+//! Sizes are chosen for the thread count, and the result does not depend on them: no item splits depth, and the blocks
+//! of depth follow from the depth alone.
+
+use std::ops::Range;
+
+use super::Product;
+use super::kernel::{DEPTH_MAX, Kernels, Left, PACKED_COLUMN_STRIDE};
+use super::scratch::{LEFT_FLOATS, Piece};
+
+/// Floats of packed right operand that an item reads over and over: 1 MiB, half a core's L2.
+const RIGHT_IN_CACHE: usize = 256 * 1024;
+/// Column panels of the narrowest share; below that, threads have columns in common and divide the rows.
+const SHARE_PANELS_MIN: usize = 2;
+/// Narrower items would copy the left operand too often.
+const ITEM_PANELS_MIN: usize = 4;
+/// Fewer column panels than this do not repay a copy of the left operand.
+const PANELS_TO_PACK_LEFT: usize = 3;
+/// Rows a multiple of this many floats (4 KiB) apart would all fall into the same few lines of L1.
+const PAGE: usize = 1024;
+/// Floats from the first to the last step of depth that may be read by columns without a copy: they stay in L2.
+const LEFT_SPREAD_MAX: usize = 128 * 1024;
+/// Floats from the first to the last row of a right operand that is read without a copy.
+const RIGHT_SPREAD_MAX: usize = 512 * 1024;
+/// As many rows of C do not repay a copy of the right operand that lies well already.
+const ROWS_TO_PACK_RIGHT: usize = 256;
+/// Items a share that keep the wait for the last one short.
+const ITEMS_A_SHARE: usize = 16;
+
+/// One product cut up for a buffer and a team.
+pub struct Cut<'a> {
+    pub product: &'a Product<'a>,
+    pub kernels: &'static Kernels,
+    /// How the inner loop gets the operands.
+    pub left: LeftPlan,
+    pub right: RightPlan,
+    rows: Range<usize>,
+    buffer: Piece,
+    depth_blocks: usize,
+    depth_blocks_a_stage: usize,
+    /// Column panels (of `kernels.width()` columns) of the whole product, of a stage and of an item.
+    panels: usize,
+    panels_a_stage: usize,
+    panels_an_item: usize,
+    row_panels: usize,
+    row_panels_an_item: usize,
+    /// Shares: parts of the rows × parts of the columns.
+    row_parts: usize,
+    column_parts: usize,
+}
+
+/// Whether the left operand is read where it lies or from a copy, and how it lies there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LeftPlan {
+    InPlace(Left),
+    PackRows,
+    PackColumns,
+}
+
+/// Whether whole panels of the right operand are read where they lie; one that is not a whole tile wide is always packed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RightPlan {
+    InPlace,
+    Pack,
+}
+
+/// Columns × depth of the right operand that are packed together, and where.
+pub struct Stage {
+    pub blocks: Range<usize>,
+    pub panels: Range<usize>,
+    buffer: *mut f32,
+}
+
+/// A few panels of rows × a few panels of columns.
+pub struct Item {
+    pub row_panels: Range<usize>,
+    pub panels: Range<usize>,
+}
+
+impl<'a> Cut<'a> {
+    /// Rows `rows` of a product that has at least one row, column and step of depth, in `team` shares.
+    pub fn new(
+        kernels: &'static Kernels,
+        product: &'a Product<'a>,
+        rows: Range<usize>,
+        buffer: Piece,
+        team: usize,
+    ) -> Cut<'a> {
+        let (depth, width) = (product.a.cols, kernels.width());
+        let depth_blocks = depth.div_ceil(DEPTH_MAX);
+        let deepest_block = depth.div_ceil(depth_blocks);
+        let panels = product.b.cols.div_ceil(width);
+        let row_panels = rows.len().div_ceil(kernels.rows_max);
+        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats {
+            (depth_blocks, panels)
+        } else {
+            (1, (buffer.floats / 2 / (deepest_block * width)).clamp(1, panels))
+        };
+        let column_parts = (1..=team)
+            .rev()
+            .find(|&parts| team.is_multiple_of(parts) && panels_a_stage >= parts * SHARE_PANELS_MIN)
+            .unwrap_or(1);
+        let row_parts = team / column_parts;
+        let (share_panels, share_row_panels) = (panels_a_stage.div_ceil(column_parts), row_panels.div_ceil(row_parts));
+        let in_cache = (RIGHT_IN_CACHE / (deepest_block * depth_blocks_a_stage * width)).max(1);
+        let items_wanted = if team > 1 { ITEMS_A_SHARE } else { 1 };
+        let mut items_across = share_panels.div_ceil(in_cache);
+        if share_row_panels * items_across < items_wanted {
+            let wanted = items_wanted.div_ceil(share_row_panels);
+            items_across = items_across.max(wanted.min(share_panels / ITEM_PANELS_MIN));
+        }
+        let panels_an_item = share_panels.div_ceil(items_across);
+        let left = how_to_read_left(product, panels_an_item);
+        let row_panels_an_item = if left == LeftPlan::PackColumns {
+            // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
+            // and of each page that is touched.
+            let fit = LEFT_FLOATS / (deepest_block * PACKED_COLUMN_STRIDE);
+            fit.min(share_row_panels * items_across / items_wanted).max(1)
+        } else {
+            1
+        };
+        Cut {
+            product,
+            kernels,
+            left,
+            right: how_to_read_right(product, rows.len()),
+            rows,
+            buffer,
+            depth_blocks,
+            depth_blocks_a_stage,
+            panels,
+            panels_a_stage,
+            panels_an_item,
+            row_panels,
+            row_panels_an_item,
+            row_parts,
+            column_parts,
+        }
+    }
+
+    pub fn shares(&self) -> usize {
+        self.row_parts * self.column_parts
+    }
+
+    pub fn stages(&self) -> usize {
+        self.depth_blocks.div_ceil(self.depth_blocks_a_stage) * self.panels.div_ceil(self.panels_a_stage)
+    }
+
+    /// Depth is the inner loop: a stage's columns of C are finished before the next ones begin. Stages take turns in the
+    /// two halves of the buffer; a single one has all of it.
+    pub fn stage(&self, index: usize) -> Stage {
+        let depth_stages = self.depth_blocks.div_ceil(self.depth_blocks_a_stage);
+        let (across, down) = (index / depth_stages, index % depth_stages);
+        let blocks = down * self.depth_blocks_a_stage..((down + 1) * self.depth_blocks_a_stage).min(self.depth_blocks);
+        let panels = across * self.panels_a_stage..((across + 1) * self.panels_a_stage).min(self.panels);
+        let half = if self.stages() > 1 { (index % 2) * (self.buffer.floats / 2) } else { 0 };
+        // SAFETY: `half` is zero or half of the buffer's length.
+        Stage { blocks, panels, buffer: unsafe { self.buffer.start.add(half) } }
+    }
+
+    /// The column panels that a share packs: its part of those it has in common with others.
+    pub fn pack_panels(&self, stage: &Stage, share: usize) -> Range<usize> {
+        part(self.share_panels(stage, share), self.row_parts, share / self.column_parts)
+    }
+
+    pub fn items(&self, stage: &Stage, share: usize) -> usize {
+        self.items_across(stage, share) * self.items_down(share)
+    }
+
+    /// Rows vary fastest, so that the item's part of B stays in the cache.
+    pub fn item(&self, stage: &Stage, share: usize, index: usize) -> Item {
+        let (across, down) = (self.items_across(stage, share), self.items_down(share));
+        Item {
+            row_panels: part(self.share_row_panels(share), down, index % down),
+            panels: part(self.share_panels(stage, share), across, index / down),
+        }
+    }
+
+    /// Where the rows of the item after this one lie, if it has the same columns.
+    pub fn next_row_panels(&self, share: usize, index: usize) -> Option<Range<usize>> {
+        let down = self.items_down(share);
+        (index % down + 1 < down).then(|| part(self.share_row_panels(share), down, index % down + 1))
+    }
+
+    /// The `index`-th of equal blocks of the depth.
+    pub fn depth_block(&self, index: usize) -> Range<usize> {
+        part(0..self.product.a.cols, self.depth_blocks, index)
+    }
+
+    /// The `index`-th of equal panels of the rows.
+    pub fn row_panel(&self, index: usize) -> Range<usize> {
+        part(self.rows.clone(), self.row_panels, index)
+    }
+
+    /// The columns of C under a panel, and how many floats a step of depth takes there.
+    pub fn panel(&self, panel: usize) -> (Range<usize>, usize) {
+        let width = self.kernels.width();
+        let columns = panel * width..((panel + 1) * width).min(self.product.b.cols);
+        let packed_width = columns.len().next_multiple_of(self.kernels.lanes);
+        (columns, packed_width)
+    }
+
+    /// Whether a panel is read where it lies.
+    pub fn in_place(&self, columns: &Range<usize>) -> bool {
+        self.right == RightPlan::InPlace && columns.len() == self.kernels.width()
+    }
+
+    /// Where the first panel's block of depth lies in the stage's buffer: block after block, in each panel after panel.
+    pub fn packed_block(&self, stage: &Stage, block: &Range<usize>) -> *mut f32 {
+        let before = block.start - self.depth_block(stage.blocks.start).start;
+        // SAFETY: blocks and panels of a stage fit the buffer by the choice of the stage's size.
+        unsafe { stage.buffer.add(before * stage.panels.len() * self.kernels.width()) }
+    }
+
+    /// How far a panel of a block lies behind the stage's first one.
+    pub fn packed_panel(&self, stage: &Stage, block: &Range<usize>, panel: usize) -> usize {
+        (panel - stage.panels.start) * self.kernels.width() * block.len()
+    }
+
+    /// Shares with the same columns differ in their rows.
+    fn share_panels(&self, stage: &Stage, share: usize) -> Range<usize> {
+        part(stage.panels.clone(), self.column_parts, share % self.column_parts)
+    }
+
+    fn share_row_panels(&self, share: usize) -> Range<usize> {
+        part(0..self.row_panels, self.row_parts, share / self.column_parts)
+    }
+
+    fn items_across(&self, stage: &Stage, share: usize) -> usize {
+        self.share_panels(stage, share).len().div_ceil(self.panels_an_item)
+    }
+
+    fn items_down(&self, share: usize) -> usize {
+        self.share_row_panels(share).len().div_ceil(self.row_panels_an_item)
+    }
+}
+
+/// In place, or copied where it is read often enough or lies badly.
+fn how_to_read_left(product: &Product, panels_an_item: usize) -> LeftPlan {
+    let a = &product.a;
+    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT;
+    if a.col_stride == 1 {
+        if read_often || a.row_stride.is_multiple_of(PAGE) { LeftPlan::PackRows } else { LeftPlan::InPlace(Left::Rows) }
+    } else if a.row_stride == 1 {
+        let spread = a.col_stride * a.cols.min(DEPTH_MAX);
+        if read_often || spread > LEFT_SPREAD_MAX { LeftPlan::PackColumns } else { LeftPlan::InPlace(Left::Columns) }
+    } else {
+        LeftPlan::PackRows
+    }
+}
+
+fn how_to_read_right(product: &Product, rows: usize) -> RightPlan {
+    let b = &product.b;
+    let spread = b.row_stride * b.rows;
+    if b.col_stride == 1
+        && rows <= ROWS_TO_PACK_RIGHT
+        && spread <= RIGHT_SPREAD_MAX
+        && !b.row_stride.is_multiple_of(PAGE)
+    {
+        RightPlan::InPlace
+    } else {
+        RightPlan::Pack
+    }
+}
+
+/// The `index`-th of `parts` nearly equal parts of a range.
+pub fn part(range: Range<usize>, parts: usize, index: usize) -> Range<usize> {
+    let len = range.len();
+    range.start + len * index / parts..range.start + len * (index + 1) / parts
+}

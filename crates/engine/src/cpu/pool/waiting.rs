@@ -1,0 +1,54 @@
+//! How threads of a team wait for each other without the operating system's help.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A place where a team waits for its last member; the last one to arrive first runs `between`.
+pub(crate) struct Barrier {
+    arrived: Padded<AtomicUsize>,
+    round: Padded<AtomicUsize>,
+}
+
+impl Barrier {
+    pub(crate) fn new() -> Barrier {
+        Barrier { arrived: Padded(AtomicUsize::new(0)), round: Padded(AtomicUsize::new(0)) }
+    }
+
+    pub(crate) fn wait(&self, team: usize, spins: u32, between: impl FnOnce()) {
+        let round = self.round.0.load(Ordering::Acquire);
+        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == team {
+            self.arrived.0.store(0, Ordering::Relaxed);
+            between();
+            self.round.0.store(round.wrapping_add(1), Ordering::Release);
+            return;
+        }
+        let mut waiting = Waiting::new(spins);
+        while self.round.0.load(Ordering::Acquire) == round {
+            waiting.pause();
+        }
+    }
+}
+
+/// A value on cache lines of its own (two: the hardware fetches lines in pairs).
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// Spins while the wait is short, then lets others run.
+pub(super) struct Waiting {
+    spins_left: u32,
+}
+
+impl Waiting {
+    pub(super) fn new(spins: u32) -> Waiting {
+        Waiting { spins_left: spins }
+    }
+
+    pub(super) fn pause(&mut self) {
+        if self.spins_left > 0 {
+            self.spins_left -= 1;
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The gates: what an optimised list has to hold against the baseline, each with its figure.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    pub name: &'static str,
+    pub passed: bool,
+    /// What was measured, and what it was held against.
+    pub figure: f64,
+    pub limit: f64,
+    pub about: String,
+}
+
+/// Loss and gradients on the same weights and batch.
+pub struct Outputs {
+    pub loss: f32,
+    pub gradients: BTreeMap<String, Vec<f32>>,
+}
+
+/// The largest relative difference of the loss and, in norm, of any gradient.
+pub fn difference(baseline: &Outputs, other: &Outputs) -> (f64, f64) {
+    let loss = (f64::from(other.loss) - f64::from(baseline.loss)).abs() / f64::from(baseline.loss).abs();
+    let gradient = |name: &String, want: &Vec<f32>| {
+        let Some(have) = other.gradients.get(name) else { return f64::INFINITY };
+        relative(want, have)
+    };
+    let gradients = baseline.gradients.iter().map(|(name, want)| gradient(name, want));
+    (worst([loss]), worst(gradients))
+}
+
+pub fn accuracy(differences: &[(f64, f64)], limit: f64) -> Gate {
+    let figure = worst(differences.iter().flat_map(|(loss, gradients)| [*loss, *gradients]));
+    let about = "largest relative difference of loss and gradients against the baseline on the same weights".into();
+    gate("accuracy", figure, limit, figure <= limit, about)
+}
+
+pub fn loss_curve(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
+    let differences = baseline
+        .iter()
+        .zip(other)
+        .map(|(want, have)| (f64::from(*have) - f64::from(*want)).abs() / f64::from(*want).abs());
+    let figure = if baseline.len() == other.len() { worst(differences) } else { f64::INFINITY };
+    let about = format!("largest relative difference of the loss over {} steps", baseline.len());
+    gate("loss_curve", figure, limit, figure <= limit, about)
+}
+
+/// Every parameter receives a gradient that is not zero.
+pub fn every_parameter_has_a_gradient(outputs: &Outputs, parameters: usize) -> Gate {
+    let alive = |gradient: &&Vec<f32>| gradient.iter().any(|x| *x != 0.0) && gradient.iter().all(|x| x.is_finite());
+    let figure = outputs.gradients.values().filter(alive).count();
+    let about = "parameters with a gradient that is finite and not zero".into();
+    gate("every_parameter_has_a_gradient", figure as f64, parameters as f64, figure == parameters, about)
+}
+
+/// Two runs give the same bytes.
+pub fn determinism(first: &[u32], second: &[u32]) -> Gate {
+    let different = first.iter().zip(second).filter(|(a, b)| a != b).count() + first.len().abs_diff(second.len());
+    gate("determinism", different as f64, 0.0, different == 0, "weights that differ between two runs".into())
+}
+
+pub fn memory(baseline: usize, other: usize) -> Gate {
+    let about = "bytes of arena and scratch against the baseline's".into();
+    gate("memory", other as f64, baseline as f64, other <= baseline, about)
+}
+
+/// `speedup` is the lower end of its interval's median; `asked` the least that is wanted.
+pub fn throughput(speedup: f64, asked: f64) -> Gate {
+    gate("throughput", speedup, asked, speedup >= asked, "speed-up over the baseline".into())
+}
+
+fn gate(name: &'static str, figure: f64, limit: f64, passed: bool, about: String) -> Gate {
+    Gate { name, passed, figure, limit, about }
+}
+
+fn relative(want: &[f32], have: &[f32]) -> f64 {
+    if want.len() != have.len() {
+        return f64::INFINITY;
+    }
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut want.iter().zip(have).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    difference / norm(&mut want.iter().map(|x| f64::from(*x))).max(f64::MIN_POSITIVE)
+}
+
+/// The largest; NaN counts as worse than anything.
+fn worst(figures: impl IntoIterator<Item = f64>) -> f64 {
+    figures.into_iter().fold(0.0, |worst, figure| if figure.is_nan() { f64::INFINITY } else { f64::max(worst, figure) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs() -> Outputs {
+        let gradients = [("a", vec![1.0, 2.0]), ("b", vec![0.5, -0.5])];
+        Outputs { loss: 3.0, gradients: gradients.map(|(name, data)| (name.to_string(), data)).into() }
+    }
+
+    #[test]
+    fn a_changed_gradient_fails_the_accuracy_gate() {
+        let mut other = outputs();
+        assert!(accuracy(&[difference(&outputs(), &other)], 1e-5).passed);
+        other.gradients.insert("b".into(), vec![0.5, -0.49]);
+        assert!(!accuracy(&[difference(&outputs(), &other)], 1e-5).passed);
+        other.gradients.remove("b");
+        assert!(!accuracy(&[difference(&outputs(), &other)], 1e-5).passed);
+    }
+
+    #[test]
+    fn a_nan_fails_the_accuracy_gate() {
+        let other = Outputs { loss: f32::NAN, ..outputs() };
+        assert!(!accuracy(&[difference(&outputs(), &other)], 1e-5).passed);
+    }
+
+    #[test]
+    fn a_curve_that_leaves_the_baselines_fails() {
+        assert!(loss_curve(&[3.0, 2.0], &[3.0, 2.0001], 1e-3).passed);
+        assert!(!loss_curve(&[3.0, 2.0], &[3.0, 2.1], 1e-3).passed);
+        assert!(!loss_curve(&[3.0, 2.0], &[3.0], 1e-3).passed);
+    }
+
+    #[test]
+    fn a_parameter_without_a_gradient_fails() {
+        let mut some = outputs();
+        assert!(every_parameter_has_a_gradient(&some, 2).passed);
+        assert!(!every_parameter_has_a_gradient(&some, 3).passed);
+        some.gradients.insert("b".into(), vec![0.0, 0.0]);
+        assert!(!every_parameter_has_a_gradient(&some, 2).passed);
+    }
+
+    #[test]
+    fn other_bytes_fail_determinism() {
+        assert!(determinism(&[1, 2], &[1, 2]).passed);
+        assert!(!determinism(&[1, 2], &[1, 3]).passed);
+        assert!(!determinism(&[1, 2], &[1]).passed);
+    }
+
+    #[test]
+    fn more_memory_and_less_speed_fail() {
+        assert!(memory(100, 100).passed && !memory(100, 101).passed);
+        assert!(throughput(1.31, 1.3).passed && !throughput(1.29, 1.3).passed);
+    }
+}

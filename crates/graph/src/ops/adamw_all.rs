@@ -1,0 +1,71 @@
+//! AdamW on all parameters in one call, with clipping by global norm where it is asked for.
+
+use super::adamw::AdamW;
+use crate::gradient::Backward;
+use crate::graph::{GraphError, ValueId};
+use crate::op;
+use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::tensor::TensorType;
+
+op! {
+    /// `rates` `[3]`, then for each parameter `weight`, `first`, `second` (all updated) and `gradient` → the norm of all
+    /// gradients, `[1]`, where they are clipped.
+    pub struct AdamWAll {
+        pub parameters: usize,
+        pub beta1: f64,
+        pub beta2: f64,
+        pub eps: f64,
+        pub weight_decay: f64,
+        /// Largest global norm; 0 is off.
+        pub max_norm: f64,
+    }
+}
+
+impl AdamWAll {
+    /// The same update on one parameter.
+    pub fn single(&self) -> AdamW {
+        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay }
+    }
+}
+
+impl Operator for AdamWAll {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        let want = 1 + 4 * self.parameters;
+        if inputs.len() != want {
+            return Err(ShapeError::Arity { want, have: inputs.len() });
+        }
+        expect(0, &inputs[0], &[3])?;
+        for (index, input) in inputs.iter().enumerate().skip(1) {
+            expect(index, input, inputs[index - (index - 1) % 4].sizes())?;
+        }
+        Ok(if self.max_norm > 0.0 { vec![TensorType::f32(&[1])] } else { vec![] })
+    }
+
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        let each = if self.max_norm > 0.0 { 16 } else { 14 };
+        inputs.iter().skip(1).step_by(4).map(|weight| each * weight.elements() as u64).sum()
+    }
+
+    fn updates(&self) -> Vec<usize> {
+        (1..=4 * self.parameters).filter(|index| index % 4 != 0).collect()
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let rates = (TensorType::f32(&[3]), Fill::Constant(0.2));
+        let mut inputs = vec![rates];
+        for sizes in [&[5, 77][..], &[3], &[200, 90]] {
+            let ty = TensorType::f32(sizes);
+            inputs.extend([Fill::Normal, Fill::Normal, Fill::Positive, Fill::Normal].map(|fill| (ty.clone(), fill)));
+        }
+        [0.0, 0.5]
+            .map(|max_norm| {
+                let op = AdamWAll { parameters: 3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, max_norm };
+                Example { op: op.into(), inputs: inputs.clone() }
+            })
+            .to_vec()
+    }
+}

@@ -1,0 +1,241 @@
+//! The optimisations, one file each: rewritings with names that a person would use, in lists that make the versions.
+
+mod checkpoint;
+mod flash_attention;
+mod fuse_linears;
+pub mod fuse_loss;
+mod fuse_norm;
+mod fuse_optimizer;
+mod fuse_rope;
+mod fuse_swiglu;
+
+pub use checkpoint::{checkpoint, layers};
+
+use crate::graph::{Graph, GraphError};
+use crate::pass::Pass;
+
+/// When a pass is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// On the forward pass: the gradient of what it makes is the fused backward pass.
+    Forward,
+    /// On the whole step.
+    Step,
+}
+
+/// A pass as it is offered to people.
+#[derive(Clone, Copy)]
+pub struct Offered {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub stage: Stage,
+    /// Largest relative difference of loss and gradients (in norm) against the graph without it.
+    pub tolerance: f64,
+    /// Passes without which it finds nothing to do.
+    pub needs: &'static [&'static str],
+    pub rewrite: fn(&Graph) -> Result<Graph, GraphError>,
+}
+
+impl Offered {
+    pub fn pass(&self) -> Pass {
+        Pass { name: self.name, rewrite: self.rewrite }
+    }
+}
+
+/// Every pass of `all`, in the order of their application.
+pub const OFFERED: [Offered; 8] = [
+    Offered {
+        name: "fuse-qkv",
+        about: "the q, k and v projections become one product",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: fuse_linears::fuse_qkv,
+    },
+    Offered {
+        name: "fuse-gate-up",
+        about: "the gate and up projections become one product",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: fuse_linears::fuse_gate_up,
+    },
+    Offered {
+        name: "fuse-swiglu",
+        about: "silu and multiply in one kernel, forward and backward",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: fuse_swiglu::rewrite,
+    },
+    Offered {
+        name: "fuse-norm",
+        about: "residual add and RMSNorm in one kernel, forward and backward",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: fuse_norm::rewrite,
+    },
+    Offered {
+        name: "flash-attention",
+        about: "tiled attention: no seq × seq tensor, masked blocks skipped, backward recomputes",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: flash_attention::rewrite,
+    },
+    Offered {
+        name: "fuse-rope",
+        about: "the rotation of q and k happens as attention loads them",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &["flash-attention"],
+        rewrite: fuse_rope::rewrite,
+    },
+    Offered {
+        name: "fuse-loss",
+        about: "LM head and cross-entropy in chunks: the logits of all tokens never exist at once",
+        stage: Stage::Forward,
+        tolerance: 1e-5,
+        needs: &[],
+        rewrite: fuse_loss::rewrite,
+    },
+    Offered {
+        name: "fuse-optimizer",
+        about: "one AdamW for all parameters, clipping included",
+        stage: Stage::Step,
+        tolerance: 1e-6,
+        needs: &[],
+        rewrite: fuse_optimizer::rewrite,
+    },
+];
+
+/// Version 2 of the workshop.
+pub const VERSION_2: [&str; 4] = ["fuse-qkv", "fuse-gate-up", "flash-attention", "fuse-optimizer"];
+
+/// A chosen list of passes, in the order of their application.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassList {
+    names: Vec<&'static str>,
+    /// Are activations recomputed, even where memory would not ask for it?
+    checkpoint: bool,
+}
+
+/// The pass that recomputes activations; how many layers is the plan's to say.
+pub const CHECKPOINT: &str = "checkpoint";
+
+impl PassList {
+    pub fn none() -> PassList {
+        PassList::default()
+    }
+
+    pub fn all() -> PassList {
+        PassList { names: OFFERED.iter().map(|pass| pass.name).collect(), checkpoint: false }
+    }
+
+    pub fn version_2() -> PassList {
+        PassList::none().with_all(&VERSION_2)
+    }
+
+    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas.
+    pub fn parse(text: &str) -> Result<PassList, String> {
+        let mut list = PassList::none();
+        for (index, word) in text.split(',').map(str::trim).filter(|word| !word.is_empty()).enumerate() {
+            list = match (word, index) {
+                ("none" | "v1", 0) => PassList::none(),
+                ("v2", 0) => PassList::version_2(),
+                ("all", 0) => PassList::all(),
+                _ if word.trim_start_matches(['+', '-']) == CHECKPOINT => {
+                    PassList { checkpoint: !word.starts_with('-'), ..list }
+                }
+                _ => match word.strip_prefix('-') {
+                    Some(name) => list.without(known(name)?),
+                    None => list.with(known(word.strip_prefix('+').unwrap_or(word))?),
+                },
+            };
+        }
+        Ok(list)
+    }
+
+    pub fn names(&self) -> &[&'static str] {
+        &self.names
+    }
+
+    pub fn asks_for_checkpoint(&self) -> bool {
+        self.checkpoint
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.contains(&name)
+    }
+
+    pub fn with(&self, name: &str) -> PassList {
+        let keep = |offered: &&Offered| offered.name == name || self.contains(offered.name);
+        PassList { names: OFFERED.iter().filter(keep).map(|offered| offered.name).collect(), ..self.clone() }
+    }
+
+    pub fn without(&self, name: &str) -> PassList {
+        PassList { names: self.names.iter().copied().filter(|other| *other != name).collect(), ..self.clone() }
+    }
+
+    fn with_all(&self, names: &[&str]) -> PassList {
+        names.iter().fold(self.clone(), |list, name| list.with(name))
+    }
+
+    /// The passes of one stage.
+    pub fn stage(&self, stage: Stage) -> Vec<Pass> {
+        let chosen = |offered: &&Offered| offered.stage == stage && self.contains(offered.name);
+        OFFERED.iter().filter(chosen).map(Offered::pass).collect()
+    }
+
+    /// `v1`, `v2`, `all`, or the names joined by `+`.
+    pub fn label(&self) -> String {
+        let label = match &self.names {
+            names if names.is_empty() => "v1".into(),
+            names if *names == PassList::version_2().names => "v2".into(),
+            names if *names == PassList::all().names => "all".into(),
+            names => names.join("+"),
+        };
+        if self.checkpoint { format!("{label}+{CHECKPOINT}") } else { label }
+    }
+}
+
+pub fn offered(name: &str) -> Option<&'static Offered> {
+    OFFERED.iter().find(|offered| offered.name == name)
+}
+
+fn known(name: &str) -> Result<&'static str, String> {
+    match offered(name) {
+        Some(offered) => Ok(offered.name),
+        None => {
+            let names: Vec<&str> = OFFERED.iter().map(|offered| offered.name).collect();
+            Err(format!(
+                "there is no pass `{name}`\n  help: none (= v1), v2, all, or of {}, {CHECKPOINT}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_with_additions_and_removals() {
+        let check = |text: &str, want: &[&str]| assert_eq!(PassList::parse(text).unwrap().names(), want, "{text}");
+        check("none", &[]);
+        check("v1,+fuse-norm", &["fuse-norm"]);
+        check("v2,-flash-attention", &["fuse-qkv", "fuse-gate-up", "fuse-optimizer"]);
+        check("fuse-optimizer,fuse-qkv", &["fuse-qkv", "fuse-optimizer"]);
+        assert_eq!(PassList::parse("all").unwrap().names().len(), OFFERED.len());
+        assert!(PassList::parse("v2,+fuse-nothing").unwrap_err().contains("no pass `fuse-nothing`"));
+    }
+
+    #[test]
+    fn a_list_is_labelled_by_its_version_where_it_has_one() {
+        let label = |text: &str| PassList::parse(text).unwrap().label();
+        assert_eq!([label("none"), label("v2"), label("all")], ["v1", "v2", "all"]);
+        assert_eq!(label("fuse-norm,fuse-qkv"), "fuse-qkv+fuse-norm");
+    }
+}

@@ -1,0 +1,48 @@
+//! Linear layers that read the same value become one product: q, k and v; gate and up.
+
+use crate::graph::{Graph, GraphError, NodeId, ValueId};
+use crate::op::Op;
+use crate::ops::linears::Linears;
+use crate::ops::matmul::{Form, MatMul};
+use crate::pass::{Replacement, rewrite};
+
+pub fn fuse_qkv(graph: &Graph) -> Result<Graph, GraphError> {
+    fuse(graph, &["q_proj", "k_proj", "v_proj"])
+}
+
+pub fn fuse_gate_up(graph: &Graph) -> Result<Graph, GraphError> {
+    fuse(graph, &["gate_proj", "up_proj"])
+}
+
+/// The modules, in order, with the last one's node as the place of the fused product.
+fn fuse(graph: &Graph, modules: &[&str]) -> Result<Graph, GraphError> {
+    rewrite(graph, |graph, id| {
+        let (parent, last) = graph.node(id).module.rsplit_once('.')?;
+        if Some(&last) != modules.last() {
+            return None;
+        }
+        let x = linear(graph, id)?.0;
+        let mut covers = vec![];
+        for module in modules {
+            let path = format!("{parent}.{module}");
+            let found = (0..=id.0).map(NodeId).rev().find(|&node| *graph.node(node).module == *path)?;
+            if linear(graph, found)?.0 != x {
+                return None;
+            }
+            covers.push(found);
+        }
+        let weights = covers.iter().filter_map(|&node| linear(graph, node)).map(|(_, weight)| weight);
+        Some(Replacement {
+            op: Linears {}.into(),
+            inputs: std::iter::once(x).chain(weights).collect(),
+            outputs: covers.iter().map(|&node| Some(graph.node(node).outputs[0])).collect(),
+            covers,
+        })
+    })
+}
+
+/// The input and the weight of a linear layer.
+fn linear(graph: &Graph, id: NodeId) -> Option<(ValueId, ValueId)> {
+    let node = graph.node(id);
+    matches!(node.op, Op::MatMul(MatMul { form: Form::Nt })).then(|| (node.inputs[0], node.inputs[1]))
+}

@@ -1,0 +1,187 @@
+//! `flops_profile.json`: the arithmetic of a step, where it lies in the model, and how near the device's peak it ran.
+
+use crate::SCHEMA_VERSION;
+use crate::performance::ModelConfig;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const FLOPS_FILE: &str = "flops_profile.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlopsRecord {
+    pub schema_version: u32,
+    pub model_info: ModelInfo,
+    pub profiling_config: ProfilingConfig,
+    pub flops_analysis: FlopsAnalysis,
+    pub performance_metrics: PerformanceMetrics,
+    pub efficiency_metrics: EfficiencyMetrics,
+    pub step_by_step_results: Vec<StepFlops>,
+    pub timestamp: String,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    pub total_params: u64,
+    pub trainable_params: u64,
+    pub config: ModelConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfilingConfig {
+    pub batch_size: u64,
+    pub sequence_length: u64,
+    pub gradient_accumulation_steps: u64,
+    pub num_steps: u64,
+    pub device: String,
+}
+
+/// FLOPs of one optimizer step unless a key says otherwise; a multiply-add is two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlopsAnalysis {
+    /// Of all steps that ran.
+    pub total_flops: u64,
+    /// Products of forward and backward, and the optimizer's arithmetic: what ran.
+    pub avg_flops_per_step: u64,
+    pub flops_per_parameter: f64,
+    /// Products (GEMM and attention) of the forward pass as they were executed.
+    pub forward_flops: u64,
+    /// Products of the backward pass, those that are computed again included.
+    pub backward_flops: u64,
+    pub optimizer_flops: u64,
+    /// Part of the backward pass that repeats the forward one.
+    pub recomputed_flops: u64,
+    /// What the model itself needs, the same for every list of passes: causal attention as S(S+1)/2, nothing twice.
+    pub needed_forward_flops: u64,
+    pub needed_flops_per_step: u64,
+    /// Forward and backward arithmetic outside products: norms, softmax, activations.
+    pub elementwise_flops: u64,
+    /// Everything that ran: `by_op` and `by_module` add up to it.
+    pub executed_flops_per_step: u64,
+    pub by_module: ModuleFlops,
+    pub by_op: Vec<OperatorFlops>,
+}
+
+/// A module and what lies in it; `flops` is the sum over its phases, and holds its children's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModuleFlops {
+    pub name: String,
+    pub flops: u64,
+    pub forward_flops: u64,
+    pub backward_flops: u64,
+    pub optimizer_flops: u64,
+    pub children: Vec<ModuleFlops>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorFlops {
+    pub name: String,
+    pub flops: u64,
+    pub percent: f64,
+    pub bytes: u64,
+    pub count: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerformanceMetrics {
+    pub avg_time_per_step: f64,
+    pub throughput_samples_per_sec: f64,
+    /// `None` where nothing was computed.
+    pub avg_loss: Option<f64>,
+    pub flops_per_sec: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EfficiencyMetrics {
+    /// Needed FLOPs over the whole step, against the peak.
+    pub mfu_percent: f64,
+    /// Executed FLOPs over the whole step, against the peak.
+    pub hfu_percent: f64,
+    pub achieved_flops_per_sec: f64,
+    pub device_peak_flops: f64,
+    pub device_peak_source: String,
+    /// The maker's figure for the part, where the table has it.
+    pub datasheet_peak_flops: Option<f64>,
+    pub datasheet_peak_source: Option<String>,
+    pub mfu_of_datasheet_percent: Option<f64>,
+    pub efficiency_ratio: f64,
+    /// The workshop's word for this share: shown beside, not concluded from.
+    pub workshop_class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFlops {
+    pub step: u64,
+    pub loss: Option<f64>,
+    pub flops: u64,
+    pub time: f64,
+    pub flops_per_sec: f64,
+}
+
+/// What the rest of the file is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlopsFacts {
+    pub model_info: ModelInfo,
+    pub profiling_config: ProfilingConfig,
+    pub flops_analysis: FlopsAnalysis,
+    pub performance_metrics: PerformanceMetrics,
+    pub efficiency_metrics: EfficiencyMetrics,
+    pub step_by_step_results: Vec<StepFlops>,
+    pub timestamp: String,
+    /// Measured on a real device, computed where times are replayed from predictions.
+    pub times: Origin,
+    /// Measured by `headroom device`, or assumed.
+    pub peak: Origin,
+}
+
+impl FlopsRecord {
+    pub fn new(facts: FlopsFacts) -> FlopsRecord {
+        FlopsRecord {
+            schema_version: SCHEMA_VERSION,
+            model_info: facts.model_info,
+            profiling_config: facts.profiling_config,
+            flops_analysis: facts.flops_analysis,
+            performance_metrics: facts.performance_metrics,
+            efficiency_metrics: facts.efficiency_metrics,
+            step_by_step_results: facts.step_by_step_results,
+            timestamp: facts.timestamp,
+            provenance: Provenance::of(&[
+                ("model_info", Origin::Computed),
+                ("model_info.config", Origin::Assumed),
+                ("profiling_config", Origin::Assumed),
+                ("flops_analysis", Origin::Computed),
+                ("performance_metrics", facts.times),
+                ("performance_metrics.avg_loss", Origin::Computed),
+                ("efficiency_metrics", facts.times),
+                ("efficiency_metrics.device_peak_flops", facts.peak),
+                ("efficiency_metrics.datasheet_peak_flops", Origin::Assumed),
+                ("step_by_step_results", facts.times),
+                ("step_by_step_results.step", Origin::Computed),
+                ("step_by_step_results.loss", Origin::Computed),
+                ("step_by_step_results.flops", Origin::Computed),
+            ]),
+        }
+    }
+}
+
+/// The workshop's classes of MFU.
+pub fn workshop_mfu_class(mfu_percent: f64) -> &'static str {
+    match mfu_percent {
+        share if share < 20.0 => "below 20%: severely underutilized",
+        share if share < 40.0 => "20-40%: memory-bound",
+        share if share < 60.0 => "40-60%: mixed",
+        _ => "above 60%: well optimized",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_mfu_change_at_the_documented_limits() {
+        let limits =
+            [19.9, 20.0, 40.0, 60.0].map(|share| workshop_mfu_class(share).split(':').next().unwrap_or_default());
+        assert_eq!(limits, ["below 20%", "20-40%", "40-60%", "above 60%"]);
+    }
+}

@@ -1,0 +1,185 @@
+//! `computational_intensity.json`: FLOPs a byte, the memory bandwidth used, and which roof bounds the step.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const INTENSITY_FILE: &str = "computational_intensity.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntensityRecord {
+    pub schema_version: u32,
+    pub arithmetic_intensity_flops_per_byte: f64,
+    pub memory_bandwidth_used_gb_per_sec: f64,
+    pub memory_bandwidth_utilization_percent: f64,
+    pub device_memory_bandwidth_gb_per_sec: f64,
+    pub ridge_point_flops_per_byte: f64,
+    pub memory_bound_vs_compute_bound: Bound,
+    /// Share of the step in which no operator ran.
+    pub idle_percent: f64,
+    /// Share of the step in operators that each roof bounds.
+    pub time_by_bound: TimeByBound,
+    pub roofline_metrics: RooflineMetrics,
+    pub roofline_position: String,
+    pub bandwidth_class: String,
+    /// The workshop's word for this intensity: shown beside, not concluded from.
+    pub workshop_class: String,
+    pub by_op: Vec<OperatorIntensity>,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    MemoryBound,
+    ComputeBound,
+    OverheadBound,
+}
+
+impl Bound {
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::MemoryBound => "memory_bound",
+            Bound::ComputeBound => "compute_bound",
+            Bound::OverheadBound => "overhead_bound",
+        }
+    }
+
+    /// For a step: nothing ran for more than half of it, or else the side of the device's ridge on which it lies.
+    pub fn of_step(intensity: f64, ridge: f64, idle_share: f64) -> Bound {
+        match () {
+            () if idle_share > 0.5 => Bound::OverheadBound,
+            () if intensity < ridge => Bound::MemoryBound,
+            () => Bound::ComputeBound,
+        }
+    }
+}
+
+/// Percent of the step's wall time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeByBound {
+    pub compute_percent: f64,
+    pub memory_percent: f64,
+    /// Operators whose floor is below what any call costs.
+    pub overhead_percent: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RooflineMetrics {
+    pub peak_flops: f64,
+    pub peak_memory_bandwidth: f64,
+    pub achieved_flops: f64,
+    pub achieved_bandwidth: f64,
+}
+
+/// One kind of operator over a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorIntensity {
+    pub name: String,
+    pub flops: u64,
+    pub bytes: u64,
+    pub intensity: f64,
+    pub time: f64,
+    pub bound: Bound,
+    /// The time that the nearer roof allows over the time taken; above 100 where data came from a cache.
+    pub percent_of_roof: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct IntensityFacts {
+    pub intensity: f64,
+    pub idle_percent: f64,
+    pub time_by_bound: TimeByBound,
+    pub roofline_metrics: RooflineMetrics,
+    pub by_op: Vec<OperatorIntensity>,
+    pub times: Origin,
+    pub peak: Origin,
+}
+
+const GIGA: f64 = 1e9;
+
+impl IntensityRecord {
+    pub fn new(facts: IntensityFacts) -> IntensityRecord {
+        let rates = facts.roofline_metrics;
+        let ridge = rates.peak_flops / rates.peak_memory_bandwidth;
+        let used_percent = 100.0 * rates.achieved_bandwidth / rates.peak_memory_bandwidth;
+        IntensityRecord {
+            schema_version: SCHEMA_VERSION,
+            arithmetic_intensity_flops_per_byte: facts.intensity,
+            memory_bandwidth_used_gb_per_sec: rates.achieved_bandwidth / GIGA,
+            memory_bandwidth_utilization_percent: used_percent,
+            device_memory_bandwidth_gb_per_sec: rates.peak_memory_bandwidth / GIGA,
+            ridge_point_flops_per_byte: ridge,
+            memory_bound_vs_compute_bound: Bound::of_step(facts.intensity, ridge, facts.idle_percent / 100.0),
+            idle_percent: facts.idle_percent,
+            time_by_bound: facts.time_by_bound,
+            roofline_metrics: rates,
+            roofline_position: roofline_position(facts.intensity, ridge).into(),
+            bandwidth_class: bandwidth_class(used_percent).into(),
+            workshop_class: workshop_intensity_class(facts.intensity).into(),
+            by_op: facts.by_op,
+            provenance: Provenance::of(&[
+                ("arithmetic_intensity_flops_per_byte", Origin::Computed),
+                ("memory_bandwidth_used_gb_per_sec", facts.times),
+                ("memory_bandwidth_utilization_percent", facts.times),
+                ("device_memory_bandwidth_gb_per_sec", facts.peak),
+                ("ridge_point_flops_per_byte", facts.peak),
+                ("idle_percent", facts.times),
+                ("time_by_bound", facts.times),
+                ("roofline_metrics", facts.times),
+                ("roofline_metrics.peak_flops", facts.peak),
+                ("roofline_metrics.peak_memory_bandwidth", facts.peak),
+                ("by_op", Origin::Computed),
+                ("by_op.time", facts.times),
+                ("by_op.percent_of_roof", facts.times),
+            ]),
+        }
+    }
+}
+
+/// Within a quarter of the ridge on either side counts as at it.
+fn roofline_position(intensity: f64, ridge: f64) -> &'static str {
+    match intensity / ridge {
+        ratio if ratio < 0.8 => "below the bandwidth roof",
+        ratio if ratio <= 1.25 => "at the ridge",
+        _ => "below the compute roof",
+    }
+}
+
+fn bandwidth_class(used_percent: f64) -> &'static str {
+    match used_percent {
+        share if share < 30.0 => "below 30%",
+        share if share <= 70.0 => "30-70%",
+        _ => "above 70%",
+    }
+}
+
+fn workshop_intensity_class(intensity: f64) -> &'static str {
+    match intensity {
+        flops if flops < 10.0 => "below 10 FLOPs a byte: memory-bound",
+        flops if flops <= 100.0 => "10-100 FLOPs a byte: mixed",
+        _ => "above 100 FLOPs a byte: compute-bound",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_bound_by_its_side_of_the_ridge_unless_nothing_runs() {
+        let named =
+            [(5.0, 0.1), (50.0, 0.1), (50.0, 0.6)].map(|(flops, idle)| Bound::of_step(flops, 10.0, idle).name());
+        assert_eq!(named, ["memory_bound", "compute_bound", "overhead_bound"]);
+    }
+
+    #[test]
+    fn classes_change_at_the_documented_limits() {
+        assert_eq!([29.9, 30.0, 70.0, 70.1].map(bandwidth_class), ["below 30%", "30-70%", "30-70%", "above 70%"]);
+        let positions = [7.9, 10.0, 12.6].map(|flops| roofline_position(flops, 10.0));
+        assert_eq!(positions, ["below the bandwidth roof", "at the ridge", "below the compute roof"]);
+        let words =
+            [9.9, 10.0, 100.1].map(|flops| workshop_intensity_class(flops).rsplit(' ').next().unwrap_or_default());
+        assert_eq!(words, ["memory-bound", "mixed", "compute-bound"]);
+    }
+}

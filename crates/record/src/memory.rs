@@ -1,0 +1,178 @@
+//! `memory_analysis.json`: what a step holds in memory, what the peak is made of, and what would lower it.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const MEMORY_FILE: &str = "memory_analysis.json";
+
+/// MiB where a key says `_mb`, bytes otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRecord {
+    pub schema_version: u32,
+    /// Live at the fullest moment of a step, to the byte as planned.
+    pub peak_memory_mb: f64,
+    /// Live on average over the time of a step.
+    pub avg_memory_mb: f64,
+    pub peak_to_average: f64,
+    /// Share of the arena that lies between buffers at the peak.
+    pub fragmentation_percent: f64,
+    pub peak_phase: String,
+    /// The call that runs at the peak.
+    pub peak_operator: String,
+    /// The most that is live in each phase.
+    pub at_forward_mb: f64,
+    pub at_backward_mb: f64,
+    pub at_optimizer_mb: f64,
+    /// Arena and kernel scratch: what the run reserves.
+    pub reserved_memory_mb: f64,
+    pub scratch_memory_mb: f64,
+    /// Buffers that come to life in a step; placed before the run, never allocated in it.
+    pub allocations: u64,
+    pub largest_tensor: LargestTensor,
+    /// MiB live at the peak.
+    pub by_category: ByCategory,
+    pub peak_memory_events: Vec<MemoryEvent>,
+    /// What the peak is made of beside weights and moments, by the operator that made it; largest first.
+    pub live_at_peak: Vec<LivePlace>,
+    /// Bytes of all buffers that come to life in a step.
+    pub total_memory_allocated: u64,
+    /// `None` where not even a batch of one fits, or free memory is unknown.
+    pub largest_batch_that_fits: Option<u64>,
+    pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LargestTensor {
+    pub name: String,
+    pub shape: Vec<u64>,
+    pub mb: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByCategory {
+    pub parameters: f64,
+    pub gradients: f64,
+    pub optimizer_state: f64,
+    pub activations: f64,
+    pub temporaries: f64,
+}
+
+impl ByCategory {
+    pub fn total(&self) -> f64 {
+        self.entries().iter().map(|(_, size)| size).sum()
+    }
+
+    pub fn entries(&self) -> [(&'static str, f64); 5] {
+        [
+            ("parameters", self.parameters),
+            ("gradients", self.gradients),
+            ("optimizer_state", self.optimizer_state),
+            ("activations", self.activations),
+            ("temporaries", self.temporaries),
+        ]
+    }
+}
+
+/// What one kind of operator brings to life in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryEvent {
+    pub name: String,
+    pub memory_usage: u64,
+    pub count: u64,
+    pub avg_memory_per_call: u64,
+    /// Of it, live at the peak.
+    pub live_at_peak: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LivePlace {
+    pub name: String,
+    /// The same place in every layer: `layers.*.mlp.up_proj`.
+    pub module: String,
+    pub mb: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRecommendation {
+    pub recommendation: String,
+    pub reason: String,
+    /// MiB that would leave the peak at most.
+    pub saves_at_most_mb: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryFacts {
+    pub peak_memory_mb: f64,
+    pub avg_memory_mb: f64,
+    pub fragmentation_percent: f64,
+    pub peak_phase: String,
+    pub peak_operator: String,
+    pub at_forward_mb: f64,
+    pub at_backward_mb: f64,
+    pub at_optimizer_mb: f64,
+    pub reserved_memory_mb: f64,
+    pub scratch_memory_mb: f64,
+    pub allocations: u64,
+    pub largest_tensor: LargestTensor,
+    pub by_category: ByCategory,
+    pub peak_memory_events: Vec<MemoryEvent>,
+    pub live_at_peak: Vec<LivePlace>,
+    pub total_memory_allocated: u64,
+    pub largest_batch_that_fits: Option<u64>,
+    pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
+    /// Of the average, which is weighted with the time of the calls.
+    pub times: Origin,
+}
+
+impl MemoryRecord {
+    pub fn new(facts: MemoryFacts) -> MemoryRecord {
+        let mut provenance = Provenance::of(&[
+            ("avg_memory_mb", facts.times),
+            ("peak_to_average", facts.times),
+            ("largest_tensor", Origin::Computed),
+            ("by_category", Origin::Computed),
+            ("peak_memory_events", Origin::Computed),
+            ("live_at_peak", Origin::Computed),
+            ("memory_efficiency_recommendations", Origin::Computed),
+        ]);
+        for key in [
+            "peak_memory_mb",
+            "fragmentation_percent",
+            "at_forward_mb",
+            "at_backward_mb",
+            "at_optimizer_mb",
+            "reserved_memory_mb",
+            "scratch_memory_mb",
+            "allocations",
+            "total_memory_allocated",
+            "largest_batch_that_fits",
+        ] {
+            provenance.set(key, Origin::Computed);
+        }
+        MemoryRecord {
+            schema_version: SCHEMA_VERSION,
+            peak_memory_mb: facts.peak_memory_mb,
+            avg_memory_mb: facts.avg_memory_mb,
+            peak_to_average: facts.peak_memory_mb / facts.avg_memory_mb.max(f64::MIN_POSITIVE),
+            fragmentation_percent: facts.fragmentation_percent,
+            peak_phase: facts.peak_phase,
+            peak_operator: facts.peak_operator,
+            at_forward_mb: facts.at_forward_mb,
+            at_backward_mb: facts.at_backward_mb,
+            at_optimizer_mb: facts.at_optimizer_mb,
+            reserved_memory_mb: facts.reserved_memory_mb,
+            scratch_memory_mb: facts.scratch_memory_mb,
+            allocations: facts.allocations,
+            largest_tensor: facts.largest_tensor,
+            by_category: facts.by_category,
+            peak_memory_events: facts.peak_memory_events,
+            live_at_peak: facts.live_at_peak,
+            total_memory_allocated: facts.total_memory_allocated,
+            largest_batch_that_fits: facts.largest_batch_that_fits,
+            memory_efficiency_recommendations: facts.memory_efficiency_recommendations,
+            provenance,
+        }
+    }
+}

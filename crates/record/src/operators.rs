@@ -1,0 +1,231 @@
+//! `operator_analysis.json`: where the time of a step went, operator by operator, and what could be done about it.
+
+use crate::SCHEMA_VERSION;
+use crate::intensity::Bound;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const OPERATORS_FILE: &str = "operator_analysis.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorRecord {
+    pub schema_version: u32,
+    /// Over all recorded steps, one row an operator's name.
+    pub operator_stats: Vec<OperatorStats>,
+    /// A mean step, one row an operator at one kind of place in the model.
+    pub by_place: Vec<PlaceStats>,
+    pub step_breakdown: StepBreakdown,
+    pub bottlenecks: Bottlenecks,
+    pub patterns: Patterns,
+    pub timestamp: String,
+    pub provenance: Provenance,
+}
+
+/// Seconds, FLOPs and bytes over all recorded steps. On a CPU the columns of the device are zero: nothing ran there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorStats {
+    pub name: String,
+    /// Self time; operators do not nest here, so it is also the total.
+    pub cpu_time_total: f64,
+    pub cpu_time_avg: f64,
+    /// Of all operators' time: the column adds up to 100.
+    pub cpu_time_percent: f64,
+    pub cuda_time_total: f64,
+    pub cuda_time_avg: f64,
+    pub cuda_time_percent: f64,
+    pub count: u64,
+    /// The distinct lists of input shapes.
+    pub input_shapes: Vec<Vec<Vec<u64>>>,
+    pub flops: u64,
+    pub bytes: u64,
+    pub cuda_memory_usage: u64,
+}
+
+/// One operator at one kind of place (`layers.*.mlp.up_proj`), in a mean recorded step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlaceStats {
+    pub name: String,
+    pub module: String,
+    pub phase: String,
+    /// Calls a step.
+    pub count: u64,
+    /// Seconds a step.
+    pub time: f64,
+    /// Of the step's wall time.
+    pub percent_of_step: f64,
+    pub flops: u64,
+    pub bytes: u64,
+    pub intensity: f64,
+    pub bound: Bound,
+    /// Seconds a step that the nearer roof allows.
+    pub floor: f64,
+    pub percent_of_roof: f64,
+}
+
+impl PlaceStats {
+    pub fn label(&self) -> String {
+        format!("{} · {} · {}", self.name, self.module, self.phase)
+    }
+}
+
+/// Seconds of a mean recorded step; the parts add up to `wall`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepBreakdown {
+    pub steps: u64,
+    pub wall: f64,
+    pub forward_operators: f64,
+    pub backward_operators: f64,
+    pub optimizer_operators: f64,
+    /// Between the calls of a phase: nothing ran.
+    pub between_calls: f64,
+    pub data_wait: f64,
+    /// Batch to the device, loss back.
+    pub host_copies: f64,
+    /// The rest of the loop, and the recorder.
+    pub other: f64,
+}
+
+impl StepBreakdown {
+    pub fn operators(&self) -> f64 {
+        self.forward_operators + self.backward_operators + self.optimizer_operators
+    }
+
+    /// Everything that was timed by itself: all but `other`.
+    pub fn accounted(&self) -> f64 {
+        self.operators() + self.between_calls + self.data_wait + self.host_copies
+    }
+
+    /// (part, seconds), in the order to show them.
+    pub fn parts(&self) -> [(&'static str, f64); 7] {
+        [
+            ("forward operators", self.forward_operators),
+            ("backward operators", self.backward_operators),
+            ("optimizer operators", self.optimizer_operators),
+            ("between calls", self.between_calls),
+            ("data wait", self.data_wait),
+            ("host copies", self.host_copies),
+            ("other", self.other),
+        ]
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bottlenecks {
+    /// Names, the costliest first.
+    pub top_cpu_time: Vec<String>,
+    /// Empty where nothing ran on a GPU.
+    pub top_cuda_time: Vec<String>,
+    /// Those that the memory bounds, by time.
+    pub memory_intensive: Vec<String>,
+    /// Products far below the compute roof, by time.
+    pub low_flops_utilization: Vec<String>,
+    pub optimization_targets: Vec<OptimizationTarget>,
+    /// The workshop's table of categories, filled in.
+    pub categories: Vec<BottleneckCategory>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OptimizationTarget {
+    pub operation: String,
+    pub optimization: String,
+    /// An upper bound, in words and figures.
+    pub potential_benefit: String,
+    /// Share of the step that would be saved at most.
+    pub saves_at_most_percent: f64,
+    /// `high`, `medium` or `low`, by that share.
+    pub priority: String,
+}
+
+/// A row of the workshop's bottleneck table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BottleneckCategory {
+    pub category: String,
+    /// Of the step's wall time; `None` where the category is not about time.
+    pub percent_of_time: Option<f64>,
+    pub difficulty: String,
+    pub effort: Level,
+    /// The step's speed-up if the category fell to its floor; `None` where no time can be named.
+    pub speedup_at_most: Option<f64>,
+    pub impact: Level,
+    /// 1 is the first to do.
+    pub priority_rank: u64,
+    /// What to do, and how here.
+    pub remedy: String,
+    /// What the figures rest on.
+    pub evidence: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    Low,
+    High,
+}
+
+/// Percent of the step's wall time, and counts of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Patterns {
+    pub gemm_percent: f64,
+    pub qkv_projection_percent: f64,
+    pub gate_up_percent: f64,
+    pub softmax_percent: f64,
+    /// Everything inside the attention modules, projections included.
+    pub attention_percent: f64,
+    /// Scores, softmax and their mix: attention without its projections.
+    pub attention_core_percent: f64,
+    pub ffn_percent: f64,
+    pub norm_percent: f64,
+    pub optimizer_percent: f64,
+    /// Time between calls, and the cost of starting every call.
+    pub launch_overhead_percent: f64,
+    pub idle_percent: f64,
+    pub kernels_per_step: u64,
+    pub distinct_kernels: u64,
+    /// Weight products of one forward pass.
+    pub linear_projections: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperatorFacts {
+    pub operator_stats: Vec<OperatorStats>,
+    pub by_place: Vec<PlaceStats>,
+    pub step_breakdown: StepBreakdown,
+    pub bottlenecks: Bottlenecks,
+    pub patterns: Patterns,
+    pub timestamp: String,
+    pub times: Origin,
+}
+
+impl OperatorRecord {
+    pub fn new(facts: OperatorFacts) -> OperatorRecord {
+        let times = facts.times;
+        OperatorRecord {
+            schema_version: SCHEMA_VERSION,
+            operator_stats: facts.operator_stats,
+            by_place: facts.by_place,
+            step_breakdown: facts.step_breakdown,
+            bottlenecks: facts.bottlenecks,
+            patterns: facts.patterns,
+            timestamp: facts.timestamp,
+            provenance: Provenance::of(&[
+                ("operator_stats", times),
+                ("operator_stats.count", Origin::Computed),
+                ("operator_stats.input_shapes", Origin::Computed),
+                ("operator_stats.flops", Origin::Computed),
+                ("operator_stats.bytes", Origin::Computed),
+                ("by_place", Origin::Computed),
+                ("by_place.time", times),
+                ("by_place.percent_of_step", times),
+                ("by_place.percent_of_roof", times),
+                ("step_breakdown", times),
+                ("step_breakdown.steps", Origin::Computed),
+                ("bottlenecks", Origin::Computed),
+                ("bottlenecks.categories.percent_of_time", times),
+                ("patterns", times),
+                ("patterns.kernels_per_step", Origin::Computed),
+                ("patterns.distinct_kernels", Origin::Computed),
+                ("patterns.linear_projections", Origin::Computed),
+            ]),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `roofline_data.json`: the device's roofs, the step as one point, and a point an operator.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const ROOFLINE_FILE: &str = "roofline_data.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RooflineRecord {
+    pub schema_version: u32,
+    pub model_name: String,
+    pub timestamp: String,
+    pub device_info: DeviceInfo,
+    pub performance_point: PerformancePoint,
+    pub points: Vec<RooflinePoint>,
+    pub optimization_targets: Vec<RooflineTarget>,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    pub name: String,
+    /// FLOPs a second.
+    pub peak_flops: f64,
+    /// Bytes a second.
+    pub peak_memory_bandwidth: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerformancePoint {
+    pub arithmetic_intensity: f64,
+    /// FLOPs a second, executed.
+    pub achieved_performance: f64,
+    pub mfu_percent: f64,
+}
+
+/// One operator at one kind of place in the model, over all layers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RooflinePoint {
+    pub name: String,
+    pub arithmetic_intensity: f64,
+    pub achieved_performance: f64,
+    /// Seconds a step.
+    pub time: f64,
+    pub percent_of_roof: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RooflineTarget {
+    pub target: String,
+    pub reason: String,
+    /// What the step would gain at most if the target ran at its roof; computed, not promised.
+    pub expected_improvement: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RooflineFacts {
+    pub model_name: String,
+    pub timestamp: String,
+    pub device_info: DeviceInfo,
+    pub performance_point: PerformancePoint,
+    pub points: Vec<RooflinePoint>,
+    pub optimization_targets: Vec<RooflineTarget>,
+    pub times: Origin,
+    pub peak: Origin,
+}
+
+impl RooflineRecord {
+    pub fn new(facts: RooflineFacts) -> RooflineRecord {
+        RooflineRecord {
+            schema_version: SCHEMA_VERSION,
+            model_name: facts.model_name,
+            timestamp: facts.timestamp,
+            device_info: facts.device_info,
+            performance_point: facts.performance_point,
+            points: facts.points,
+            optimization_targets: facts.optimization_targets,
+            provenance: Provenance::of(&[
+                ("device_info", facts.peak),
+                ("performance_point", facts.times),
+                ("performance_point.arithmetic_intensity", Origin::Computed),
+                ("points", facts.times),
+                ("points.arithmetic_intensity", Origin::Computed),
+            ]),
+        }
+    }
+}

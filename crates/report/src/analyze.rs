@@ -1,0 +1,66 @@
+//! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
+
+mod markdown;
+mod text;
+
+use headroom_diagnosis::Analysis;
+
+pub use markdown::markdown;
+pub use text::text;
+
+/// One object, as COMMANDS.md names its keys.
+pub fn json(analysis: &Analysis) -> String {
+    let mut text = serde_json::to_string_pretty(analysis).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.abs() < 1.0 { format!("{percent:.2}%") } else { format!("{percent:.1}%") }
+}
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.2} ms", 1e3 * seconds)
+}
+
+/// A name cut in the middle of nothing: kernels have names of hundreds of characters.
+fn shortened(name: &str, most: usize) -> String {
+    if name.chars().count() <= most {
+        return name.to_string();
+    }
+    let kept: String = name.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// The parts of a step with their seconds a step, in the order in which they add up to it.
+fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
+    let breakdown = &analysis.measures.breakdown;
+    let idle = &breakdown.idle;
+    let steps = analysis.steps.count();
+    let rows = [
+        ("compute", breakdown.compute_seconds),
+        ("communication, exposed", breakdown.communication_exposed_seconds),
+        ("copies and fills, exposed", breakdown.copies_exposed_seconds),
+        ("idle: host busy", idle.host_busy_seconds),
+        ("idle: launch delay", idle.launch_delay_seconds),
+        ("idle: host waiting", idle.host_waiting_seconds),
+        ("idle: data loading", idle.data_loading_seconds),
+        ("idle: unknown", idle.unknown_seconds),
+    ];
+    rows.into_iter().map(|(name, seconds)| (name, seconds / steps)).filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+fn how_steps_were_found(analysis: &Analysis) -> &'static str {
+    use headroom_diagnosis::measures::steps::{FoundBy, MeasuredOn};
+    match (analysis.steps.found_by, analysis.steps.measured_on) {
+        (FoundBy::ProfilerMarks, MeasuredOn::Host) => "by the profiler's marks",
+        (FoundBy::ProfilerMarks, MeasuredOn::Device) => "by the profiler's marks, measured where the device's work is",
+        (FoundBy::OptimizerSpans, MeasuredOn::Host) => "by the optimizer's spans, as there are no marks",
+        (FoundBy::OptimizerSpans, MeasuredOn::Device) => {
+            "by the optimizer's spans, as there are no marks, measured where the device's work is"
+        }
+        (FoundBy::Period, _) => "by the period of the work, as there are no marks and no optimizer spans",
+        (FoundBy::WholeTrace, _) => "none found: the whole trace is taken as one window",
+    }
+}

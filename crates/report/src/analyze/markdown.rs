@@ -1,0 +1,126 @@
+//! The report of a trace as Markdown.
+
+use std::fmt::Write as _;
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::measures::trust::Verdict;
+
+use super::{how_steps_were_found, milliseconds, parts, percent, shortened};
+
+pub fn markdown(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = head(&mut out, analysis);
+    let _ = findings(&mut out, analysis);
+    let _ = tables(&mut out, analysis);
+    out
+}
+
+fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let breakdown = &analysis.measures.breakdown;
+    let wall = breakdown.wall_seconds / analysis.steps.count();
+    writeln!(out, "# {}\n", analysis.trace.name)?;
+    if analysis.trust.verdict != Verdict::Sound {
+        for note in &analysis.trust.notes {
+            writeln!(out, "> **Reserve:** {note}\n")?;
+        }
+    }
+    writeln!(
+        out,
+        "{} steps of {} ({}), busy for {}.\n",
+        analysis.steps.list.len(),
+        milliseconds(wall),
+        how_steps_were_found(analysis),
+        percent(breakdown.busy_share)
+    )?;
+    writeln!(out, "| part of the step | a step | share |\n|---|---|---|")?;
+    for (name, seconds) in parts(analysis) {
+        writeln!(out, "| {name} | {} | {} |", milliseconds(seconds), percent(seconds / wall.max(f64::MIN_POSITIVE)))?;
+    }
+    Ok(())
+}
+
+fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    writeln!(out, "\n## Findings\n")?;
+    if analysis.findings.is_empty() {
+        writeln!(out, "None: nothing stands out in this trace.")?;
+    }
+    for finding in &analysis.findings {
+        let share = finding.share_of_step.map(|share| format!(", {} of the step", percent(share))).unwrap_or_default();
+        writeln!(out, "### {} {} ({}{share})\n", finding.code, finding.name, finding.severity)?;
+        writeln!(out, "{}\n", finding.message)?;
+        if let Some(place) = &finding.place {
+            writeln!(out, "At `{}:{}`.\n", place.file, place.line)?;
+        } else if let Some(function) = &finding.function {
+            writeln!(out, "In `{function}`.\n")?;
+        }
+        for evidence in &finding.evidence {
+            writeln!(out, "- {evidence}")?;
+        }
+        writeln!(out, "\n**Do:** {}\n", finding.advice)?;
+    }
+    let roadmap = &analysis.roadmap;
+    if roadmap.items.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Roadmap\n\n{}.\n", roadmap.method)?;
+    writeln!(out, "| | what | alone | beyond those above | effort |\n|---|---|---|---|---|")?;
+    for (number, item) in roadmap.items.iter().enumerate() {
+        writeln!(
+            out,
+            "| {} | {} {} | {} | {} | {:?} |",
+            number + 1,
+            item.code,
+            item.name,
+            percent(item.alone_share),
+            percent(item.additional_share),
+            item.effort
+        )?;
+    }
+    writeln!(
+        out,
+        "\nTogether at most {}: from {} to no less than {} a step.",
+        percent(roadmap.total_saving_bound_share),
+        milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_at_best)
+    )
+}
+
+fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let steps = analysis.steps.count();
+    writeln!(
+        out,
+        "\n## Operators\n\n| operator | calls | device a step | host a step | share |\n|---|---|---|---|---|"
+    )?;
+    for row in analysis.measures.operators.rows.iter().take(25) {
+        writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {} |",
+            row.name,
+            row.calls,
+            milliseconds(row.device_self_seconds / steps),
+            milliseconds(row.host_self_seconds / steps),
+            percent(row.share)
+        )?;
+    }
+    if analysis.measures.kernels.rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n## Kernels\n\n| kernel | calls | a step | share | launched by | module |\n|---|---|---|---|---|---|"
+    )?;
+    for row in analysis.measures.kernels.rows.iter().take(25) {
+        writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            shortened(&row.name.replace('|', "/"), 100),
+            row.calls,
+            milliseconds(row.seconds / steps),
+            percent(row.share),
+            row.operator.as_deref().unwrap_or(""),
+            row.module.as_deref().unwrap_or("")
+        )?;
+    }
+    Ok(())
+}

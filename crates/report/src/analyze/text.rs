@@ -1,0 +1,184 @@
+//! The terminal's form: trust first, then the step, findings by share, what to do first.
+
+use std::fmt::Write as _;
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
+use headroom_diagnosis::measures::trust::Verdict;
+
+use super::{how_steps_were_found, milliseconds, parts, percent, shortened};
+
+pub fn text(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = head(&mut out, analysis);
+    let _ = step(&mut out, analysis);
+    let _ = tables(&mut out, analysis);
+    let _ = findings(&mut out, analysis);
+    let _ = roadmap(&mut out, analysis);
+    out
+}
+
+fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let trace = &analysis.trace;
+    let device = trace.device.as_deref().unwrap_or("no device");
+    writeln!(
+        out,
+        "{}: {} events, {device}, rank {} of {}",
+        trace.name, trace.reading.events, trace.rank, trace.world_size
+    )?;
+    if analysis.trust.verdict != Verdict::Sound {
+        let word = if analysis.trust.verdict == Verdict::Broken { "cannot be trusted" } else { "with a reserve" };
+        writeln!(out, "\nThis trace is to be read {word}:")?;
+        for note in &analysis.trust.notes {
+            writeln!(out, "  - {note}")?;
+        }
+        if !analysis.trust.withheld.is_empty() {
+            writeln!(out, "  withheld: {}", analysis.trust.withheld.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let steps = &analysis.steps;
+    let breakdown = &analysis.measures.breakdown;
+    let wall = breakdown.wall_seconds / steps.count();
+    let who = match breakdown.where_work_runs {
+        WhereWorkRuns::Device => "the device is busy for",
+        WhereWorkRuns::Host => "operators run for",
+    };
+    writeln!(
+        out,
+        "\n{} steps of {} ({}); {who} {}",
+        steps.list.len(),
+        milliseconds(wall),
+        how_steps_were_found(analysis),
+        percent(breakdown.busy_share)
+    )?;
+    for (name, seconds) in parts(analysis) {
+        writeln!(
+            out,
+            "  {name:<28} {:>11}  {:>6}",
+            milliseconds(seconds),
+            percent(seconds / wall.max(f64::MIN_POSITIVE))
+        )?;
+    }
+    let measures = &analysis.measures;
+    if measures.kernels.count > 0 {
+        writeln!(
+            out,
+            "  {:.0} kernels a step (median {:.1} µs), {:.0} launches of {:.1} µs, {} with nothing queued ahead",
+            measures.kernels.per_step,
+            measures.kernels.median_micros,
+            measures.launches.per_step,
+            measures.launches.call_micros_median,
+            percent(measures.launches.nothing_ahead_share)
+        )?;
+    }
+    let path = &measures.critical_path;
+    let length = (path.host_seconds + path.device_seconds + path.launch_seconds).max(f64::MIN_POSITIVE);
+    writeln!(
+        out,
+        "  critical path: host {}, device {}, launches {}",
+        percent(path.host_seconds / length),
+        percent(path.device_seconds / length),
+        percent(path.launch_seconds / length)
+    )?;
+    if measures.roofline.flops_per_step > 0.0 {
+        let mfu = measures.roofline.mfu_percent.map(|mfu| format!(", MFU {mfu:.2}%")).unwrap_or_default();
+        let source = measures.roofline.peak_source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
+        writeln!(out, "  {:.2} GFLOP a step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
+    }
+    if measures.memory.peak_bytes > 0 {
+        let capacity =
+            measures.memory.capacity_bytes.map(|bytes| format!(" of {:.0} MB", bytes as f64 / 1e6)).unwrap_or_default();
+        writeln!(out, "  peak memory {:.0} MB{capacity}", measures.memory.peak_bytes as f64 / 1e6)?;
+    }
+    Ok(())
+}
+
+fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let measures = &analysis.measures;
+    let steps = analysis.steps.count();
+    writeln!(out, "\n{:<44} {:>8} {:>12} {:>12} {:>7}", "operator", "calls", "device/step", "host/step", "share")?;
+    for row in measures.operators.rows.iter().take(10) {
+        writeln!(
+            out,
+            "{:<44} {:>8} {:>12} {:>12} {:>7}",
+            shortened(&row.name, 44),
+            row.calls,
+            milliseconds(row.device_self_seconds / steps),
+            milliseconds(row.host_self_seconds / steps),
+            percent(row.share)
+        )?;
+    }
+    if measures.kernels.rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:<60} {:>6} {:>11} {:>7}  launched by", "kernel", "calls", "a step", "share")?;
+    for row in measures.kernels.rows.iter().take(8) {
+        writeln!(
+            out,
+            "{:<60} {:>6} {:>11} {:>7}  {}",
+            shortened(&row.name, 60),
+            row.calls,
+            milliseconds(row.seconds / steps),
+            percent(row.share),
+            row.operator.as_deref().unwrap_or("-")
+        )?;
+    }
+    Ok(())
+}
+
+fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    if analysis.findings.is_empty() {
+        return writeln!(out, "\nNo finding: nothing stands out in this trace.");
+    }
+    writeln!(out, "\nFindings, by the share of the step they cost:")?;
+    for finding in &analysis.findings {
+        let share = finding.share_of_step.map(percent).unwrap_or_else(|| "-".into());
+        writeln!(out, "\n  {share:>6}  {} {} ({})", finding.code, finding.name, finding.severity)?;
+        writeln!(out, "          {}", finding.message)?;
+        if let Some(place) = &finding.place {
+            let mut codes: Vec<&str> = finding.sources.iter().map(|source| source.code.as_str()).collect();
+            codes.dedup();
+            let codes = if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
+            writeln!(out, "          at {}:{}{codes}", place.file, place.line)?;
+        } else if let Some(function) = &finding.function {
+            writeln!(out, "          in {function}")?;
+        }
+        for evidence in &finding.evidence {
+            writeln!(out, "          · {}", shortened(evidence, 140))?;
+        }
+        writeln!(out, "          → {}", finding.advice)?;
+    }
+    Ok(())
+}
+
+fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let roadmap = &analysis.roadmap;
+    if roadmap.items.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nRoadmap ({}):", roadmap.method)?;
+    for (number, item) in roadmap.items.iter().enumerate() {
+        writeln!(
+            out,
+            "  {}. {} {}: at most {} of the step, {} beyond those above; effort {:?}",
+            number + 1,
+            item.code,
+            item.name,
+            percent(item.alone_share),
+            percent(item.additional_share),
+            item.effort
+        )?;
+    }
+    writeln!(
+        out,
+        "  together at most {}: from {} to no less than {} a step",
+        percent(roadmap.total_saving_bound_share),
+        milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_at_best)
+    )
+}

@@ -1,0 +1,308 @@
+//! The tables of a profile's report, as text that every form of it shows alike.
+
+use super::Profile;
+use crate::numbers::{bytes, grouped, metric, seconds};
+use headroom_record::operators::{BottleneckCategory, Level};
+
+pub struct Table {
+    pub head: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Are the cells of a column numbers, to be set flush right?
+    pub fn is_numeric(&self, column: usize) -> bool {
+        let number =
+            |cell: &str| cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') || cell.is_empty();
+        self.rows.iter().all(|row| row.get(column).is_none_or(|cell| number(cell)))
+    }
+}
+
+pub const TOP: usize = 15;
+
+pub fn summary(profile: &Profile) -> Table {
+    let (performance, flops) = (&profile.performance.performance_summary, &profile.flops.efficiency_metrics);
+    let statistics = &profile.performance.statistics;
+    let intensity = profile.intensity;
+    let mut rows = vec![
+        row([
+            "Speed",
+            &rate(performance.avg_training_speed, "samples/s"),
+            &rate(performance.tokens_per_sec, "tokens/s"),
+        ]),
+        row([
+            "Step",
+            &statistics.median.map_or("-".into(), seconds),
+            &match (statistics.ci95_low, statistics.ci95_high) {
+                (Some(low), Some(high)) => {
+                    format!("median of {}; 95% within {} to {}", statistics.steps, seconds(low), seconds(high))
+                }
+                _ => format!("median of {}", statistics.steps),
+            },
+        ]),
+        row([
+            "MFU",
+            &format!("{:.1}%", flops.mfu_percent),
+            &format!(
+                "needed FLOPs of the whole step against {} ({})",
+                metric(flops.device_peak_flops, "FLOP/s"),
+                flops.device_peak_source
+            ),
+        ]),
+        row([
+            "HFU",
+            &format!("{:.1}%", flops.hfu_percent),
+            &format!(
+                "executed: {} at {}",
+                metric(profile.flops.flops_analysis.avg_flops_per_step as f64, "FLOP a step"),
+                metric(flops.achieved_flops_per_sec, "FLOP/s")
+            ),
+        ]),
+        row([
+            "Bound",
+            &intensity.memory_bound_vs_compute_bound.name().replace('_', " "),
+            &format!(
+                "{:.1} FLOPs a byte, ridge at {:.1}; nothing ran for {:.1}% of the step",
+                intensity.arithmetic_intensity_flops_per_byte,
+                intensity.ridge_point_flops_per_byte,
+                intensity.idle_percent
+            ),
+        ]),
+        row([
+            "Peak memory",
+            &mib(profile.memory.peak_memory_mb),
+            &format!(
+                "in {}, at {}; {} reserved",
+                profile.memory.peak_phase,
+                profile.memory.peak_operator,
+                mib(profile.memory.reserved_memory_mb)
+            ),
+        ]),
+        row([
+            "Recording",
+            &performance.profiling_overhead_percent.map_or("not measured".into(), |share| format!("{share:+.1}%")),
+            &format!(
+                "steps {} to {}; overhead of the median step, over {} pairs taken in turns",
+                profile.steps.0, profile.steps.1, profile.turns
+            ),
+        ]),
+    ];
+    if let Some(first) = profile.first_step_seconds {
+        rows.push(row(["First step", &seconds(first), "left out of every average"]));
+    }
+    if let Some(loss) = performance.final_loss {
+        rows.push(row(["Final loss", &format!("{loss:.4}"), "of the last step, before its update"]));
+    }
+    Table { head: vec!["", "", ""], rows }
+}
+
+/// The classes of the workshop, which this report shows and does not conclude from.
+pub fn workshop_classes(profile: &Profile) -> Table {
+    let intensity = profile.intensity;
+    let efficiency = &profile.flops.efficiency_metrics;
+    Table {
+        head: vec!["workshop's measure", "here", "its class"],
+        rows: vec![
+            row(["MFU", &format!("{:.1}%", efficiency.mfu_percent), &efficiency.workshop_class]),
+            row([
+                "arithmetic intensity",
+                &format!("{:.1} FLOPs a byte", intensity.arithmetic_intensity_flops_per_byte),
+                &intensity.workshop_class,
+            ]),
+            row([
+                "bandwidth used",
+                &format!("{:.1}%", intensity.memory_bandwidth_utilization_percent),
+                &intensity.bandwidth_class,
+            ]),
+            row(["roofline position", "", &intensity.roofline_position]),
+        ],
+    }
+}
+
+pub fn breakdown(profile: &Profile) -> Table {
+    let breakdown = &profile.operators.step_breakdown;
+    let share = |time: f64| format!("{:.2}%", 100.0 * time / breakdown.wall);
+    let mut rows: Vec<Vec<String>> =
+        breakdown.parts().iter().map(|(name, time)| vec![name.to_string(), seconds(*time), share(*time)]).collect();
+    rows.push(vec!["the whole step".into(), seconds(breakdown.wall), share(breakdown.wall)]);
+    Table { head: vec!["part of a mean recorded step", "time", "share"], rows }
+}
+
+pub fn top_operators(profile: &Profile) -> Table {
+    let rows = profile.operators.by_place.iter().take(TOP).map(|place| {
+        vec![
+            place.name.clone(),
+            format!("{} · {}", place.module, place.phase),
+            seconds(place.time),
+            format!("{:.1}%", place.percent_of_step),
+            place.count.to_string(),
+            metric(place.flops as f64, "FLOP"),
+            bytes(place.bytes),
+            format!("{:.1}", place.intensity),
+            place.bound.name().trim_end_matches("_bound").to_string(),
+            format!("{:.0}%", place.percent_of_roof),
+        ]
+    });
+    let head = vec![
+        "operator",
+        "where",
+        "self time",
+        "share",
+        "calls",
+        "FLOPs",
+        "bytes",
+        "FLOPs/byte",
+        "bound by",
+        "of its roof",
+    ];
+    Table { head, rows: rows.collect() }
+}
+
+pub fn patterns(profile: &Profile) -> Table {
+    let patterns = &profile.operators.patterns;
+    let share = |name: &str, share: f64| vec![name.to_string(), format!("{share:.1}%")];
+    let count = |name: &str, count: u64| vec![name.to_string(), grouped(count)];
+    Table {
+        head: vec!["question", "answer"],
+        rows: vec![
+            share("matrix products, share of the step", patterns.gemm_percent),
+            share("attention, projections included", patterns.attention_percent),
+            share("of it scores, softmax and mix", patterns.attention_core_percent),
+            share("softmax", patterns.softmax_percent),
+            share("q, k and v projections", patterns.qkv_projection_percent),
+            share("feed-forward", patterns.ffn_percent),
+            share("of it gate and up projections", patterns.gate_up_percent),
+            share("norms", patterns.norm_percent),
+            share("optimizer", patterns.optimizer_percent),
+            share("launch overhead (between calls, and starting them)", patterns.launch_overhead_percent),
+            count("kernels a step", patterns.kernels_per_step),
+            count("distinct kernels", patterns.distinct_kernels),
+            count("linear projections of a forward pass", patterns.linear_projections),
+        ],
+    }
+}
+
+pub fn memory(profile: &Profile) -> Table {
+    let memory = profile.memory;
+    let mut rows: Vec<Vec<String>> = memory
+        .by_category
+        .entries()
+        .iter()
+        .map(|(name, size)| {
+            vec![name.replace('_', " "), mib(*size), format!("{:.1}%", 100.0 * size / memory.peak_memory_mb)]
+        })
+        .collect();
+    rows.push(vec!["live at the peak".into(), mib(memory.peak_memory_mb), "100.0%".into()]);
+    Table { head: vec!["at the peak", "memory", "share"], rows }
+}
+
+pub fn memory_notes(profile: &Profile) -> Vec<String> {
+    let memory = profile.memory;
+    let mut notes = vec![
+        format!("Peak in the {} phase, while {} runs.", memory.peak_phase, memory.peak_operator),
+        format!(
+            "{} live on average over a step: the peak is {:.2} times that. {:.2}% of the arena lies between buffers.",
+            mib(memory.avg_memory_mb),
+            memory.peak_to_average,
+            memory.fragmentation_percent
+        ),
+        format!(
+            "At most {} in forward, {} in backward, {} in the optimizer.",
+            mib(memory.at_forward_mb),
+            mib(memory.at_backward_mb),
+            mib(memory.at_optimizer_mb)
+        ),
+        format!(
+            "Largest tensor: {}, {:?}, {}.",
+            memory.largest_tensor.name,
+            memory.largest_tensor.shape,
+            mib(memory.largest_tensor.mb)
+        ),
+    ];
+    if let Some(batch) = memory.largest_batch_that_fits {
+        notes.push(format!("The largest batch that fits into free memory is {}.", grouped(batch)));
+    }
+    let advice = memory.memory_efficiency_recommendations.iter();
+    notes.extend(advice.map(|advice| {
+        format!(
+            "`{}` takes at most {} off the peak ({}).",
+            advice.recommendation,
+            mib(advice.saves_at_most_mb),
+            advice.reason
+        )
+    }));
+    notes
+}
+
+pub fn bottlenecks(profile: &Profile) -> Table {
+    let rows = profile.operators.bottlenecks.categories.iter().map(|row| {
+        vec![
+            row.priority_rank.to_string(),
+            row.category.clone(),
+            row.percent_of_time.map_or("not time".into(), |share| format!("{share:.1}%")),
+            row.difficulty.clone(),
+            row.speedup_at_most.map_or("none".into(), |speedup| format!("at most {speedup:.2}×")),
+            row.evidence.clone(),
+            row.remedy.clone(),
+        ]
+    });
+    let head = vec!["rank", "bottleneck", "of the step", "difficulty", "speed-up", "evidence", "what to do"];
+    Table { head, rows: rows.collect() }
+}
+
+/// The workshop's four quadrants, each with what belongs there.
+pub fn matrix<'a>(profile: &Profile<'a>) -> [(&'static str, Vec<&'a BottleneckCategory>); 4] {
+    let cell = |impact: Level, effort: Level| {
+        let rows = profile.operators.bottlenecks.categories.iter();
+        rows.filter(|row| row.impact == impact && row.effort == effort).collect()
+    };
+    [
+        ("High impact, low effort (priority 1)", cell(Level::High, Level::Low)),
+        ("High impact, high effort (priority 2)", cell(Level::High, Level::High)),
+        ("Low impact, low effort (priority 3)", cell(Level::Low, Level::Low)),
+        ("Low impact, high effort (priority 4: skip)", cell(Level::Low, Level::High)),
+    ]
+}
+
+pub fn targets(profile: &Profile) -> Table {
+    let rows = profile.operators.bottlenecks.optimization_targets.iter().map(|target| {
+        vec![
+            target.operation.clone(),
+            target.priority.clone(),
+            target.potential_benefit.clone(),
+            target.optimization.clone(),
+        ]
+    });
+    Table { head: vec!["furthest from its roof", "priority", "to gain", "how"], rows: rows.collect() }
+}
+
+pub fn title(profile: &Profile) -> String {
+    format!("Profile of LLaMA {} · {}", profile.size, profile.performance.version)
+}
+
+pub fn subtitle(profile: &Profile) -> String {
+    let (system, training) = (&profile.performance.system_info, &profile.performance.training_params);
+    let measured = if system.device == "null" { " · nothing was computed: times are predicted" } else { "" };
+    format!(
+        "{} parameters · batch {} × {} tokens · {} · {}, {} threads · {}{measured}",
+        grouped(profile.flops.model_info.total_params),
+        training.batch_size,
+        profile.flops.profiling_config.sequence_length,
+        system.device,
+        system.cpu_name,
+        system.threads,
+        profile.performance.timestamp,
+    )
+}
+
+fn mib(size: f64) -> String {
+    if size >= 1024.0 { format!("{:.2} GiB", size / 1024.0) } else { format!("{size:.1} MiB") }
+}
+
+fn rate(speed: Option<f64>, unit: &str) -> String {
+    speed.map_or("-".into(), |speed| metric(speed, unit))
+}
+
+fn row(cells: [&str; 3]) -> Vec<String> {
+    cells.map(String::from).to_vec()
+}

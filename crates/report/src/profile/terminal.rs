@@ -1,0 +1,89 @@
+//! The report in short, for the terminal.
+
+use super::Profile;
+use super::tables::{self, Table};
+use crate::numbers::seconds;
+use std::fmt::Write;
+
+const TOP: usize = 8;
+const BAR: usize = 24;
+
+pub fn terminal(profile: &Profile, files: &[String]) -> String {
+    let mut out = format!("\n{}, steps {} to {}\n", tables::title(profile), profile.steps.0, profile.steps.1);
+    for row in tables::summary(profile).rows {
+        let _ = writeln!(out, "  {:<12} {:<18} {}", row[0], row[1], row[2]);
+    }
+    out += "\nWhere a step goes\n";
+    let breakdown = &profile.operators.step_breakdown;
+    for (name, time) in breakdown.parts() {
+        let share = (time / breakdown.wall).max(0.0);
+        let bar = "█".repeat((share * BAR as f64).round() as usize);
+        let _ = writeln!(out, "  {name:<20} {:>10} {:>6.2}% {bar}", seconds(time), 100.0 * share);
+    }
+    let _ = writeln!(out, "  {:<20} {:>10} 100.00%", "the whole step", seconds(breakdown.wall));
+    let _ = write!(out, "\nTop operators by self time\n{}", columns(&top(profile)));
+    let _ = write!(out, "\nPatterns\n{}", columns(&headless(tables::patterns(profile))));
+    let _ = write!(out, "\nBottlenecks, the first to do first\n{}", columns(&bottlenecks(profile)));
+    out += "\nMemory\n";
+    for note in tables::memory_notes(profile) {
+        let _ = writeln!(out, "  {note}");
+    }
+    let _ = writeln!(out, "\nProfile files generated:\n  {}", files.join("\n  "));
+    out
+}
+
+fn headless(mut table: Table) -> Table {
+    table.head.clear();
+    table
+}
+
+/// Time, share, roof and what.
+fn top(profile: &Profile) -> Table {
+    let rows = profile.operators.by_place.iter().take(TOP).map(|place| {
+        let roof = format!("{:.0}%", place.percent_of_roof);
+        vec![
+            seconds(place.time),
+            format!("{:.1}%", place.percent_of_step),
+            place.count.to_string(),
+            roof,
+            place.label(),
+        ]
+    });
+    Table { head: vec!["self time", "share", "calls", "of roof", "operator · where · phase"], rows: rows.collect() }
+}
+
+fn bottlenecks(profile: &Profile) -> Table {
+    let mut table = tables::bottlenecks(profile);
+    // Evidence is for the report.
+    const SHOWN: [usize; 5] = [0, 1, 2, 4, 6];
+    table.head = SHOWN.map(|column| table.head[column]).to_vec();
+    table.rows = table.rows.into_iter().map(|row| SHOWN.map(|column| row[column].clone()).to_vec()).collect();
+    table
+}
+
+fn columns(table: &Table) -> String {
+    let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = table.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(table.head.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let set = cells.iter().enumerate().map(|(column, cell)| {
+            let width = widths[column];
+            let last = column + 1 == count;
+            match table.is_numeric(column) {
+                true => format!("{cell:>width$}"),
+                false if last => cell.to_string(),
+                false => format!("{cell:<width$}"),
+            }
+        });
+        format!("  {}\n", set.collect::<Vec<_>>().join("  "))
+    };
+    let mut out = String::new();
+    if !table.head.is_empty() {
+        out += &line(table.head.clone());
+    }
+    table.rows.iter().for_each(|row| out += &line(row.iter().map(String::as_str).collect()));
+    out
+}

@@ -1,0 +1,182 @@
+//! A training run in the terminal: its configuration, its progress and its summary.
+
+use crate::numbers::{bytes, grouped, rate, seconds};
+use headroom_record::performance::{PerformanceRecord, PerformanceSummary};
+use std::fmt::Write;
+
+/// What is said before the first step.
+pub struct Opening<'a> {
+    pub size: &'a str,
+    pub version: &'a str,
+    /// (part, parameters)
+    pub parameters: &'a [(&'a str, u64)],
+    /// Lines of (name, value) in the order to show them.
+    pub lines: &'a [(&'a str, String)],
+}
+
+/// Planned memory in bytes, by category at the fullest moment.
+pub struct Memory<'a> {
+    pub categories: &'a [(&'a str, u64)],
+    pub gaps: u64,
+    pub scratch: u64,
+    pub total: u64,
+}
+
+pub fn opening(about: &Opening) -> String {
+    let mut out = String::new();
+    let total: u64 = about.parameters.iter().map(|(_, count)| count).sum();
+    let _ = writeln!(out, "LLaMA {} · {} · {} parameters", about.size, about.version, grouped(total));
+    let parts: Vec<String> = about
+        .parameters
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(part, count)| format!("{part} {}", grouped(*count)))
+        .collect();
+    let _ = writeln!(out, "  {:<12} {}", "parameters", parts.join(" · "));
+    for (name, value) in about.lines {
+        let _ = writeln!(out, "  {name:<12} {value}");
+    }
+    out
+}
+
+/// One line: the total, then what it is made of.
+pub fn memory(memory: &Memory) -> String {
+    let mut parts: Vec<String> = memory
+        .categories
+        .iter()
+        .filter(|(_, size)| *size > 0)
+        .map(|(name, size)| format!("{} {}", name.replace('_', " "), bytes(*size)))
+        .collect();
+    for (name, size) in [("gaps", memory.gaps), ("kernel scratch", memory.scratch)] {
+        if size > 0 {
+            parts.push(format!("{name} {}", bytes(size)));
+        }
+    }
+    format!("{} planned: {}", bytes(memory.total), parts.join(" · "))
+}
+
+/// A step in the log.
+pub struct StepLine {
+    pub step: u64,
+    pub last: u64,
+    pub loss: Option<f64>,
+    pub seconds: f64,
+    /// Samples a second since the last line, and since the end of warm-up.
+    pub recent: f64,
+    pub overall: Option<f64>,
+}
+
+pub fn step_line(line: &StepLine) -> String {
+    let loss = line.loss.map_or("not computed".to_string(), |loss| format!("{loss:.4}"));
+    let overall = line.overall.map_or(String::new(), |speed| format!(", {} overall", rate(speed)));
+    format!(
+        "Step {}/{}: Loss = {loss}, Time = {:.4} seconds, {} samples/s{overall}",
+        line.step,
+        line.last,
+        line.seconds,
+        rate(line.recent)
+    )
+}
+
+/// Beside a progress bar, which shows the step itself.
+pub fn bar_message(line: &StepLine) -> String {
+    let loss = line.loss.map_or("not computed".to_string(), |loss| format!("{loss:.4}"));
+    format!("loss {loss} · {} samples/s", rate(line.recent))
+}
+
+/// The workshop's summary, with what it leaves out.
+pub fn summary(record: &PerformanceRecord) -> String {
+    let summary = &record.performance_summary;
+    let statistics = &record.statistics;
+    let rule = "=".repeat(60);
+    let mut out = format!("{rule}\nPerformance Summary:\n{rule}\n");
+    if record.system_info.device == NOTHING_COMPUTED {
+        out += "Nothing was computed: times are predicted, memory is planned.\n";
+    }
+    let mut line = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = writeln!(out, "{name} {value}");
+        }
+    };
+    let in_seconds = |time: Option<f64>| time.map(|time| format!("{time:.4} seconds"));
+    line("Average time per step:", in_seconds(summary.avg_batch_time));
+    line(
+        "Median time per step:",
+        statistics.median.map(|median| match (statistics.ci95_low, statistics.ci95_high) {
+            (Some(low), Some(high)) => format!("{median:.4} seconds (95% within {low:.4} to {high:.4})"),
+            _ => format!("{median:.4} seconds"),
+        }),
+    );
+    line("Training speed:", summary.avg_training_speed.map(|speed| format!("{} samples/sec", rate(speed))));
+    let throughput = |(samples, tokens)| format!("{} samples/sec ({} tokens/sec)", rate(samples), rate(tokens));
+    line("Throughput:", summary.avg_training_speed.zip(summary.tokens_per_sec).map(throughput));
+    line("Peak memory usage:", peak_memory(record));
+    line("Avg time per forward:", in_seconds(summary.avg_forward_time));
+    line("Avg time per backward:", in_seconds(summary.avg_backward_time));
+    line("Avg time per optimizer:", in_seconds(summary.avg_optimizer_time));
+    line("Avg time per data wait:", summary.avg_data_time.map(seconds));
+    line("Final loss:", summary.final_loss.map(|loss| format!("{loss:.4}")));
+    line("Loss floor:", floor(summary));
+    let _ = writeln!(out, "{rule}");
+    out
+}
+
+/// The device that only predicts.
+const NOTHING_COMPUTED: &str = "null";
+
+/// As planned, which is what the arena then uses, and what the system counted for the whole process.
+fn peak_memory(record: &PerformanceRecord) -> Option<String> {
+    let planned = record.performance_summary.peak_memory_mb?;
+    Some(match record.performance_summary.process_peak_memory_mb {
+        Some(process) if record.system_info.device != NOTHING_COMPUTED => {
+            format!("{planned:.0} MB (as planned; {process:.0} MB with everything else in the process)")
+        }
+        _ => format!("{planned:.0} MB (planned)"),
+    })
+}
+
+/// The floor that the data's own randomness sets, and how close to it the run ended.
+fn floor(summary: &PerformanceSummary) -> Option<String> {
+    let floor = summary.loss_floor?;
+    let came = match summary.final_loss.map(|loss| loss - floor) {
+        Some(above) if above >= 0.0 => format!("; the last step came within {above:.4} of it"),
+        Some(above) => format!("; the last step is {:.4} below it, by the luck of its batch", -above),
+        None => String::new(),
+    };
+    Some(format!("{floor:.4} nats, the data's entropy{came}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(loss: Option<f64>, overall: Option<f64>) -> StepLine {
+        StepLine { step: 10, last: 50, loss, seconds: 0.03, recent: 256.0, overall }
+    }
+
+    #[test]
+    fn a_step_is_one_line_with_both_speeds_once_both_are_known() {
+        assert_eq!(
+            step_line(&line(Some(6.91234), Some(250.04))),
+            "Step 10/50: Loss = 6.9123, Time = 0.0300 seconds, 256.0 samples/s, 250.0 overall"
+        );
+        assert_eq!(
+            step_line(&line(None, None)),
+            "Step 10/50: Loss = not computed, Time = 0.0300 seconds, 256.0 samples/s"
+        );
+    }
+
+    #[test]
+    fn memory_names_only_what_is_there() {
+        let about = Memory {
+            categories: &[("parameters", 2048), ("gradients", 0), ("optimizer_state", 4096)],
+            gaps: 0,
+            scratch: 512,
+            total: 6656,
+        };
+        assert_eq!(
+            memory(&about),
+            "6.5 KiB planned: parameters 2.0 KiB · optimizer state 4.0 KiB · kernel scratch 512 B"
+        );
+    }
+}

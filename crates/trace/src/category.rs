@@ -1,0 +1,155 @@
+//! What kind of thing an event is: Kineto's categories, and what a runtime call does, for NVIDIA and AMD alike.
+
+/// The category of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    /// An operator on the host: `aten::mm`.
+    CpuOp,
+    /// A range that the program or the profiler named: `ProfilerStep#5`.
+    UserAnnotation,
+    PythonFunction,
+    /// A call into the device's runtime or driver: `cudaLaunchKernel`, `hipMemcpyAsync`.
+    Runtime,
+    Kernel,
+    Memcpy,
+    Memset,
+    /// A user annotation as the device saw it: from its first kernel to its last.
+    GpuAnnotation,
+    /// A synchronisation as the device saw it; it keeps no unit busy.
+    GpuSync,
+    /// What the profiler itself cost.
+    Overhead,
+    Other,
+}
+
+impl Category {
+    /// By the spelling of any version of Kineto.
+    pub fn from_kineto(text: &str) -> Category {
+        match text {
+            "cpu_op" | "operator" | "Operator" => Category::CpuOp,
+            "user_annotation" => Category::UserAnnotation,
+            "python_function" | "Python" => Category::PythonFunction,
+            "cuda_runtime"
+            | "cuda_driver"
+            | "Runtime"
+            | "hip_runtime"
+            | "hip_driver"
+            | "rocm_runtime"
+            | "xpu_runtime"
+            | "xpu_driver"
+            | "mtia_runtime"
+            | "privateuse1_runtime"
+            | "privateuse1_driver" => Category::Runtime,
+            "kernel" | "Kernel" | "mtia_ccp_events" | "concurrent_kernel" => Category::Kernel,
+            "gpu_memcpy" | "Memcpy" => Category::Memcpy,
+            "gpu_memset" | "Memset" => Category::Memset,
+            "gpu_user_annotation" => Category::GpuAnnotation,
+            "cuda_sync" | "hip_sync" => Category::GpuSync,
+            "overhead" => Category::Overhead,
+            _ => Category::Other,
+        }
+    }
+
+    /// As Kineto spells it today.
+    pub fn kineto(self) -> &'static str {
+        match self {
+            Category::CpuOp => "cpu_op",
+            Category::UserAnnotation => "user_annotation",
+            Category::PythonFunction => "python_function",
+            Category::Runtime => "cuda_runtime",
+            Category::Kernel => "kernel",
+            Category::Memcpy => "gpu_memcpy",
+            Category::Memset => "gpu_memset",
+            Category::GpuAnnotation => "gpu_user_annotation",
+            Category::GpuSync => "cuda_sync",
+            Category::Overhead => "overhead",
+            Category::Other => "Trace",
+        }
+    }
+
+    /// Whether it lies on a device's stream and not on a thread of the host.
+    pub fn is_on_device(self) -> bool {
+        matches!(
+            self,
+            Category::Kernel | Category::Memcpy | Category::Memset | Category::GpuAnnotation | Category::GpuSync
+        )
+    }
+
+    /// Whether the device works while it lasts.
+    pub fn keeps_device_busy(self) -> bool {
+        matches!(self, Category::Kernel | Category::Memcpy | Category::Memset)
+    }
+}
+
+/// What a runtime call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    Launch,
+    GraphLaunch,
+    Copy,
+    Fill,
+    /// The host waits for the device.
+    Synchronise,
+    Allocate,
+    Free,
+    Other,
+}
+
+impl CallKind {
+    /// By the call's name: the prefix (`cuda`, `cu`, `hip`, `hsa_`, `ze`) tells only whose runtime it is.
+    pub fn of(name: &str) -> CallKind {
+        let plain = ["cuda", "cu", "hip", "roc"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+        let plain = plain.split("_v").next().unwrap_or(plain);
+        let has = |word: &str| plain.contains(word);
+        if has("GraphLaunch") {
+            CallKind::GraphLaunch
+        } else if has("LaunchKernel") || has("LaunchCooperative") || plain == "Launch" || has("urEnqueueKernelLaunch") {
+            CallKind::Launch
+        } else if has("Synchronize") || plain == "Memcpy" || plain == "MemcpyWithStream" {
+            // A copy without "Async" returns when it is done.
+            CallKind::Synchronise
+        } else if has("Memcpy") {
+            CallKind::Copy
+        } else if has("Memset") {
+            CallKind::Fill
+        } else if has("Malloc") || has("MemAlloc") || has("MemCreate") || has("HostAlloc") {
+            CallKind::Allocate
+        } else if plain.starts_with("Free") || plain.starts_with("MemFree") || plain.starts_with("HostFree") {
+            CallKind::Free
+        } else {
+            CallKind::Other
+        }
+    }
+
+    /// Whether it puts work on a stream.
+    pub fn queues_work(self) -> bool {
+        matches!(self, CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy | CallKind::Fill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_calls_of_nvidia_and_amd_are_of_one_kind() {
+        let kinds = |names: &[&str]| names.iter().map(|name| CallKind::of(name)).collect::<Vec<_>>();
+        assert_eq!(
+            kinds(&["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx"]),
+            [CallKind::Launch; 4]
+        );
+        assert_eq!(
+            kinds(&["hipLaunchKernel", "hipExtLaunchKernel", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel"]),
+            [CallKind::Launch; 4]
+        );
+        assert_eq!(kinds(&["cudaGraphLaunch", "hipGraphLaunch"]), [CallKind::GraphLaunch; 2]);
+        assert_eq!(kinds(&["cudaMemcpyAsync", "hipMemcpyAsync", "cuMemcpyHtoDAsync_v2"]), [CallKind::Copy; 3]);
+        assert_eq!(
+            kinds(&["cudaStreamSynchronize", "hipDeviceSynchronize", "hipMemcpyWithStream", "cudaMemcpy"]),
+            [CallKind::Synchronise; 4]
+        );
+        assert_eq!(kinds(&["cudaMalloc", "hipMalloc", "cuMemCreate"]), [CallKind::Allocate; 3]);
+        assert_eq!(kinds(&["cudaFree", "hipFree", "cudaFreeAsync"]), [CallKind::Free; 3]);
+        assert_eq!(kinds(&["cudaStreamIsCapturing", "cudaEventQuery"]), [CallKind::Other; 2]);
+    }
+}

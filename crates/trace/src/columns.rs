@@ -1,0 +1,137 @@
+//! The columns in which a trace keeps its events. Times are nanoseconds on the trace's own clock.
+
+use crate::category::Category;
+use crate::names::NameId;
+
+/// A number that is not given.
+pub const NONE: u32 = u32::MAX;
+
+/// A thread of the host, or a stream of a device, by its place in [`crate::Trace::lanes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneId(pub u16);
+
+/// A row of the trace viewer: a process and one of its threads, or a device and one of its streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    pub process: Label,
+    pub thread: Label,
+}
+
+/// Kineto numbers most processes and threads and names a few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Label {
+    Number(i64),
+    Text(String),
+}
+
+impl Label {
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Label::Number(number) => Some(*number),
+            Label::Text(_) => None,
+        }
+    }
+}
+
+/// What ran on the host: operators, annotations, Python functions and runtime calls, ordered by lane, then start, the
+/// longer first.
+#[derive(Clone, Debug, Default)]
+pub struct HostSpans {
+    pub name: Vec<NameId>,
+    pub category: Vec<Category>,
+    pub lane: Vec<LaneId>,
+    pub start: Vec<i64>,
+    pub duration: Vec<i64>,
+    /// Of an operator or annotation its external id, of a runtime call its correlation with the device's work; or [`NONE`].
+    pub id: Vec<u32>,
+    /// Joins a forward operator and its backward, or [`NONE`].
+    pub sequence: Vec<u32>,
+    /// The JSON of `Input Dims`, `Input type` and (for operators whose cost or meaning hangs on them) `Concrete Inputs`.
+    pub dims: Vec<NameId>,
+    pub types: Vec<NameId>,
+    pub concrete: Vec<NameId>,
+    /// What headroom's own traces say of an operator: its module, FLOPs and bytes moved; else none and 0.
+    pub module: Vec<NameId>,
+    pub flops: Vec<u64>,
+    pub bytes: Vec<u64>,
+}
+
+/// What ran on devices, ordered by lane and start.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceSpans {
+    pub name: Vec<NameId>,
+    pub category: Vec<Category>,
+    pub lane: Vec<LaneId>,
+    pub start: Vec<i64>,
+    pub duration: Vec<i64>,
+    /// The runtime call that queued it, or [`NONE`].
+    pub correlation: Vec<u32>,
+    /// The operator in which that call was made, or [`NONE`].
+    pub external: Vec<u32>,
+    /// Moved by a copy or a fill, or in a collective's message; else 0.
+    pub bytes: Vec<u64>,
+    pub grid: Vec<[u32; 3]>,
+    pub block: Vec<[u32; 3]>,
+    /// The profiler's estimate in percent, 255 where it gave none.
+    pub occupancy: Vec<u8>,
+}
+
+/// Allocations (positive bytes) and releases (negative), in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryEvents {
+    pub time: Vec<i64>,
+    pub lane: Vec<LaneId>,
+    pub address: Vec<u64>,
+    pub bytes: Vec<i64>,
+    /// All that is live on the device after the event, and what its allocator holds.
+    pub allocated: Vec<u64>,
+    pub reserved: Vec<u64>,
+    /// Device number, or [`HOST_MEMORY`].
+    pub device: Vec<u16>,
+}
+
+/// The `device` of memory on the host.
+pub const HOST_MEMORY: u16 = u16::MAX;
+
+impl HostSpans {
+    pub fn len(&self) -> usize {
+        self.name.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    pub fn end(&self, index: usize) -> i64 {
+        self.start[index] + self.duration[index]
+    }
+}
+
+impl DeviceSpans {
+    pub fn len(&self) -> usize {
+        self.name.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    pub fn end(&self, index: usize) -> i64 {
+        self.start[index] + self.duration[index]
+    }
+
+    /// The spans during which a device works: kernels, copies and fills.
+    pub fn busy(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.len()).filter(|&index| self.category[index].keeps_device_busy())
+    }
+}
+
+impl MemoryEvents {
+    pub fn len(&self) -> usize {
+        self.time.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.time.is_empty()
+    }
+}

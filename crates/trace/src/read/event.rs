@@ -1,0 +1,199 @@
+//! One event of `traceEvents`: the fields that a measure needs, as they stand in the text.
+
+use super::json::{Cursor, RawString, Step, integer, thousandths};
+
+/// An event's fields. What is missing is empty or `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawEvent<'a> {
+    pub phase: u8,
+    pub category: &'a [u8],
+    pub name: RawString<'a>,
+    pub process: &'a [u8],
+    pub thread: &'a [u8],
+    /// Nanoseconds.
+    pub start: Option<i64>,
+    pub duration: Duration,
+    pub arguments: RawArguments<'a>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duration {
+    #[default]
+    Missing,
+    /// Not a number that a clock could have measured.
+    Impossible,
+    Nanos(i64),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawArguments<'a> {
+    pub external: Option<i64>,
+    pub correlation: Option<i64>,
+    pub sequence: Option<i64>,
+    pub dims: &'a [u8],
+    pub types: &'a [u8],
+    pub concrete: &'a [u8],
+    pub bytes: Option<i64>,
+    pub grid: &'a [u8],
+    pub block: &'a [u8],
+    pub occupancy: Option<i64>,
+    pub address: Option<i64>,
+    pub total_allocated: Option<i64>,
+    pub total_reserved: Option<i64>,
+    pub device_type: Option<i64>,
+    pub device_id: Option<i64>,
+    pub message_elements: Option<i64>,
+    pub message_type: &'a [u8],
+    pub module: &'a [u8],
+    pub flops: Option<i64>,
+}
+
+/// Longer than any profile: what an unsigned difference of clocks leaves when it wraps.
+const FORTNIGHT_NANOS: i64 = 14 * 24 * 3600 * 1_000_000_000;
+
+/// Reads the object at the cursor, which stands on its `{`.
+pub fn event<'a>(cursor: &mut Cursor<'a>) -> Step<RawEvent<'a>> {
+    let mut event = RawEvent::default();
+    members(cursor, |key, cursor| {
+        match key {
+            b"ph" => event.phase = cursor.string()?.bytes.first().copied().unwrap_or(0),
+            b"cat" => event.category = string_or_other(cursor)?.bytes,
+            b"name" => event.name = string_or_other(cursor)?,
+            b"pid" => event.process = cursor.raw_value()?,
+            b"tid" => event.thread = cursor.raw_value()?,
+            b"ts" => event.start = thousandths(unquoted(cursor.raw_value()?)),
+            b"dur" => {
+                event.duration = match thousandths(unquoted(cursor.raw_value()?)) {
+                    Some(nanos) if (0..FORTNIGHT_NANOS).contains(&nanos) => Duration::Nanos(nanos),
+                    _ => Duration::Impossible,
+                }
+            }
+            b"args" if cursor.peek()? == b'{' => event.arguments = arguments(cursor)?,
+            _ => {
+                cursor.raw_value()?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(event)
+}
+
+fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
+    let mut found = RawArguments::default();
+    members(cursor, |key, cursor| {
+        let value = cursor.raw_value()?;
+        match key {
+            b"External id" | b"external id" => found.external = integer(value),
+            b"correlation" | b"Correlation" => found.correlation = integer(value),
+            b"Sequence number" => found.sequence = integer(value),
+            b"Input Dims" | b"Input dims" => found.dims = value,
+            b"Input type" => found.types = value,
+            b"Concrete Inputs" => found.concrete = value,
+            b"bytes" | b"Bytes" => found.bytes = integer(value),
+            b"grid" => found.grid = value,
+            b"block" => found.block = value,
+            b"est. achieved occupancy %" => found.occupancy = integer(value),
+            b"Addr" => found.address = integer(value),
+            b"Total Allocated" => found.total_allocated = integer(value),
+            b"Total Reserved" => found.total_reserved = integer(value),
+            b"Device Type" => found.device_type = integer(value),
+            b"Device Id" => found.device_id = integer(value),
+            b"In msg nelems" => found.message_elements = integer(value),
+            b"module" => found.module = value,
+            b"flops" => found.flops = integer(value),
+            b"dtype" => found.message_type = value,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Calls `member` with each key, the cursor before its value.
+#[inline]
+fn members<'a>(cursor: &mut Cursor<'a>, mut member: impl FnMut(&'a [u8], &mut Cursor<'a>) -> Step<()>) -> Step<()> {
+    cursor.expect(b'{')?;
+    if cursor.peek()? == b'}' {
+        cursor.at += 1;
+        return Ok(());
+    }
+    loop {
+        let key = cursor.key()?;
+        member(key, cursor)?;
+        if !cursor.comma_or(b'}')? {
+            return Ok(());
+        }
+    }
+}
+
+/// A string; any other value counts as none.
+fn string_or_other<'a>(cursor: &mut Cursor<'a>) -> Step<RawString<'a>> {
+    match cursor.peek()? {
+        b'"' => cursor.string(),
+        _ => cursor.raw_value().map(|_| RawString::default()),
+    }
+}
+
+fn unquoted(text: &[u8]) -> &[u8] {
+    match text {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => text,
+    }
+}
+
+/// Up to three numbers of a list: `[16, 1, 1]`.
+pub fn triple(text: &[u8]) -> [u32; 3] {
+    let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or_default();
+    let mut numbers = [0; 3];
+    for (number, part) in numbers.iter_mut().zip(inner.split(|&byte| byte == b',')) {
+        *number = integer(part.trim_ascii()).and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
+    }
+    numbers
+}
+
+/// The first place from `from` on where an event may begin: a `{` after a `},`, white space between them at will.
+pub fn next_candidate(text: &[u8], from: usize) -> Option<usize> {
+    memchr::memchr_iter(b'{', text.get(from..)?).map(|found| from + found).find(|&at| is_candidate(text, at))
+}
+
+/// The last such place.
+pub fn last_candidate(text: &[u8]) -> Option<usize> {
+    memchr::memrchr_iter(b'{', text).find(|&at| is_candidate(text, at))
+}
+
+fn is_candidate(text: &[u8], at: usize) -> bool {
+    let mut before = text[..at].iter().rev().filter(|byte| !byte.is_ascii_whitespace());
+    before.next() == Some(&b',') && before.next() == Some(&b'}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_in_any_order() {
+        let text = br#"{"args": {"External id": 7, "Input Dims": [[2, 3]]}, "dur": 1.5, "ts": 2, "tid": "t", "pid": 4,
+            "name": "aten::mm", "cat": "cpu_op", "ph": "X"}"#;
+        let event = event(&mut Cursor::new(text)).expect("is an event");
+        assert_eq!((event.phase, event.category, event.name.bytes), (b'X', &b"cpu_op"[..], &b"aten::mm"[..]));
+        assert_eq!((event.start, event.duration), (Some(2_000), Duration::Nanos(1_500)));
+        assert_eq!((event.process, event.thread), (&b"4"[..], &b"\"t\""[..]));
+        assert_eq!((event.arguments.external, event.arguments.dims), (Some(7), &b"[[2, 3]]"[..]));
+    }
+
+    #[test]
+    fn a_wrapped_or_negative_duration_is_impossible() {
+        for duration in ["18446744073709551.615", "-1", "1e300", "\"x\""] {
+            let text = format!(r#"{{"ph": "X", "dur": {duration}}}"#);
+            let event = event(&mut Cursor::new(text.as_bytes())).expect("is an event");
+            assert_eq!(event.duration, Duration::Impossible, "{duration}");
+        }
+    }
+
+    #[test]
+    fn an_event_may_begin_after_a_closing_brace_and_a_comma() {
+        let text = br#"{"a": {"b": 1}}, {"c": 2},{"#;
+        assert_eq!((next_candidate(text, 0), last_candidate(text)), (Some(17), Some(26)));
+        assert_eq!(next_candidate(text, 27), None);
+    }
+}

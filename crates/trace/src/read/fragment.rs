@@ -1,0 +1,308 @@
+//! Events of one block of text as columns with their own names, and how fragments become one trace.
+
+use crate::category::Category;
+use crate::columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+use crate::names::{NameId, Names};
+use crate::trace::{Reading, Trace};
+
+use super::event::{Duration, RawEvent, event, next_candidate, triple};
+use super::json::{Cursor, RawString, Stop, integer};
+
+#[derive(Default)]
+pub struct Fragment {
+    trace: Trace,
+    lanes: LaneTable,
+    end: End,
+}
+
+/// How the text of a block ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// Between two events.
+    #[default]
+    Between,
+    /// The list was closed; what follows it starts here.
+    Closed(usize),
+    /// Within the event that starts here.
+    Within(usize),
+}
+
+/// The lanes met so far, by their text. There are few, and the last one usually comes again.
+#[derive(Clone, Debug, Default)]
+struct LaneTable {
+    keys: Vec<(Vec<u8>, Vec<u8>)>,
+    last: usize,
+}
+
+impl Fragment {
+    /// Reads `text` from an event's start (or a comma or white space before it).
+    pub fn read(text: &[u8]) -> Fragment {
+        let mut fragment = Fragment::default();
+        let mut cursor = Cursor::new(text);
+        fragment.end = loop {
+            match cursor.peek() {
+                Err(_) => break End::Between,
+                Ok(b',') => cursor.at += 1,
+                Ok(b']') => break End::Closed(cursor.at + 1),
+                Ok(b'{') => {
+                    let start = cursor.at;
+                    match event(&mut cursor) {
+                        Ok(event) => fragment.add(&event),
+                        Err(Stop::EndOfText) => break End::Within(start),
+                        Err(Stop::Unexpected) => {
+                            if let Some(end) = fragment.resume(&mut cursor) {
+                                break end;
+                            }
+                        }
+                    }
+                }
+                Ok(_) => {
+                    if let Some(end) = fragment.resume(&mut cursor) {
+                        break end;
+                    }
+                }
+            }
+        };
+        fragment
+    }
+
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// After damage: goes on where the next event may begin, or tells how the block ends without one.
+    fn resume(&mut self, cursor: &mut Cursor) -> Option<End> {
+        self.trace.reading.damaged_events += 1;
+        match next_candidate(cursor.text, cursor.at + 1) {
+            Some(next) => {
+                cursor.at = next;
+                None
+            }
+            None => Some(End::Between),
+        }
+    }
+
+    fn add(&mut self, event: &RawEvent) {
+        self.trace.reading.events += 1;
+        match event.phase {
+            b'X' => self.add_span(event),
+            b'i' | b'I' if event.name.bytes == b"[memory]" => self.add_memory(event),
+            _ => {}
+        }
+    }
+
+    fn add_span(&mut self, event: &RawEvent) {
+        let duration = match event.duration {
+            Duration::Nanos(nanos) => nanos,
+            Duration::Impossible => return self.trace.reading.impossible_durations += 1,
+            Duration::Missing => return self.trace.reading.damaged_events += 1,
+        };
+        let (Some(start), false) = (event.start, event.name.bytes.is_empty()) else {
+            return self.trace.reading.damaged_events += 1;
+        };
+        let category = category_of(event.category);
+        let Some(lane) = self.lanes.number(event.process, event.thread, &mut self.trace.lanes) else {
+            return self.trace.reading.damaged_events += 1;
+        };
+        let names = &mut self.trace.names;
+        let name = intern(names, event.name);
+        let arguments = &event.arguments;
+        if category.is_on_device() {
+            let spans = &mut self.trace.device;
+            spans.name.push(name);
+            spans.category.push(category);
+            spans.lane.push(lane);
+            spans.start.push(start);
+            spans.duration.push(duration);
+            spans.correlation.push(id(arguments.correlation));
+            spans.external.push(id(arguments.external));
+            let bytes = arguments.bytes.or_else(|| {
+                let width = element_bytes(arguments.message_type);
+                arguments.message_elements.map(|elements| elements.saturating_mul(width))
+            });
+            spans.bytes.push(unsigned(bytes));
+            spans.grid.push(triple(arguments.grid));
+            spans.block.push(triple(arguments.block));
+            spans.occupancy.push(arguments.occupancy.and_then(|percent| u8::try_from(percent).ok()).unwrap_or(255));
+        } else {
+            let spans = &mut self.trace.host;
+            spans.name.push(name);
+            spans.category.push(category);
+            spans.lane.push(lane);
+            spans.start.push(start);
+            spans.duration.push(duration);
+            spans.id.push(id(match category {
+                Category::Runtime => arguments.correlation,
+                _ => arguments.external,
+            }));
+            spans.sequence.push(id(arguments.sequence));
+            spans.dims.push(names.intern_bytes(arguments.dims));
+            spans.types.push(names.intern_bytes(arguments.types));
+            let concrete = if needs_concrete_inputs(event.name.bytes) { arguments.concrete } else { b"" };
+            spans.concrete.push(names.intern_bytes(concrete));
+            let module = arguments.module.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+            spans.module.push(names.intern_bytes(module.unwrap_or_default()));
+            spans.flops.push(unsigned(arguments.flops));
+            spans.bytes.push(unsigned(arguments.bytes));
+        }
+    }
+
+    fn add_memory(&mut self, event: &RawEvent) {
+        let arguments = &event.arguments;
+        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
+        let (Some(time), Some(bytes), Some(lane)) = (event.start, arguments.bytes, lane) else {
+            return self.trace.reading.damaged_events += 1;
+        };
+        let memory = &mut self.trace.memory;
+        memory.time.push(time);
+        memory.lane.push(lane);
+        memory.bytes.push(bytes);
+        memory.address.push(unsigned(arguments.address));
+        memory.allocated.push(unsigned(arguments.total_allocated));
+        memory.reserved.push(unsigned(arguments.total_reserved));
+        // Type 0 is the host; every other one a device of some maker.
+        memory.device.push(match (arguments.device_type, arguments.device_id) {
+            (Some(0) | None, _) => HOST_MEMORY,
+            (_, id) => id.and_then(|id| u16::try_from(id).ok()).unwrap_or(0),
+        });
+    }
+
+    /// Adds what `next` holds, its names and lanes renumbered.
+    pub fn append(&mut self, next: Fragment) {
+        let names: Vec<NameId> = next.trace.names.iter().map(|(_, name)| self.trace.names.intern(name)).collect();
+        let lanes: Vec<LaneId> = next
+            .lanes
+            .keys
+            .iter()
+            .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes).unwrap_or(LaneId(0)))
+            .collect();
+        append_host(&mut self.trace.host, next.trace.host, &names, &lanes);
+        append_device(&mut self.trace.device, next.trace.device, &names, &lanes);
+        append_memory(&mut self.trace.memory, next.trace.memory, &lanes);
+        let (sum, part) = (&mut self.trace.reading, &next.trace.reading);
+        sum.events += part.events;
+        sum.damaged_events += part.damaged_events;
+        sum.impossible_durations += part.impossible_durations;
+        self.end = next.end;
+    }
+
+    pub fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.trace.reading
+    }
+
+    pub fn into_trace(self) -> Trace {
+        self.trace
+    }
+}
+
+fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes: &[LaneId]) {
+    sum.name.extend(part.name.iter().map(|id| names[id.index()]));
+    sum.category.append(&mut part.category);
+    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.start.append(&mut part.start);
+    sum.duration.append(&mut part.duration);
+    sum.id.append(&mut part.id);
+    sum.sequence.append(&mut part.sequence);
+    sum.dims.extend(part.dims.iter().map(|id| names[id.index()]));
+    sum.types.extend(part.types.iter().map(|id| names[id.index()]));
+    sum.concrete.extend(part.concrete.iter().map(|id| names[id.index()]));
+    sum.module.extend(part.module.iter().map(|id| names[id.index()]));
+    sum.flops.append(&mut part.flops);
+    sum.bytes.append(&mut part.bytes);
+}
+
+fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], lanes: &[LaneId]) {
+    sum.name.extend(part.name.iter().map(|id| names[id.index()]));
+    sum.category.append(&mut part.category);
+    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.start.append(&mut part.start);
+    sum.duration.append(&mut part.duration);
+    sum.correlation.append(&mut part.correlation);
+    sum.external.append(&mut part.external);
+    sum.bytes.append(&mut part.bytes);
+    sum.grid.append(&mut part.grid);
+    sum.block.append(&mut part.block);
+    sum.occupancy.append(&mut part.occupancy);
+}
+
+fn append_memory(sum: &mut MemoryEvents, mut part: MemoryEvents, lanes: &[LaneId]) {
+    sum.time.append(&mut part.time);
+    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.address.append(&mut part.address);
+    sum.bytes.append(&mut part.bytes);
+    sum.allocated.append(&mut part.allocated);
+    sum.reserved.append(&mut part.reserved);
+    sum.device.append(&mut part.device);
+}
+
+impl LaneTable {
+    /// The number of the lane, which is added when new; `None` when there are more lanes than any machine has threads.
+    #[inline]
+    fn number(&mut self, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> Option<LaneId> {
+        let is_it = |key: &(Vec<u8>, Vec<u8>)| key.1 == thread && key.0 == process;
+        if !self.keys.get(self.last).is_some_and(is_it) {
+            self.last = match self.keys.iter().position(is_it) {
+                Some(found) => found,
+                None if self.keys.len() < usize::from(u16::MAX) => {
+                    self.keys.push((process.to_vec(), thread.to_vec()));
+                    lanes.push(Lane { process: label(process), thread: label(thread) });
+                    self.keys.len() - 1
+                }
+                None => return None,
+            };
+        }
+        Some(LaneId(self.last as u16))
+    }
+}
+
+fn label(text: &[u8]) -> Label {
+    match text {
+        [b'"', inner @ .., b'"'] => Label::Text(String::from_utf8_lossy(inner).into_owned()),
+        _ => integer(text).map_or_else(|| Label::Text(String::from_utf8_lossy(text).into_owned()), Label::Number),
+    }
+}
+
+fn intern(names: &mut Names, name: RawString) -> NameId {
+    if name.has_escapes { names.intern(&name.unescaped()) } else { names.intern_bytes(name.bytes) }
+}
+
+fn unsigned(value: Option<i64>) -> u64 {
+    value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
+}
+
+fn id(value: Option<i64>) -> u32 {
+    value.and_then(|value| u32::try_from(value).ok()).unwrap_or(NONE)
+}
+
+fn category_of(text: &[u8]) -> Category {
+    std::str::from_utf8(text).map_or(Category::Other, Category::from_kineto)
+}
+
+/// Operators whose cost or meaning hangs on arguments that are no tensors: strides, causality, the size to make.
+fn needs_concrete_inputs(name: &[u8]) -> bool {
+    let Some(name) = name.strip_prefix(b"aten::") else {
+        return false;
+    };
+    let starts = |prefix: &[u8]| name.starts_with(prefix);
+    let holds = |part: &[u8]| memchr::memmem::find(name, part).is_some();
+    match name.first() {
+        Some(b'o') => name == b"ones",
+        Some(b'z') => name == b"zeros",
+        Some(b'f') => name == b"full",
+        Some(b'a') => starts(b"arange"),
+        Some(b't') => starts(b"triu") || starts(b"tril"),
+        Some(b'e') => starts(b"eye") || starts(b"empty"),
+        Some(b'l') => starts(b"linspace"),
+        _ => holds(b"conv") || holds(b"attention"),
+    }
+}
+
+fn element_bytes(kind: &[u8]) -> i64 {
+    let kind = kind.strip_prefix(b"\"").and_then(|kind| kind.strip_suffix(b"\"")).unwrap_or(kind);
+    match kind {
+        b"Double" | b"Long" | b"double" | b"long" => 8,
+        b"Half" | b"BFloat16" | b"Short" | b"half" | b"bfloat16" => 2,
+        b"Byte" | b"Char" | b"Bool" => 1,
+        _ => 4,
+    }
+}

@@ -1,0 +1,88 @@
+//! The text of a trace file in blocks that end where an event probably ends: plain or gz, read in order, never whole.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::mpsc::SyncSender;
+
+use super::event::last_candidate;
+
+/// Large enough that handing blocks round costs nothing, small enough that a dozen of them are nothing to a trace's size.
+const BLOCK_BYTES: usize = 4 << 20;
+/// A block without any place to cut grows up to this, then is cut anywhere: the reader glues it together again.
+const LARGEST_BLOCK_BYTES: usize = 64 << 20;
+
+/// What the sender of blocks has to say at the end.
+#[derive(Debug, Default)]
+pub struct Sent {
+    pub bytes: u64,
+    /// The file ended or broke off in the midst of its compressed stream.
+    pub broke_off: Option<io::Error>,
+}
+
+pub enum Source {
+    Plain(File),
+    Gzip(Box<flate2::read::MultiGzDecoder<io::BufReader<File>>>),
+}
+
+/// By the file's first bytes, whatever its name says.
+pub fn open(mut file: File) -> io::Result<Source> {
+    use std::io::Seek;
+    let mut magic = [0; 2];
+    let read = file.read(&mut magic)?;
+    file.rewind()?;
+    Ok(match (read, magic) {
+        (2, [0x1f, 0x8b]) => {
+            let packed = io::BufReader::with_capacity(1 << 20, file);
+            Source::Gzip(Box::new(flate2::read::MultiGzDecoder::new(packed)))
+        }
+        _ => Source::Plain(file),
+    })
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::Plain(file) => file.read(buffer),
+            Source::Gzip(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// Sends the text block by block until it ends or nobody listens. An error of reading ends it, too, and is returned.
+pub fn send_blocks(mut source: impl Read, blocks: &SyncSender<Vec<u8>>) -> Sent {
+    let mut sent = Sent::default();
+    let mut block: Vec<u8> = Vec::with_capacity(BLOCK_BYTES + (BLOCK_BYTES >> 3));
+    let mut want = BLOCK_BYTES;
+    loop {
+        let missing = (want - block.len()) as u64;
+        let end_of_text = match source.by_ref().take(missing).read_to_end(&mut block) {
+            Ok(read) => (read as u64) < missing,
+            Err(error) => {
+                sent.broke_off = Some(error);
+                true
+            }
+        };
+        if end_of_text {
+            sent.bytes += block.len() as u64;
+            let _ = blocks.send(block);
+            return sent;
+        }
+        let cut = match last_candidate(&block) {
+            Some(cut) => cut,
+            None if want < LARGEST_BLOCK_BYTES => {
+                want *= 2;
+                continue;
+            }
+            None => block.len(),
+        };
+        want = BLOCK_BYTES;
+        let mut rest = Vec::with_capacity(BLOCK_BYTES + (BLOCK_BYTES >> 3));
+        rest.extend_from_slice(&block[cut..]);
+        want = want.max(rest.len() + 1);
+        block.truncate(cut);
+        sent.bytes += block.len() as u64;
+        if blocks.send(std::mem::replace(&mut block, rest)).is_err() {
+            return sent;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A trace: everything that a profiler wrote down about one process of a run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
+use crate::names::{NameId, Names};
+
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The file's name, without its folder.
+    pub name: String,
+    pub header: Header,
+    pub names: Names,
+    pub lanes: Vec<Lane>,
+    pub host: HostSpans,
+    pub device: DeviceSpans,
+    pub memory: MemoryEvents,
+    pub reading: Reading,
+}
+
+/// What stands before and after the events.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    pub devices: Vec<DeviceProperties>,
+    pub distributed: Option<Distributed>,
+    pub records_shapes: bool,
+    pub records_stacks: bool,
+    pub records_memory: bool,
+    /// What a headroom run adds: measured peaks, planned memory, the profiler's own overhead.
+    pub headroom: Option<serde_json::Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceProperties {
+    pub id: u32,
+    pub name: String,
+    #[serde(rename = "totalGlobalMem")]
+    pub memory_bytes: u64,
+    #[serde(rename = "computeMajor")]
+    pub compute_major: u32,
+    #[serde(rename = "computeMinor")]
+    pub compute_minor: u32,
+    #[serde(rename = "numSms")]
+    pub multiprocessors: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Distributed {
+    pub backend: String,
+    pub rank: u32,
+    pub world_size: u32,
+}
+
+/// How well the file could be read. All zero and `None` for a sound one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reading {
+    pub bytes: u64,
+    pub events: u64,
+    /// Where the text ended before the list of events did.
+    pub truncated_at_byte: Option<u64>,
+    /// Events that are not JSON, or lack what their kind must have.
+    pub damaged_events: u64,
+    /// Spans whose duration is negative or longer than a fortnight: left out.
+    pub impossible_durations: u64,
+}
+
+impl Trace {
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.get(id)
+    }
+
+    pub fn lane(&self, id: LaneId) -> &Lane {
+        &self.lanes[id.0 as usize]
+    }
+
+    /// The rank in a distributed run; 0 where the trace says nothing of one.
+    pub fn rank(&self) -> u32 {
+        self.header.distributed.as_ref().map_or(0, |distributed| distributed.rank)
+    }
+}

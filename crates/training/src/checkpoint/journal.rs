@@ -1,0 +1,124 @@
+//! Several files that change together: a journal that is rolled forward.
+//!
+//! New files are written and synced under `NAME.next`. Then `commit.json` appears, by one rename: from that moment the new
+//! checkpoint is the one that counts. Then the files are renamed to their names and the journal is removed. Whoever finds a
+//! journal finishes those renames; `.next` files without one are a save that never came to be, and are removed. So a kill at
+//! any moment leaves the old checkpoint or the new one, whole.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use headroom_record::atomic::{FileError, sync_directory_of, write_atomically};
+use serde::{Deserialize, Serialize};
+
+use super::{CONFIG_FILE, CheckpointError, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE};
+
+pub(super) const JOURNAL_FILE: &str = "commit.json";
+
+/// The files of a checkpoint, all of which a save replaces.
+pub(super) const FILES: [&str; 4] = [MODEL_FILE, OPTIMIZER_FILE, CONFIG_FILE, STATE_FILE];
+
+#[derive(Serialize, Deserialize)]
+struct Journal {
+    schema_version: u32,
+    /// Names that `NAME.next` takes.
+    files: Vec<String>,
+}
+
+/// Counts the moments at which a kill could fall, so that a test can stop at each of them.
+#[derive(Debug, Default)]
+pub(super) struct Moments {
+    #[cfg(test)]
+    pub left: Option<u64>,
+}
+
+impl Moments {
+    pub fn pass(&mut self) -> Result<(), CheckpointError> {
+        #[cfg(test)]
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1).ok_or(CheckpointError::Stopped)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn next_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.next"))
+}
+
+pub(super) fn is_pending(folder: &Path) -> bool {
+    folder.join(JOURNAL_FILE).exists()
+}
+
+/// Makes the `.next` files of `FILES`, all written and synced, the checkpoint.
+pub(super) fn commit(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
+    let journal = Journal { schema_version: 1, files: FILES.map(String::from).to_vec() };
+    let path = folder.join(JOURNAL_FILE);
+    let text = serde_json::to_vec_pretty(&journal)
+        .map_err(|error| CheckpointError::Unreadable { path: path.clone(), why: error.to_string() })?;
+    moments.pass()?;
+    // The `.next` names themselves must last before the journal that counts on them.
+    sync_directory_of(&path)?;
+    write_atomically(&path, &text)?;
+    moments.pass()?;
+    roll_forward(folder, moments)
+}
+
+/// Finishes a commit that a kill cut short; does nothing without a journal.
+pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
+    let path = folder.join(JOURNAL_FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(FileError::new("read", &path)(error).into()),
+    };
+    let unreadable = |why: String| CheckpointError::Unreadable { path: path.clone(), why };
+    let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    for name in &journal.files {
+        // Only our own files are ever renamed, whatever a damaged journal may say.
+        if !FILES.contains(&name.as_str()) {
+            return Err(unreadable(format!("it names {name}, which is no file of a checkpoint")));
+        }
+        let target = folder.join(name);
+        moments.pass()?;
+        match fs::rename(next_path(folder, name), &target) {
+            Ok(()) => {}
+            // Renamed before the kill.
+            Err(error) if error.kind() == ErrorKind::NotFound && target.exists() => {}
+            Err(error) => return Err(FileError::new("rename into", &target)(error).into()),
+        }
+    }
+    moments.pass()?;
+    sync_directory_of(&path)?;
+    moments.pass()?;
+    fs::remove_file(&path).map_err(FileError::new("remove", &path))?;
+    moments.pass()?;
+    sync_directory_of(&path)?;
+    Ok(())
+}
+
+/// Removes what a save that was cut short before its commit left behind. Only after `roll_forward`, under the lock.
+pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
+    let entries = fs::read_dir(folder).map_err(FileError::new("list", folder))?;
+    for entry in entries {
+        let entry = entry.map_err(FileError::new("list", folder))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        let unfinished = name.strip_suffix(".next");
+        let removed = if unfinished.is_some_and(|name| FILES.contains(&name)) || is_unfinished_journal(&name) {
+            fs::remove_file(&path)
+        } else if unfinished.is_some_and(|name| super::keep::step_of(name).is_some()) {
+            fs::remove_dir_all(&path)
+        } else {
+            continue;
+        };
+        removed.map_err(FileError::new("remove", &path))?;
+    }
+    Ok(())
+}
+
+fn is_unfinished_journal(name: &str) -> bool {
+    let rest = name.strip_prefix('.').and_then(|name| name.strip_prefix(JOURNAL_FILE));
+    rest.is_some_and(|rest| rest.ends_with(".tmp"))
+}

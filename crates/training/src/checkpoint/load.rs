@@ -1,0 +1,285 @@
+//! Loading: everything for a resume, or the weights alone; tensor by tensor, each byte read once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use headroom_record::atomic::FileError;
+use safetensors::tensor::{Dtype, TensorInfo};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::journal::{self, Moments};
+use super::save;
+use super::state::StateFile;
+use super::tensor_writer::hex;
+use super::{
+    CONFIG_FILE, CheckpointError, Content, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec, TrainingState,
+};
+use crate::safetensors_file::SafetensorsFile;
+
+const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// Bytes read at a time: a multiple of every element's width.
+const PIECE_BYTES: usize = 1 << 18;
+
+/// A checkpoint's folder with every header read and no tensor yet.
+#[derive(Debug)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    config: LlamaHf,
+    config_digest: String,
+    state: Option<StateFile>,
+    /// The model's one file, or the index of its shards.
+    model_path: PathBuf,
+    models: Vec<SafetensorsFile>,
+}
+
+/// Takes elements: whose, from which one on, and their values. Called with all pieces of a tensor in order, tensors in the
+/// order they have in the file.
+pub type TakeElements<'a> = dyn FnMut(Content, &str, usize, &[f32]) -> Result<(), CheckpointError> + 'a;
+
+/// For a taker that wants whole tensors: gathers the pieces in one buffer that grows to the largest.
+pub fn whole_tensors<'a>(
+    parameters: &'a [TensorSpec],
+    mut take: impl FnMut(Content, &str, &[f32]) -> Result<(), CheckpointError> + 'a,
+) -> impl FnMut(Content, &str, usize, &[f32]) -> Result<(), CheckpointError> + 'a {
+    let elements: BTreeMap<&str, usize> = parameters.iter().map(|p| (p.name.as_str(), p.elements())).collect();
+    let mut gathered: Vec<f32> = Vec::new();
+    move |content, name, first, piece| {
+        if first == 0 {
+            gathered.clear();
+        }
+        gathered.extend_from_slice(piece);
+        if elements.get(name) == Some(&gathered.len()) { take(content, name, &gathered) } else { Ok(()) }
+    }
+}
+
+impl Checkpoint {
+    /// Finishes first what a killed save left half done.
+    pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {
+        finish_pending_commit(folder)?;
+        let config_path = folder.join(CONFIG_FILE);
+        if !config_path.exists() {
+            return Err(missing(folder, CONFIG_FILE));
+        }
+        let config_bytes = fs::read(&config_path).map_err(FileError::new("read", &config_path))?;
+        let (single, index) = (folder.join(MODEL_FILE), folder.join(INDEX_FILE));
+        let (model_path, models) = if single.exists() {
+            let model = SafetensorsFile::open(&single)?;
+            (single, vec![model])
+        } else if index.exists() {
+            let shards = open_shards(folder, &index)?;
+            (index, shards)
+        } else {
+            return Err(missing(folder, MODEL_FILE));
+        };
+        Ok(Checkpoint {
+            folder: folder.to_path_buf(),
+            config: LlamaHf::parse(&config_bytes, &config_path)?,
+            config_digest: hex(Sha256::new_with_prefix(&config_bytes)),
+            state: StateFile::read(folder)?,
+            model_path,
+            models,
+        })
+    }
+
+    pub fn config(&self) -> &LlamaHf {
+        &self.config
+    }
+
+    /// Where training stood; an error for a folder that holds a model only.
+    pub fn state(&self) -> Result<&TrainingState, CheckpointError> {
+        Ok(&self.state_file()?.state)
+    }
+
+    /// The weights as float32, from float32, float16 or bfloat16. What else lies in the folder is not looked at.
+    pub fn read_weights(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
+        self.check_weights(parameters)?;
+        let wanted = wanted_tensors(parameters, &[Content::Weight]);
+        for model in &self.models {
+            read_file(model, &wanted, take)?;
+        }
+        Ok(())
+    }
+
+    /// Weights and both moments, and that all files are the ones that were saved together. On an error some tensors may have
+    /// been handed over already.
+    pub fn read_all(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
+        let digests = &self.state_file()?.sha256;
+        let [model] = &self.models[..] else {
+            return Err(self.not_resumable(MODEL_FILE));
+        };
+        if model.path() != self.model_path {
+            return Err(self.not_resumable(MODEL_FILE)); // the one shard of an index
+        }
+        let optimizer_path = self.folder.join(OPTIMIZER_FILE);
+        if !optimizer_path.exists() {
+            return Err(self.not_resumable(OPTIMIZER_FILE));
+        }
+        let optimizer = SafetensorsFile::open(&optimizer_path)?;
+        self.check_weights(parameters)?;
+        let moments = wanted_tensors(parameters, &[Content::FirstMoment, Content::SecondMoment]);
+        let differences = differences(&moments, &tensors_of(&optimizer), &[Dtype::F32], |_| false);
+        refuse_differences(&optimizer_path, differences)?;
+
+        let check = |path: &Path, want: &str, have: String| {
+            if want == have {
+                return Ok(());
+            }
+            Err(CheckpointError::DigestMismatch {
+                path: path.to_path_buf(),
+                state: STATE_FILE,
+                want: want.to_string(),
+                have,
+            })
+        };
+        check(&self.folder.join(CONFIG_FILE), &digests.config, self.config_digest.clone())?;
+        let weights = wanted_tensors(parameters, &[Content::Weight]);
+        check(model.path(), &digests.model, read_file(model, &weights, take)?)?;
+        check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &moments, take)?)
+    }
+
+    fn check_weights(&self, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
+        let wanted = wanted_tensors(parameters, &[Content::Weight]);
+        let have: BTreeMap<&str, &TensorInfo> = self.models.iter().flat_map(tensors_of).collect();
+        // Older files carry RoPE's frequencies, which follow from its base, and a tied head, which is the embedding.
+        let redundant = |name: &str| {
+            name.ends_with("rotary_emb.inv_freq") || (name == "lm_head.weight" && self.config.tie_word_embeddings)
+        };
+        let floats = [Dtype::F32, Dtype::F16, Dtype::BF16];
+        refuse_differences(&self.model_path, differences(&wanted, &have, &floats, redundant))
+    }
+
+    fn state_file(&self) -> Result<&StateFile, CheckpointError> {
+        self.state.as_ref().ok_or_else(|| self.not_resumable(STATE_FILE))
+    }
+
+    fn not_resumable(&self, missing: &'static str) -> CheckpointError {
+        CheckpointError::NotResumable { folder: self.folder.clone(), missing }
+    }
+}
+
+fn missing(folder: &Path, missing: &'static str) -> CheckpointError {
+    CheckpointError::Missing { folder: folder.to_path_buf(), missing }
+}
+
+fn finish_pending_commit(folder: &Path) -> Result<(), CheckpointError> {
+    // A live saver's journal is there for moments only; one that stays is a killed saver's, whose lock is free.
+    const TRIES: u32 = 20;
+    for attempt in 1.. {
+        if !journal::is_pending(folder) {
+            return Ok(());
+        }
+        match save::lock(folder) {
+            Ok(_lock) => return journal::roll_forward(folder, &mut Moments::default()),
+            Err(CheckpointError::InUse { .. }) if attempt < TRIES => thread::sleep(Duration::from_millis(100)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn open_shards(folder: &Path, path: &Path) -> Result<Vec<SafetensorsFile>, CheckpointError> {
+    let unreadable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
+    let bytes = fs::read(path).map_err(FileError::new("read", path))?;
+    let index: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    let map = index["weight_map"].as_object().ok_or_else(|| unreadable("it has no `weight_map`".to_string()))?;
+    let mut names = BTreeSet::new();
+    for name in map.values() {
+        let plain = name.as_str().filter(|name| Path::new(name).file_name().is_some_and(|last| last == *name));
+        names.insert(plain.ok_or_else(|| unreadable(format!("{name} is no file beside it")))?);
+    }
+    let shards = names
+        .into_iter()
+        .map(|name| Ok(SafetensorsFile::open(&folder.join(name))?))
+        .collect::<Result<Vec<_>, CheckpointError>>()?;
+    let mut seen = BTreeSet::new();
+    for (name, _) in shards.iter().flat_map(SafetensorsFile::tensors) {
+        if !seen.insert(name.as_str()) {
+            return Err(unreadable(format!("tensor {name} is in two of its files")));
+        }
+    }
+    Ok(shards)
+}
+
+/// Names in the file, and whose tensor each is.
+type Wanted<'a> = BTreeMap<String, (Content, &'a TensorSpec)>;
+
+fn wanted_tensors<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Wanted<'a> {
+    let named = |content: Content| {
+        parameters.iter().map(move |parameter| (content.tensor_name(&parameter.name), (content, parameter)))
+    };
+    contents.iter().flat_map(|content| named(*content)).collect()
+}
+
+fn tensors_of(file: &SafetensorsFile) -> BTreeMap<&str, &TensorInfo> {
+    file.tensors().iter().map(|(name, info)| (name.as_str(), info)).collect()
+}
+
+/// A line for every tensor that is missing, of another shape or type, or not part of the model.
+fn differences(
+    wanted: &Wanted,
+    have: &BTreeMap<&str, &TensorInfo>,
+    dtypes: &[Dtype],
+    is_redundant: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, (_, tensor)) in wanted {
+        match have.get(name.as_str()) {
+            None => lines.push(format!("tensor {name} is missing")),
+            Some(info) if info.shape != tensor.shape => {
+                lines.push(format!("tensor {name} is {:?}, and the model wants {:?}", info.shape, tensor.shape));
+            }
+            Some(info) if !dtypes.contains(&info.dtype) => {
+                lines.push(format!("tensor {name} is {:?}, and only {dtypes:?} can be read", info.dtype));
+            }
+            Some(_) => {}
+        }
+    }
+    for name in have.keys() {
+        if !wanted.contains_key(*name) && !is_redundant(name) {
+            lines.push(format!("tensor {name} is not part of the model"));
+        }
+    }
+    lines
+}
+
+fn refuse_differences(path: &Path, differences: Vec<String>) -> Result<(), CheckpointError> {
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(CheckpointError::Mismatch { path: path.to_path_buf(), differences })
+}
+
+/// Reads the whole file once, in order: hands over what is wanted, and returns the SHA-256 of everything.
+fn read_file(file: &SafetensorsFile, wanted: &Wanted, take: &mut TakeElements) -> Result<String, CheckpointError> {
+    let mut digest = Sha256::new_with_prefix(file.head());
+    let mut bytes = vec![0; PIECE_BYTES];
+    let mut elements: Vec<f32> = Vec::with_capacity(PIECE_BYTES / 2);
+    for (name, info) in file.tensors() {
+        let owner = wanted.get(name);
+        let mut first = 0;
+        file.read_pieces(info, &mut bytes, |piece| -> Result<(), CheckpointError> {
+            digest.update(piece);
+            let Some((content, tensor)) = owner else { return Ok(()) };
+            elements.clear();
+            decode(info.dtype, piece, &mut elements);
+            take(*content, &tensor.name, first, &elements)?;
+            first += elements.len();
+            Ok(())
+        })?;
+    }
+    Ok(hex(digest))
+}
+
+/// The types that `differences` lets through.
+fn decode(dtype: Dtype, bytes: &[u8], elements: &mut Vec<f32>) {
+    match dtype {
+        Dtype::BF16 => elements.extend(bytes.as_chunks().0.iter().map(|two| half::bf16::from_le_bytes(*two).to_f32())),
+        Dtype::F16 => elements.extend(bytes.as_chunks().0.iter().map(|two| half::f16::from_le_bytes(*two).to_f32())),
+        _ => elements.extend(bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four))),
+    }
+}

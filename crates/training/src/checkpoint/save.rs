@@ -1,0 +1,147 @@
+//! Saving: one saver a folder, one snapshot after another, and a kill at any moment costs nothing that was saved.
+
+use std::fs::{self, File, TryLockError};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use headroom_record::atomic::FileError;
+
+use super::journal::{self, Moments, next_path};
+use super::keep;
+use super::state::{Digests, StateFile};
+use super::tensor_writer::{TakePiece, write_bytes, write_tensors};
+use super::{
+    CONFIG_FILE, CheckpointError, Content, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec, TrainingState,
+};
+
+const LOCK_FILE: &str = ".lock";
+
+/// Holds a folder for itself as long as it lives: a second one, in any process, is refused.
+#[derive(Debug)]
+pub struct Saver {
+    folder: PathBuf,
+    keep: NonZeroUsize,
+    pub(super) moments: Moments,
+    _lock: File,
+}
+
+/// What a checkpoint is made of besides the tensors' numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    pub config: &'a LlamaHf,
+    /// Every parameter, tied ones once.
+    pub tensors: &'a [TensorSpec],
+    pub state: &'a TrainingState,
+}
+
+/// Hands over one tensor: called with what it is, the parameter's name, and a function that takes its elements in order, in
+/// one piece or many.
+pub type GiveTensor<'a> = dyn FnMut(Content, &str, &mut TakePiece) -> Result<(), CheckpointError> + 'a;
+
+impl Saver {
+    /// Makes the folder if it is missing, and finishes or clears away what a killed save left in it. `keep` counts checkpoints,
+    /// the newest included; with 1, older ones that lie there are left alone.
+    pub fn open(folder: &Path, keep: NonZeroUsize) -> Result<Saver, CheckpointError> {
+        fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
+        let lock = lock(folder)?;
+        let mut moments = Moments::default();
+        journal::roll_forward(folder, &mut moments)?;
+        journal::remove_leftovers(folder)?;
+        Ok(Saver { folder: folder.to_path_buf(), keep, moments, _lock: lock })
+    }
+
+    /// Replaces the folder's checkpoint. After an error the one before it is still there, whole.
+    pub fn save(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
+        let saved = self.write_and_commit(snapshot, give);
+        if let Err(error) = &saved
+            && !is_stopped(error)
+        {
+            // Room for the next try, above all when the disk is full; the first error is the one to tell.
+            let _ = journal::roll_forward(&self.folder, &mut Moments::default())
+                .and_then(|()| journal::remove_leftovers(&self.folder));
+        }
+        saved
+    }
+
+    fn write_and_commit(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
+        // An earlier save of this process may have committed and then failed to rename.
+        journal::roll_forward(&self.folder, &mut self.moments)?;
+        let digests = Digests {
+            model: self.write_parameters(MODEL_FILE, snapshot.tensors, &[Content::Weight], give)?,
+            optimizer: self.write_parameters(
+                OPTIMIZER_FILE,
+                snapshot.tensors,
+                &[Content::FirstMoment, Content::SecondMoment],
+                give,
+            )?,
+            config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
+        };
+        let state = StateFile::new(snapshot.state.clone(), digests);
+        let text = state.to_json().map_err(|error| CheckpointError::Unreadable {
+            path: self.folder.join(STATE_FILE),
+            why: error.to_string(),
+        })?;
+        self.write_text(STATE_FILE, &text)?;
+        if self.keep.get() > 1 {
+            keep::keep_current(&self.folder, &mut self.moments)?;
+        }
+        journal::commit(&self.folder, &mut self.moments)?;
+        if self.keep.get() > 1 {
+            keep::prune(&self.folder, self.keep.get() - 1, &mut self.moments)?;
+        }
+        Ok(())
+    }
+
+    fn write_parameters(
+        &mut self,
+        file: &str,
+        parameters: &[TensorSpec],
+        contents: &[Content],
+        give: &mut GiveTensor,
+    ) -> Result<String, CheckpointError> {
+        let sources: Vec<(Content, &TensorSpec)> =
+            contents.iter().flat_map(|content| parameters.iter().map(|parameter| (*content, parameter))).collect();
+        let tensors: Vec<TensorSpec> = sources
+            .iter()
+            .map(|(content, parameter)| TensorSpec::new(content.tensor_name(&parameter.name), &parameter.shape))
+            .collect();
+        let moments = &mut self.moments;
+        moments.pass()?;
+        let digest = write_tensors(&next_path(&self.folder, file), &tensors, &mut |index, take| {
+            moments.pass()?;
+            let (content, parameter) = sources[index];
+            give(content, &parameter.name, take)
+        })?;
+        self.moments.pass()?;
+        Ok(digest)
+    }
+
+    fn write_text(&mut self, file: &str, text: &str) -> Result<String, CheckpointError> {
+        self.moments.pass()?;
+        let digest = write_bytes(&next_path(&self.folder, file), text.as_bytes())?;
+        self.moments.pass()?;
+        Ok(digest)
+    }
+}
+
+/// Waits for nobody: a folder that is in use stays so for the length of a run.
+pub(super) fn lock(folder: &Path) -> Result<File, CheckpointError> {
+    let path = folder.join(LOCK_FILE);
+    let file =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(FileError::new("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CheckpointError::InUse { folder: folder.to_path_buf() }),
+        Err(TryLockError::Error(error)) => Err(FileError::new("lock", &path)(error).into()),
+    }
+}
+
+fn is_stopped(error: &CheckpointError) -> bool {
+    #[cfg(test)]
+    return matches!(error, CheckpointError::Stopped);
+    #[cfg(not(test))]
+    {
+        let _ = error;
+        false
+    }
+}

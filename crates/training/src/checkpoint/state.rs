@@ -1,0 +1,95 @@
+//! `training_state.json`: where training stood, and which files belong together.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use headroom_record::atomic::FileError;
+
+use super::{CheckpointError, STATE_FILE};
+
+const SCHEMA_VERSION: u32 = 1;
+
+/// Steps and micro-batches that a run can count to without its sums overflowing.
+const MOST_COUNTED: u64 = 1 << 60;
+
+/// What resuming needs besides weights and moments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingState {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Micro-batches read: the next one's position.
+    pub data_position: u64,
+    pub seed: u64,
+    /// The data source's own words for itself (`Source::description`).
+    pub data: String,
+    pub optimizer: OptimizerSettings,
+    /// What else the caller wants back; not looked at here.
+    #[serde(default)]
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OptimizerSettings {
+    /// `AdamW`.
+    pub name: String,
+    pub learning_rate: f64,
+    pub betas: [f64; 2],
+    pub eps: f64,
+    pub weight_decay: f64,
+    /// Largest global norm of the gradients; 0 is off.
+    pub clip: f64,
+}
+
+/// The file: the state and the SHA-256 of the files it was saved with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StateFile {
+    pub schema_version: u32,
+    #[serde(flatten)]
+    pub state: TrainingState,
+    pub sha256: Digests,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Digests {
+    pub model: String,
+    pub optimizer: String,
+    pub config: String,
+}
+
+impl StateFile {
+    pub fn new(state: TrainingState, sha256: Digests) -> StateFile {
+        StateFile { schema_version: SCHEMA_VERSION, state, sha256 }
+    }
+
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// `None` when the folder has no such file.
+    pub fn read(folder: &Path) -> Result<Option<StateFile>, CheckpointError> {
+        let path = folder.join(STATE_FILE);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FileError::new("read", &path)(error).into()),
+        };
+        let unreadable = |why: String| CheckpointError::Unreadable { path: path.clone(), why };
+        // The version first: a later layout may not parse as this one.
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        if value["schema_version"] != SCHEMA_VERSION {
+            return Err(unreadable(format!(
+                "its schema_version is {}, and this program reads {SCHEMA_VERSION}",
+                value["schema_version"]
+            )));
+        }
+        let file: StateFile = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        for (what, count) in [("step", file.state.step), ("data_position", file.state.data_position)] {
+            if count > MOST_COUNTED {
+                return Err(unreadable(format!("its {what} of {count} is beyond any run: it is damaged")));
+            }
+        }
+        Ok(Some(file))
+    }
+}

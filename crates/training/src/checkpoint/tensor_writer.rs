@@ -1,0 +1,106 @@
+//! A safetensors file written as a stream: tensor after tensor, in pieces, with the file's digest on the way.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use headroom_record::atomic::FileError;
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use sha2::{Digest, Sha256};
+
+use super::{CheckpointError, TensorSpec};
+
+/// Elements turned into bytes at a time.
+const PIECE_ELEMENTS: usize = 1 << 16;
+
+/// Takes a tensor's elements, in order and in any number of pieces.
+pub(super) type TakePiece<'a> = dyn FnMut(&[f32]) -> Result<(), CheckpointError> + 'a;
+
+/// Writes float32 `tensors` to a new file and syncs it; `give` is called once a tensor, in order, with what takes its elements.
+/// Returns the file's SHA-256.
+pub(super) fn write_tensors(
+    path: &Path,
+    tensors: &[TensorSpec],
+    give: &mut dyn FnMut(usize, &mut TakePiece) -> Result<(), CheckpointError>,
+) -> Result<String, CheckpointError> {
+    let head = head_of(path, tensors)?;
+    let mut out = DigestedFile::create(path)?;
+    out.write(&head)?;
+    let mut bytes = Vec::with_capacity(PIECE_ELEMENTS * 4);
+    for (index, tensor) in tensors.iter().enumerate() {
+        let mut have = 0;
+        give(index, &mut |piece| {
+            have += piece.len();
+            for elements in piece.chunks(PIECE_ELEMENTS) {
+                bytes.clear();
+                bytes.extend(elements.iter().flat_map(|element| element.to_le_bytes()));
+                out.write(&bytes)?;
+            }
+            Ok(())
+        })?;
+        if have != tensor.elements() {
+            return Err(CheckpointError::WrongLength { name: tensor.name.clone(), want: tensor.elements(), have });
+        }
+    }
+    out.finish()
+}
+
+/// Writes a small file whole and syncs it; returns its SHA-256.
+pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<String, CheckpointError> {
+    let mut out = DigestedFile::create(path)?;
+    out.write(bytes)?;
+    out.finish()
+}
+
+pub(super) fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The header's length and the header, padded with spaces so that the data begins at a multiple of eight.
+fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, CheckpointError> {
+    let mut offset = 0;
+    let infos = tensors
+        .iter()
+        .map(|tensor| {
+            let start = offset;
+            offset += tensor.elements() * 4;
+            let info = TensorInfo { dtype: Dtype::F32, shape: tensor.shape.clone(), data_offsets: (start, offset) };
+            (tensor.name.clone(), info)
+        })
+        .collect();
+    let unwritable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
+    // Transformers asks which framework's layout the tensors have.
+    let format = HashMap::from([("format".to_string(), "pt".to_string())]);
+    let metadata = Metadata::new(Some(format), infos).map_err(|error| unwritable(error.to_string()))?;
+    let mut header = serde_json::to_vec(&metadata).map_err(|error| unwritable(error.to_string()))?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok([&(header.len() as u64).to_le_bytes()[..], &header].concat())
+}
+
+struct DigestedFile<'a> {
+    file: File,
+    path: &'a Path,
+    digest: Sha256,
+}
+
+impl DigestedFile<'_> {
+    fn create(path: &Path) -> Result<DigestedFile<'_>, CheckpointError> {
+        Ok(DigestedFile {
+            file: File::create(path).map_err(FileError::new("create", path))?,
+            path,
+            digest: Sha256::new(),
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CheckpointError> {
+        self.digest.update(bytes);
+        self.file.write_all(bytes).map_err(FileError::new("write", self.path))?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<String, CheckpointError> {
+        self.file.sync_all().map_err(FileError::new("write", self.path))?;
+        Ok(hex(self.digest))
+    }
+}

@@ -1,0 +1,118 @@
+//! Between a trainer and its checkpoints: what is saved of a run, and how one is loaded again.
+
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+};
+use crate::config::ModelConfig;
+use crate::optimizer::{BETA1, BETA2, EPS, OptimizerConfig};
+use crate::trainer::Trainer;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// What a checkpoint notes beside the tensors.
+pub struct Notes<'a> {
+    pub model: &'a ModelConfig,
+    pub seq_len: usize,
+    pub optimizer: &'a OptimizerConfig,
+    pub seed: u64,
+    /// The data source's own words for itself.
+    pub data: &'a str,
+    /// What the caller wants back on resuming.
+    pub extra: &'a Map<String, Value>,
+}
+
+pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(), CheckpointError> {
+    let config = to_hugging_face(notes.model, notes.seq_len);
+    let tensors = specs(trainer);
+    let state = TrainingState {
+        step: trainer.step,
+        data_position: trainer.data_position,
+        seed: notes.seed,
+        data: notes.data.into(),
+        optimizer: OptimizerSettings {
+            name: "AdamW".into(),
+            learning_rate: notes.optimizer.learning_rate,
+            betas: [BETA1, BETA2],
+            eps: EPS,
+            weight_decay: notes.optimizer.weight_decay,
+            clip: notes.optimizer.clip,
+        },
+        extra: notes.extra.clone(),
+    };
+    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
+    saver.save(snapshot, &mut |content, name, take| {
+        let step = trainer.step;
+        trainer.read(name, content, |piece| match piece.iter().find(|x| !x.is_finite()) {
+            Some(&value) => Err(CheckpointError::Handover(NotSaved { content, name: name.into(), value, step }.into())),
+            None => take(piece),
+        })
+    })
+}
+
+/// A model that is broken already must not take the place of one that is not.
+#[derive(Debug, Error)]
+#[error("the {} of {name} hold {value} after step {step}: not saved, the checkpoint before stays", content.plural())]
+pub struct NotSaved {
+    pub content: Content,
+    pub name: String,
+    pub value: f32,
+    pub step: u64,
+}
+
+/// The weights only: training starts anew from them.
+pub fn load_weights(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+    checkpoint.read_weights(&specs(trainer), &mut |content, name, first, piece| {
+        trainer.write(name, content, first, piece);
+        Ok(())
+    })
+}
+
+/// Weights, moments and the step: training goes on as if it had not stopped.
+pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+    checkpoint.read_all(&specs(trainer), &mut |content, name, first, piece| {
+        trainer.write(name, content, first, piece);
+        Ok(())
+    })?;
+    let state = checkpoint.state()?;
+    (trainer.step, trainer.data_position) = (state.step, state.data_position);
+    Ok(())
+}
+
+pub fn from_hugging_face(hf: &LlamaHf) -> ModelConfig {
+    ModelConfig {
+        vocab_size: hf.vocab_size,
+        hidden_dim: hf.hidden_size,
+        n_layers: hf.num_hidden_layers,
+        n_heads: hf.num_attention_heads,
+        n_kv_heads: hf.num_key_value_heads,
+        head_dim: hf.head_dim,
+        intermediate_dim: hf.intermediate_size,
+        rope_theta: hf.rope_theta,
+        norm_eps: hf.rms_norm_eps,
+        tied: hf.tie_word_embeddings,
+    }
+}
+
+fn to_hugging_face(model: &ModelConfig, seq_len: usize) -> LlamaHf {
+    LlamaHf {
+        hidden_size: model.hidden_dim,
+        intermediate_size: model.intermediate_dim,
+        num_hidden_layers: model.n_layers,
+        num_attention_heads: model.n_heads,
+        num_key_value_heads: model.n_kv_heads,
+        head_dim: model.head_dim,
+        vocab_size: model.vocab_size,
+        max_position_embeddings: seq_len,
+        rms_norm_eps: model.norm_eps,
+        rope_theta: model.rope_theta,
+        tie_word_embeddings: model.tied,
+        initializer_range: 0.02,
+        bos_token_id: Value::Null,
+        eos_token_id: Value::Null,
+        pad_token_id: Value::Null,
+    }
+}
+
+fn specs(trainer: &Trainer) -> Vec<TensorSpec> {
+    trainer.parameters().iter().map(|(name, ty)| TensorSpec::new(name.clone(), ty.sizes())).collect()
+}

@@ -1,0 +1,161 @@
+//! The training step and the evaluation as programs: graph, plan, and the values that the host reads and writes.
+
+use crate::config::ModelConfig;
+use crate::data::BatchShape;
+use crate::llama;
+use crate::optimizer::{OptimizerConfig, Trained, optimize};
+use headroom_engine::Program;
+use headroom_graph::pass::{Applied, apply};
+use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
+use headroom_graph::passes::{PassList, Stage, checkpoint};
+use headroom_graph::{Graph, GraphError, Phase, Plan, TensorType, ValueId, differentiate};
+
+/// What a step computes and how.
+#[derive(Clone, Debug)]
+pub struct StepConfig {
+    pub model: ModelConfig,
+    pub shape: BatchShape,
+    pub optimizer: OptimizerConfig,
+    pub passes: PassList,
+    /// Layers, from the first on, whose activations are computed again in the backward pass.
+    pub recomputed_layers: usize,
+}
+
+/// One optimizer step: forward and backward (run once a micro-batch), then the update.
+pub struct TrainingProgram {
+    pub program: Program,
+    pub forward: Forward,
+    /// `[1]`: the gradient of the loss, one over the micro-batches of a step.
+    pub loss_gradient: ValueId,
+    /// `[3]`, written before every update.
+    pub rates: ValueId,
+    pub trained: Vec<Trained>,
+    /// `[1]`, where gradients are clipped.
+    pub gradient_norm: Option<ValueId>,
+    pub shape: BatchShape,
+    pub passes: Vec<Applied>,
+}
+
+pub struct EvaluationProgram {
+    pub program: Program,
+    pub forward: Forward,
+    pub shape: BatchShape,
+}
+
+/// The values of a forward pass that the host touches.
+#[derive(Clone, Copy, Debug)]
+pub struct Forward {
+    pub input_ids: ValueId,
+    pub targets: ValueId,
+    pub cos: ValueId,
+    pub sin: ValueId,
+    pub loss: ValueId,
+}
+
+/// Values that a step would let go of, kept to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    OnlyTheLoss,
+    /// Also `grad.<parameter>`.
+    Gradients,
+    /// And `logits`, which `fuse-loss` then leaves alone.
+    LogitsAndGradients,
+}
+
+pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgram, GraphError> {
+    let mut graph = Graph::new();
+    let logits = llama::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
+    graph.input(LOSS_GRADIENT, TensorType::f32(&[1]));
+    if keep == Keep::LogitsAndGradients {
+        graph.output("logits", logits);
+    }
+    graph.validate("building")?;
+    let (mut graph, mut passes) = apply(graph, &config.passes.stage(Stage::Forward))?;
+
+    let parameters = graph.parameters();
+    let from = [(output(&graph, "loss")?, named(&graph, LOSS_GRADIENT)?)];
+    let gradients = differentiate(&mut graph, &from, &parameters)?;
+    if keep != Keep::OnlyTheLoss {
+        for (parameter, gradient) in parameters.iter().zip(&gradients) {
+            let name = format!("grad.{}", graph.get(*parameter).name);
+            graph.output(&name, *gradient);
+        }
+    }
+    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients)? {
+        graph.output("gradient_norm", norm);
+    }
+    graph.validate("differentiating")?;
+    let (mut graph, later) = apply(graph, &config.passes.stage(Stage::Step))?;
+    passes.extend(later);
+    if config.recomputed_layers > 0 {
+        graph = checkpoint(&graph, config.recomputed_layers)?;
+        graph.validate("checkpoint")?;
+    }
+
+    let trained = graph
+        .parameters()
+        .into_iter()
+        .map(|parameter| Trained::find(&graph, parameter).ok_or_else(|| missing("the moments of a parameter")))
+        .collect::<Result<_, _>>()?;
+    Ok(TrainingProgram {
+        forward: Forward::find(&graph)?,
+        loss_gradient: named(&graph, LOSS_GRADIENT)?,
+        rates: named(&graph, "rates")?,
+        trained,
+        gradient_norm: graph.output_named("gradient_norm"),
+        shape: config.shape,
+        passes,
+        program: Program::new(graph),
+    })
+}
+
+/// `training` is the program that it shares weights and arena with.
+pub fn evaluation_program(
+    config: &StepConfig,
+    shape: BatchShape,
+    training: &Program,
+) -> Result<EvaluationProgram, GraphError> {
+    let mut graph = Graph::new();
+    llama::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
+    graph.validate("building")?;
+    let (graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
+    let plan = Plan::after_kept(&graph, training.plan.kept_bytes);
+    for id in graph.value_ids().filter(|id| graph.get(*id).source.is_kept()) {
+        let name = &graph.get(id).name;
+        let twin = training.graph.named(name).and_then(|twin| training.plan.buffer(twin));
+        if twin.map(|twin| twin.offset) != plan.buffer(id).map(|own| own.offset) {
+            let what = format!("{name} does not lie where training keeps it");
+            return Err(GraphError::Invalid { after: "evaluation".into(), what });
+        }
+    }
+    Ok(EvaluationProgram { forward: Forward::find(&graph)?, program: Program { graph, plan }, shape })
+}
+
+/// Kernels that one step runs, by phase.
+pub fn kernels(program: &Program) -> [(Phase, usize); 3] {
+    Phase::ALL.map(|phase| (phase, program.plan.phase(phase).len()))
+}
+
+impl Forward {
+    fn find(graph: &Graph) -> Result<Forward, GraphError> {
+        Ok(Forward {
+            input_ids: named(graph, "input_ids")?,
+            targets: named(graph, "targets")?,
+            cos: named(graph, "rope.cos")?,
+            sin: named(graph, "rope.sin")?,
+            loss: output(graph, "loss")?,
+        })
+    }
+}
+
+fn named(graph: &Graph, name: &str) -> Result<ValueId, GraphError> {
+    graph.named(name).ok_or_else(|| missing(name))
+}
+
+fn output(graph: &Graph, name: &str) -> Result<ValueId, GraphError> {
+    graph.output_named(name).ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> GraphError {
+    GraphError::Invalid { after: "building".into(), what: format!("{name} is missing") }
+}

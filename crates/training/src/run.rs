@@ -1,0 +1,219 @@
+//! The training loop: steps, evaluations and checkpoints, until the last step or until told to stop.
+
+use crate::checkpoint::CheckpointError;
+use crate::data::{Batch, DataError, Prefetcher, Source};
+use crate::recording::Part;
+use crate::trainer::{NotFinite, StepTimes, Trainer};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+
+pub struct Schedule {
+    /// The step the run ends at.
+    pub last_step: u64,
+    pub log_interval: u64,
+    pub accumulation: usize,
+    /// 0 is off.
+    pub evaluate_every: u64,
+    pub save_every: u64,
+}
+
+/// One step as it went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepRecord {
+    pub step: u64,
+    /// Before the update; none where nothing is computed.
+    pub loss: Option<f32>,
+    pub learning_rate: f64,
+    /// Of all gradients together, where they are clipped.
+    pub gradient_norm: Option<f32>,
+    pub times: StepTimes,
+    /// Were its calls written down?
+    pub recorded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Steps taken before it.
+    pub step: u64,
+    pub loss: f32,
+}
+
+/// Fixed batches, the same at every evaluation.
+pub struct EvaluationSet {
+    pub batches: Vec<Batch>,
+}
+
+impl EvaluationSet {
+    pub fn read(source: &Source, batches: usize) -> Result<EvaluationSet, DataError> {
+        let read = |position: usize| {
+            let mut batch = Batch::new(source.shape());
+            source.fill(position as u64, &mut batch)?;
+            Ok(batch)
+        };
+        Ok(EvaluationSet { batches: (0..batches).map(read).collect::<Result<_, DataError>>()? })
+    }
+}
+
+/// What is told while a run goes on, and asked to save.
+pub trait Observer {
+    /// After every step, before anything is read back: for a sign of life only.
+    fn stepped(&mut self, step: u64);
+    /// The steps since the last call: every log interval, and once more at the end.
+    fn logged(&mut self, steps: &[StepRecord]);
+    fn evaluated(&mut self, evaluation: Evaluation);
+    fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError>;
+}
+
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error("the loss is not finite at step {step}: {cause}")]
+    NotFinite { step: u64, cause: NotFinite },
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+}
+
+#[derive(Debug)]
+pub enum End {
+    Finished,
+    /// Told to stop; the step it was in was finished and saved.
+    Interrupted,
+    Failed(RunError),
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub steps: Vec<StepRecord>,
+    pub evaluations: Vec<Evaluation>,
+    pub end: End,
+}
+
+/// Steps for which room is made beforehand, so that the loop allocates nothing; longer runs grow as they go.
+const RECORDED_WITHOUT_GROWING: u64 = 1 << 20;
+
+pub fn run(
+    trainer: &mut Trainer,
+    data: &mut Prefetcher,
+    evaluation: Option<&EvaluationSet>,
+    schedule: &Schedule,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    let capacity = schedule.last_step.saturating_sub(trainer.step).min(RECORDED_WITHOUT_GROWING);
+    let mut outcome = Outcome { steps: Vec::with_capacity(capacity as usize), evaluations: vec![], end: End::Finished };
+    if let Err(error) = run_until_done(trainer, data, evaluation, schedule, stop, observer, &mut outcome) {
+        outcome.end = End::Failed(error);
+    }
+    outcome
+}
+
+fn run_until_done(
+    trainer: &mut Trainer,
+    data: &mut Prefetcher,
+    evaluation: Option<&EvaluationSet>,
+    schedule: &Schedule,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+    outcome: &mut Outcome,
+) -> Result<(), RunError> {
+    let mut logged = 0;
+    let mut saved_at = None;
+    while trainer.step < schedule.last_step {
+        let taken = recorded_step(trainer, data, schedule);
+        if let Ok(record) = &taken {
+            outcome.steps.push(*record);
+        }
+        let step = trainer.step;
+        observer.stepped(step);
+        let stopping = stop.load(Ordering::Relaxed);
+        let ending = taken.is_err() || stopping || step == schedule.last_step;
+        // Recorded steps are told one by one, and none together with one that is not.
+        let told_alone =
+            trainer.recording.as_ref().is_some_and(|recording| recording.keeps(step) || recording.keeps(step + 1));
+        if ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1)) {
+            observer.logged(&outcome.steps[logged..]);
+            logged = outcome.steps.len();
+        }
+        if let Err(RunError::Data(_)) = &taken
+            && step > 0
+            && saved_at != Some(step)
+        {
+            // The weights are those of the last whole step: what was learned up to the bad data is kept.
+            observer.save(trainer)?;
+        }
+        taken?;
+        if let Some(set) = evaluation
+            && schedule.evaluate_every > 0
+            && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
+        {
+            let done = Evaluation { step, loss: evaluate(trainer, set) };
+            outcome.evaluations.push(done);
+            observer.evaluated(done);
+        }
+        if schedule.save_every > 0 && step.is_multiple_of(schedule.save_every) {
+            observer.save(trainer)?;
+            saved_at = Some(step);
+        }
+        if stopping {
+            outcome.end = End::Interrupted;
+            break;
+        }
+    }
+    if saved_at != Some(trainer.step) {
+        observer.save(trainer)?;
+    }
+    Ok(())
+}
+
+/// One step, written down where the trainer has a recording that wants it.
+fn recorded_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+    let step = trainer.step + 1;
+    if let Some(recording) = &mut trainer.recording {
+        recording.begin(step, &mut *trainer.device);
+    }
+    let taken = one_step(trainer, data, schedule);
+    if let Some(recording) = &mut trainer.recording {
+        recording.end(step, taken.as_ref().ok().map(|record| record.times.total), &mut *trainer.device);
+    }
+    taken
+}
+
+fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+    let mut times = StepTimes::default();
+    let start = trainer.device.clock();
+    let mut waited = Duration::ZERO;
+    let mut sum = 0.0;
+    for _ in 0..schedule.accumulation {
+        let asked = trainer.device.clock();
+        let fetched = data.fetch()?;
+        let arrived = trainer.device.clock();
+        trainer.mark(Part::DataWait, asked, arrived);
+        waited += fetched.waited;
+        let step = trainer.step + 1;
+        sum += f64::from(
+            trainer.micro_step(fetched.batch, &mut times).map_err(|cause| RunError::NotFinite { step, cause })?,
+        );
+    }
+    trainer.update(schedule.last_step, &mut times);
+    if trainer.device.computes() {
+        times.data += waited;
+    }
+    times.total = trainer.device.clock() - start;
+    let computes = trainer.device.computes();
+    Ok(StepRecord {
+        step: trainer.step,
+        loss: computes.then_some((sum / schedule.accumulation as f64) as f32),
+        learning_rate: trainer.learning_rate(schedule.last_step),
+        gradient_norm: if computes { trainer.gradient_norm() } else { None },
+        times,
+        recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
+    })
+}
+
+/// Mean over the batches of the set.
+pub fn evaluate(trainer: &mut Trainer, set: &EvaluationSet) -> f32 {
+    let sum: f64 = set.batches.iter().map(|batch| f64::from(trainer.evaluate(batch))).sum();
+    (sum / set.batches.len().max(1) as f64) as f32
+}

@@ -1,0 +1,259 @@
+//! A model on a device: its weights written and read, one step after the other taken.
+
+use crate::checkpoint::Content;
+use crate::config::ModelConfig;
+use crate::data::Batch;
+use crate::llama::rope_tables;
+use crate::optimizer::OptimizerConfig;
+use crate::program::{EvaluationProgram, TrainingProgram};
+use crate::recording::{Part, Recording};
+use crate::rng::Stream;
+use headroom_engine::Device;
+use headroom_graph::{Graph, Phase, TensorType, ValueId};
+use std::time::Duration;
+use thiserror::Error;
+
+const TRAINING: usize = 0;
+const EVALUATION: usize = 1;
+
+/// Elements moved between host and device at a time, so that large tensors never pass through the host whole.
+const PIECE: usize = 1 << 16;
+
+/// Standard deviation of the initial weights.
+const INITIAL_SPREAD: f32 = 0.02;
+
+/// A loss that is not a number, and where it came from.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum NotFinite {
+    #[error("{op} in {module} made {value}")]
+    Operator { op: &'static str, module: String, value: f32 },
+    #[error("the weights of {name} hold {value}, {since}")]
+    Weights { name: String, value: f32, since: &'static str },
+    #[error("no operator repeats it: the same calls on the same values came out finite, so the machine itself erred")]
+    NotRepeated,
+}
+
+/// Where the time of a step went.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTimes {
+    pub data: Duration,
+    pub forward: Duration,
+    pub backward: Duration,
+    pub optimizer: Duration,
+    pub total: Duration,
+}
+
+pub struct Trainer {
+    pub device: Box<dyn Device>,
+    training: TrainingProgram,
+    evaluation: Option<EvaluationProgram>,
+    optimizer: OptimizerConfig,
+    /// Steps taken so far, and micro-batches read for them.
+    pub step: u64,
+    pub data_position: u64,
+    /// What is written down of chosen steps, where that was asked for.
+    pub recording: Option<Recording>,
+}
+
+impl Trainer {
+    /// The device has the training program loaded first, then that of evaluation.
+    pub fn new(
+        device: Box<dyn Device>,
+        config: &ModelConfig,
+        training: TrainingProgram,
+        evaluation: Option<EvaluationProgram>,
+        optimizer: OptimizerConfig,
+    ) -> Trainer {
+        let mut trainer =
+            Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0, recording: None };
+        let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
+        let forward = trainer.training.forward;
+        trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
+        trainer.device.write_f32(TRAINING, forward.sin, 0, &sin);
+        trainer
+    }
+
+    pub fn graph(&self) -> &Graph {
+        &self.training.program.graph
+    }
+
+    pub fn program(&self) -> &TrainingProgram {
+        &self.training
+    }
+
+    /// Draws every weight: norms are one, everything else normal, each element by its name and place alone.
+    pub fn draw_weights(&mut self, seed: u64) {
+        for (name, ty) in self.parameters() {
+            let stream = Stream::new(seed, &name);
+            let mut piece = vec![1.0; ty.elements().min(PIECE)];
+            for first in (0..ty.elements()).step_by(PIECE) {
+                piece.truncate(ty.elements() - first);
+                if ty.sizes().len() > 1 {
+                    stream.fill_normal(first as u64, &mut piece);
+                    piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
+                }
+                self.write(&name, Content::Weight, first, &piece);
+            }
+        }
+    }
+
+    /// Names and types of the parameters, in the order of their first use.
+    pub fn parameters(&self) -> Vec<(String, TensorType)> {
+        let graph = self.graph();
+        let named = |one: &crate::optimizer::Trained| {
+            (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone())
+        };
+        self.training.trained.iter().map(named).collect()
+    }
+
+    /// Writes elements of one of a parameter's tensors from number `first` on.
+    pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
+        let value = self.find(name, content);
+        self.device.write_f32(TRAINING, value, first, data);
+    }
+
+    /// Hands over one of a parameter's tensors in pieces, in order.
+    pub fn read<E>(
+        &mut self,
+        name: &str,
+        content: Content,
+        mut take: impl FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let value = self.find(name, content);
+        let elements = self.graph().ty(value).elements();
+        let mut piece = vec![0.0; elements.min(PIECE)];
+        for first in (0..elements).step_by(PIECE) {
+            piece.truncate(elements - first);
+            self.device.read_f32(TRAINING, value, first, &mut piece);
+            take(&piece)?;
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str, content: Content) -> ValueId {
+        let graph = self.graph();
+        let trained = &self.training.trained;
+        let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
+        match content {
+            Content::Weight => one.parameter,
+            Content::FirstMoment => one.first,
+            Content::SecondMoment => one.second,
+        }
+    }
+
+    /// An output of the graph by name: `loss`, `gradient_norm`, and what the program was told to keep.
+    pub fn read_output(&mut self, name: &str) -> Option<Vec<f32>> {
+        let value = self.graph().output_named(name)?;
+        let mut data = vec![0.0; self.graph().ty(value).elements()];
+        self.device.read_f32(TRAINING, value, 0, &mut data);
+        Some(data)
+    }
+
+    /// Of the last step, where gradients are clipped.
+    pub fn gradient_norm(&mut self) -> Option<f32> {
+        let value = self.training.gradient_norm?;
+        let mut norm = [0.0];
+        self.device.read_f32(TRAINING, value, 0, &mut norm);
+        Some(norm[0])
+    }
+
+    /// Forward and backward of one micro-batch; returns its loss.
+    pub fn micro_step(&mut self, batch: &Batch, times: &mut StepTimes) -> Result<f32, NotFinite> {
+        let forward = self.training.forward;
+        let start = self.device.clock();
+        self.device.write_i32(TRAINING, forward.input_ids, 0, &batch.input_ids);
+        self.device.write_i32(TRAINING, forward.targets, 0, &batch.targets);
+        // Its memory is used for other things later in the step.
+        let share = 1.0 / self.optimizer.accumulation as f32;
+        self.device.write_f32(TRAINING, self.training.loss_gradient, 0, &[share]);
+        let written = self.device.clock();
+        self.run(Phase::Forward);
+        let forwarded = self.device.clock();
+        let mut loss = [0.0];
+        self.device.read_f32(TRAINING, forward.loss, 0, &mut loss);
+        if self.device.computes() && !loss[0].is_finite() {
+            return Err(self.first_not_finite());
+        }
+        let read = self.device.clock();
+        self.run(Phase::Backward);
+        let done = self.device.clock();
+        times.data += written - start;
+        times.forward += forwarded - written;
+        times.backward += done - forwarded;
+        self.mark(Part::Inputs, start, written);
+        self.mark(Part::Forward, written, forwarded);
+        self.mark(Part::LossRead, forwarded, read);
+        self.mark(Part::Backward, read, done);
+        Ok(loss[0])
+    }
+
+    /// Updates the weights from the gradients of the micro-steps before it; `last` is the step the run ends at.
+    pub fn update(&mut self, last: u64, times: &mut StepTimes) {
+        let start = self.device.clock();
+        self.step += 1;
+        self.data_position += self.optimizer.accumulation as u64;
+        let rates = self.optimizer.rates_at(self.step, last);
+        self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
+        self.run(Phase::Optimizer);
+        let done = self.device.clock();
+        times.optimizer += done - start;
+        self.mark(Part::Optimizer, start, done);
+    }
+
+    /// Notes a part of the step where the step is being recorded.
+    pub(crate) fn mark(&mut self, part: Part, start: Duration, end: Duration) {
+        if let Some(recording) = &mut self.recording {
+            recording.mark(part, start, end);
+        }
+    }
+
+    pub fn learning_rate(&self, last: u64) -> f64 {
+        self.optimizer.learning_rate_at(self.step.max(1), last)
+    }
+
+    /// The loss of a batch without training on it.
+    pub fn evaluate(&mut self, batch: &Batch) -> f32 {
+        let evaluation = self.evaluation.as_ref().expect("asked for only where an evaluation was built");
+        let (forward, calls) = (evaluation.forward, evaluation.program.plan.phase(Phase::Forward));
+        self.device.write_i32(EVALUATION, forward.input_ids, 0, &batch.input_ids);
+        self.device.write_i32(EVALUATION, forward.targets, 0, &batch.targets);
+        self.device.run(EVALUATION, calls);
+        let mut loss = [0.0];
+        self.device.read_f32(EVALUATION, forward.loss, 0, &mut loss);
+        loss[0]
+    }
+
+    fn run(&mut self, phase: Phase) {
+        let calls = self.training.program.plan.phase(phase);
+        self.device.run(TRAINING, calls);
+    }
+
+    /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and
+    /// the batch are still those of the failing step.
+    fn first_not_finite(&mut self) -> NotFinite {
+        for (name, _) in self.parameters() {
+            if let Err(value) = self.read(&name, Content::Weight, all_finite) {
+                let since =
+                    if self.step == 0 { "as they were loaded" } else { "made so by the update of the step before" };
+                return NotFinite::Weights { name, value, since };
+            }
+        }
+        for call in self.training.program.plan.phase(Phase::Forward) {
+            self.device.run(TRAINING, call..call + 1);
+            let node = &self.training.program.graph.nodes()[call];
+            for &output in &node.outputs {
+                let mut data = vec![0.0; self.training.program.graph.ty(output).elements()];
+                self.device.read_f32(TRAINING, output, 0, &mut data);
+                if let Err(value) = all_finite(&data) {
+                    return NotFinite::Operator { op: node.op.name(), module: node.module.to_string(), value };
+                }
+            }
+        }
+        NotFinite::NotRepeated
+    }
+}
+
+/// The first value that is not finite is the error.
+fn all_finite(data: &[f32]) -> Result<(), f32> {
+    data.iter().copied().find(|x| !x.is_finite()).map_or(Ok(()), Err)
+}

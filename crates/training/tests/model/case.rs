@@ -1,0 +1,133 @@
+//! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
+
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_graph::passes::PassList;
+use headroom_training::checkpoint::Content;
+use headroom_training::config::ModelConfig;
+use headroom_training::data::{Batch, BatchShape};
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::trainer::{StepTimes, Trainer};
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub struct Case {
+    pub config: ModelConfig,
+    pub shape: BatchShape,
+    pub batch: Batch,
+    pub weights: BTreeMap<String, Vec<f32>>,
+    pub expected: BTreeMap<String, Vec<f32>>,
+    pub losses: Vec<f64>,
+    pub clip: f64,
+}
+
+impl Case {
+    pub fn load(name: &str) -> Case {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let json =
+            |file: &str| -> Value { serde_json::from_slice(&std::fs::read(folder.join(file)).unwrap()).unwrap() };
+        let (hf, losses) = (json("config.json"), json("losses.json"));
+        let size = |key: &str| hf[key].as_u64().unwrap() as usize;
+        let config = ModelConfig {
+            vocab_size: size("vocab_size"),
+            hidden_dim: size("hidden_size"),
+            n_layers: size("num_hidden_layers"),
+            n_heads: size("num_attention_heads"),
+            n_kv_heads: size("num_key_value_heads"),
+            head_dim: size("head_dim"),
+            intermediate_dim: size("intermediate_size"),
+            rope_theta: hf["rope_parameters"]["rope_theta"].as_f64().unwrap(),
+            norm_eps: hf["rms_norm_eps"].as_f64().unwrap(),
+            tied: hf["tie_word_embeddings"].as_bool().unwrap(),
+        };
+        let bytes = std::fs::read(folder.join("expected.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let ids = |name: &str| -> Vec<i32> {
+            let data = tensors.tensor(name).unwrap();
+            data.data().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as i32).collect()
+        };
+        let batch = Batch { input_ids: ids("input_ids"), targets: ids("targets") };
+        let sizes = tensors.tensor("input_ids").unwrap().shape().to_vec();
+        Case {
+            config,
+            shape: BatchShape { batch_size: sizes[0], seq_len: sizes[1] },
+            batch,
+            weights: floats(
+                &SafeTensors::deserialize(&std::fs::read(folder.join("model.safetensors")).unwrap()).unwrap(),
+            ),
+            expected: floats(&tensors),
+            losses: losses["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect(),
+            clip: losses["optimizer"]["clip"].as_f64().unwrap(),
+        }
+    }
+
+    pub fn optimizer(&self) -> OptimizerConfig {
+        OptimizerConfig {
+            learning_rate: 3e-4,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            weight_decay: 0.01,
+            clip: self.clip,
+            accumulation: 1,
+        }
+    }
+
+    pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {
+        self.trainer_with(isa, threads, PassList::none(), Keep::LogitsAndGradients)
+    }
+
+    pub fn trainer_with(&self, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
+        let optimizer = self.optimizer();
+        let (model, shape) = (self.config.clone(), self.shape);
+        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0 };
+        let training = training_program(&step, keep).unwrap();
+        let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
+        let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);
+        for (name, data) in &self.weights {
+            trainer.write(name, Content::Weight, 0, data);
+        }
+        trainer
+    }
+
+    /// One step on the case's batch; returns the loss before the update.
+    pub fn step(&self, trainer: &mut Trainer) -> f64 {
+        let mut times = StepTimes::default();
+        let loss = trainer.micro_step(&self.batch, &mut times).unwrap();
+        trainer.update(20, &mut times);
+        f64::from(loss)
+    }
+}
+
+fn floats(tensors: &SafeTensors) -> BTreeMap<String, Vec<f32>> {
+    tensors
+        .tensors()
+        .into_iter()
+        .filter(|(_, tensor)| tensor.dtype() == Dtype::F32)
+        .map(|(name, tensor)| {
+            let data = tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+            (name, data)
+        })
+        .collect()
+}
+
+/// A parameter's weights.
+pub fn weights(trainer: &mut Trainer, name: &str) -> Vec<f32> {
+    let mut all = vec![];
+    let gathered: Result<(), ()> = trainer.read(name, Content::Weight, |piece| {
+        all.extend_from_slice(piece);
+        Ok(())
+    });
+    gathered.unwrap();
+    all
+}
+
+/// `|have - want| / |want|` in the 2-norm.
+pub fn relative(want: &[f32], have: &[f32]) -> f64 {
+    assert_eq!(want.len(), have.len());
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut want.iter().zip(have).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    difference / norm(&mut want.iter().map(|x| f64::from(*x))).max(1e-30)
+}

@@ -1,0 +1,5 @@
+//! The model against Hugging Face, as the naive graph and under every list of passes.
+
+mod case;
+mod passes;
+mod reference;

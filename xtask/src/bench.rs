@@ -1,0 +1,30 @@
+//! `cargo xtask bench`: Headroom against its peers, taking turns in one run, with ratios and gates.
+
+mod contestant;
+pub mod cpu;
+mod machine;
+mod race;
+mod report;
+mod statistics;
+pub mod trace;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::Outcome;
+
+/// One variant a bench and what it asks for.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Training on the CPU, against PyTorch
+    Cpu(cpu::Options),
+    /// Reading and measuring a large trace, against the Python tools
+    Trace(trace::Options),
+}
+
+pub fn run(bench: &Bench) -> Result<Outcome> {
+    match bench {
+        Bench::Cpu(options) => cpu::run(options),
+        Bench::Trace(options) => trace::run(options),
+    }
+}

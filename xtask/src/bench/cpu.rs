@@ -1,0 +1,177 @@
+//! `cargo xtask bench cpu`: training on the CPU, Headroom against PyTorch.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::contestant::{Answer, Server};
+use super::report::{Gate, Row, Setting};
+use super::{machine, race, report};
+use crate::{Outcome, process, python};
+
+/// Two programs that do the same work. A new comparison is one row here.
+struct Pairing {
+    name: &'static str,
+    ours: &'static str,
+    peer: &'static str,
+}
+
+const PAIRINGS: &[Pairing] = &[Pairing { name: "v1", ours: "v1-fp32", peer: "v1-fp32" }];
+
+const SIZES: &[&str] = &["tiny", "small", "medium", "large", "very_large"];
+
+const GATES: &[Gate] = &[
+    Gate { pairing: "v1", size: "tiny", speed_at_least: 1.3, memory_below: 1.0 },
+    Gate { pairing: "v1", size: "small", speed_at_least: 1.1, memory_below: 1.0 },
+];
+
+#[derive(Args)]
+pub struct Options {
+    /// Sizes of the table in `headroom train --help`
+    #[arg(long, value_delimiter = ',', default_value = "tiny,small", value_parser = known(SIZES))]
+    sizes: Vec<String>,
+    /// What to compare
+    #[arg(long, value_delimiter = ',', default_value = "v1", value_parser = known(PAIRINGS.iter().map(|p| p.name)))]
+    variants: Vec<String>,
+    /// How often each side has its turn
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Threads of each side [default: physical cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// A Python with torch [default: target/bench-venv, made and filled if need be]
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Where to write the result: a .md or .json file, or a name without ending for both
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+pub fn run(options: &Options) -> Result<Outcome> {
+    let outputs = output_files(options.out.as_deref())?;
+    let machine = machine::machine();
+    let threads = options.threads.map_or(machine.physical_cores, usize::from);
+    let python = match &options.python {
+        Some(python) => python.clone(),
+        None => python::environment("bench-venv", &[python::NUMPY, python::TORCH])?,
+    };
+    let headroom = process::build_headroom("release")?;
+
+    let mut rows: Vec<Row> = Vec::new();
+    let mut peer_version = "unknown".to_string();
+    for size in &options.sizes {
+        for pairing in PAIRINGS.iter().filter(|pairing| options.variants.iter().any(|name| name == pairing.name)) {
+            eprintln!("{size} {}: both sides warm up", pairing.name);
+            // One process for each side and row, so that its peak memory is this row's.
+            let mut ours = Server::start("headroom", &mut our_command(&headroom, threads), size, pairing.ours)?;
+            let mut peer = Server::start("PyTorch", &mut peer_command(&python, threads), size, pairing.peer)?;
+            let heading = format!("{size} {}", pairing.name);
+            let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, |round, ours, peer| {
+                eprintln!("{}", progress_line(&heading, round, options.rounds, ours, peer));
+            })?;
+            if let Some(version) = rounds.peer.last().and_then(|answer| answer.all["torch"].as_str()) {
+                peer_version = version.to_string();
+            }
+            rows.push(report::row(size, pairing.name, [pairing.ours, pairing.peer], &rounds));
+        }
+    }
+
+    let setting = Setting {
+        date: machine::today(),
+        machine,
+        threads,
+        headroom: machine::headroom_version(),
+        peer: format!("PyTorch {peer_version}"),
+        command: spelled(options, threads),
+    };
+    let verdicts = report::verdicts(&rows, GATES);
+    let markdown = report::markdown("Training on the CPU against PyTorch", &setting, &rows, &verdicts);
+    print!("{markdown}");
+    for file in &outputs {
+        let text = match file.extension().is_some_and(|extension| extension == "json") {
+            true => format!("{:#}\n", report::to_json(&setting, &rows, &verdicts)),
+            false => markdown.clone(),
+        };
+        write(file, &text)?;
+    }
+    Ok(Outcome::from_success(verdicts.iter().all(|verdict| verdict.holds)))
+}
+
+fn our_command(headroom: &Path, threads: usize) -> Command {
+    let mut command = Command::new(headroom);
+    command.args(["race", "--threads", &threads.to_string()]);
+    command
+}
+
+fn peer_command(python: &Path, threads: usize) -> Command {
+    let mut command = Command::new(python);
+    command.arg(process::workspace_root().join("bench/torch_llama.py"));
+    command.args(["--device", "cpu", "--serve", "--threads", &threads.to_string()]);
+    command
+}
+
+fn progress_line(heading: &str, round: usize, rounds: u16, ours: &Answer, peer: &Answer) -> String {
+    let (ours, peer) = (ours.ms_per_step, peer.ms_per_step);
+    format!("{heading}: round {round} of {rounds}: headroom {ours:.1} ms, PyTorch {peer:.1} ms, {:.2}×", peer / ours)
+}
+
+/// The command that repeats this run, without paths of this machine.
+fn spelled(options: &Options, threads: usize) -> String {
+    format!(
+        "cargo xtask bench cpu --sizes {} --variants {} --rounds {} --threads {threads}",
+        options.sizes.join(","),
+        options.variants.join(","),
+        options.rounds
+    )
+}
+
+/// Known before the race, so that a wrong name does not cost the minutes it takes.
+fn output_files(out: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let Some(out) = out else { return Ok(Vec::new()) };
+    match out.extension().and_then(|extension| extension.to_str()) {
+        Some("md" | "json") => Ok(vec![out.to_path_buf()]),
+        None => Ok(vec![out.with_extension("md"), out.with_extension("json")]),
+        Some(other) => bail!("--out {}: cannot write .{other}; use .md, .json, or no ending for both", out.display()),
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    eprintln!("wrote {}", file.display());
+    Ok(())
+}
+
+fn known(
+    names: impl IntoIterator<Item = impl Into<clap::builder::PossibleValue>>,
+) -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(names.into_iter().map(Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_names_one_file_or_both() {
+        let files = |out: &str| output_files(Some(Path::new(out))).map_err(|error| error.to_string());
+        assert_eq!(files("docs/cpu.md"), Ok(vec!["docs/cpu.md".into()]));
+        assert_eq!(files("docs/cpu.json"), Ok(vec!["docs/cpu.json".into()]));
+        assert_eq!(files("docs/cpu"), Ok(vec!["docs/cpu.md".into(), "docs/cpu.json".into()]));
+        let refused = "--out cpu.txt: cannot write .txt; use .md, .json, or no ending for both";
+        assert_eq!(files("cpu.txt"), Err(refused.to_string()));
+    }
+
+    #[test]
+    fn every_gate_is_of_a_pairing_and_size_that_can_be_raced() {
+        for gate in GATES {
+            assert!(SIZES.contains(&gate.size), "{}", gate.size);
+            assert!(PAIRINGS.iter().any(|pairing| pairing.name == gate.pairing), "{}", gate.pairing);
+        }
+    }
+}
