@@ -2,6 +2,7 @@
 
 mod contestant;
 pub mod cpu;
+pub mod lint;
 mod machine;
 mod race;
 mod report;
@@ -18,6 +19,8 @@ use crate::Outcome;
 pub enum Bench {
     /// Training on the CPU, against PyTorch
     Cpu(cpu::Options),
+    /// Linting a tree of scripts, against TorchFix
+    Lint(lint::Options),
     /// Reading and measuring a large trace, against the Python tools
     Trace(trace::Options),
 }
@@ -25,6 +28,7 @@ pub enum Bench {
 pub fn run(bench: &Bench) -> Result<Outcome> {
     match bench {
         Bench::Cpu(options) => cpu::run(options),
+        Bench::Lint(options) => lint::run(options),
         Bench::Trace(options) => trace::run(options),
     }
 }

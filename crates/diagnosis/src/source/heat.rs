@@ -31,7 +31,7 @@ impl Heat {
 }
 
 pub fn measure(program: &mut Program) {
-    let training_calls = mark_training(program);
+    let (training_calls, steps) = mark_training(program);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
         if facts.kind == FunctionKind::Evaluation && trains[function] {
@@ -39,7 +39,7 @@ pub fn measure(program: &mut Program) {
         }
     }
     let calls = calls_by_function(program);
-    let entries = hot_entries(program, &calls);
+    let entries = hot_entries(program, &calls, &steps);
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.contexts.get(id).function;
@@ -51,7 +51,7 @@ pub fn measure(program: &mut Program) {
 }
 
 /// Marks the contexts of training calls, through functions that train when they are called.
-fn mark_training(program: &mut Program) -> Vec<usize> {
+fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
     let mut steps = vec![false; program.functions.len()];
@@ -83,7 +83,18 @@ fn mark_training(program: &mut Program) -> Vec<usize> {
             break;
         }
     }
-    is_training
+    (is_training, steps)
+}
+
+/// A function that is one step, whoever calls it: backward pass and update, no loop around, no caller in sight.
+fn is_uncalled_step(program: &Program, function: FunctionId, calls: &[usize]) -> bool {
+    let has = |name: &str| {
+        calls.iter().any(|index| program.calls[*index].name == name && is_training_call(&program.calls[*index]))
+    };
+    let symbol = &program.symbols.functions[function];
+    let is_step =
+        symbol.definition.is_some() && !program.functions[function].is_called && !symbol.name.starts_with("test");
+    is_step && has("backward") && has("step")
 }
 
 fn functions_that_train(program: &Program) -> Vec<bool> {
@@ -115,7 +126,7 @@ pub fn is_training_call(call: &Call) -> bool {
         (_, "backward" | "manual_backward") => true,
         (_, "step") => {
             matches!(call.receiver, Value::Optimizer(_) | Value::Scaler(_))
-                || matches!(call.receiver, Value::Unknown | Value::Number { .. } | Value::Instance(_))
+                || call.receiver != Value::Scheduler
                     && last_name.is_some_and(|name| is_optimizer_name(name) || name.ends_with("scaler"))
         }
         (_, "optimizer_step") => true,
@@ -151,12 +162,14 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
 }
 
 /// For every function, how many calls away from a step it is; none where no step reaches it.
-fn hot_entries(program: &Program, calls: &[Vec<usize>]) -> Vec<Option<u8>> {
+fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<Option<u8>> {
     let mut entries: Vec<Option<u8>> = program
         .functions
         .iter()
-        .map(|facts| match facts.kind {
+        .enumerate()
+        .map(|(function, facts)| match facts.kind {
             FunctionKind::Step => Some(0),
+            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &calls[function]) => Some(0),
             FunctionKind::Loss if !facts.is_called => Some(0),
             _ => None,
         })

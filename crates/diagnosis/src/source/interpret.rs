@@ -183,9 +183,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             };
             self.names.insert(name, value);
         }
-        let gathered = if self.is_tensor_code() { Value::DEVICE } else { Value::Unknown };
         if let Some(rest) = &parameters.vararg {
-            self.names.insert(rest.name.as_str(), Value::list(gathered.clone()));
+            self.names.insert(rest.name.as_str(), Value::list(Value::Unknown));
         }
         if let Some(rest) = &parameters.kwarg {
             let passed = self.program.functions[id].passed.get(rest.name.as_str()).cloned();

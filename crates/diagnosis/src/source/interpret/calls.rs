@@ -164,6 +164,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A function that nothing is known of: what it is given flows through it.
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
+        // A class of another library: what it makes is an object, not a tensor.
+        if name.starts_with(|first: char| first.is_ascii_uppercase()) {
+            return Value::Unknown;
+        }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }

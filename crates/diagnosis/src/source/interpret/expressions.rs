@@ -358,7 +358,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let rights: Vec<Value> = compare.comparators.iter().map(|right| self.evaluate(right)).collect();
         let by_identity =
             compare.ops.iter().all(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn));
+        let with_text =
+            left == Value::Nothing || rights.iter().chain([&left]).any(|value| matches!(value, Value::Text(_)));
         if !by_identity
+            && !with_text
             && let Some(tensor) =
                 rights.iter().chain([&left]).filter_map(Value::tensor).max_by_key(|tensor| tensor.home == Home::Device)
         {

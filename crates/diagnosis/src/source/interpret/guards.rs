@@ -36,7 +36,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// What the test of an `if` with this body says of its branches.
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
-        if !branches.when_true.cools() && (fills_what_it_tests(test, body) || self.ends_the_run(body)) {
+        let in_loop = self.is_in_plain_loop();
+        if !branches.when_true.cools() && (fills_what_it_tests(test, body, in_loop) || self.ends_the_run(body)) {
             branches.when_true = Guard::Once;
         }
         branches
@@ -58,6 +59,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     (|part| part.when_true, |part| part.when_false);
                 let (when_true, when_false) = match operation.op {
                     BoolOp::And => (any(taken), every(other)),
+                    // `step % 100 == 0 or is_last`: still now and then.
+                    BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => {
+                        (Some(Guard::Cadence), any(other))
+                    }
                     BoolOp::Or => (every(taken), any(other)),
                 };
                 Branches { when_true: when_true.unwrap_or(Guard::Open), when_false: when_false.unwrap_or(Guard::Open) }
@@ -331,11 +336,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A body that leaves the loop of steps, or the program: it runs at most once.
     fn ends_the_run(&self, body: &[Stmt]) -> bool {
-        let in_loop = self
-            .program
-            .contexts
-            .outwards(self.context)
-            .any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain));
+        let in_loop = self.is_in_plain_loop();
         match body.last() {
             Some(Stmt::Raise(_)) => true,
             Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
@@ -343,6 +344,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "exit" | "quit" | "sys.exit" | "os._exit"))),
             _ => false,
         }
+    }
+
+    fn is_in_plain_loop(&self) -> bool {
+        let mut outwards = self.program.contexts.outwards(self.context);
+        outwards.any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain))
     }
 
     /// Evaluates without taking notes.
@@ -431,9 +437,11 @@ pub(super) fn text_of(expression: &Expr) -> Option<&str> {
 }
 
 /// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
-fn fills_what_it_tests(test: &Expr, body: &[Stmt]) -> bool {
+/// A local name is a cache only where a loop keeps it from one turn to the next.
+fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
-    asked_names(test).iter().any(|asked| filled.contains(asked))
+    let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
+    asked_names(test).iter().any(|asked| filled.contains(asked) && keeps(asked))
 }
 
 /// Names whose absence, emptiness, size or truth the test asks for.
@@ -493,6 +501,14 @@ fn cached_number(expression: &Expr) -> Option<String> {
     dotted_name(expression).filter(|name| name.starts_with("self."))
 }
 
+/// `first = False`.
+fn is_flag_flip(body: &[Stmt], name: &str) -> bool {
+    body.iter().any(|statement| {
+        matches!(statement, Stmt::Assign(assign) if matches!(&*assign.value, Expr::BooleanLiteral(_))
+            && assign.targets.iter().any(|target| dotted_name(target).as_deref() == Some(name)))
+    })
+}
+
 fn stored_names(statement: &Stmt) -> Vec<String> {
     let of_target = |target: &Expr| match target {
         Expr::Subscript(subscript) => dotted_name(&subscript.value),
@@ -506,8 +522,6 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
                 Expr::Tuple(targets) => targets.elts.iter().filter_map(of_target).collect::<Vec<_>>(),
                 other => of_target(other).into_iter().collect(),
             })
-            // `if best: best = loss` asks for a value; `if first: first = False` for a state.
-            .filter(|name| name.contains('.') || !matches!(&*assign.value, Expr::Call(_)))
             .collect(),
         Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
         Stmt::Expr(inner) => match &*inner.value {

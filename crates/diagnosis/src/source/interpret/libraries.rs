@@ -246,7 +246,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             "Size" => return Value::list(Value::SIZE),
             "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
-            "is_available" | "is_tensor" | "is_initialized" | "equal" | "allclose" | "is_grad_enabled" => {
+            "is_available"
+            | "is_tensor"
+            | "is_initialized"
+            | "equal"
+            | "allclose"
+            | "is_grad_enabled"
+            | "is_floating_point"
+            | "is_complex"
+            | "is_autocast_enabled" => {
                 return Value::Bool(None);
             }
             _ => {}

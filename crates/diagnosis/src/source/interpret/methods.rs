@@ -85,6 +85,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             "backward" | "register_hook" => Value::Nothing,
             "is_floating_point" | "is_contiguous" | "is_complex" | "is_pinned" | "equal" => Value::Bool(None),
+            "startswith" | "endswith" | "isdigit" => Value::Bool(None),
+            "lower" | "upper" | "strip" | "replace" | "format" | "join" | "capitalize" => Value::Text(None),
             "keys" => Value::list(Value::Text(None)),
             "items" => Value::list(Value::tuple(vec![Value::Text(None), Value::Tensor(tensor)])),
             "values" | "tuple" | "to_tuple" => Value::list(Value::Tensor(tensor)),

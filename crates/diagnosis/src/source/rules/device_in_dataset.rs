@@ -1,11 +1,13 @@
 //! TP306: samples moved to the device one by one, inside the dataset or the collate function.
 
+use ruff_python_ast::Expr;
+
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::classes::ClassKind;
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Loader, Program};
 use crate::source::rule::{Check, SourceRule};
-use crate::source::symbols::FunctionId;
+use crate::source::symbols::{ClassId, FunctionId};
 use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -52,18 +54,27 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
 }
 
 fn moves(call: &Call) -> bool {
-    super::moves_to_device(call)
+    // `.to(other.device)` goes where its neighbour is, which may well be the host.
+    let follows = call.node.arguments.args.first().is_some_and(
+        |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
+    );
+    super::moves_to_device(call) && !follows
         || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.result.is_on_device()
             && call.keyword("device").is_some()
 }
 
+/// `self.device`, `args.device`.
+fn is_own(owner: &Expr) -> bool {
+    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || crate::source::settings::is_settings_name(owner.id.as_str()))
+}
+
 fn prepares_samples(program: &Program, function: FunctionId) -> bool {
     let symbol = &program.symbols.functions[function];
-    let in_dataset = symbol.class.is_some_and(|class| {
-        program.classes[class].kind == ClassKind::Dataset
-            || program.symbols.classes[class].methods.contains_key("__len__")
-    });
+    let is_dataset = |class: ClassId| {
+        program.classes[class].kind == ClassKind::Dataset || program.symbols.classes[class].name.contains("Data")
+    };
+    let in_dataset = symbol.class.is_some_and(is_dataset);
     if symbol.name == "__getitem__" && in_dataset {
         return true;
     }
@@ -72,6 +83,7 @@ fn prepares_samples(program: &Program, function: FunctionId) -> bool {
         || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
             let caller = program.contexts.get(call.context).function;
-            program.symbols.functions[caller].name == "__getitem__" && caller != function
+            let caller = (caller != function).then(|| &program.symbols.functions[caller]);
+            caller.is_some_and(|caller| caller.name == "__getitem__" && caller.class.is_some_and(is_dataset))
         })
 }

@@ -1,0 +1,126 @@
+//! Whatever the bytes, reading them ends without a panic, and fixes leave a file that parses.
+
+use headroom_diagnosis::source::fix::Safety;
+use headroom_diagnosis::source::{Input, Selection, lint, repair};
+
+/// Seconds to go on for; a run in development sets more.
+fn seconds() -> u64 {
+    std::env::var("HEADROOM_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(3)
+}
+
+/// Steele and Vigna's splitmix64: enough to mutate, and the same everywhere.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+#[test]
+fn mutated_scripts_and_noise_never_panic() {
+    let mut draws = Draws(7);
+    let seeds = seeds();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds());
+    let mut runs = 0u32;
+    while std::time::Instant::now() < until {
+        let bytes = mutate(&seeds, &mut draws);
+        let input = Input { path: "train.py".to_string(), bytes };
+        let inputs = [input];
+        lint(&inputs, &Selection::default());
+        if runs.is_multiple_of(8) {
+            repair(&inputs, &Selection::default(), Safety::Unsafe);
+        }
+        runs += 1;
+    }
+    assert!(runs > 10, "only {runs} runs");
+}
+
+#[test]
+fn deep_and_long_inputs_are_refused_or_read() {
+    let deep = [
+        "(".repeat(100_000),
+        "x = ".to_string() + &"-".repeat(1_000_000) + "1",
+        "x = ".to_string() + &"a.".repeat(200_000) + "b",
+        "x = ".to_string() + &"1+".repeat(200_000) + "1",
+        "lambda: ".repeat(100_000) + "0",
+        (0..300).map(|level| " ".repeat(level) + "if x:\n").collect::<String>(),
+        "f\"{".repeat(5_000),
+        "elif x:\n pass\n".repeat(10_000),
+        "x = [".to_string() + &"1, ".repeat(300_000) + "]",
+        "\0\u{feff}\u{2028}".repeat(1000),
+    ];
+    for text in deep {
+        lint(&[Input { path: "deep.py".to_string(), bytes: text.into_bytes() }], &Selection::default());
+    }
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let pages = headroom_diagnosis::source::rules::RULES.iter().map(|rule| rule.page.as_bytes().to_vec());
+    let scripts = [include_str!("data/slow_train.py"), include_str!("data/fixed_train.py")];
+    let blocks = headroom_diagnosis::source::rules::RULES.iter().flat_map(|rule| {
+        let blocks = rule.page.split("```python\n").skip(1);
+        blocks.filter_map(|block| block.split("```").next()).map(|block| block.as_bytes().to_vec()).collect::<Vec<_>>()
+    });
+    scripts.iter().map(|script| script.as_bytes().to_vec()).chain(pages).chain(blocks).collect()
+}
+
+/// A seed with pieces cut, doubled, swapped with another's, or bytes changed; now and then pure noise.
+fn mutate(seeds: &[Vec<u8>], draws: &mut Draws) -> Vec<u8> {
+    if draws.below(16) == 0 {
+        return (0..draws.below(2000)).map(|_| draws.next() as u8).collect();
+    }
+    let mut bytes = seeds[draws.below(seeds.len())].clone();
+    for _ in 0..=draws.below(6) {
+        let (one, two) = (draws.below(bytes.len()), draws.below(bytes.len()));
+        let (start, end) = (one.min(two), one.max(two));
+        match draws.below(6) {
+            0 => drop(bytes.drain(start..end)),
+            1 => {
+                let piece = bytes[start..end].to_vec();
+                let at = draws.below(bytes.len());
+                bytes.splice(at..at, piece);
+            }
+            2 => {
+                let other = &seeds[draws.below(seeds.len())];
+                let from = draws.below(other.len());
+                let piece = other[from..(from + draws.below(200)).min(other.len())].to_vec();
+                bytes.splice(start..start, piece);
+            }
+            3 if !bytes.is_empty() => bytes[start] = draws.next() as u8,
+            4 => {
+                let words = [
+                    "\n    ",
+                    "\n",
+                    "(",
+                    ")",
+                    ":",
+                    "lambda x: ",
+                    "*",
+                    "**",
+                    "f\"{",
+                    "else:",
+                    "\t",
+                    "if ",
+                    ".item()",
+                    "=",
+                    ",",
+                ];
+                let word = words[draws.below(words.len())];
+                bytes.splice(start..start, word.bytes());
+            }
+            _ => bytes.truncate(end),
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    bytes
+}

@@ -1,0 +1,199 @@
+//! What counts as running once per step: each case is a training script, its marked lines must be reported, others not.
+
+use headroom_diagnosis::source::{Input, Selection, lint};
+
+/// Reported lines of `code` in a script, against those marked `# <-`.
+fn check(code: &str, script: &str) {
+    check_files(code, &[("train.py", script)]);
+}
+
+fn check_files(code: &str, files: &[(&str, &str)]) {
+    let inputs: Vec<Input> =
+        files.iter().map(|(path, text)| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() }).collect();
+    let selection = Selection::new(&[code.to_string()], &[], &[]).expect("a known code");
+    let report = lint(&inputs, &selection);
+    let found: Vec<(String, u32)> =
+        report.findings.iter().map(|finding| (finding.place.file.clone(), finding.place.line)).collect();
+    let marked = |(path, text): &(&str, &str)| {
+        let lines = (1..).zip(text.lines().map(str::to_string).collect::<Vec<_>>());
+        let path = path.to_string();
+        lines.filter(|(_, line)| line.contains("# <-")).map(move |(at, _)| (path.clone(), at)).collect::<Vec<_>>()
+    };
+    let want: Vec<(String, u32)> = files.iter().flat_map(|file| marked(file)).collect();
+    assert_eq!(found, want, "{code}");
+}
+
+/// A loop of steps with `body` at its end, eight spaces deep.
+fn step_with(body: &str) -> String {
+    format!(
+        "import time\nimport torch\n\ndef train(model, loader, optimizer, criterion, args, verbose=False, meter=None):\n    last = time.time()\n    first = True\n    best = None\n    for step, (x, y) in enumerate(loader):\n        x, y = x.cuda(), y.cuda()\n        out = model(x)\n        loss = criterion(out, y)\n        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n{body}"
+    )
+}
+
+#[test]
+fn guards_that_are_seldom_true_cool_what_is_under_them() {
+    let guards = [
+        "if step % 100 == 0:",
+        "if not step % 100:",
+        "if (step + 1) % args.log_every == 0 or step == len(loader) - 1:",
+        "if step % 100 == 0 and args.rank == 0:",
+        "if step == 0:",
+        "if time.time() - last > 10:",
+        "if verbose:",
+        "if args.debug:",
+        "if meter is not None:",
+        "if first:\n            first = False",
+        "if best is None:\n            best = loss.item()",
+        "if torch.cuda.is_available() and step in (0, 10, 100):",
+    ];
+    for guard in guards {
+        check("TP101", &step_with(&format!("        {guard}\n            print(loss.item())\n")));
+    }
+    check(
+        "TP101",
+        &step_with("        log_now = step % 10 == 0\n        if log_now:\n            print(loss.item())\n"),
+    );
+    check("TP101", &step_with("        if step % 10 != 0:\n            continue\n        print(loss.item())\n"));
+    check(
+        "TP101",
+        &step_with(
+            "        if step % 10 == 0:\n            pass\n        elif args.rank:\n            print(loss.item())\n",
+        ),
+    );
+}
+
+#[test]
+fn guards_that_are_often_true_cool_nothing() {
+    let guards = [
+        "if step % 1 == 0:",
+        "if args.rank == 0:",
+        "if step > 10:",
+        "if step % 10:",
+        "if step % 10 != 0:",
+        "if isinstance(loss, torch.Tensor):",
+        "if not verbose:",
+    ];
+    for guard in guards {
+        check("TP101", &step_with(&format!("        {guard}\n            print(loss.item())  # <-\n")));
+    }
+    check(
+        "TP101",
+        &step_with(
+            "        if step % 10 == 0:\n            pass\n        else:\n            print(loss.item())  # <-\n",
+        ),
+    );
+}
+
+#[test]
+fn a_guard_around_the_training_itself_cools_nothing() {
+    check(
+        "TP101",
+        "import torch\n\ndef train(q, buffer, optimizer, env):\n    for step in range(100000):\n        env.step(0)\n        if step % 4 == 0:\n            loss = q(buffer.sample().cuda()).mean()\n            loss.backward()\n            optimizer.step()\n            print(loss.item())  # <-\n            if step % 100 == 0:\n                print(loss.item())\n",
+    );
+}
+
+#[test]
+fn handlers_and_branches_that_end_the_run_are_cold() {
+    check(
+        "TP101",
+        &step_with("        try:\n            pass\n        except RuntimeError:\n            print(loss.item())\n"),
+    );
+    check("TP101", &step_with("        if args.stop:\n            print(loss.item())\n            raise SystemExit\n"));
+    check("TP101", &step_with("        if args.stop:\n            print(loss.item())\n            break\n"));
+}
+
+#[test]
+fn evaluation_is_cold_even_if_only_the_caller_holds_no_grad() {
+    let script = "import torch\n\ndef measure(model, x):\n    return model(x.cuda()).sum().item()\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        model(x.cuda()).mean().backward()\n        optimizer.step()\n        with torch.no_grad():\n            measure(model, x)\n";
+    check("TP101", script);
+    let hot = script
+        .replace("        with torch.no_grad():\n            measure", "        measure")
+        .replace(".item()\n", ".item()  # <-\n");
+    check("TP101", &hot);
+}
+
+#[test]
+fn per_epoch_code_is_cold_and_helpers_of_steps_are_hot() {
+    check(
+        "TP101",
+        "import torch\n\nclass Trainer:\n    def step(self, x):\n        loss = self.model(x.cuda()).mean()\n        loss.backward()\n        self.optimizer.step()\n        return self.note(loss)\n\n    def note(self, loss):\n        return loss.item()  # <-\n\n    def fit(self, loader):\n        for epoch in range(3):\n            for x in loader:\n                last = self.step(x)\n            total = self.model.weight.sum().item()\n",
+    );
+}
+
+#[test]
+fn helpers_are_followed_into_other_files() {
+    let train = "import torch\nfrom helpers import shown\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss = model(x.cuda()).mean()\n        loss.backward()\n        optimizer.step()\n        shown(loss)\n";
+    check_files("TP101", &[("helpers.py", "def shown(loss):\n    return loss.item()  # <-\n"), ("train.py", train)]);
+}
+
+#[test]
+fn values_that_are_not_on_the_device_are_not_read_back() {
+    let lines = [
+        "n = int(x.shape[0])",
+        "n = float(step) / len(loader)",
+        "import numpy as np\n        m = np.mean([1, 2]).item()",
+        "k = torch.randint(0, 10, (1,)).item()",
+        "c = y.cpu\n        d = int(args.n)",
+    ];
+    for line in lines {
+        check("TP101", &step_with(&format!("        {line}\n")));
+    }
+}
+
+#[test]
+fn values_reached_through_a_return_and_a_tuple_are_followed() {
+    check(
+        "TP101",
+        "import torch\n\ndef losses(model, x):\n    out = model(x)\n    return out.mean(), out.std()\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss, spread = losses(model, x.cuda())\n        loss.backward()\n        optimizer.step()\n        a = float(spread)  # <-\n",
+    );
+}
+
+#[test]
+fn a_script_that_never_touches_a_device_is_silent() {
+    check(
+        "TP101",
+        "import torch\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss = model(x).mean()\n        loss.backward()\n        optimizer.step()\n        print(loss.item())\n",
+    );
+}
+
+#[test]
+fn loops_over_optimizers_are_part_of_the_step() {
+    check(
+        "TP101",
+        "import torch\n\ndef train(model, loader, optimizers):\n    for epoch in range(3):\n        for x in loader:\n            loss = model(x.cuda()).mean()\n            for optimizer in optimizers:\n                loss.backward()\n                optimizer.step()\n            print(loss.item())  # <-\n        print(loss.item())\n",
+    );
+}
+
+#[test]
+fn lightning_and_closures_are_steps() {
+    check(
+        "TP101",
+        "import torch\nimport lightning as L\n\nclass Net(L.LightningModule):\n    def training_step(self, batch, batch_idx):\n        loss = self.net(batch).mean()\n        self.seen = loss.item()  # <-\n        return loss\n\n    def validation_step(self, batch, batch_idx):\n        return self.net(batch).mean().item()\n",
+    );
+    check(
+        "TP101",
+        "import torch\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        def closure():\n            loss = model(x.cuda()).mean()\n            loss.backward()\n            print(loss.item())  # <-\n            return loss\n        optimizer.step(closure)\n",
+    );
+}
+
+#[test]
+fn loader_rules_follow_imports_dictionaries_and_parameters() {
+    let used = "\n    for x in loader:\n        model(x.cuda()).mean().backward()\n        optimizer.step()\n";
+    let with = |head: &str, made: &str| {
+        format!("import torch\n{head}\n\ndef train(model, data, optimizer, **rest):\n    {made}{used}")
+    };
+    let torch_loader = "from torch.utils.data import DataLoader as Batches";
+    check("TP301", &with(torch_loader, "loader = Batches(data, batch_size=4)  # <-"));
+    check("TP301", &with(torch_loader, "loader = Batches(data, 4, True, None, None, 2)"));
+    check("TP301", &with(torch_loader, "loader = Batches(data, **rest)"));
+    check("TP301", &with(torch_loader, "kw = dict(num_workers=4)\n    loader = Batches(data, **kw)"));
+    check(
+        "TP301",
+        &with(
+            torch_loader,
+            "kw = {}\n    if rest:\n        kw.update({\"num_workers\": 4})\n    loader = Batches(data, **kw)",
+        ),
+    );
+    check("TP301", &with(torch_loader, "kw = {\"batch_size\": 4}\n    loader = Batches(data, **kw)  # <-"));
+    check("TP301", &with("from torch_geometric.loader import DataLoader", "loader = DataLoader(data)"));
+}

@@ -1,0 +1,123 @@
+//! `cargo xtask bench lint`: the same tree of scripts, Headroom against TorchFix.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::machine;
+use crate::{Outcome, process, python};
+
+/// Where the tree's scripts come from: the rules' own examples and whole training scripts.
+const PAGES: &str = "crates/diagnosis/src/source/rules";
+const SCRIPTS: &[&str] = &["crates/diagnosis/tests/data/slow_train.py", "crates/diagnosis/tests/data/fixed_train.py"];
+const SPEED_AT_LEAST: f64 = 100.0;
+
+#[derive(Args)]
+pub struct Options {
+    /// How often every script is repeated
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    copies: u16,
+    /// A folder to lint instead, such as an installed package
+    #[arg(long)]
+    tree: Option<PathBuf>,
+    /// How often Headroom has its turn around TorchFix's one
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+}
+
+pub fn run(options: &Options) -> Result<Outcome> {
+    let python = python::environment("lint-peers-venv", &[python::TORCH_FIX])?;
+    let torchfix = python.with_file_name("torchfix");
+    let headroom = process::build_headroom("release")?;
+    let tree = match &options.tree {
+        Some(tree) => tree.clone(),
+        None => write_tree(options.copies)?,
+    };
+    let (files, bytes) = size_of(&tree)?;
+    let mut ours = Vec::new();
+    for round in 1..=options.rounds {
+        ours.push(seconds(Command::new(&headroom).args(["lint", "--no-config", "--format", "json"]).arg(&tree))?);
+        eprintln!("headroom, round {round}: {:.3} s", ours[ours.len() - 1]);
+    }
+    ours.sort_by(f64::total_cmp);
+    let median = ours[ours.len() / 2];
+    let peer = seconds(Command::new(torchfix).arg("--select=ALL").arg(&tree))?;
+    let ratio = peer / median;
+    let machine = machine::machine();
+    let mut text = String::from("# Linting\n\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "{files} files, {:.2} MB, {}, {} logical cores, {}\n",
+        bytes as f64 / 1e6,
+        machine.cpu,
+        machine.logical_cores,
+        machine::today()
+    );
+    let _ = writeln!(text, "| | seconds | Headroom is faster by |\n|---|---|---|");
+    let _ = writeln!(text, "| Headroom, all rules, median of {} | {median:.3} | |", options.rounds);
+    let _ = writeln!(text, "| TorchFix, all rules | {peer:.2} | {ratio:.0}× |");
+    print!("{text}");
+    Ok(Outcome::from_success(ratio >= SPEED_AT_LEAST))
+}
+
+/// Wall time of a process; linters end with 1 where they found something.
+fn seconds(command: &mut Command) -> Result<f64> {
+    let spelled = process::spell(command);
+    let start = Instant::now();
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = status.with_context(|| format!("cannot start `{spelled}`"))?;
+    if !matches!(status.code(), Some(0 | 1)) {
+        bail!("`{spelled}` ended with {status}");
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Every example of every page and the whole scripts, each in `copies` files.
+fn write_tree(copies: u16) -> Result<PathBuf> {
+    let root = process::workspace_root();
+    let tree = process::target_folder().join("bench-lint");
+    if tree.is_dir() {
+        std::fs::remove_dir_all(&tree).with_context(|| format!("cannot clear {}", tree.display()))?;
+    }
+    std::fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
+    let mut scripts = Vec::new();
+    for path in SCRIPTS {
+        scripts.push(std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?);
+    }
+    let mut pages: Vec<PathBuf> =
+        std::fs::read_dir(root.join(PAGES))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    for page in pages {
+        let page = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+        let blocks = page.split("```python\n").skip(1).filter_map(|block| block.split("```").next());
+        scripts.extend(blocks.map(str::to_string));
+    }
+    for copy in 0..copies {
+        for (number, script) in scripts.iter().enumerate() {
+            let path = tree.join(format!("script_{copy}_{number}.py"));
+            std::fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(tree)
+}
+
+/// Python files below, and their bytes.
+fn size_of(folder: &Path) -> Result<(usize, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            let inner = size_of(&entry.path())?;
+            (files, bytes) = (files + inner.0, bytes + inner.1);
+        } else if entry.path().extension().is_some_and(|extension| extension == "py") {
+            (files, bytes) = (files + 1, bytes + entry.metadata()?.len());
+        }
+    }
+    Ok((files, bytes))
+}
