@@ -48,6 +48,25 @@ fn with_the_source_findings_carry_their_lines() {
 }
 
 #[test]
+fn figures_that_a_broken_trace_spoils_are_withheld() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("graphs.json");
+    let events = r#"{"traceEvents": [
+        {"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":100},
+        {"ph":"X","cat":"cpu_op","name":"aten::copy_","pid":1,"tid":1,"ts":1,"dur":2},
+        {"ph":"X","cat":"cuda_runtime","name":"cudaGraphLaunch","pid":1,"tid":1,"ts":5,"dur":9,"args":{"correlation":1}},
+        {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":3,"dur":1,"args":{"correlation":7}}]}"#;
+    std::fs::write(&path, events).expect("can be written");
+    let output = headroom(&["analyze", &path.to_string_lossy(), "--format", "json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+    assert_eq!(value["trust"]["verdict"], "broken");
+    assert!(value["measures"]["breakdown"].is_null());
+    let shown = headroom(&["analyze", &path.to_string_lossy()]).stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("cannot be trusted") && shown.contains("withheld"), "{shown}");
+}
+
+#[test]
 fn a_gate_on_severity_and_one_on_change_exit_with_1() {
     let code = |arguments: &[&str]| headroom(arguments).status.code();
     assert_eq!(code(&["analyze", &path_of("slow"), "--fail-on", "critical"]), Some(1));

@@ -77,7 +77,7 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Thresholds {
         Thresholds {
-            idle_share: 0.10,
+            idle_share: 0.15,
             launch_bound_share: 0.10,
             nothing_ahead_share: 0.5,
             data_loading_share: 0.05,

@@ -8,11 +8,20 @@ use headroom_diagnosis::Analysis;
 pub use markdown::markdown;
 pub use text::text;
 
-/// One object, as COMMANDS.md names its keys.
+/// One object. What the trace spoils is `null` in it.
 pub fn json(analysis: &Analysis) -> String {
-    let mut text = serde_json::to_string_pretty(analysis).unwrap_or_default();
+    let mut value = serde_json::to_value(analysis).unwrap_or_default();
+    if withholds_idle(analysis) {
+        value["measures"]["breakdown"] = serde_json::Value::Null;
+        value["measures"]["critical_path"] = serde_json::Value::Null;
+    }
+    let mut text = serde_json::to_string_pretty(&value).unwrap_or_default();
     text.push('\n');
     text
+}
+
+fn withholds_idle(analysis: &Analysis) -> bool {
+    analysis.trust.withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown"))
 }
 
 fn percent(share: f64) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::{how_steps_were_found, milliseconds, parts, percent, shortened};
+use super::{how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
 
 pub fn markdown(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -24,6 +24,9 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         for note in &analysis.trust.notes {
             writeln!(out, "> **Reserve:** {note}\n")?;
         }
+    }
+    if withholds_idle(analysis) {
+        return writeln!(out, "Busy and idle time are withheld.");
     }
     writeln!(
         out,

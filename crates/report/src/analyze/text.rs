@@ -6,7 +6,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::{how_steps_were_found, milliseconds, parts, percent, shortened};
+use super::{how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
 
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -28,8 +28,9 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         trace.name, trace.reading.events, trace.rank, trace.world_size
     )?;
     if analysis.trust.verdict != Verdict::Sound {
-        let word = if analysis.trust.verdict == Verdict::Broken { "cannot be trusted" } else { "with a reserve" };
-        writeln!(out, "\nThis trace is to be read {word}:")?;
+        let broken = analysis.trust.verdict == Verdict::Broken;
+        let word = if broken { "cannot be trusted" } else { "is to be read with a reserve" };
+        writeln!(out, "\nThis trace {word}:")?;
         for note in &analysis.trust.notes {
             writeln!(out, "  - {note}")?;
         }
@@ -44,6 +45,11 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let steps = &analysis.steps;
     let breakdown = &analysis.measures.breakdown;
     let wall = breakdown.wall_seconds / steps.count();
+    if withholds_idle(analysis) {
+        let (steps, found) = (steps.list.len(), how_steps_were_found(analysis));
+        writeln!(out, "\n{steps} steps of {} ({found}); busy and idle time are withheld", milliseconds(wall))?;
+        return Ok(());
+    }
     let who = match breakdown.where_work_runs {
         WhereWorkRuns::Device => "the device is busy for",
         WhereWorkRuns::Host => "operators run for",
@@ -132,6 +138,9 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 }
 
 fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    if analysis.findings.is_empty() && analysis.trust.verdict == Verdict::Broken {
+        return writeln!(out, "\nNo finding can be made from this trace.");
+    }
     if analysis.findings.is_empty() {
         return writeln!(out, "\nNo finding: nothing stands out in this trace.");
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::json::{Cursor, Stop};
-use crate::trace::Header;
+use crate::trace::{DeviceProperties, Header};
 
 /// The members of the top-level object that are not the events, each as it stands in the text.
 #[derive(Debug, Default)]
@@ -67,6 +67,19 @@ fn read_members(cursor: &mut Cursor, members: &mut Members) -> Result<bool, Stop
     }
 }
 
+/// Field by field: a number that one profiler writes as 85e9 must not cost the device its name.
+fn device(value: &Value) -> DeviceProperties {
+    let number = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    DeviceProperties {
+        id: number("id") as u32,
+        name: value["name"].as_str().unwrap_or_default().to_string(),
+        memory_bytes: number("totalGlobalMem") as u64,
+        compute_major: number("computeMajor") as u32,
+        compute_minor: number("computeMinor") as u32,
+        multiprocessors: number("numSms") as u32,
+    }
+}
+
 impl Members {
     pub fn into_header(self) -> Header {
         let mut header = Header::default();
@@ -78,7 +91,7 @@ impl Members {
             match key.as_slice() {
                 b"deviceProperties" => {
                     let devices = value.as_array().cloned().unwrap_or_default();
-                    header.devices = devices.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect();
+                    header.devices = devices.iter().map(device).collect();
                 }
                 b"distributedInfo" => header.distributed = serde_json::from_value(value).ok(),
                 b"record_shapes" => header.records_shapes = is_on,
@@ -99,13 +112,14 @@ mod tests {
     #[test]
     fn the_header_is_read_before_and_after_the_events() {
         let mut members = Members::default();
-        let text = br#"{"with_stack": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}],
+        let text = br#"{"with_stack": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 15e10, "numSms": 132}],
             "traceEvents": [{}], "distributedInfo": {"rank": 3, "world_size": 8}, "profile_memory": true}"#;
         let Found::Events(at) = up_to_events(text, &mut members) else { panic!("the events are there") };
         assert_eq!(&text[at..at + 3], b"{}]");
         after_events(&text[at + 3..], &mut members);
         let header = members.into_header();
         assert_eq!((header.devices[0].name.as_str(), header.devices[0].multiprocessors), ("NVIDIA H200", 132));
+        assert_eq!(header.devices[0].memory_bytes, 150_000_000_000);
         assert_eq!(header.distributed.map(|distributed| (distributed.rank, distributed.world_size)), Some((3, 8)));
         assert!(header.records_stacks && header.records_memory && !header.records_shapes);
     }
