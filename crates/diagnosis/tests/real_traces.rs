@@ -122,7 +122,7 @@ fn without(mut trace: Trace, is_removed: impl Fn(&str) -> bool) -> Trace {
 fn steps_without_marks_are_cut_by_the_optimizer_then_by_the_period() {
     let marked = analysis("slow");
     let unmarked = without(read_file(&path("slow")).expect("is a trace"), |name| name.starts_with("ProfilerStep"));
-    let by_optimizer = analyze(&[unmarked.clone()], &Options::default()).expect("there is a trace");
+    let by_optimizer = analyze(std::slice::from_ref(&unmarked), &Options::default()).expect("there is a trace");
     assert_eq!((by_optimizer.steps.found_by, by_optimizer.steps.list.len()), (FoundBy::OptimizerSpans, 3));
     let wall = |analysis: &Analysis| analysis.measures.breakdown.wall_seconds;
     assert_near(wall(&by_optimizer), wall(&marked), 0.03 * wall(&marked));

@@ -4,6 +4,7 @@
 //! last one's notes stay. Loops are gone through twice, so that what one turn leaves behind is seen by the next.
 
 mod arguments;
+mod caches;
 mod calls;
 mod expressions;
 mod guards;

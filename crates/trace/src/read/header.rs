@@ -28,7 +28,16 @@ pub fn up_to_events(text: &[u8], members: &mut Members) -> Found {
     let mut cursor = Cursor::new(text_start);
     match cursor.peek() {
         Err(_) => return Found::NeedsMore,
-        Ok(b'[') => return Found::Events(skipped + cursor.at + 1),
+        Ok(b'[') => {
+            cursor.at += 1;
+            let events = Found::Events(skipped + cursor.at);
+            // A list of something else (a TOML section, a list of numbers) is no list of events.
+            return match cursor.peek() {
+                Ok(b'{' | b']') => events,
+                Ok(_) => Found::NoEvents("its list holds something other than events"),
+                Err(_) => Found::NeedsMore,
+            };
+        }
         Ok(b'{') => cursor.at += 1,
         Ok(_) => return Found::NoEvents("it is not JSON"),
     }

@@ -162,7 +162,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Some(Symbol::Constant(..)) | None => match at_top {
                 Some(value) => value.clone(),
-                None if is_builtin(name) => Value::External(format!("builtins.{name}")),
+                None if names::is_builtin(name) => Value::External(format!("builtins.{name}")),
                 None => Value::Unknown,
             },
         }
@@ -495,49 +495,4 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
         "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
         _ => Value::Tensor(tensor),
     }
-}
-
-fn is_builtin(name: &str) -> bool {
-    const BUILTINS: &[&str] = &[
-        "len",
-        "range",
-        "enumerate",
-        "zip",
-        "print",
-        "int",
-        "float",
-        "bool",
-        "str",
-        "list",
-        "tuple",
-        "dict",
-        "set",
-        "sum",
-        "max",
-        "min",
-        "abs",
-        "round",
-        "sorted",
-        "reversed",
-        "map",
-        "filter",
-        "iter",
-        "next",
-        "isinstance",
-        "hasattr",
-        "getattr",
-        "setattr",
-        "open",
-        "any",
-        "all",
-        "pow",
-        "repr",
-        "format",
-        "type",
-        "super",
-        "id",
-        "callable",
-        "exit",
-    ];
-    BUILTINS.contains(&name)
 }

@@ -242,7 +242,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "Parameter" => return Value::Tensor(Tensor::PARAMETER),
             "tensor" | "as_tensor" | "from_numpy" | "FloatTensor" | "LongTensor" | "IntTensor" | "BoolTensor"
             | "frombuffer" => {
-                return self.from_host_data(node, arguments);
+                return self.host_data_to_tensor(node, arguments);
             }
             "Size" => return Value::list(Value::SIZE),
             "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
@@ -278,7 +278,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.tensor_function(node, last, arguments)
     }
 
-    fn from_host_data(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
+    fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
         match arguments.first() {
             // `torch.tensor(tensor)` copies within its home.
             Value::Tensor(tensor) => Value::Tensor(Tensor { graph: false, ..tensor }),

@@ -254,3 +254,49 @@ pub fn is_step_name(name: &str) -> bool {
     .iter()
     .any(|part| lower == *part || lower.ends_with(part) || lower.starts_with(part))
 }
+
+/// Python's own functions and types.
+pub(super) fn is_builtin(name: &str) -> bool {
+    const BUILTINS: &[&str] = &[
+        "len",
+        "range",
+        "enumerate",
+        "zip",
+        "print",
+        "int",
+        "float",
+        "bool",
+        "str",
+        "list",
+        "tuple",
+        "dict",
+        "set",
+        "sum",
+        "max",
+        "min",
+        "abs",
+        "round",
+        "sorted",
+        "reversed",
+        "map",
+        "filter",
+        "iter",
+        "next",
+        "isinstance",
+        "hasattr",
+        "getattr",
+        "setattr",
+        "open",
+        "any",
+        "all",
+        "pow",
+        "repr",
+        "format",
+        "type",
+        "super",
+        "id",
+        "callable",
+        "exit",
+    ];
+    BUILTINS.contains(&name)
+}
