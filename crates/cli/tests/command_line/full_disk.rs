@@ -29,7 +29,6 @@ fn a_run_folder_without_room_fails_before_the_first_step_and_leaves_nothing() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "what is not tried is said aloud")]
 fn a_full_file_system_costs_the_new_checkpoint_and_not_the_old_one() {
     let place = Place::new();
     // Room for one checkpoint of 2.4 MB and a half.
