@@ -19,7 +19,7 @@ fn check_files(code: &str, files: &[(&str, &str)]) {
         let path = path.to_string();
         lines.filter(|(_, line)| line.contains("# <-")).map(move |(at, _)| (path.clone(), at)).collect::<Vec<_>>()
     };
-    let want: Vec<(String, u32)> = files.iter().flat_map(|file| marked(file)).collect();
+    let want: Vec<(String, u32)> = files.iter().flat_map(marked).collect();
     assert_eq!(found, want, "{code}");
 }
 

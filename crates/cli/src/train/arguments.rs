@@ -168,7 +168,7 @@ pub struct OutputArguments {
     /// First steps that averages leave out
     #[arg(long, default_value_t = 3)]
     pub warmup_steps: u64,
-    /// Made if missing; refused if it holds another run [default: runs/<time>-<size>]
+    /// Made if missing; refused if it holds another run [default: runs/TIME-SIZE]
     #[arg(long, alias = "profile-dir", value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Write into a folder that holds another run
