@@ -1,6 +1,6 @@
 //! A seeded Markov source with four successors a state, whose entropy rate is known: the floor of any model's loss.
 //!
-//! Each state is a token, at most [`MOST_STATES`] of them, spread evenly over the vocabulary: few enough for a small model to
+//! Each state is a token, at most 256 of them, spread evenly over the vocabulary: few enough for a small model to
 //! see each one often within some hundred steps. Four random permutations give a state's successors, so every state is also
 //! reached from four; where two permutations agree, one successor takes both shares. The shares are 8 : 4 : 2 : 1, each scaled by a number
 //! between ½ and 1½ drawn for it: uneven enough to be worth learning, none too rare to be seen.
