@@ -21,7 +21,7 @@ pub struct Memory {
     /// Live at the end of each step.
     pub live_after_steps: Vec<u64>,
     pub allocations: usize,
-    /// At most [`MOST_POINTS`], the peak among them.
+    /// At most `MOST_POINTS`, the peak among them.
     pub curve: Vec<Point>,
 }
 
