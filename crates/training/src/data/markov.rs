@@ -19,7 +19,7 @@ pub struct Markov {
     shape: BatchShape,
     seed: u64,
     vocab_size: u32,
-    /// [states][4]: successors and the probabilities up to and including each; merged ones are followed by empty places.
+    /// `[states][4]`: successors and the probabilities up to and including each; merged ones are followed by empty places.
     rows: Vec<Row>,
     /// Stationary probability of all states up to and including each: where a sequence begins.
     stationary_sums: Vec<f64>,
