@@ -47,13 +47,7 @@ pub fn roofline_plot(profile: &Profile) -> String {
         r#"<text class="note" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
         FRAME.left + FRAME.width - 4.0,
         FRAME.y(&y, peak) - 6.0,
-        escape(&format!("compute roof {}", metric(peak, "FLOP/s")))
-    );
-    out += &format!(
-        r#"<text class="note" x="{:.1}" y="{:.1}">{}</text>"#,
-        ridge_x + 5.0,
-        FRAME.top + FRAME.height - 8.0,
-        escape(&format!("ridge {ridge:.1}"))
+        escape(&format!("compute roof {}, ridge at {ridge:.1}", metric(peak, "FLOP/s")))
     );
     let slope = (FRAME.y(&y, peak) - FRAME.y(&y, enters * bandwidth)).atan2(ridge_x - FRAME.x(&x, enters)).to_degrees();
     let middle = (enters * ridge).sqrt();
