@@ -21,8 +21,9 @@ pub(crate) use waiting::{Barrier, Padded};
 /// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
 const SPIN: Duration = Duration::from_millis(1);
 
-/// Looks at a variable (some 50 ns each) before a waiting thread lets others run, with a CPU a thread and without.
-const SPINS: u32 = 20_000;
+/// Looks at a variable (some 50 ns each) before a waiting thread lets others run, with a CPU a thread and without. Even
+/// with a CPU a thread the caller, which is not pinned, may sit on a worker's; it must not be kept waiting there.
+const SPINS: u32 = 1000;
 const SPINS_WHEN_CROWDED: u32 = 64;
 
 /// The calling thread is worker 0; `threads - 1` more wait for its calls.
@@ -257,16 +258,14 @@ impl Shared {
 
     fn next_generation(&self, worker: usize, seen: usize) -> usize {
         let start = Instant::now();
+        let mut waiting = Waiting::new(self.spins);
         loop {
             for _ in 0..64 {
                 let generation = self.generation.0.load(Ordering::Acquire);
                 if generation != seen {
                     return generation;
                 }
-                std::hint::spin_loop();
-            }
-            if self.spins == SPINS_WHEN_CROWDED {
-                thread::yield_now();
+                waiting.pause();
             }
             if start.elapsed() < SPIN {
                 continue;
