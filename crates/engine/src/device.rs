@@ -1,7 +1,7 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
 use crate::recorder::Recorder;
-use headroom_graph::{Graph, Plan, ValueId};
+use headroom_graph::{Graph, Layout, Plan, ValueId};
 use std::ops::Range;
 use std::time::Duration;
 use thiserror::Error;
@@ -15,7 +15,11 @@ pub struct Program {
 
 impl Program {
     pub fn new(graph: Graph) -> Program {
-        let plan = Plan::new(&graph);
+        Program::laid_out(graph, Layout::Apart)
+    }
+
+    pub fn laid_out(graph: Graph, layout: Layout) -> Program {
+        let plan = Plan::laid_out(&graph, layout, 0);
         Program { graph, plan }
     }
 }
