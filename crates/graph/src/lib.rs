@@ -9,6 +9,7 @@ pub mod ops;
 pub mod pass;
 pub mod passes;
 pub mod plan;
+pub mod precision;
 pub mod tensor;
 pub mod text;
 
@@ -16,4 +17,5 @@ pub use gradient::differentiate;
 pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 pub use op::{Op, Operator, ShapeError};
 pub use plan::Plan;
+pub use precision::Precision;
 pub use tensor::{DType, Shape, TensorType};

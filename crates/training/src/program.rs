@@ -8,7 +8,7 @@ use headroom_engine::Program;
 use headroom_graph::pass::{Applied, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
 use headroom_graph::passes::{PassList, Stage, checkpoint};
-use headroom_graph::{Graph, GraphError, Phase, Plan, TensorType, ValueId, differentiate};
+use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
 /// What a step computes and how.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct StepConfig {
     pub passes: PassList,
     /// Layers, from the first on, whose activations are computed again in the backward pass.
     pub recomputed_layers: usize,
+    /// Of the matrix products.
+    pub precision: Precision,
 }
 
 /// One optimizer step: forward and backward (run once a micro-batch), then the update.
@@ -105,7 +107,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::new(graph),
+        program: Program::at(config.precision, graph),
     })
 }
 
@@ -128,7 +130,8 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    Ok(EvaluationProgram { forward: Forward::find(&graph)?, program: Program { graph, plan }, shape })
+    let program = Program { graph, plan, precision: config.precision };
+    Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
 /// Kernels that one step runs, by phase.
