@@ -93,7 +93,14 @@ impl Plan {
         for id in kept_order(graph) {
             let bytes = graph.ty(id).bytes();
             let category = category(graph, id, &alive);
-            buffers[id.0] = Some(Buffer { offset: kept_bytes, bytes, category, alive: 0..calls.len(), kept: true, pitch: row_bytes(graph, id) });
+            buffers[id.0] = Some(Buffer {
+                offset: kept_bytes,
+                bytes,
+                category,
+                alive: 0..calls.len(),
+                kept: true,
+                pitch: row_bytes(graph, id),
+            });
             kept_bytes = align(kept_bytes + bytes);
         }
         let base = kept_bytes.max(align(kept_at_least));
@@ -105,9 +112,11 @@ impl Plan {
             .iter()
             .map(|block| Interval {
                 bytes: align(block.bytes),
-                alive: block.members.iter().map(|member| &alive[member.value.0]).fold(usize::MAX..0, |all, one| {
-                    all.start.min(one.start)..all.end.max(one.end)
-                }),
+                alive: block
+                    .members
+                    .iter()
+                    .map(|member| &alive[member.value.0])
+                    .fold(usize::MAX..0, |all, one| all.start.min(one.start)..all.end.max(one.end)),
             })
             .collect();
         let placed = place(&intervals);

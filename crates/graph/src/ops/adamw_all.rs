@@ -76,7 +76,15 @@ impl Operator for AdamWAll {
         }
         [0.0, 0.5]
             .map(|max_norm| {
-                let op = AdamWAll { parameters: 3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, max_norm, halves: 0 };
+                let op = AdamWAll {
+                    parameters: 3,
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    eps: 1e-8,
+                    weight_decay: 0.01,
+                    max_norm,
+                    halves: 0,
+                };
                 Example { op: op.into(), inputs: inputs.clone() }
             })
             .to_vec()

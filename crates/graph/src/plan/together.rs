@@ -93,9 +93,7 @@ fn below_each_other(graph: &Graph, node: &Node) -> Option<Block> {
 
 /// Do all that make or read it take rows with gaps between them?
 fn may_have_a_pitch(graph: &Graph, value: ValueId) -> bool {
-    let made_by = |op: &Op| {
-        matches!(op, Op::Linears(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_))
-    };
+    let made_by = |op: &Op| matches!(op, Op::Linears(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_));
     let read_by = |op: &Op| {
         matches!(
             op,
