@@ -1,0 +1,225 @@
+//! Steps queued while the host goes on: inputs through a ring of pinned memory, results back through another, the calls
+//! between them captured once and replayed.
+
+use super::driver::{Event, Memory, Pinned, Replay};
+use super::launch::Arguments;
+use super::lower::Grid;
+use super::{Cuda, CudaError, ReplayChoice};
+use crate::device::{EngineError, Finished, Queue, Words};
+use headroom_graph::ValueId;
+use std::ops::Range;
+
+/// Steps that may be under way at a time: inputs of so many are kept.
+const SLOTS: usize = 8;
+
+/// Steps whose results are kept until they are collected.
+const PLACES: usize = 1024;
+
+/// One kind of submission: the same calls of the same program.
+pub struct Submitted {
+    program: usize,
+    calls: Range<usize>,
+    inputs: Vec<ValueId>,
+    results: [Option<ValueId>; 2],
+    /// How many were queued, and how many of them were collected.
+    queued: usize,
+    collected: usize,
+    replay: Option<Replay>,
+    start: Event,
+    /// The end of each, by its place.
+    ends: Vec<Event>,
+    /// Words of each input, in order.
+    words: Vec<usize>,
+    ring: Pinned,
+    results_ring: Pinned,
+    count: Memory,
+    table: Memory,
+}
+
+impl Submitted {
+    fn slot_words(&self) -> usize {
+        self.words.iter().sum()
+    }
+
+    fn seconds(&self, step: usize) -> Result<f64, CudaError> {
+        let end = &self.ends[step % PLACES];
+        let before = if step == self.collected { &self.start } else { &self.ends[(step - 1) % PLACES] };
+        end.seconds_since(before)
+    }
+}
+
+impl Queue for Cuda {
+    fn submit(&mut self, program: usize, inputs: &[(ValueId, Words)], calls: Range<usize>, results: &[ValueId]) {
+        if self.failed.is_none() {
+            let submitted = self.try_submit(program, inputs, calls, results);
+            self.note(submitted);
+        }
+    }
+
+    fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error.into());
+        }
+        for index in 0..self.submitted.len() {
+            self.collect_from(index)?;
+        }
+        Ok(std::mem::take(&mut self.finished))
+    }
+}
+
+impl Cuda {
+    fn try_submit(
+        &mut self,
+        program: usize,
+        inputs: &[(ValueId, Words)],
+        calls: Range<usize>,
+        results: &[ValueId],
+    ) -> Result<(), CudaError> {
+        let known = self.submitted.iter().position(|one| one.program == program && one.calls == calls);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let made = self.first_of(program, inputs, calls.clone(), results)?;
+                self.submitted.push(made);
+                self.submitted.len() - 1
+            }
+        };
+        // Results stay in order across kinds of submission: another kind's are collected first.
+        for other in (0..self.submitted.len()).filter(|&other| other != index) {
+            self.collect_from(other)?;
+        }
+        if self.submitted[index].queued - self.submitted[index].collected == PLACES {
+            self.collect_from(index)?;
+        }
+        let one = &mut self.submitted[index];
+        let step = one.queued;
+        if step >= one.collected + SLOTS {
+            one.ends[(step - SLOTS) % PLACES].wait()?;
+        }
+        let mut place = step % SLOTS * one.slot_words();
+        for ((_, data), words) in inputs.iter().zip(&one.words) {
+            let bits: Vec<u32> = match data {
+                Words::Ids(ids) => ids.iter().map(|id| *id as u32).collect(),
+                Words::Floats(floats) => floats.iter().map(|x| x.to_bits()).collect(),
+            };
+            one.ring.write(place, &bits[..*words]);
+            place += words;
+        }
+        if step == one.collected {
+            one.start.record(&self.stream)?;
+        }
+        // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
+        let eager = self.recorder.is_some() || self.replay == ReplayChoice::CallByCall || step == 0;
+        if eager {
+            self.queue_step(index)?;
+        } else {
+            if self.submitted[index].replay.is_none() {
+                self.submitted[index].replay = Some(self.capture(index)?);
+            }
+            if let Some(replay) = &self.submitted[index].replay {
+                replay.launch(&self.stream)?;
+            }
+        }
+        let one = &mut self.submitted[index];
+        one.ends[step % PLACES].record(&self.stream)?;
+        one.queued += 1;
+        Ok(())
+    }
+
+    fn first_of(
+        &self,
+        program: usize,
+        inputs: &[(ValueId, Words)],
+        calls: Range<usize>,
+        results: &[ValueId],
+    ) -> Result<Submitted, CudaError> {
+        let length = |data: &Words| match data {
+            Words::Ids(ids) => ids.len(),
+            Words::Floats(floats) => floats.len(),
+        };
+        let words: Vec<usize> = inputs.iter().map(|(_, data)| length(data)).collect();
+        let mut table = vec![];
+        let mut from = 0;
+        for ((value, _), words) in inputs.iter().zip(&words) {
+            table.extend(self.operand(program, *value).at.to_le_bytes());
+            table.extend((from as u32).to_le_bytes());
+            table.extend((*words as u32).to_le_bytes());
+            from += words;
+        }
+        Ok(Submitted {
+            program,
+            calls,
+            inputs: inputs.iter().map(|(value, _)| *value).collect(),
+            results: [results.first().copied(), results.get(1).copied()],
+            queued: 0,
+            collected: 0,
+            replay: None,
+            start: Event::timed()?,
+            ends: (0..PLACES).map(|_| Event::timed()).collect::<Result<_, _>>()?,
+            ring: Pinned::new(SLOTS * from)?,
+            results_ring: Pinned::new(PLACES * 2)?,
+            count: Memory::of(&self.context, &[0; 4])?,
+            table: Memory::of(&self.context, &table)?,
+            words,
+        })
+    }
+
+    fn capture(&self, index: usize) -> Result<Replay, CudaError> {
+        self.stream.captured(|| self.queue_captured(index))
+    }
+
+    fn queue_step(&mut self, index: usize) -> Result<(), CudaError> {
+        self.take_inputs(index)?;
+        let (program, calls) = (self.submitted[index].program, self.submitted[index].calls.clone());
+        self.run_calls(program, calls)?;
+        self.give_results(index)
+    }
+
+    fn queue_captured(&self, index: usize) -> Result<(), CudaError> {
+        self.take_inputs(index)?;
+        let one = &self.submitted[index];
+        for action in self.programs[one.program].calls[one.calls.clone()].iter().flatten() {
+            action.run(&self.stream, 0, &self.products)?;
+        }
+        self.give_results(index)
+    }
+
+    fn take_inputs(&self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        let longest = one.words.iter().max().copied().unwrap_or(1);
+        let arguments = Arguments::default()
+            .pointer(one.table.at)
+            .pointer(one.ring.device())
+            .pointer(one.count.at)
+            .u32(SLOTS)
+            .u32(one.slot_words());
+        let grid = Grid::of([longest.div_ceil(256).clamp(1, 16), one.inputs.len(), 1], [256, 1, 1]);
+        self.own_kernel(self.exchange.take_inputs, "take_inputs", grid, arguments)
+    }
+
+    fn give_results(&self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        let place = |value: Option<ValueId>| value.map_or(0, |value| self.operand(one.program, value).at);
+        let arguments = Arguments::default()
+            .pointer(place(one.results[0]))
+            .pointer(place(one.results[1]))
+            .pointer(one.results_ring.device())
+            .pointer(one.count.at)
+            .u32(PLACES);
+        self.own_kernel(self.exchange.give_results, "give_results", Grid::new(1, 1), arguments)
+    }
+
+    fn collect_from(&mut self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        if one.queued == one.collected {
+            return Ok(());
+        }
+        one.ends[(one.queued - 1) % PLACES].wait()?;
+        for step in one.collected..one.queued {
+            let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
+            self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)? });
+        }
+        self.submitted[index].collected = self.submitted[index].queued;
+        Ok(())
+    }
+}
