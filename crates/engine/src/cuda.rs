@@ -24,6 +24,7 @@ use launch::{Action, Arguments, Kernel};
 use lower::{Call, Grid, Lowering, Operand};
 use product::Products;
 use queue::Submitted;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -331,6 +332,7 @@ fn lower_all(
             precision: *precision,
             scratch: scratch.at,
             scratch_needed: 0,
+            turned: BTreeSet::new(),
             tables: vec![],
         };
         let values: Vec<Option<Operand>> = graph
@@ -408,8 +410,9 @@ impl Device for Cuda {
         self.started.elapsed()
     }
 
+    /// None while calls are recorded: each is then waited for.
     fn queue(&mut self) -> Option<&mut dyn Queue> {
-        Some(self)
+        if self.recorder.is_some() { None } else { Some(self) }
     }
 
     fn failure(&mut self) -> Option<EngineError> {

@@ -151,12 +151,23 @@ pub enum Words<'a> {
     Floats(&'a [f32]),
 }
 
+/// Some calls of a program, and what goes in and comes out of them.
+#[derive(Clone, Debug)]
+pub struct Submission<'a> {
+    pub program: usize,
+    /// All inputs that the program has; they are copied aside and written before the calls.
+    pub inputs: &'a [(ValueId, Words<'a>)],
+    pub calls: Range<usize>,
+    /// Values whose first element is kept for [`Queue::collect`]; two at most.
+    pub results: &'a [ValueId],
+    /// Two calls before which the time is taken, where phases are of interest: where the backward pass and the update begin.
+    pub marks: Option<[usize; 2]>,
+}
+
 /// A device that works by itself while the host prepares the next step.
 pub trait Queue {
-    /// Queues some calls of a program: `inputs`, which are all that the program has, are copied aside and written before
-    /// them, and the first element of up to two `results` is kept for [`Queue::collect`]. Waits only where too many are
-    /// under way already.
-    fn submit(&mut self, program: usize, inputs: &[(ValueId, Words)], calls: Range<usize>, results: &[ValueId]);
+    /// Queues some calls of a program. Waits only where too many are under way already.
+    fn submit(&mut self, submission: &Submission);
 
     /// Waits for all that was queued; one for each submission since the last time.
     fn collect(&mut self) -> Result<Vec<Finished>, EngineError>;
@@ -168,4 +179,6 @@ pub struct Finished {
     pub results: [f32; 2],
     /// From the end of the one before it (from its own start for the first) to its end, on the device.
     pub seconds: f64,
+    /// Seconds before the first mark, between both and after the second, of those submissions that were looked at closely.
+    pub phases: Option<[f64; 3]>,
 }

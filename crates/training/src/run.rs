@@ -122,6 +122,7 @@ fn run_until_done(
     outcome: &mut Outcome,
 ) -> Result<(), RunError> {
     let mut logged = 0;
+    trainer.watches_phases = true;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
         let taken = recorded_step(trainer, data, schedule);
@@ -252,6 +253,8 @@ fn settle(trainer: &mut Trainer, records: &mut [StepRecord], accumulation: usize
         return Err(RunError::Device { step, error });
     }
     let with_norm = trainer.has_gradient_norm();
+    // Phases are measured at one step of an interval; the others took them in the same proportion.
+    let phases = finished.iter().find_map(|one| one.phases).filter(|phases| phases.iter().sum::<f64>() > 0.0);
     for (record, micros) in records.iter_mut().zip(finished.chunks_exact(accumulation)) {
         let mean = micros.iter().map(|one| f64::from(one.results[0])).sum::<f64>() / accumulation as f64;
         if !mean.is_finite() {
@@ -260,7 +263,13 @@ fn settle(trainer: &mut Trainer, records: &mut [StepRecord], accumulation: usize
         }
         record.loss = Some(mean as f32);
         record.gradient_norm = micros.last().filter(|_| with_norm).map(|one| one.results[1]);
-        record.times.total = Duration::from_secs_f64(micros.iter().map(|one| one.seconds).sum());
+        let total = micros.iter().map(|one| one.seconds).sum();
+        record.times.total = Duration::from_secs_f64(total);
+        if let Some(phases) = phases {
+            let part = |seconds: f64| Duration::from_secs_f64(total * seconds / phases.iter().sum::<f64>());
+            let times = &mut record.times;
+            (times.forward, times.backward, times.optimizer) = (part(phases[0]), part(phases[1]), part(phases[2]));
+        }
     }
     Ok(())
 }

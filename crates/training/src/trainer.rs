@@ -8,7 +8,7 @@ use crate::optimizer::OptimizerConfig;
 use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
 use crate::rng::Stream;
-use headroom_engine::{Device, Drawn, EngineError, Finished, Words};
+use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
 use std::time::Duration;
@@ -64,6 +64,8 @@ pub struct Trainer {
     pub data_position: u64,
     /// What is written down of chosen steps, where that was asked for.
     pub recording: Option<Recording>,
+    /// Is the time of the phases taken, now and then, on a device with a queue?
+    pub watches_phases: bool,
 }
 
 impl Trainer {
@@ -75,8 +77,16 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer =
-            Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0, recording: None };
+        let mut trainer = Trainer {
+            device,
+            training,
+            evaluation,
+            optimizer,
+            step: 0,
+            data_position: 0,
+            recording: None,
+            watches_phases: false,
+        };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -235,6 +245,7 @@ impl Trainer {
             EndsStep::No => plan.phase(Phase::Backward).end,
             EndsStep::Yes { .. } => plan.calls.len(),
         };
+        let marks = [plan.phase(Phase::Backward).start, plan.phase(Phase::Optimizer).start];
         if self.device.queue().is_none() {
             return false;
         }
@@ -254,7 +265,8 @@ impl Trainer {
         let norm = self.training.gradient_norm.filter(|_| ends_step != EndsStep::No);
         let results: Vec<ValueId> = [Some(forward.loss), norm].into_iter().flatten().collect();
         if let Some(queue) = self.device.queue() {
-            queue.submit(TRAINING, &inputs, 0..end, &results);
+            let marks = self.watches_phases.then_some(marks);
+            queue.submit(&Submission { program: TRAINING, inputs: &inputs, calls: 0..end, results: &results, marks });
         }
         true
     }

@@ -170,6 +170,12 @@ impl Event {
         cu!(cuEventRecord(self.0, stream.0))
     }
 
+    /// While a stream is captured: the time is taken at every replay.
+    pub fn record_from_a_graph(&self, stream: &Stream) -> Result<(), CudaError> {
+        const EXTERNAL: u32 = 1;
+        cu!(cuEventRecordWithFlags(self.0, stream.0, EXTERNAL))
+    }
+
     pub fn wait(&self) -> Result<(), CudaError> {
         cu!(cuEventSynchronize(self.0))
     }

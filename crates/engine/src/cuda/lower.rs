@@ -12,6 +12,7 @@ use super::error::CudaError;
 use super::launch::{Action, Arguments, Kernel};
 use super::product::{Arithmetic, Element};
 use headroom_graph::{DType, Graph, Node, Op, Precision, TensorType};
+use std::collections::BTreeSet;
 
 /// A value where it lies.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct Lowering<'a> {
     /// Where kernels keep partial results within a call, and how much of it the call before asked for at most.
     pub scratch: u64,
     pub scratch_needed: usize,
+    /// Addresses of queries that the attention before has turned where they lie, for its gradient to know.
+    pub turned: BTreeSet<u64>,
     /// Tables that kernels read; they live as long as the program.
     pub tables: Vec<Memory>,
 }

@@ -5,7 +5,7 @@ use super::driver::{Event, Memory, Pinned, Replay};
 use super::launch::Arguments;
 use super::lower::Grid;
 use super::{Cuda, CudaError, ReplayChoice};
-use crate::device::{EngineError, Finished, Queue, Words};
+use crate::device::{EngineError, Finished, Queue, Submission, Words};
 use headroom_graph::ValueId;
 use std::ops::Range;
 
@@ -14,6 +14,13 @@ const SLOTS: usize = 8;
 
 /// Steps whose results are kept until they are collected.
 const PLACES: usize = 1024;
+
+/// How events are recorded: as the stream goes, or as part of a captured graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    Eagerly,
+    InAGraph,
+}
 
 /// One kind of submission: the same calls of the same program.
 pub struct Submitted {
@@ -24,7 +31,10 @@ pub struct Submitted {
     /// How many were queued, and how many of them were collected.
     queued: usize,
     collected: usize,
-    replay: Option<Replay>,
+    /// The plain one, and one that also takes the time at the boundaries of its phases.
+    replays: [Option<Replay>; 2],
+    marks: Option<[usize; 2]>,
+    boundaries: [Event; 4],
     start: Event,
     /// The end of each, by its place.
     ends: Vec<Event>,
@@ -41,6 +51,16 @@ impl Submitted {
         self.words.iter().sum()
     }
 
+    /// Of the first since the last collection; none where an update is not part of it.
+    fn phases(&self) -> Result<Option<[f64; 3]>, CudaError> {
+        let Some([_, update]) = self.marks else { return Ok(None) };
+        if !self.calls.contains(&update) {
+            return Ok(None);
+        }
+        let [start, forward, backward, end] = &self.boundaries;
+        Ok(Some([forward.seconds_since(start)?, backward.seconds_since(forward)?, end.seconds_since(backward)?]))
+    }
+
     fn seconds(&self, step: usize) -> Result<f64, CudaError> {
         let end = &self.ends[step % PLACES];
         let before = if step == self.collected { &self.start } else { &self.ends[(step - 1) % PLACES] };
@@ -49,9 +69,9 @@ impl Submitted {
 }
 
 impl Queue for Cuda {
-    fn submit(&mut self, program: usize, inputs: &[(ValueId, Words)], calls: Range<usize>, results: &[ValueId]) {
+    fn submit(&mut self, submission: &Submission) {
         if self.failed.is_none() {
-            let submitted = self.try_submit(program, inputs, calls, results);
+            let submitted = self.try_submit(submission);
             self.note(submitted);
         }
     }
@@ -68,18 +88,13 @@ impl Queue for Cuda {
 }
 
 impl Cuda {
-    fn try_submit(
-        &mut self,
-        program: usize,
-        inputs: &[(ValueId, Words)],
-        calls: Range<usize>,
-        results: &[ValueId],
-    ) -> Result<(), CudaError> {
-        let known = self.submitted.iter().position(|one| one.program == program && one.calls == calls);
+    fn try_submit(&mut self, submission: &Submission) -> Result<(), CudaError> {
+        let Submission { program, inputs, calls, .. } = submission;
+        let known = self.submitted.iter().position(|one| one.program == *program && one.calls == *calls);
         let index = match known {
             Some(index) => index,
             None => {
-                let made = self.first_of(program, inputs, calls.clone(), results)?;
+                let made = self.first_of(submission)?;
                 self.submitted.push(made);
                 self.submitted.len() - 1
             }
@@ -109,14 +124,16 @@ impl Cuda {
             one.start.record(&self.stream)?;
         }
         // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
-        let eager = self.recorder.is_some() || self.replay == ReplayChoice::CallByCall || step == 0;
-        if eager {
-            self.queue_step(index)?;
+        let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
+        if self.replay == ReplayChoice::CallByCall || step == 0 {
+            self.queue_step(index, timed, Recorded::Eagerly)?;
         } else {
-            if self.submitted[index].replay.is_none() {
-                self.submitted[index].replay = Some(self.capture(index)?);
+            let which = usize::from(timed);
+            if self.submitted[index].replays[which].is_none() {
+                let replay = self.stream.captured(|| self.queue_step(index, timed, Recorded::InAGraph))?;
+                self.submitted[index].replays[which] = Some(replay);
             }
-            if let Some(replay) = &self.submitted[index].replay {
+            if let Some(replay) = &self.submitted[index].replays[which] {
                 replay.launch(&self.stream)?;
             }
         }
@@ -126,13 +143,8 @@ impl Cuda {
         Ok(())
     }
 
-    fn first_of(
-        &self,
-        program: usize,
-        inputs: &[(ValueId, Words)],
-        calls: Range<usize>,
-        results: &[ValueId],
-    ) -> Result<Submitted, CudaError> {
+    fn first_of(&self, submission: &Submission) -> Result<Submitted, CudaError> {
+        let Submission { program, inputs, calls, results, marks } = submission.clone();
         let length = |data: &Words| match data {
             Words::Ids(ids) => ids.len(),
             Words::Floats(floats) => floats.len(),
@@ -153,7 +165,9 @@ impl Cuda {
             results: [results.first().copied(), results.get(1).copied()],
             queued: 0,
             collected: 0,
-            replay: None,
+            replays: [None, None],
+            marks,
+            boundaries: [Event::timed()?, Event::timed()?, Event::timed()?, Event::timed()?],
             start: Event::timed()?,
             ends: (0..PLACES).map(|_| Event::timed()).collect::<Result<_, _>>()?,
             ring: Pinned::new(SLOTS * from)?,
@@ -164,24 +178,25 @@ impl Cuda {
         })
     }
 
-    fn capture(&self, index: usize) -> Result<Replay, CudaError> {
-        self.stream.captured(|| self.queue_captured(index))
-    }
-
-    fn queue_step(&mut self, index: usize) -> Result<(), CudaError> {
-        self.take_inputs(index)?;
-        let (program, calls) = (self.submitted[index].program, self.submitted[index].calls.clone());
-        self.run_calls(program, calls)?;
-        self.give_results(index)
-    }
-
-    fn queue_captured(&self, index: usize) -> Result<(), CudaError> {
-        self.take_inputs(index)?;
+    fn queue_step(&self, index: usize, timed: bool, recorded: Recorded) -> Result<(), CudaError> {
         let one = &self.submitted[index];
-        for action in self.programs[one.program].calls[one.calls.clone()].iter().flatten() {
-            action.run(&self.stream, 0, &self.products)?;
+        let boundary = |which: usize| match (timed, recorded) {
+            (false, _) => Ok(()),
+            (true, Recorded::Eagerly) => one.boundaries[which].record(&self.stream),
+            (true, Recorded::InAGraph) => one.boundaries[which].record_from_a_graph(&self.stream),
+        };
+        boundary(0)?;
+        self.take_inputs(index)?;
+        for call in one.calls.clone() {
+            if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == call)) {
+                boundary(1 + mark)?;
+            }
+            for action in &self.programs[one.program].calls[call] {
+                action.run(&self.stream, 0, &self.products)?;
+            }
         }
-        self.give_results(index)
+        self.give_results(index)?;
+        boundary(3)
     }
 
     fn take_inputs(&self, index: usize) -> Result<(), CudaError> {
@@ -217,7 +232,8 @@ impl Cuda {
         one.ends[(one.queued - 1) % PLACES].wait()?;
         for step in one.collected..one.queued {
             let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
-            self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)? });
+            let phases = if step == one.collected { one.phases()? } else { None };
+            self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)?, phases });
         }
         self.submitted[index].collected = self.submitted[index].queued;
         Ok(())

@@ -10,6 +10,9 @@ use headroom_graph::{DType, ShapeError};
 
 const TILE: usize = 64;
 
+/// Elements of queries and keys from which on a launch of its own for turning them pays; measured on an H200.
+const TURN_APART: usize = 1 << 20;
+
 /// The largest head that the tiled kernels hold.
 const LARGEST_HEAD: usize = 128;
 
@@ -55,20 +58,41 @@ impl Lowering<'_> {
         let sizes = op.sizes(&call.inputs[0].ty).map_err(|error| wrong(call, error))?;
         let [q, k, v, ..] = call.inputs else { return Err(call.unsupported("takes q, k and v")) };
         let (out, lse) = (&call.outputs[0], &call.outputs[1]);
-        let (cosine, sine) = tables(call, op.rotation, 3);
+        let kind = self.kind(call, &sizes)?;
+        let (mut cosine, mut sine) = tables(call, op.rotation, 3);
+        let mut actions = vec![];
+        if cosine != 0 && kind == Kind::TensorCores && q.ty.elements() + k.ty.elements() >= TURN_APART {
+            actions.push(self.turn(&sizes, (q, k), (cosine, sine))?);
+            self.turned.insert(q.at);
+            (cosine, sine) = (0, 0);
+        }
         let arguments = [q, k, v, out, lse]
             .into_iter()
             .fold(Arguments::default(), |list, operand| list.pointer(operand.at))
             .pointer(cosine)
             .pointer(sine);
         let arguments = pitches(of_sizes(arguments, &sizes), &[q, k, v, out]).f32(op.scale);
-        let kind = self.kind(call, &sizes)?;
         let variant = kind.variant(&sizes, self.context.multiprocessors as usize);
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch * sizes.heads;
         let shared = kind.forward_shared(&sizes, variant);
         let name = format!("flash_forward{}{}", variant.suffix, kind.suffix());
         let grid = Grid::new(tiles, variant.threads).with_shared(shared);
-        Ok(vec![self.kernel_of(&kind.unit(&sizes), &name, grid, arguments)?])
+        actions.push(self.kernel_of(&kind.unit(&sizes), &name, grid, arguments)?);
+        Ok(actions)
+    }
+
+    /// Turns queries and keys where they lie: cheaper than turning every tile as it is loaded, again and again.
+    fn turn(
+        &mut self,
+        sizes: &AttentionSizes,
+        (q, k): (&Operand, &Operand),
+        (cosine, sine): (u64, u64),
+    ) -> Result<Action, CudaError> {
+        let arguments = Arguments::default().pointer(q.at).pointer(k.at).pointer(cosine).pointer(sine);
+        let arguments = pitches(of_sizes(arguments, sizes), &[q, k]);
+        let items = sizes.batch * sizes.seq * (sizes.heads + sizes.kv_heads) * (sizes.head_dim / 16);
+        let grid = Grid::new(items.div_ceil(256), 256);
+        self.kernel_of(&Kind::TensorCores.unit(sizes), "flash_rotate_bf16", grid, arguments)
     }
 
     /// One launch where the device is not full anyway; else one for dq and one for dk and dv.
@@ -93,7 +117,7 @@ impl Lowering<'_> {
             .pointer(dv.at)
             .pointer(cosine)
             .pointer(sine);
-        let turned_before = 0;
+        let turned_before = usize::from(self.turned.contains(&q.at));
         let arguments =
             pitches(of_sizes(arguments, &sizes), &[q, k, v, out, dout, dq, dk, dv]).u32(turned_before).f32(op.scale);
         let (unit, shared) = (kind.unit(&sizes), kind.backward_shared(&sizes, variant));
