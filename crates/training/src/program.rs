@@ -3,7 +3,7 @@
 use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
-use crate::optimizer::{OptimizerConfig, Trained, optimize};
+use crate::optimizer::{Norm, OptimizerConfig, Trained, optimize};
 use headroom_engine::Program;
 use headroom_graph::pass::{Applied, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
@@ -30,7 +30,7 @@ pub struct TrainingProgram {
     /// `[3]`, written before every update.
     pub rates: ValueId,
     pub trained: Vec<Trained>,
-    /// `[1]`, where gradients are clipped.
+    /// `[1]`, where gradients are clipped or their norm is asked for.
     pub gradient_norm: Option<ValueId>,
     pub shape: BatchShape,
     pub passes: Vec<Applied>,
@@ -56,6 +56,8 @@ pub struct Forward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     OnlyTheLoss,
+    /// Also the norm of all gradients, clipped or not.
+    GradientNorm,
     /// Also `grad.<parameter>`.
     Gradients,
     /// And `logits`, which `fuse-loss` then leaves alone.
@@ -75,13 +77,14 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
     let parameters = graph.parameters();
     let from = [(output(&graph, "loss")?, named(&graph, LOSS_GRADIENT)?)];
     let gradients = differentiate(&mut graph, &from, &parameters)?;
-    if keep != Keep::OnlyTheLoss {
+    if matches!(keep, Keep::Gradients | Keep::LogitsAndGradients) {
         for (parameter, gradient) in parameters.iter().zip(&gradients) {
             let name = format!("grad.{}", graph.get(*parameter).name);
             graph.output(&name, *gradient);
         }
     }
-    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients)? {
+    let norm = if keep == Keep::GradientNorm { Norm::Always } else { Norm::WhereClipped };
+    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients, norm)? {
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;

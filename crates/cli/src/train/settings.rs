@@ -154,6 +154,11 @@ impl Settings {
         }
     }
 
+    /// Passes and precision in short, as people are told them.
+    pub fn label(&self) -> String {
+        format!("{}, fp32", self.passes.label())
+    }
+
     /// The list of passes as files name it.
     pub fn version(&self) -> String {
         version_of_passes(self.passes.names())

@@ -49,7 +49,7 @@ pub fn summary(profile: &Profile) -> Table {
             "MFU",
             &format!("{:.1}%", flops.mfu_percent),
             &format!(
-                "needed FLOPs of the whole step against {} ({})",
+                "of the measured peak, {} ({}): FLOPs that the model needs, over the whole step",
                 metric(flops.device_peak_flops, "FLOP/s"),
                 flops.device_peak_source
             ),
@@ -92,6 +92,12 @@ pub fn summary(profile: &Profile) -> Table {
             ),
         ]),
     ];
+    if let (Some(share), Some(peak), Some(source)) =
+        (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
+    {
+        let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
+        rows.insert(3, row(["MFU", &format!("{share:.1}%"), &about]));
+    }
     if let Some(first) = profile.first_step_seconds {
         rows.push(row(["First step", &seconds(first), "left out of every average"]));
     }
@@ -282,7 +288,7 @@ pub fn targets(profile: &Profile) -> Table {
 }
 
 pub fn title(profile: &Profile) -> String {
-    format!("Profile of LLaMA {} · {}", profile.size, profile.performance.version)
+    format!("Profile of LLaMA {} · {}", profile.size, profile.label)
 }
 
 pub fn subtitle(profile: &Profile) -> String {
