@@ -4,11 +4,12 @@ use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
 use crate::optimizer::{Norm, OptimizerConfig, Trained, optimize};
-use headroom_engine::Program;
-use headroom_graph::pass::{Applied, apply};
+use headroom_engine::{Program, Target};
+use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
 use headroom_graph::passes::{PassList, Stage, checkpoint};
-use headroom_graph::{Graph, GraphError, Phase, Plan, TensorType, ValueId, differentiate};
+use headroom_graph::storage::stored;
+use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
 /// What a step computes and how.
 #[derive(Clone, Debug)]
@@ -19,6 +20,9 @@ pub struct StepConfig {
     pub passes: PassList,
     /// Layers, from the first on, whose activations are computed again in the backward pass.
     pub recomputed_layers: usize,
+    /// Of the matrix products.
+    pub precision: Precision,
+    pub target: Target,
 }
 
 /// One optimizer step: forward and backward (run once a micro-batch), then the update.
@@ -65,6 +69,11 @@ pub enum Keep {
 }
 
 pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgram, GraphError> {
+    training_program_and(config, keep, &[])
+}
+
+/// The same with passes of one's own after the chosen ones, on the whole step.
+pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Result<TrainingProgram, GraphError> {
     let mut graph = Graph::new();
     let logits = llama::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
     graph.input(LOSS_GRADIENT, TensorType::f32(&[1]));
@@ -88,13 +97,15 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
-    let (mut graph, later) = apply(graph, &config.passes.stage(Stage::Step))?;
+    let (mut graph, later) = apply(graph, &[&config.passes.stage(Stage::Step), own].concat())?;
     passes.extend(later);
     if config.recomputed_layers > 0 {
         graph = checkpoint(&graph, config.recomputed_layers)?;
         graph.validate("checkpoint")?;
     }
 
+    let graph = stored(&graph, config.target.storage(config.precision))?;
+    graph.validate("storage")?;
     let trained = graph
         .parameters()
         .into_iter()
@@ -108,7 +119,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::new(graph),
+        program: Program::laid_out(config.precision, config.target.layout(), graph),
     })
 }
 
@@ -122,7 +133,8 @@ pub fn evaluation_program(
     llama::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
     graph.validate("building")?;
     let (graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
-    let plan = Plan::after_kept(&graph, training.plan.kept_bytes);
+    let graph = stored(&graph, config.target.storage(config.precision))?;
+    let plan = Plan::laid_out(&graph, config.target.layout(), training.plan.kept_bytes);
     for id in graph.value_ids().filter(|id| graph.get(*id).source.is_kept()) {
         let name = &graph.get(id).name;
         let twin = training.graph.named(name).and_then(|twin| training.plan.buffer(twin));
@@ -131,7 +143,8 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    Ok(EvaluationProgram { forward: Forward::find(&graph)?, program: Program { graph, plan }, shape })
+    let program = Program { graph, plan, precision: config.precision };
+    Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
 /// Kernels that one step runs, by phase.

@@ -6,6 +6,7 @@ use crate::{kept, output};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::machine::Machine;
 use headroom_engine::peaks::{ASSUMED_RATES, measure_products};
+use headroom_graph::Precision;
 use headroom_graph::cost::Rates;
 use headroom_record::device::{DatasheetPeak, DeviceRecord};
 use headroom_record::provenance::Origin;
@@ -16,6 +17,7 @@ pub struct Peaks {
     pub rates: Rates,
     pub source: String,
     pub origin: Origin,
+    pub precision: Precision,
     /// What the units could do, beside what was measured.
     pub datasheet: Option<DatasheetPeak>,
     record: Option<DeviceRecord>,
@@ -29,15 +31,16 @@ impl Peaks {
                 rates: ASSUMED_RATES,
                 source,
                 origin: Origin::Assumed,
+                precision: Precision::Fp32,
                 datasheet: None,
                 record: None,
             });
         }
-        Peaks::of_machine(&settings.machine, settings.threads)
+        Peaks::of_machine(&settings.machine, settings.threads, settings.precision)
     }
 
     /// Kept ones serve where they were measured on as many threads as the run has.
-    pub fn of_machine(machine: &Machine, threads: usize) -> anyhow::Result<Peaks> {
+    pub fn of_machine(machine: &Machine, threads: usize, precision: Precision) -> anyhow::Result<Peaks> {
         if let Some(record) = kept(machine, threads) {
             if record.was_disturbed() {
                 output::note(
@@ -45,7 +48,7 @@ impl Peaks {
                      measures again",
                 );
             }
-            return Ok(Peaks::of(record, "kept by `headroom device`"));
+            return Ok(Peaks::of(record, precision, "kept by `headroom device`"));
         }
         output::note(&format!(
             "no peaks of this machine on {threads} threads are kept: measuring them (a few seconds)"
@@ -53,13 +56,14 @@ impl Peaks {
         let record = measure_now(machine, threads)?;
         // What cannot be kept is measured again next time.
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
-        Ok(Peaks::of(best, "measured before this run"))
+        Ok(Peaks::of(best, precision, "measured before this run"))
     }
 
     /// The same, raised where a run's fastest products did better than what was kept: that was too low, and is measured
     /// again. What the run did stands even where the second look falls short of it.
     pub fn raised_by(self, fastest: f64, threads: usize) -> Peaks {
-        let Some(mut record) = self.record.clone().filter(|_| fastest > self.rates.product_flops) else { return self };
+        let too_low = self.precision == Precision::Fp32 && fastest > self.rates.product_flops;
+        let Some(mut record) = self.record.clone().filter(|_| too_low) else { return self };
         let again = measure_products(threads, Isa::detect()).unwrap_or(0.0);
         let (rate, how) = match again >= fastest {
             true => (again, "measured again after this run"),
@@ -75,19 +79,23 @@ impl Peaks {
             peak.flops_per_sec = rate;
         }
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
-        Peaks::of(best, how)
+        Peaks::of(best, Precision::Fp32, how)
     }
 
-    fn of(record: DeviceRecord, how: &str) -> Peaks {
+    /// Of the precision that products compute in, of fp32 where no other was measured.
+    fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
+        let own = record.gemm(precision.name());
+        let named = if own.is_some() { precision } else { Precision::Fp32 };
         Peaks {
+            precision: named,
             rates: Rates {
-                product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+                product_flops: record.gemm(named.name()).unwrap_or(ASSUMED_RATES.product_flops),
                 bytes: record.memory_bandwidth_bytes,
                 call_seconds: record.call_seconds,
             },
-            source: format!("fp32 products on {} threads, {how} at {}", record.threads, record.timestamp),
+            source: format!("{named} products on {} threads, {how} at {}", record.threads, record.timestamp),
             origin: Origin::Measured,
-            datasheet: record.datasheet.clone(),
+            datasheet: record.datasheet.clone().filter(|_| named == Precision::Fp32),
             record: Some(record),
         }
     }
