@@ -1,6 +1,9 @@
 //! Runs of runs: what each optimisation is predicted to bring, what it brings, and the gates that it has to pass.
 
 pub mod bench;
+pub mod findings;
 pub mod gates;
 pub mod ladder;
 pub mod prediction;
+pub mod turns;
+pub mod validation;
