@@ -2,9 +2,9 @@
 
 use crate::{kept, output};
 use anyhow::Context;
-use headroom_engine::cpu::isa::Isa;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
+use headroom_engine::cpu::isa::Isa;
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_record::device::{DatasheetPeak, DeviceFacts, DeviceRecord, PrecisionPeak};

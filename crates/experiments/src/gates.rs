@@ -43,7 +43,10 @@ pub fn loss_curve(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
         .zip(other)
         .map(|(want, have)| (f64::from(*have) - f64::from(*want)).abs() / f64::from(*want).abs());
     let figure = if baseline.len() == other.len() { worst(differences) } else { f64::INFINITY };
-    let about = format!("largest relative difference of the loss from Version 1 over {} steps of the Markov source", baseline.len());
+    let about = format!(
+        "largest relative difference of the loss from Version 1 over {} steps of the Markov source",
+        baseline.len()
+    );
     gate("loss_curve", figure, limit, figure <= limit, about)
 }
 

@@ -9,7 +9,7 @@ use crate::findings::{BaselineProfile, baseline_profile};
 use crate::gates::{self, Outputs};
 use crate::prediction::{Calibration, Predicted};
 use crate::turns::{Clock, Patience, Speedup};
-use crate::validation::{Validation, outputs, tolerance, validate};
+use crate::validation::{Validation, curve_limit, outputs_and_curve, tolerance, validate};
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::{OFFERED, Offered, PassList};
 use headroom_training::data::BatchShape;
@@ -62,6 +62,12 @@ pub trait Watcher {
 const WARM_UP: usize = 2;
 const RECORDED: usize = 6;
 
+/// Steps of every pass's own loss curve; the final list's is longer.
+const SHORT_CURVE: usize = 5;
+
+/// Loss, gradients and the first losses of Version 1.
+type Reference = (Outputs, Vec<f32>);
+
 pub fn climb(
     step: &StepConfig,
     setting: &Setting,
@@ -87,7 +93,7 @@ pub fn climb(
 
     let ablated = if wanted.ablation == Ablation::Yes { OFFERED.len() } else { 0 };
     let mut clock = Clock::start(wanted.patience, OFFERED.len() + 3 + ablated);
-    let reference = outputs(step, &Variant::baseline(), setting)?;
+    let reference = outputs_and_curve(step, &Variant::baseline(), setting, SHORT_CURVE)?;
     let mut tried = vec![];
     let mut current = PassList::none();
     let mut standing = baseline;
@@ -103,7 +109,7 @@ pub fn climb(
             ..climber.rung(next.name, &list, (&standing, &bench), measured, &reference)?
         };
         let rung = Rung { predicted: Some(prediction.now / prediction.after.seconds), ..rung };
-        let rung = Rung { verdict: verdict(&rung, tolerance(&list)), ..rung };
+        let rung = Rung { verdict: verdict(&rung, tolerance(&list), curve_limit(&list)), ..rung };
         calibration.learn(&bench.program, &after);
         if rung.verdict.is_kept() {
             current = list;
@@ -199,9 +205,7 @@ impl Climber<'_> {
                 best = Some((index, saving, after));
             }
         }
-        Ok(best.map(|(index, _, after)| {
-            (left.remove(index), Prediction { now: now.seconds, now_by_op: now, after })
-        }))
+        Ok(best.map(|(index, _, after)| (left.remove(index), Prediction { now: now.seconds, now_by_op: now, after })))
     }
 
     fn rung(
@@ -210,10 +214,10 @@ impl Climber<'_> {
         list: &PassList,
         (before, after): (&Bench, &Bench),
         measured: Speedup,
-        reference: &Outputs,
+        reference: &Reference,
     ) -> Result<Rung, ExperimentError> {
-        let (loss_difference, gradient_difference) =
-            gates::difference(reference, &outputs(self.step, &Variant::of(list), self.setting)?);
+        let (have, curve) = outputs_and_curve(self.step, &Variant::of(list), self.setting, SHORT_CURVE)?;
+        let (loss_difference, gradient_difference) = gates::difference(&reference.0, &have);
         Ok(Rung {
             name: name.into(),
             list: list.clone(),
@@ -223,6 +227,7 @@ impl Climber<'_> {
             kernels: (before.kernels(), after.kernels()),
             loss_difference,
             gradient_difference,
+            curve_difference: gates::loss_curve(&reference.1, &curve, f64::INFINITY).figure,
             verdict: Verdict::Measured,
             surprise: None,
         })
@@ -233,7 +238,7 @@ impl Climber<'_> {
         &self,
         kept: &PassList,
         at_first: &Calibration,
-        reference: &Outputs,
+        reference: &Reference,
         clock: &mut Clock,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Rung>, ExperimentError> {
@@ -254,7 +259,7 @@ impl Climber<'_> {
     /// All passes in turns with all but one, for each: what the one is worth among the others.
     fn ablation(
         &self,
-        reference: &Outputs,
+        reference: &Reference,
         clock: &mut Clock,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<Rung>, ExperimentError> {

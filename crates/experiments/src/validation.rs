@@ -26,6 +26,11 @@ pub struct Validation {
 /// Over the whole curve, rounding grows with the steps.
 const CURVE_LIMIT: f64 = 1e-3;
 
+/// What the loss may differ by over a list's steps.
+pub fn curve_limit(list: &PassList) -> f64 {
+    CURVE_LIMIT.max(tolerance(list))
+}
+
 /// Steps after which two runs must hold the same weights.
 const REPEATED: usize = 3;
 
@@ -36,8 +41,19 @@ pub fn tolerance(list: &PassList) -> f64 {
 
 /// Loss and gradients of the first batch.
 pub fn outputs(step: &StepConfig, variant: &Variant, setting: &Setting) -> Result<Outputs, ExperimentError> {
-    let (loss, gradients) = Bench::new(step, variant, Keep::Gradients, setting)?.gradients()?;
-    Ok(Outputs { loss, gradients })
+    Ok(outputs_and_curve(step, variant, setting, 0)?.0)
+}
+
+/// And the losses of the first steps.
+pub fn outputs_and_curve(
+    step: &StepConfig,
+    variant: &Variant,
+    setting: &Setting,
+    steps: usize,
+) -> Result<(Outputs, Vec<f32>), ExperimentError> {
+    let mut bench = Bench::new(step, variant, Keep::Gradients, setting)?;
+    let (loss, gradients) = bench.gradients()?;
+    Ok((Outputs { loss, gradients }, bench.losses(steps)?))
 }
 
 /// `speedup` was measured against the baseline; its lower end must come to `min_speedup`.
@@ -69,7 +85,7 @@ pub fn validate(
     let limit = tolerance(&variant.passes);
     let mut gates = vec![
         gates::accuracy(&differences, limit, &shapes_named(step)),
-        gates::loss_curve(&want, &have, CURVE_LIMIT.max(limit)),
+        gates::loss_curve(&want, &have, curve_limit(&variant.passes)),
     ];
     // The worse of the shapes.
     gates.extend(alive.into_iter().min_by(|left, right| left.figure.total_cmp(&right.figure)));

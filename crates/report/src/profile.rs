@@ -5,7 +5,6 @@ mod html;
 mod markdown;
 mod memory_plot;
 mod roofline_plot;
-mod svg;
 mod tables;
 mod terminal;
 

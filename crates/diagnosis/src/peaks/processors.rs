@@ -39,7 +39,9 @@ pub fn units(processor: &Processor) -> Option<Units> {
         ("GenuineIntel", 6, 173 | 174) => units("Granite Rapids", 2, 16, INTEL),
         // Client cores with 512-bit vectors fuse two 256-bit units into one.
         ("GenuineIntel", 6, 125 | 126 | 140 | 141 | 167) => units("Ice, Tiger or Rocket Lake", 1, 16, INTEL),
-        ("GenuineIntel", 6, 151 | 154 | 183 | 186 | 191) => units("Alder or Raptor Lake, performance core", 2, 8, INTEL),
+        ("GenuineIntel", 6, 151 | 154 | 183 | 186 | 191) => {
+            units("Alder or Raptor Lake, performance core", 2, 8, INTEL)
+        }
         ("GenuineIntel", 6, 60 | 63 | 69 | 70) => units("Haswell", 2, 8, INTEL),
         ("GenuineIntel", 6, 61 | 71 | 79 | 86) => units("Broadwell", 2, 8, INTEL),
         ("GenuineIntel", 6, 78 | 94 | 142 | 158 | 165 | 166) => units("Skylake client or its successors", 2, 8, INTEL),

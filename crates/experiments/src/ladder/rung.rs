@@ -18,6 +18,8 @@ pub struct Rung {
     pub kernels: (usize, usize),
     pub loss_difference: f64,
     pub gradient_difference: f64,
+    /// Over a short curve.
+    pub curve_difference: f64,
     pub verdict: Verdict,
     /// Where the prediction was off, and by what op.
     pub surprise: Option<Surprise>,
@@ -107,8 +109,10 @@ fn saving(speedup: f64) -> f64 {
 }
 
 /// Kept is what is faster beyond the noise, and what saves memory at no cost that can be seen.
-pub(super) fn verdict(rung: &Rung, tolerance: f64) -> Verdict {
-    let exact = rung.loss_difference <= tolerance && rung.gradient_difference <= tolerance;
+pub(super) fn verdict(rung: &Rung, tolerance: f64, curve_limit: f64) -> Verdict {
+    let exact = rung.loss_difference <= tolerance
+        && rung.gradient_difference <= tolerance
+        && rung.curve_difference <= curve_limit;
     let (before, after) = rung.memory;
     match rung.measured {
         _ if !exact => Verdict::NotExact,
@@ -185,6 +189,7 @@ mod tests {
             kernels: (2, 1),
             loss_difference: 0.0,
             gradient_difference: 0.0,
+            curve_difference: 0.0,
             verdict: Verdict::Measured,
             surprise: None,
         }
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_faster_beyond_the_noise_or_smaller_at_no_cost() {
-        let verdict = |interval, memory| verdict(&rung(1.0, interval, memory), 1e-5);
+        let verdict = |interval, memory| verdict(&rung(1.0, interval, memory), 1e-5, 1e-3);
         assert_eq!(verdict((1.01, 1.05, 1.10), (10, 12)), Verdict::Faster);
         assert_eq!(verdict((0.98, 1.05, 1.10), (10, 10)), Verdict::WithinNoise);
         assert_eq!(verdict((0.98, 1.00, 1.02), (10, 9)), Verdict::Smaller);
@@ -203,16 +208,19 @@ mod tests {
     #[test]
     fn what_is_not_exact_is_not_kept_however_fast() {
         let wrong = Rung { gradient_difference: 1e-3, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
-        assert_eq!(super::verdict(&wrong, 1e-5), Verdict::NotExact);
+        assert_eq!(super::verdict(&wrong, 1e-5, 1e-3), Verdict::NotExact);
+        let leaves = Rung { curve_difference: 1e-2, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
+        assert_eq!(super::verdict(&leaves, 1e-5, 1e-3), Verdict::NotExact);
         let broken = Rung { loss_difference: f64::NAN, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
-        assert_eq!(super::verdict(&broken, 1e-5), Verdict::NotExact);
+        assert_eq!(super::verdict(&broken, 1e-5, 1e-3), Verdict::NotExact);
     }
 
     #[test]
     fn predictions_are_judged_by_the_saving() {
         let (even, same) = ((1.0, 1.0, 1.0), (1, 1));
         // Savings of 0.20 against 0.25 (within 35% of it), 0.00 against -0.10 (wrong sign), 0.01 against 0.
-        let rungs = [rung(1.25, (1.3, 1.0 / 0.75, 1.4), same), rung(1.0, (0.9, 1.0 / 1.1, 0.95), same), rung(1.01, even, same)];
+        let rungs =
+            [rung(1.25, (1.3, 1.0 / 0.75, 1.4), same), rung(1.0, (0.9, 1.0 / 1.1, 0.95), same), rung(1.01, even, same)];
         let found = accuracy(&rungs).unwrap();
         assert_eq!((found.passes, found.within_limit, found.large, found.right_sign), (3, 2, 2, 1));
         assert!((found.median_error - 0.05).abs() < 1e-9);
