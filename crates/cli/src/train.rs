@@ -22,6 +22,7 @@ use folder::{IfTaken, RunFolder};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::training as text;
 use headroom_training::data::Prefetcher;
+use headroom_training::program::Keep;
 use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
 use headroom_training::trainer::Trainer;
 use plan::Planned;
@@ -41,7 +42,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_interrupt()?;
 
     let (settings, sources) = Settings::resolve(&arguments)?;
-    let planned = Planned::new(&settings, &sources)?;
+    // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
+    let keep = if arguments.profiling.is_on() { Keep::GradientNorm } else { Keep::OnlyTheLoss };
+    let planned = Planned::new(&settings, &sources, keep)?;
     let need = planned.need;
     let opening = opening::describe(&settings, &planned);
     if format == Format::Text {

@@ -2,6 +2,9 @@
 
 pub mod bench;
 pub mod exactness;
+pub mod findings;
 pub mod gates;
 pub mod ladder;
 pub mod prediction;
+pub mod turns;
+pub mod validation;

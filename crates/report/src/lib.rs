@@ -5,5 +5,8 @@ pub mod compare;
 pub mod lint;
 pub mod numbers;
 pub mod optimize;
+pub mod page;
 pub mod profile;
+pub mod svg;
+pub mod table;
 pub mod training;
