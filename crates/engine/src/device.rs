@@ -36,6 +36,8 @@ pub enum EngineError {
     NoKernel { op: &'static str, module: String, dtype: String, device: &'static str },
     #[error("{precision} has no kernels on {device}, which has {}", names(has))]
     NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
+    #[error("programs of one device compute in {one} and in {other}; they must agree")]
+    MixedPrecisions { one: Precision, other: Precision },
 }
 
 /// Refuses programs of a precision that a device has no kernels for.

@@ -20,8 +20,10 @@ impl Peaks {
     /// Kept ones serve where they were measured on as many threads as the run has.
     pub fn find(settings: &Settings) -> anyhow::Result<Peaks> {
         let threads = settings.threads as u64;
-        if let Some(record) = kept::load_device(&settings.machine.cpu_name).filter(|kept| kept.threads == threads) {
-            return Ok(Peaks::of(&record, "kept by `headroom device`"));
+        let precision = settings.precision.name();
+        let serves = |kept: &DeviceRecord| kept.threads == threads && kept.gemm(precision).is_some();
+        if let Some(record) = kept::load_device(&settings.machine.cpu_name).filter(serves) {
+            return Ok(Peaks::of(&record, precision, "kept by `headroom device`"));
         }
         if settings.device == DeviceKind::Null {
             let source = "assumed: `headroom device` measures this machine's".into();
@@ -36,17 +38,17 @@ impl Peaks {
             // What cannot be kept is measured again next time.
             let _ = kept::save_device(&record);
         }
-        Ok(Peaks::of(&record, "measured before this run"))
+        Ok(Peaks::of(&record, precision, "measured before this run"))
     }
 
-    fn of(record: &DeviceRecord, how: &str) -> Peaks {
+    fn of(record: &DeviceRecord, precision: &str, how: &str) -> Peaks {
         Peaks {
             rates: Rates {
-                product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+                product_flops: record.gemm(precision).unwrap_or(ASSUMED_RATES.product_flops),
                 bytes: record.memory_bandwidth_bytes,
                 call_seconds: record.call_seconds,
             },
-            source: format!("fp32 products on {} threads, {how} at {}", record.threads, record.timestamp),
+            source: format!("{precision} products on {} threads, {how} at {}", record.threads, record.timestamp),
             origin: Origin::Measured,
         }
     }

@@ -35,7 +35,7 @@ fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]
 fn rates(settings: &Settings) -> Rates {
     match kept::load_device(&settings.machine.cpu_name) {
         Some(record) => Rates {
-            product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+            product_flops: record.gemm(settings.precision.name()).unwrap_or(ASSUMED_RATES.product_flops),
             bytes: record.memory_bandwidth_bytes,
             call_seconds: record.call_seconds,
         },

@@ -109,15 +109,22 @@ pub fn forward(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fram
     let sizes = attention.sizes;
     let (out, lse) = (Shared::new(at.output(0)), Shared::new(at.output(1)));
     let blocks = sizes.seq.div_ceil(QUERIES);
-    for_each_alone(&team.pool, team.isa, &team.packing, sizes.batch * sizes.kv_heads * blocks, &|unit, alone| {
-        let mut tile = team.tiles[alone.worker()].lock().unwrap_or_else(PoisonError::into_inner);
-        // The last blocks see most keys: begin with them, so that threads end together.
-        let (item, first) =
-            (unit % (sizes.batch * sizes.kv_heads), (blocks - 1 - unit / (sizes.batch * sizes.kv_heads)) * QUERIES);
-        let rows = QUERIES.min(sizes.seq - first);
-        let block = Block { batch: item / sizes.kv_heads, kv: item % sizes.kv_heads, first, rows };
-        forward_block(team.isa, alone, &attention, &block, &mut tile, (&out, &lse));
-    });
+    for_each_alone(
+        &team.pool,
+        team.isa,
+        team.arithmetic,
+        &team.packing,
+        sizes.batch * sizes.kv_heads * blocks,
+        &|unit, alone| {
+            let mut tile = team.tiles[alone.worker()].lock().unwrap_or_else(PoisonError::into_inner);
+            // The last blocks see most keys: begin with them, so that threads end together.
+            let (item, first) =
+                (unit % (sizes.batch * sizes.kv_heads), (blocks - 1 - unit / (sizes.batch * sizes.kv_heads)) * QUERIES);
+            let rows = QUERIES.min(sizes.seq - first);
+            let block = Block { batch: item / sizes.kv_heads, kv: item % sizes.kv_heads, first, rows };
+            forward_block(team.isa, alone, &attention, &block, &mut tile, (&out, &lse));
+        },
+    );
 }
 
 fn forward_block(
@@ -201,11 +208,18 @@ pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fra
     let sizes = attention.sizes;
     let (out, lse, dout) = (at.input(3), at.input(4), at.input(5));
     let (dq, dk, dv) = (Shared::new(at.output(0)), Shared::new(at.output(1)), Shared::new(at.output(2)));
-    for_each_alone(&team.pool, team.isa, &team.packing, sizes.batch * sizes.kv_heads, &|item, alone| {
-        let mut tile = team.tiles[alone.worker()].lock().unwrap_or_else(PoisonError::into_inner);
-        let (batch, kv) = (item / sizes.kv_heads, item % sizes.kv_heads);
-        gradient_head(team.isa, alone, &attention, (batch, kv), (out, lse, dout), &mut tile, (&dq, &dk, &dv));
-    });
+    for_each_alone(
+        &team.pool,
+        team.isa,
+        team.arithmetic,
+        &team.packing,
+        sizes.batch * sizes.kv_heads,
+        &|item, alone| {
+            let mut tile = team.tiles[alone.worker()].lock().unwrap_or_else(PoisonError::into_inner);
+            let (batch, kv) = (item / sizes.kv_heads, item % sizes.kv_heads);
+            gradient_head(team.isa, alone, &attention, (batch, kv), (out, lse, dout), &mut tile, (&dq, &dk, &dv));
+        },
+    );
 }
 
 fn gradient_head(
