@@ -6,10 +6,11 @@
 mod bf16;
 mod cut;
 mod kernel;
-mod lanes;
+pub(super) mod lanes;
 mod matrix;
 mod pack;
 mod scratch;
+mod small;
 mod work;
 
 use std::ops::Range;
@@ -21,6 +22,7 @@ use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 use scratch::Buffers;
 pub use scratch::Scratch;
+pub use small::{LeftIn, Small, SmallProduct};
 use work::{Progress, work};
 
 use crate::cpu::isa::Isa;
