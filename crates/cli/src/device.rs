@@ -10,6 +10,7 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda;
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
+use headroom_graph::Precision;
 use headroom_record::device::{DatasheetPeak, DeviceFacts, DeviceRecord, PrecisionPeak};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{metric, seconds};
@@ -134,11 +135,16 @@ pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord 
         threads: peaks.threads as u64,
         instruction_set: isa.to_string(),
         memory_total_mb: machine.memory_total_bytes as f64 / (1024.0 * 1024.0),
-        gemm_flops: vec![PrecisionPeak {
-            precision: "fp32".into(),
-            flops_per_sec: peaks.product_f32,
-            one_thread_flops_per_sec: Some(peaks.product_f32_one_thread),
-        }],
+        gemm_flops: [
+            (Precision::Fp32, peaks.product_f32, peaks.product_f32_one_thread),
+            (Precision::Bf16, peaks.product_bf16, peaks.product_bf16_one_thread),
+        ]
+        .map(|(precision, flops_per_sec, one_thread)| PrecisionPeak {
+            precision: precision.to_string(),
+            flops_per_sec,
+            one_thread_flops_per_sec: Some(one_thread),
+        })
+        .into(),
         memory_bandwidth_bytes: peaks.copy,
         call_seconds: peaks.call_seconds,
     })

@@ -42,7 +42,7 @@ pub fn cuda_options(ordinal: usize) -> Options {
 fn rates(settings: &Settings) -> Rates {
     match kept::load_device(&settings.machine.cpu_name, settings.threads) {
         Some(record) => Rates {
-            product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+            product_flops: record.gemm(settings.precision.name()).unwrap_or(ASSUMED_RATES.product_flops),
             bytes: record.memory_bandwidth_bytes,
             call_seconds: record.call_seconds,
         },
