@@ -9,6 +9,7 @@ pub mod memory;
 pub mod operators;
 pub mod performance;
 pub mod provenance;
+pub mod registry;
 pub mod roofline;
 pub mod statistics;
 pub mod timeline;

@@ -29,6 +29,15 @@ pub enum DeviceKind {
     Null,
 }
 
+impl DeviceKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Null => "null",
+        }
+    }
+}
+
 pub struct Settings {
     /// A row's name, or `custom`.
     pub size: String,
