@@ -17,6 +17,8 @@ mod record;
 mod registry;
 mod regress;
 mod runs;
+mod scale;
+mod study;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +44,8 @@ enum Command {
     Device(device::Arguments),
     Analyze(analyze::Arguments),
     Compare(compare::Arguments),
+    Study(study::Arguments),
+    Scale(scale::Arguments),
     Runs(runs::Arguments),
     Regress(regress::Arguments),
     Record(record::Arguments),
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         Command::Device(arguments) => device::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Study(arguments) => study::run(arguments, &mut entry),
+        Command::Scale(arguments) => scale::run(arguments, &mut entry),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),

@@ -2,7 +2,7 @@
 
 pub mod arguments;
 pub mod files;
-mod peaks;
+pub mod peaks;
 mod records;
 
 use crate::output;

@@ -43,6 +43,7 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
         step_seconds: None,
         samples_per_sec: None,
         tokens_per_sec: None,
+        process_peak_memory_mb: None,
         note: None,
     };
     Ok(PlannedPoint { point, largest: largest(&planned.training.program), need_bytes: planned.need.total() })

@@ -46,6 +46,8 @@ pub struct ScalingPoint {
     pub step_seconds: Option<f64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
+    /// Of the whole process, as the system counted it.
+    pub process_peak_memory_mb: Option<f64>,
     /// Why there is no speed.
     pub note: Option<String>,
 }
@@ -140,7 +142,7 @@ impl ScalingRecord {
             if !empty {
                 let points = format!("{sweep}_points");
                 provenance.set(&points, Origin::Computed);
-                for key in ["step_seconds", "samples_per_sec", "tokens_per_sec"] {
+                for key in ["step_seconds", "samples_per_sec", "tokens_per_sec", "process_peak_memory_mb"] {
                     provenance.set(&format!("{points}.{key}"), times);
                 }
             }
@@ -191,6 +193,7 @@ mod tests {
             step_seconds: Some(0.1),
             samples_per_sec: Some(10.0),
             tokens_per_sec: None,
+            process_peak_memory_mb: None,
             note: None,
         };
         let growth = Growth {
