@@ -14,6 +14,7 @@ mod output;
 mod profile;
 mod race;
 mod record;
+mod serve;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,7 @@ enum Command {
     Compare(compare::Arguments),
     Record(record::Arguments),
     Lint(lint::Arguments),
+    Serve(serve::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),

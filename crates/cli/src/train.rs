@@ -2,7 +2,7 @@
 
 mod arguments;
 mod checkpoints;
-mod folder;
+pub mod folder;
 mod opening;
 pub mod plan;
 mod progress;
@@ -19,6 +19,7 @@ use anyhow::Context;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
+use headroom_record::progress::ProgressHeader;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::training as text;
 use headroom_training::data::Prefetcher;
@@ -58,7 +59,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut input = Input::open(sources, &settings, &trainer)?;
     let config = summary::config_record(&settings, arguments.profiling.enabled(), &started);
-    folder.begin(&if arguments.output.redact { config.redact() } else { config }, &opening)?;
+    let config = if arguments.output.redact { config.redact() } else { config };
+    folder.begin(&config, &opening, &ProgressHeader::new(summary::times_origin(&settings)))?;
 
     let mut progress = Progress {
         settings: &settings,

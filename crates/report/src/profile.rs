@@ -11,6 +11,7 @@ mod terminal;
 
 pub use html::html;
 pub use markdown::markdown;
+pub(crate) use svg::escape;
 pub use terminal::terminal;
 
 use headroom_record::flops::FlopsRecord;

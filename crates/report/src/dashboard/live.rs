@@ -1,0 +1,45 @@
+//! A run as it goes on: loss, speed and memory of the steps so far.
+
+use headroom_record::progress::ProgressLine;
+use serde::Serialize;
+
+use super::runs::Status;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Live {
+    pub status: Status,
+    pub last_step: Option<u64>,
+    pub points: Vec<ProgressLine>,
+    /// The end of the log.
+    pub log: Vec<String>,
+}
+
+const LOG_LINES: usize = 14;
+
+/// From the text of `progress.jsonl` and of the log. A last line that is only half written is left for the next time.
+pub fn live(status: Status, last_step: Option<u64>, progress: &str, log: &str) -> Live {
+    let whole = progress.rfind('\n').map_or("", |end| &progress[..end]);
+    let lines: Vec<&str> = log.lines().collect();
+    Live {
+        status,
+        last_step,
+        points: whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
+        log: lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| line.to_string()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_is_left_for_the_next_time() {
+        let progress = "{\"schema_version\":1,\"provenance\":{}}\n\
+                        {\"step\":1,\"loss\":6.9,\"seconds\":0.5,\"samples_per_sec\":16.0,\"memory_mb\":20.5}\n\
+                        {\"step\":2,\"loss\":6.8,\"sec";
+        let live = live(Status::Running, Some(30), progress, "one\ntwo\n");
+        assert_eq!(live.points.iter().map(|point| point.step).collect::<Vec<_>>(), [1]);
+        assert_eq!(live.points[0].memory_mb, Some(20.5));
+        assert_eq!(live.log, ["one", "two"]);
+    }
+}
