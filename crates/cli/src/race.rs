@@ -1,9 +1,11 @@
 //! `headroom race`: keeps models warm and answers timing requests, one a line, so that a benchmark can take turns with
 //! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::config::Size;
 use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
@@ -61,13 +63,13 @@ fn answer(
     };
     let steps: usize = steps.parse()?;
     anyhow::ensure!(steps > 0, "at least one step");
-    let passes = match variant.rsplit_once('-') {
-        Some((passes, "fp32")) => PassList::parse(passes).map_err(anyhow::Error::msg)?,
-        _ => anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32"),
+    let Some((passes, precision)) = variant.rsplit_once('-') else {
+        anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32");
     };
+    let (passes, precision) = (PassList::parse(passes).map_err(anyhow::Error::msg)?, precision.parse::<Precision>()?);
     let key = format!("{name} {variant}");
     if !races.contains_key(&key) {
-        let mut race = Race::new(name, passes, threads)?;
+        let mut race = Race::new(name, passes, precision, threads)?;
         race.timed(warmup as usize)?;
         races.insert(key.clone(), race);
     }
@@ -92,7 +94,7 @@ struct Race {
 }
 
 impl Race {
-    fn new(name: &str, passes: PassList, threads: usize) -> anyhow::Result<Race> {
+    fn new(name: &str, passes: PassList, precision: Precision, threads: usize) -> anyhow::Result<Race> {
         let Some(size) = Size::named(name) else { anyhow::bail!("there is no size `{name}`") };
         let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
         let optimizer = OptimizerConfig {
@@ -103,7 +105,15 @@ impl Race {
             clip: 0.0,
             accumulation: 1,
         };
-        let step = StepConfig { model: model.clone(), shape, optimizer, passes, recomputed_layers: 0 };
+        let step = StepConfig {
+            model: model.clone(),
+            shape,
+            optimizer,
+            passes,
+            recomputed_layers: 0,
+            precision,
+            target: Target::Cpu,
+        };
         let program = training_program(&step, Keep::OnlyTheLoss)?;
         let cpu = Cpu::new(threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program.program))?;
         let mut trainer = Trainer::new(Box::new(cpu), &model, program, None, optimizer);

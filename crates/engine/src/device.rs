@@ -1,22 +1,59 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
 use crate::recorder::Recorder;
-use headroom_graph::{Graph, Plan, ValueId};
+use headroom_graph::{Graph, Layout, Plan, Precision, Storage, ValueId};
 use std::ops::Range;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A graph and where its values lie.
+/// A graph, where its values lie, and how exactly its products are computed.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub graph: Graph,
     pub plan: Plan,
+    pub precision: Precision,
 }
 
 impl Program {
+    /// In single precision.
     pub fn new(graph: Graph) -> Program {
-        let plan = Plan::new(&graph);
-        Program { graph, plan }
+        Program::at(Precision::Fp32, graph)
+    }
+
+    pub fn at(precision: Precision, graph: Graph) -> Program {
+        Program::laid_out(precision, Layout::Apart, graph)
+    }
+
+    pub fn laid_out(precision: Precision, layout: Layout, graph: Graph) -> Program {
+        let plan = Plan::laid_out(&graph, layout, 0);
+        Program { graph, plan, precision }
+    }
+}
+
+/// What kind of device a program is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// Values stay in single precision, each by itself; products round their operands as they read them.
+    #[default]
+    Cpu,
+    /// Half precision is half the memory; operands of fused products lie side by side.
+    Cuda,
+}
+
+impl Target {
+    pub fn storage(self, precision: Precision) -> Storage {
+        match (self, precision) {
+            (Target::Cpu, _) | (_, Precision::Fp32 | Precision::Tf32) => Storage::Single,
+            (Target::Cuda, Precision::Bf16) => Storage::HalfWithMasters,
+            (Target::Cuda, Precision::Bf16Pure) => Storage::Half,
+        }
+    }
+
+    pub fn layout(self) -> Layout {
+        match self {
+            Target::Cpu => Layout::Apart,
+            Target::Cuda => Layout::Together,
+        }
     }
 }
 
@@ -28,6 +65,24 @@ pub enum EngineError {
     Threads { threads: usize, error: std::io::Error },
     #[error("{op} in {module} has no kernel for {dtype} on {device}")]
     NoKernel { op: &'static str, module: String, dtype: String, device: &'static str },
+    #[error("{precision} has no kernels on {device}, which has {}", names(has))]
+    NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
+}
+
+/// Refuses programs of a precision that a device has no kernels for.
+pub fn check_precision(
+    device: &'static str,
+    has: &'static [Precision],
+    programs: &[Program],
+) -> Result<(), EngineError> {
+    match programs.iter().map(|program| program.precision).find(|precision| !has.contains(precision)) {
+        Some(precision) => Err(EngineError::NoPrecision { precision, device, has }),
+        None => Ok(()),
+    }
+}
+
+fn names(precisions: &[Precision]) -> String {
+    precisions.iter().map(|precision| precision.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// A backend with its programs loaded. Programs share one arena and the values that they keep: the first program's kept

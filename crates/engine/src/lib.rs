@@ -8,4 +8,4 @@ pub mod peaks;
 pub mod recorder;
 pub mod reference;
 
-pub use device::{Device, EngineError, Program};
+pub use device::{Device, EngineError, Program, Target};

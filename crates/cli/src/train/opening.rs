@@ -28,7 +28,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
     ];
     text::opening(&Opening {
         size: &settings.size,
-        version: &format!("{}, fp32", settings.passes.label()),
+        version: &format!("{}, {}", settings.passes.label(), settings.precision),
         parameters: &parameters,
         lines: &lines,
     })

@@ -98,13 +98,14 @@ impl Planned {
         let Some(room) = Room::of(settings).filter(|room| self.need.total() > room.bytes) else { return Ok(()) };
         let BatchShape { batch_size, seq_len } = settings.shape;
         bail!(
-            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, fp32, {})\n  help: {}",
+            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, {}, {})\n  help: {}",
             settings.size,
             bytes(self.need.total() as u64),
             if self.recomputed_layers > 0 { " even with the activations of every layer recomputed" } else { "" },
             bytes(room.bytes as u64),
             room.whose,
             memory_line(&self.need),
+            settings.precision,
             settings.passes.label(),
             what_fits(settings, self, room.bytes)?,
         )
