@@ -18,6 +18,8 @@ pub struct Overview {
     pub findings: Vec<Finding>,
     pub roadmap: Vec<RoadmapRow>,
     pub roadmap_note: String,
+    /// What its second column is: effort or priority.
+    pub roadmap_by: &'static str,
     /// Files of the run that a browser can show.
     pub files: Vec<String>,
 }

@@ -3,7 +3,7 @@
 use headroom_diagnosis::Analysis;
 use headroom_record::flops::{FLOPS_FILE, FlopsRecord};
 use headroom_record::intensity::{INTENSITY_FILE, IntensityRecord};
-use headroom_record::memory::{MEMORY_FILE, MemoryRecord};
+use headroom_record::memory::MemoryRecord;
 use headroom_record::operators::{OperatorRecord, StepBreakdown};
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use headroom_record::provenance::Provenance;
@@ -17,9 +17,10 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     let mut overview = Overview { title: name.to_string(), notes: records.unreadable.clone(), ..Overview::default() };
     if let Some(config) = &records.config {
         let shape = &config.configuration;
-        overview.title = format!("LLaMA {} · {}", config.size, config.version);
+        overview.title = format!("LLaMA {}", config.size);
         overview.subtitle = format!(
-            "{} parameters · batch {} × {} tokens · {} steps · {}",
+            "{} · {} parameters · batch {} × {} tokens · {} steps · {}",
+            config.version.replace(',', ", "),
             grouped(shape.parameters),
             shape.batch_size,
             shape.seq_len,
@@ -43,16 +44,15 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(intensity) = &records.intensity {
         bound(&mut overview.headline, intensity);
     }
-    match (&records.memory, &records.performance) {
-        (Some(memory), _) => peak(&mut overview.headline, memory),
-        (None, Some(record)) => planned_peak(&mut overview.headline, record),
-        (None, None) => {}
+    if let Some(record) = &records.performance {
+        peak(&mut overview.headline, record, records.memory.as_ref());
     }
     if let Some(operators) = &records.operators {
         overview.breakdown = parts(&operators.step_breakdown);
         overview.breakdown_note = format!("mean of {} recorded steps", operators.step_breakdown.steps);
         overview.findings = bottlenecks(operators);
         overview.roadmap = targets(operators);
+        overview.roadmap_by = "priority";
         overview.roadmap_note =
             "upper bounds, if the operator ran at its roof; each is of its own operator, so they do not overlap".into();
     } else if let Some(record) = &records.performance {
@@ -62,6 +62,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(analysis) = analysis {
         overview.findings.extend(findings(analysis));
     }
+    overview.findings.sort_by(|left, right| right.share.unwrap_or(0.0).total_cmp(&left.share.unwrap_or(0.0)));
     overview
 }
 
@@ -142,16 +143,13 @@ fn bound(list: &mut Vec<Figure>, intensity: &IntensityRecord) {
     list.push(figure("Bound by", Some(name), number, note, place));
 }
 
-fn peak(list: &mut Vec<Figure>, memory: &MemoryRecord) {
-    let place = Place(MEMORY_FILE, &memory.provenance, "peak_memory_mb");
-    let note = format!("in {}, at {}", memory.peak_phase, memory.peak_operator);
-    list.push(figure("Peak memory", Some(mebibytes(memory.peak_memory_mb)), Some(memory.peak_memory_mb), note, place));
-}
-
-fn planned_peak(list: &mut Vec<Figure>, record: &PerformanceRecord) {
+fn peak(list: &mut Vec<Figure>, record: &PerformanceRecord, memory: Option<&MemoryRecord>) {
     let peak = record.performance_summary.peak_memory_mb;
     let place = Place(PERFORMANCE_FILE, &record.provenance, "performance_summary.peak_memory_mb");
-    list.push(figure("Peak memory", peak.map(mebibytes), peak, String::new(), place));
+    let note = memory.map_or(String::new(), |memory| {
+        format!("{} of it live in {}, at {}", mebibytes(memory.peak_memory_mb), memory.peak_phase, memory.peak_operator)
+    });
+    list.push(figure("Peak memory", peak.map(mebibytes), peak, note, place));
 }
 
 fn mebibytes(size: f64) -> String {

@@ -32,6 +32,7 @@ pub fn overview(analysis: &Analysis) -> Overview {
         findings: findings(analysis),
         roadmap: roadmap(analysis),
         roadmap_note: roadmap_note(analysis),
+        roadmap_by: "effort",
         ..Overview::default()
     };
     if !withholds_idle(analysis) {

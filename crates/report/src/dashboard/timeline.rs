@@ -5,6 +5,7 @@
 //! the trace's beginning), `name`, `module` and `launcher` (u32) and `category` (u8). Since nothing overlaps in a row, both
 //! its starts and its ends ascend, so whoever draws finds what is visible by bisection, and need not visit the rest.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use headroom_diagnosis::measures::view::View;
@@ -145,20 +146,38 @@ impl Spans<'_> {
         self.device(at).map_or_else(|| self.trace.host.module[at], |_| NameId::NONE)
     }
 
+    fn band(&self, at: usize) -> Band {
+        match self.category(at) {
+            _ if self.device(at).is_some() => Band::Stream,
+            Category::PythonFunction => Band::Python,
+            _ => Band::Work,
+        }
+    }
+
     fn category(&self, at: usize) -> Category {
         self.device(at).map_or_else(|| self.trace.host.category[at], |at| self.trace.device.category[at])
     }
 }
 
+/// What is drawn as one lane: a thread's work, a thread's Python functions (dozens deep, they would push its work off the
+/// screen), or a stream. In the order in which they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Band {
+    Work,
+    Stream,
+    Python,
+}
+
 /// For each lane its rows from the outermost down: a span lies below every span that is open when it starts.
-fn rows(spans: &Spans) -> Vec<(LaneId, Vec<Vec<usize>>)> {
-    let mut lanes: Vec<(LaneId, Vec<Vec<usize>>)> = Vec::new();
-    let mut index: HashMap<LaneId, usize> = HashMap::new();
+fn rows(spans: &Spans) -> Vec<((Band, LaneId), Vec<Vec<usize>>)> {
+    let mut lanes: Vec<((Band, LaneId), Vec<Vec<usize>>)> = Vec::new();
+    let mut index: HashMap<(Band, LaneId), usize> = HashMap::new();
     let mut open: Vec<Vec<i64>> = Vec::new();
     // Host and device spans each come ordered by lane and start, the longer first.
     for at in 0..spans.len() {
-        let lane = *index.entry(spans.lane(at)).or_insert_with(|| {
-            lanes.push((spans.lane(at), Vec::new()));
+        let key = (spans.band(at), spans.lane(at));
+        let lane = *index.entry(key).or_insert_with(|| {
+            lanes.push((key, Vec::new()));
             open.push(Vec::new());
             lanes.len() - 1
         });
@@ -171,19 +190,22 @@ fn rows(spans: &Spans) -> Vec<(LaneId, Vec<Vec<usize>>)> {
         ends[row] = ends[row].max(start + spans.duration(at));
         lanes[lane].1[row].push(at);
     }
+    // Of each kind the fullest first.
+    lanes.sort_by_key(|((band, lane), rows)| (*band, Reverse(rows.iter().map(Vec::len).sum::<usize>()), *lane));
     lanes
 }
 
-fn lane_name(trace: &Trace, id: LaneId) -> String {
+fn lane_name(trace: &Trace, (band, id): (Band, LaneId)) -> String {
     let text = |label: &Label| match label {
         Label::Number(number) => number.to_string(),
         Label::Text(text) => text.clone(),
     };
     let lane = trace.lane(id);
-    let on_device = trace.device.lane.contains(&id);
-    match on_device {
-        true => format!("device {} · stream {}", text(&lane.process), text(&lane.thread)),
-        false => format!("process {} · thread {}", text(&lane.process), text(&lane.thread)),
+    let (process, thread) = (text(&lane.process), text(&lane.thread));
+    match band {
+        Band::Stream => format!("device {process} · stream {thread}"),
+        Band::Work => format!("process {process} · thread {thread}"),
+        Band::Python => format!("process {process} · thread {thread} · Python"),
     }
 }
 

@@ -10,8 +10,10 @@ start(async () => {
   const all = data.nodes.length * data.steps.length || 1;
   main.append(make("h2", {}, "Attribution", make("small", {},
     `${count(data.nodes.length)} nodes over ${count(data.steps.length)} steps; ${share(chosen / all)} of all updates were made`)));
-  const map = make("canvas", { class: "heat", role: "img", "aria-label": "Nodes over steps: dark where a node was updated; the table below has the counts" });
-  main.append(map);
+  const map = make("canvas", { role: "img", "aria-label": "Nodes over steps: dark where a node was updated; the table below has the counts" });
+  const names = data.nodes.length <= 48 ? data.nodes : [];
+  main.append(make("figure", { class: "heat" }, make("ol", { "aria-hidden": "true" }, names.map((name) => make("li", {}, name))), map,
+    make("div", { class: "note steps", "aria-hidden": "true" }, make("span", {}, `step ${data.steps[0]}`), make("span", {}, `step ${data.steps.at(-1)}`))));
   paint(map, data);
   addEventListener("themechange", () => paint(map, data));
   map.addEventListener("pointermove", (event) => {

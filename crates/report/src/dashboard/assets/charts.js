@@ -36,7 +36,7 @@ export function legend(names, values = []) {
 }
 
 /** The frame of a plot: grid, marks, and functions from values to places. */
-function frame({ width, height, x, y, xFormat, yFormat, xTitle, left = 62, xLog, yLog }) {
+function frame({ width, height, x, y, xFormat, yFormat, xTitle, left = 62, xLog, yLog, yUnit = 1 }) {
   const [top, right, bottom] = [8, 12, 36];
   const inner = { width: width - left - right, height: height - top - bottom };
   const place = (value, [from, to], log) => (log ? Math.log(value / from) / Math.log(to / from) : (value - from) / (to - from || 1));
@@ -48,7 +48,7 @@ function frame({ width, height, x, y, xFormat, yFormat, xTitle, left = 62, xLog,
     return list;
   };
   const xTicks = xLog ? powers(x) : ticks(...x, Math.min(8, width / 110));
-  const yTicks = yLog ? powers(y) : ticks(...y, 4);
+  const yTicks = yLog ? powers(y) : ticks(y[0] / yUnit, y[1] / yUnit, 4).map((tick) => tick * yUnit);
   const parts = [
     ...yTicks.flatMap((tick) => [
       draw("line", { class: "grid", x1: left, x2: left + inner.width, y1: toY(tick), y2: toY(tick) }),
@@ -95,7 +95,7 @@ export function lineChart({ points, label, xTitle, yFormat, series = 1, height =
 /** Areas on top of each other over time, as steps; `onMove` and `onPick` get the index of a point. */
 export function stackedChart({ seconds, series, label, xFormat, yFormat, top, height = 300, width = 1200, onMove, onPick }) {
   const last = seconds[seconds.length - 1] ?? 1;
-  const box = frame({ width, height, x: [seconds[0] ?? 0, last], y: [0, top * 1.05], xFormat, yFormat, xTitle: "time" });
+  const box = frame({ width, height, x: [seconds[0] ?? 0, last], y: [0, top * 1.05], xFormat, yFormat, xTitle: "time", yUnit: 1024 ** Math.floor(Math.log2(Math.max(top, 1)) / 10) });
   const base = new Float64Array(seconds.length);
   const areas = series.map((values, at) => {
     const upper = values.map((value, index) => base[index] + value);

@@ -4,6 +4,7 @@ import { load, main, make, start } from "./page.js";
 import { table } from "./table.js";
 import { bytes, count, metric, percent, plain, seconds, share, signed } from "./numbers.js";
 
+const TIMED = new Set(["seconds", "rate", "percent"]);
 const FORMATS = { seconds, rate: metric, percent, share, bytes, count, plain };
 
 start(async () => {
@@ -15,12 +16,14 @@ start(async () => {
     make("p", { class: "sub" }, stepText(data.step), " ", make("a", { href: `/compare/${after}/${before}` }, "swap")));
   if (data.notes.length) main.append(make("div", { class: "reserve" }, data.notes.map((note) => make("p", {}, note))));
 
+  // Where the steps' interval holds no change at all, nothing that hangs on their time is called better or worse.
+  const open = unsure(data.step);
   const figures = table({
     columns: [
       { title: "figure", heading: true, value: (row) => row.name },
       { title: "before", number: true, value: (row) => row.before, cell: (row) => FORMATS[row.unit](row.before) },
       { title: "after", number: true, value: (row) => row.after, cell: (row) => FORMATS[row.unit](row.after) },
-      { title: "change", number: true, value: (row) => row.relative, cell: (row) => judged(row.relative, row.better) },
+      { title: "change", number: true, value: (row) => row.relative, cell: (row) => judged(row.relative, open && TIMED.has(row.unit) ? "neither" : row.better) },
     ],
     rows: data.figures, mark: (row) => ({ "data-figure": row.name }),
   });
@@ -39,10 +42,12 @@ start(async () => {
   }
 });
 
+const unsure = (step) => Boolean(step?.interval) && step.interval[0] < 0 && step.interval[1] > 0;
+
 function stepText(step) {
   if (!step) return "";
   const interval = step.interval ? `95%: ${signed(step.interval[0])} to ${signed(step.interval[1])}` : "too few steps for an interval";
-  return `Recorded step ${seconds(step.before_seconds)} → ${seconds(step.after_seconds)}, ${signed(step.relative)} (${interval})`;
+  return `${unsure(step) ? "No sure change: recorded" : "Recorded"} step ${seconds(step.before_seconds)} → ${seconds(step.after_seconds)}, ${signed(step.relative)} (${interval})`;
 }
 
 /** A change in the colour of what it means; a tenth of a percent means nothing. */
@@ -56,9 +61,9 @@ function changes(rows) {
   return table({
     columns: [
       { title: "name", heading: true, kind: "long", value: (row) => row.name },
-      { title: "before", number: true, value: (row) => row.before, cell: (row) => seconds(row.before) },
-      { title: "after", number: true, value: (row) => row.after, cell: (row) => seconds(row.after) },
-      { title: "difference", number: true, value: (row) => row.after - row.before, cell: (row) => seconds(row.after - row.before) },
+      { title: "before", number: true, value: (row) => row.before, cell: (row) => seconds(row.before || null) },
+      { title: "after", number: true, value: (row) => row.after, cell: (row) => seconds(row.after || null) },
+      { title: "difference", number: true, value: (row) => row.after - row.before, cell: (row) => seconds(row.after - row.before).replace("-", "−") },
       { title: "change", number: true, value: (row) => row.relative, cell: (row) => (row.before === 0 ? "new" : row.after === 0 ? "gone" : judged(row.relative, "lower")) },
     ],
     rows,

@@ -22,6 +22,7 @@ export function bytes(count) {
 
 export function metric(number, unit = "") {
   if (number == null) return "–";
+  if (number === 0) return unit ? `0 ${unit}` : "0";
   const prefixes = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const [scale, prefix] = prefixes.find(([scale]) => Math.abs(number) >= scale) ?? [1, ""];
   const scaled = number / scale;
@@ -49,5 +50,8 @@ export function plain(number) {
   if (size >= 1000) return metric(number);
   return size >= 1 || size === 0 ? String(Number(number.toFixed(4))) : number.toPrecision(3);
 }
+
+/** Three digits that count: for ratios, which nobody needs to more. */
+export const ratio = (number) => (number == null ? "–" : number >= 1000 ? metric(number) : String(Number(number.toPrecision(3))));
 
 export const mebibytes = (size) => (size == null ? "–" : bytes(size * 1024 * 1024));

@@ -2,7 +2,7 @@
 
 import { load, main, make, runId, start } from "./page.js";
 import { shareCell, table } from "./table.js";
-import { bytes, count, metric, percent, plain, seconds, share } from "./numbers.js";
+import { bytes, count, metric, percent, ratio, seconds, share } from "./numbers.js";
 
 start(async () => {
   const data = await load(`/api/runs/${runId}/operators`);
@@ -13,18 +13,19 @@ start(async () => {
   main.append(make("div", { class: "bar" }, search, make("label", { for: "group" }, group, " group by module"), tally));
 
   const hostDiffers = data.rows.some((row) => row.host_seconds !== row.seconds);
+  const largest = (rows) => rows.reduce((most, row) => Math.max(most, row.share), 0) || 1;
   const has = (key) => data.rows.some((row) => row[key] != null && row[key] !== "");
   const columns = [
     { title: "operator", heading: true, kind: "long", value: (row) => row.name },
-    has("module") && { title: "module", kind: "long", value: (row) => row.module || null },
+    has("module") && { title: "module", kind: "long", value: (row) => row.module || null, cell: (row) => dotted(row.module) },
     has("phase") && { title: "phase", value: (row) => row.phase || null },
     { title: "calls", help: "a step", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
     { title: "self time", help: "a step", number: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
-    { title: "share", help: `of ${data.share_of}`, number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, share(row.share)) },
+    { title: "share", help: `of ${data.share_of}`, number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, largest(data.rows), share(row.share)) },
     hostDiffers && { title: "on the host", help: "self time a step", number: true, value: (row) => row.host_seconds, cell: (row) => seconds(row.host_seconds) },
     has("flops") && { title: "FLOPs", number: true, value: (row) => row.flops, cell: (row) => metric(row.flops) },
     has("bytes") && { title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => bytes(row.bytes) },
-    has("intensity") && { title: "FLOPs/byte", number: true, value: (row) => row.intensity, cell: (row) => plain(row.intensity) },
+    has("intensity") && { title: "FLOPs/byte", number: true, value: (row) => row.intensity, cell: (row) => ratio(row.intensity) },
     has("bound") && { title: "bound by", value: (row) => row.bound },
     has("percent_of_roof") && { title: "of its roof", number: true, value: (row) => row.percent_of_roof, cell: (row) => percent(row.percent_of_roof) },
   ].filter(Boolean);
@@ -49,10 +50,10 @@ start(async () => {
     columns: [
       { title: "kernel", heading: true, kind: "long mono", value: (row) => row.name },
       { title: "launched by", value: (row) => row.operator || null },
-      data.kernels.some((row) => row.module) && { title: "module", kind: "long", value: (row) => row.module || null },
+      data.kernels.some((row) => row.module) && { title: "module", kind: "long", value: (row) => row.module || null, cell: (row) => dotted(row.module) },
       { title: "calls", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
       { title: "time", number: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
-      { title: "share", number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, share(row.share)) },
+      { title: "share", number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, largest(data.kernels), share(row.share)) },
       data.kernels.some((row) => row.occupancy_percent != null) && { title: "occupancy", help: "the profiler's estimate", number: true, value: (row) => row.occupancy_percent, cell: (row) => percent(row.occupancy_percent) },
     ].filter(Boolean),
     rows: data.kernels,
@@ -75,3 +76,8 @@ start(async () => {
   filter();
   main.querySelector("tr.found")?.scrollIntoView({ block: "center" });
 });
+
+/** A path that may break after its dots. */
+function dotted(path) {
+  return path ? path.split(".").flatMap((part, at) => (at ? [".", make("wbr"), part] : [part])) : null;
+}

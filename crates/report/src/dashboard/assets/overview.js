@@ -50,10 +50,11 @@ function roadmap(overview) {
   const rows = table({
     columns: [
       { title: "first to last", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
-      { title: "effort", cell: (row) => row.effort },
+      { title: overview.roadmap_by, cell: (row) => row.effort },
       { title: "at most", help: "by itself", number: true, value: (row) => row.alone_share, cell: (row) => share(row.alone_share) },
-      { title: "beyond those above", number: true, value: (row) => row.additional_share, cell: (row) => share(row.additional_share) },
-    ],
+      overview.roadmap.some((row) => row.additional_share !== row.alone_share) &&
+        { title: "beyond those above", number: true, value: (row) => row.additional_share, cell: (row) => share(row.additional_share) },
+    ].filter(Boolean),
     rows: overview.roadmap,
     empty: "Nothing to gain was found.",
   });

@@ -18,7 +18,7 @@ start(async () => {
     { title: "name", value: (run) => run.name, cell: (run) => make("a", { href: `/runs/${run.id}/overview`, title: run.folder }, run.name), kind: "long" },
     { title: "status", value: (run) => run.status, cell: statusCell },
     { title: "size", value: (run) => run.size },
-    { title: "version", value: (run) => run.version },
+    { title: "version", kind: "version", value: (run) => run.version, cell: (run) => run.version?.replaceAll(",", ", ") },
     { title: "started", value: (run) => run.timestamp, cell: (run) => run.timestamp?.replace("T", " ").replace("Z", "") },
     { title: "parameters", number: true, value: (run) => run.parameters, cell: (run) => count(run.parameters) },
     { title: "step", help: "median", number: true, value: (run) => run.step_seconds, cell: (run) => seconds(run.step_seconds) },

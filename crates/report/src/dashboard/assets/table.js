@@ -87,9 +87,9 @@ export function table({ caption, columns, rows, sort, groupBy, groupCells, mark,
   return { element, show: (list) => { rows = list; update(); }, group: (by) => { groupBy = by; update(); } };
 }
 
-/** A share as text with a thin bar under it. */
-export function shareCell(part, text) {
+/** A share as text with a thin bar under it, as long as it is of the largest. */
+export function shareCell(part, largest, text) {
   const bar = make("i");
-  bar.style.width = `${Math.max(0, Math.min(1, part ?? 0)) * 100}%`;
+  bar.style.width = `${Math.max(0, Math.min(1, (part ?? 0) / largest)) * 100}%`;
   return make("span", { class: "share" }, text, bar);
 }

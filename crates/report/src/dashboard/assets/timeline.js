@@ -48,6 +48,8 @@ start(async () => {
 
   function resize() {
     const ratio = devicePixelRatio || 1;
+    // As high as the rows ask for and the screen allows.
+    area.style.height = `${Math.max(150, Math.min(places.height + 10, innerHeight - 320))}px`;
     view.width = area.clientWidth;
     view.height = area.clientHeight;
     canvas.width = Math.round(view.width * ratio);
@@ -242,7 +244,8 @@ start(async () => {
   });
   search.addEventListener("keydown", (event) => event.key === "Enter" && nextMatch());
   new ResizeObserver(resize).observe(area);
-  for (const change of ["themechange"]) addEventListener(change, () => { colours = palette(data); dirty = true; });
+  addEventListener("resize", resize);
+  addEventListener("themechange", () => { colours = palette(data); dirty = true; });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours = palette(data); dirty = true; });
 
   resize();

@@ -54,13 +54,18 @@ export function eventAt(data, row, time, slack) {
   return at < row.to && data.start[at] <= time + slack ? at : null;
 }
 
+/** What only frames others: its time is theirs. */
+export const FRAMES = new Set(["python_function", "user_annotation", "gpu_user_annotation", "Trace", "overhead"]);
+
 /** Summed time by name in a window, the longest first. */
 export function longestIn(data, from, to, most) {
+  const frames = data.categories.map((name) => FRAMES.has(name));
   const sums = new Float64Array(data.names.length);
   const calls = new Uint32Array(data.names.length);
   for (const lane of data.lanes) {
     for (const row of lane.rows) {
       for (let at = firstAbove(data.end, row.from, row.to, from); at < row.to && data.start[at] < to; at += 1) {
+        if (frames[data.category[at]]) continue;
         sums[data.name[at]] += Math.min(data.end[at], to) - Math.max(data.start[at], from);
         calls[data.name[at]] += 1;
       }

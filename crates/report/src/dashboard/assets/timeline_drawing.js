@@ -2,7 +2,7 @@
 
 import { colour } from "./page.js";
 import { ticks } from "./charts.js";
-import { firstAbove, isMatch, NO_EVENT } from "./timeline_data.js";
+import { firstAbove, FRAMES, isMatch, NO_EVENT } from "./timeline_data.js";
 import { nanos } from "./numbers.js";
 
 export const ROW = 17;
@@ -31,8 +31,7 @@ export function layout(data) {
 /** A colour a name, so that the same operator looks the same everywhere; what only frames others stays grey. */
 export function palette(data) {
   const dark = colour("color-scheme") === "dark" || getComputedStyle(document.documentElement).colorScheme === "dark";
-  const grey = new Set(["python_function", "user_annotation", "gpu_user_annotation", "Trace", "overhead"]);
-  const frames = data.categories.map((name) => grey.has(name));
+  const frames = data.categories.map((name) => FRAMES.has(name));
   const hashes = data.names.map((name) => {
     let hash = 2166136261;
     for (let at = 0; at < name.length; at += 1) hash = Math.imul(hash ^ name.charCodeAt(at), 16777619);
@@ -66,6 +65,8 @@ export function paint(context, data, places, colours, view) {
   for (const lane of places.lanes) {
     const top = lane.top - scroll;
     if (top + LANE < RULER || top > height) continue;
+    context.fillStyle = colours.background;
+    context.fillRect(0, top + 2, width, LANE - 3);
     context.fillStyle = colours.faint;
     context.fillRect(0, top + 2, width, 1);
     context.fillStyle = colours.soft;
