@@ -150,6 +150,7 @@ impl Spans<'_> {
         match self.category(at) {
             _ if self.device(at).is_some() => Band::Stream,
             Category::PythonFunction => Band::Python,
+            Category::Other | Category::Overhead => Band::Profiler,
             _ => Band::Work,
         }
     }
@@ -159,12 +160,14 @@ impl Spans<'_> {
     }
 }
 
-/// What is drawn as one lane: a thread's work, a thread's Python functions (dozens deep, they would push its work off the
-/// screen), or a stream. In the order in which they are shown.
+/// What is drawn as one lane, in the order in which they are shown. Python functions are dozens deep and would push a
+/// thread's work off the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Band {
     Work,
     Stream,
+    /// What the profiler says of itself.
+    Profiler,
     Python,
 }
 
@@ -204,7 +207,7 @@ fn lane_name(trace: &Trace, (band, id): (Band, LaneId)) -> String {
     let (process, thread) = (text(&lane.process), text(&lane.thread));
     match band {
         Band::Stream => format!("device {process} · stream {thread}"),
-        Band::Work => format!("process {process} · thread {thread}"),
+        Band::Work | Band::Profiler => format!("process {process} · thread {thread}"),
         Band::Python => format!("process {process} · thread {thread} · Python"),
     }
 }

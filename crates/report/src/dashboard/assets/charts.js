@@ -67,7 +67,7 @@ export { frame };
 
 /** One line over steps. `points` are pairs. */
 export function lineChart({ points, label, xTitle, yFormat, series = 1, height = 190, width = 640, fromZero = false }) {
-  if (!points.length) return make("p", { class: "empty" }, "No figures yet.");
+  if (!points.length) return make("p", { class: "empty" }, "No figures.");
   const xs = points.map(([x]) => x);
   const ys = points.map(([, y]) => y);
   let [low, high] = [Math.min(...ys), Math.max(...ys)];

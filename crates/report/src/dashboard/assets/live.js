@@ -38,7 +38,7 @@ start(async () => {
         label: `${title} by step; the table below has the figures`, xTitle: "step", yFormat: format, series, fromZero,
       }));
     charts.replaceChildren(
-      chart("Loss", "loss", plain, 1, false), chart("Speed", "samples_per_sec", (value) => metric(value, "samples/s"), 3, true),
+      chart("Loss", "loss", plain, 1, false), chart("Speed, samples a second", "samples_per_sec", (value) => metric(value), 3, true),
       chart("Memory of the process", "memory_mb", mebibytes, 2, true), chart("Time a step", "seconds", seconds, 4, true));
     steps.replaceChildren(table({
       columns: [

@@ -2,11 +2,12 @@
 
 export function seconds(time) {
   if (time == null) return "–";
+  if (time === 0) return "0 s";
   const size = Math.abs(time);
   if (size >= 100) return `${time.toFixed(0)} s`;
   if (size >= 1) return `${time.toFixed(2)} s`;
   if (size >= 1e-3) return `${(time * 1e3).toFixed(2)} ms`;
-  if (size >= 1e-6 || size === 0) return `${(time * 1e6).toFixed(1)} µs`;
+  if (size >= 1e-6) return `${(time * 1e6).toFixed(1)} µs`;
   return `${(time * 1e9).toFixed(0)} ns`;
 }
 
