@@ -16,6 +16,7 @@ mod race;
 mod record;
 mod serve;
 mod train;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

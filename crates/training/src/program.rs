@@ -111,7 +111,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::laid_out(config.precision, config.target.layout(), graph),
+        program: Program::made_for(config.target, config.precision, graph),
     })
 }
 
@@ -135,7 +135,7 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    let program = Program { graph, plan, precision: config.precision };
+    let program = Program { graph, plan, precision: config.precision, target: config.target };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 

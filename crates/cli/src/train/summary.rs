@@ -55,7 +55,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     // A run shorter than its warm-up is measured by its last step.
     let skipped = (ended.warmup_steps as usize).min(steps.len().saturating_sub(1));
     let measured = &steps[skipped..];
-    let computed = settings.device == DeviceKind::Cpu;
+    let computed = settings.device != DeviceKind::Null;
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
         config: ModelConfig {
