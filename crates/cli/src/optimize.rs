@@ -1,6 +1,7 @@
 //! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
 
 use crate::memory_size::parse_bytes;
+use crate::registry::{About, Entry};
 use anyhow::{Context, ensure};
 use headroom_engine::Target;
 use headroom_engine::machine::Machine;
@@ -9,6 +10,7 @@ use headroom_experiments::ladder::{Ladder, Patience, Rung, Watcher, climb};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
     GateRecord, OpSeconds, VALIDATION_FILE, ValidationFacts, ValidationRecord, ValidationRow,
@@ -18,6 +20,7 @@ use headroom_training::config::{SIZES, Size};
 use headroom_training::data::BatchShape;
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::StepConfig;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
@@ -59,16 +62,27 @@ pub struct Arguments {
 }
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command's result, and its progress")]
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let step = step_of(&arguments)?;
     let machine = Machine::detect();
     let setting = Setting { threads: arguments.threads.map_or(machine.cores, usize::from), seed: arguments.seed };
     make_folder(&arguments.output_dir)?;
+    entry.begin(&About {
+        folder: Some(&arguments.output_dir),
+        size: Some(&arguments.size),
+        version: None,
+        configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
+        device: "cpu",
+        machine: &machine.cpu_name,
+        threads: setting.threads,
+        name: None,
+    });
     let patience =
         Patience { rounds: usize::from(arguments.rounds), steps: 2, curve: usize::from(arguments.curve_steps) };
     let mut progress = Progress { started: Instant::now() };
     let ladder = climb(&step, &setting, patience, arguments.min_speedup, &mut progress)?;
     let record = record_of(&arguments, &step, &setting, &machine, &ladder);
+    entry.figures(headline(&record, &step));
     let text = markdown(&record);
     write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
     write_atomically(&arguments.output_dir.join("optimize.md"), text.as_bytes())?;
@@ -82,6 +96,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("gate failed: {name} is {:.4e}, the limit is {:.4e} ({})", gate.figure, gate.limit, gate.about);
     }
     Ok(if record.all_gates_pass() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The kept list's figures.
+fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
+    let kept = record.versions.iter().find(|row| row.passes == record.kept);
+    Headline {
+        parameters: Some(step.model.parameters().total()),
+        step_seconds: kept.map(|row| record.baseline_step_seconds / row.measured_speedup),
+        peak_memory_mb: kept.map(|row| row.memory_after_mb),
+        speedup: kept.map(|row| row.measured_speedup),
+        measured: true,
+        ..Headline::default()
+    }
 }
 
 struct Progress {

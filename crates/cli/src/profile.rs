@@ -6,6 +6,7 @@ mod peaks;
 mod records;
 
 use crate::output;
+use crate::registry::Entry;
 use crate::train::plan::Planned;
 use crate::train::settings::Settings;
 use crate::train::{self, Arguments};
@@ -26,9 +27,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// `train` with everything recorded.
-pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
-    train::run(arguments)
+    train::run(arguments, entry)
 }
 
 /// What was decided before the run about its recording.
@@ -82,7 +83,7 @@ impl Profiler {
         summary.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
     }
 
-    /// Writes every file that was asked for; returns what the terminal shows of it.
+    /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.
     pub fn write(
         &self,
         folder: &Path,
@@ -90,11 +91,16 @@ impl Profiler {
         trainer: &Trainer,
         outcome: &Outcome,
         performance: &PerformanceRecord,
+        entry: &mut Entry,
     ) -> anyhow::Result<String> {
         let Some(profiled) = self.profiled(trainer, settings) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
         let made = Made::new(self, &profiled, settings, outcome, performance);
+        entry.amend(|figures| {
+            figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
+            figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
+        });
         files::write_all(self, folder, &profiled, &made, settings, outcome, performance)
     }
 

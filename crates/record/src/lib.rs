@@ -10,6 +10,7 @@ pub mod operators;
 pub mod performance;
 pub mod progress;
 pub mod provenance;
+pub mod registry;
 pub mod roofline;
 pub mod statistics;
 pub mod timeline;

@@ -7,4 +7,6 @@ pub mod lint;
 pub mod numbers;
 pub mod optimize;
 pub mod profile;
+pub mod runs;
+mod text_table;
 pub mod training;

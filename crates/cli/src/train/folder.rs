@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub const LOG_FILE: &str = "training_output.log";
 
 /// Everything that a run writes into its folder.
-const FILES: [&str; 4] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE];
+pub const FILES: [&str; 4] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE];
 
 /// Takes a run away: its files, and the folder where nothing else lies in it.
 pub fn remove_run(path: &Path) -> Result<(), FileError> {
