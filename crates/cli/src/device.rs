@@ -1,8 +1,11 @@
 //! `headroom device`: measures this machine's peaks and keeps them.
 
-use crate::{kept, output};
+use crate::train::settings::{DeviceKind, device_named};
+use crate::train::start::cuda_options;
+use crate::{kept, output, verify};
 use anyhow::Context;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_record::device::{DeviceFacts, DeviceRecord, PrecisionPeak};
@@ -18,12 +21,25 @@ pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Hold every kernel against a reference, and steps of these sizes against the CPU, instead of measuring
+    #[arg(long, value_name = "SIZES", num_args = 0.., value_delimiter = ',')]
+    verify: Option<Vec<String>>,
     /// Print the record instead of the table
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let device = device_named(&arguments.device)?;
+    if let Some(sizes) = &arguments.verify {
+        return verify::run(device, sizes);
+    }
+    if let DeviceKind::Cuda(ordinal) = device {
+        return gpu(ordinal);
+    }
     let machine = Machine::detect();
     let threads = arguments.threads.map_or(machine.cores, usize::from);
     output::note(&format!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name));
@@ -39,6 +55,22 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(path) => output::note(&format!("kept in {}", path.display())),
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measured, printed; not kept yet.
+fn gpu(ordinal: usize) -> anyhow::Result<ExitCode> {
+    let facts = cuda::facts(ordinal)?;
+    output::note(&format!("measuring {} (about 10 seconds)", facts.name));
+    let peaks = cuda::measure_peaks(&cuda_options(ordinal))?;
+    let mut lines = vec![facts.name, format!("  driver            {}", facts.driver_version)];
+    for (precision, rate) in &peaks.products {
+        lines.push(format!("  GEMM {precision:<12} {}", metric(*rate, "FLOP/s")));
+    }
+    lines.push(format!("  memory            {}", metric(peaks.bytes, "B/s")));
+    lines.push(format!("  a launch          {}", seconds(peaks.launch_seconds)));
+    lines.push(format!("  a replayed kernel {}", seconds(peaks.replay_seconds)));
+    output::result(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

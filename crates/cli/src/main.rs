@@ -15,6 +15,7 @@ mod profile;
 mod race;
 mod record;
 mod train;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -2,9 +2,11 @@
 
 use crate::memory_size::parse_bytes;
 use anyhow::{Context, ensure};
+use headroom_engine::Target;
 use headroom_engine::machine::Machine;
 use headroom_experiments::bench::Setting;
 use headroom_experiments::ladder::{Ladder, Patience, Rung, Watcher, climb};
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::timestamp::utc_iso;
@@ -122,6 +124,8 @@ fn step_of(arguments: &Arguments) -> anyhow::Result<StepConfig> {
         },
         passes: PassList::none(),
         recomputed_layers: 0,
+        precision: Precision::Fp32,
+        target: Target::Cpu,
     };
     check_memory(arguments, &step)?;
     Ok(step)

@@ -7,7 +7,7 @@ mod opening;
 pub mod plan;
 mod progress;
 pub mod settings;
-mod start;
+pub mod start;
 mod summary;
 
 pub use arguments::Arguments;

@@ -21,13 +21,13 @@ mod rope;
 mod shared;
 
 use crate::by_isa;
-use crate::device::{Device, EngineError, Program};
+use crate::device::{Device, EngineError, Program, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::Arena;
 use frame::{Frame, Operand, Slot};
 use gemm::Scratch;
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
-use headroom_graph::{DType, Graph, Op, TensorType, ValueId};
+use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
 use isa::Isa;
 use pool::Pool;
 use std::ops::Range;
@@ -98,7 +98,11 @@ struct Prepared {
 }
 
 impl Cpu {
+    /// What its kernels compute in.
+    pub const PRECISIONS: &[Precision] = &[Precision::Fp32];
+
     pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
+        check_precision("cpu", Cpu::PRECISIONS, programs)?;
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
         let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
@@ -188,7 +192,7 @@ impl Device for Cpu {
 }
 
 fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
-    let Program { graph, plan } = program;
+    let Program { graph, plan, .. } = program;
     let values: Vec<Option<Slot>> = graph
         .value_ids()
         .map(|id| plan.buffer(id).map(|buffer| arena.slot(buffer.offset, graph.ty(id).elements(), graph.ty(id).dtype)))

@@ -3,8 +3,8 @@
 
 use crate::device::{Device, Program};
 use crate::recorder::{CallSpan, Recorder};
-use headroom_graph::ValueId;
 use headroom_graph::cost::{Rates, predicted_seconds};
+use headroom_graph::{Precision, ValueId};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ pub struct Null {
 }
 
 impl Null {
+    /// What can be planned and predicted.
+    pub const PRECISIONS: &[Precision] = &[Precision::Fp32];
+
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
         Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None }
     }

@@ -103,7 +103,7 @@ pub fn optimize(
         let made = graph.add(ClipScale { max_norm: config.clip }, &squares)?;
         clip = Some((made[0], made[1]));
     }
-    let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay };
+    let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay, halves: 0 };
     for (one, &gradient) in trained.iter().zip(&gradients) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
         match clip {

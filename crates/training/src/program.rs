@@ -4,11 +4,12 @@ use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
 use crate::optimizer::{OptimizerConfig, Trained, optimize};
-use headroom_engine::Program;
+use headroom_engine::{Program, Target};
 use headroom_graph::pass::{Applied, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
 use headroom_graph::passes::{PassList, Stage, checkpoint};
-use headroom_graph::{Graph, GraphError, Phase, Plan, TensorType, ValueId, differentiate};
+use headroom_graph::storage::stored;
+use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
 /// What a step computes and how.
 #[derive(Clone, Debug)]
@@ -19,6 +20,9 @@ pub struct StepConfig {
     pub passes: PassList,
     /// Layers, from the first on, whose activations are computed again in the backward pass.
     pub recomputed_layers: usize,
+    /// Of the matrix products.
+    pub precision: Precision,
+    pub target: Target,
 }
 
 /// One optimizer step: forward and backward (run once a micro-batch), then the update.
@@ -92,6 +96,8 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         graph.validate("checkpoint")?;
     }
 
+    let graph = stored(&graph, config.target.storage(config.precision))?;
+    graph.validate("storage")?;
     let trained = graph
         .parameters()
         .into_iter()
@@ -105,7 +111,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::new(graph),
+        program: Program::made_for(config.target, config.precision, graph),
     })
 }
 
@@ -119,7 +125,8 @@ pub fn evaluation_program(
     llama::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
     graph.validate("building")?;
     let (graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
-    let plan = Plan::after_kept(&graph, training.plan.kept_bytes);
+    let graph = stored(&graph, config.target.storage(config.precision))?;
+    let plan = Plan::laid_out(&graph, config.target.layout(), training.plan.kept_bytes);
     for id in graph.value_ids().filter(|id| graph.get(*id).source.is_kept()) {
         let name = &graph.get(id).name;
         let twin = training.graph.named(name).and_then(|twin| training.plan.buffer(twin));
@@ -128,7 +135,8 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    Ok(EvaluationProgram { forward: Forward::find(&graph)?, program: Program { graph, plan }, shape })
+    let program = Program { graph, plan, precision: config.precision, target: config.target };
+    Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
 /// Kernels that one step runs, by phase.

@@ -1,11 +1,12 @@
 //! Whole training steps at shapes that are easy to get wrong: the CPU against the reference kernels in double precision,
 //! and the plan's promises on the same graphs.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::reference::{Tensor, evaluate};
 use headroom_graph::passes::PassList;
-use headroom_graph::{Graph, Source, ValueId};
+use headroom_graph::{Graph, Precision, Source, ValueId};
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
@@ -56,7 +57,15 @@ fn optimizer(clip: f64) -> OptimizerConfig {
 }
 
 fn step(config: &ModelConfig, shape: BatchShape, clip: f64, passes: PassList) -> StepConfig {
-    StepConfig { model: config.clone(), shape, optimizer: optimizer(clip), passes, recomputed_layers: 0 }
+    StepConfig {
+        model: config.clone(),
+        shape,
+        optimizer: optimizer(clip),
+        passes,
+        recomputed_layers: 0,
+        precision: Precision::Fp32,
+        target: Target::Cpu,
+    }
 }
 
 fn batch(shape: BatchShape, vocab: usize) -> Batch {

@@ -2,6 +2,8 @@
 
 use crate::profile::arguments::ProfilingArguments;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use headroom_graph::Precision;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -113,32 +115,14 @@ pub struct DataArguments {
     pub eval_data: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Precision {
-    Fp32,
-    Tf32,
-    Bf16,
-    Bf16Pure,
-}
-
-impl Precision {
-    pub fn name(self) -> &'static str {
-        match self {
-            Precision::Fp32 => "fp32",
-            Precision::Tf32 => "tf32",
-            Precision::Bf16 => "bf16",
-            Precision::Bf16Pure => "bf16-pure",
-        }
-    }
-}
-
 #[derive(clap::Args)]
 pub struct MachineArguments {
     /// cpu, or null (computes nothing: what the run would need and take)
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    #[arg(long, value_enum, default_value_t = Precision::Fp32)]
-    pub precision: Precision,
+    /// What matrix products compute in; values, master weights and sums stay fp32 [default: fp32, or the resumed run's]
+    #[arg(long, value_parser = precisions())]
+    pub precision: Option<Precision>,
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
@@ -158,6 +142,18 @@ pub struct MachineArguments {
     /// Lets sums be cut by the number of threads, so that last bits may differ between them
     #[arg(long)]
     pub no_deterministic: bool,
+}
+
+impl MachineArguments {
+    /// What was asked for, by either flag.
+    pub fn asked_precision(&self) -> Option<Precision> {
+        if self.use_amp { Some(Precision::Bf16) } else { self.precision }
+    }
+}
+
+/// Lists the choices in help and completions.
+fn precisions() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(Precision::ALL.map(Precision::name)).try_map(|name| name.parse::<Precision>())
 }
 
 #[derive(clap::Args)]

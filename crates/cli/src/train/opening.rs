@@ -28,7 +28,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
     ];
     text::opening(&Opening {
         size: &settings.size,
-        version: &format!("{}, fp32", settings.passes.label()),
+        version: &format!("{}, {}", settings.passes.label(), settings.precision),
         parameters: &parameters,
         lines: &lines,
     })
@@ -96,6 +96,10 @@ fn device_line(settings: &Settings) -> String {
         DeviceKind::Cpu => {
             format!("cpu, {} threads, {}: {}", settings.threads, Isa::detect(), settings.machine.cpu_name)
         }
+        DeviceKind::Cuda(ordinal) => match &settings.gpu {
+            Some(gpu) => format!("cuda:{ordinal}, {}: {}", gpu.driver_version, gpu.name),
+            None => format!("cuda:{ordinal}"),
+        },
         DeviceKind::Null => "null: nothing is computed, times are predicted".into(),
     }
 }

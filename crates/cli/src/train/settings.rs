@@ -6,11 +6,16 @@ mod resumed;
 
 pub use data::Sources;
 
-use super::arguments::{Arguments, LearningRateSchedule, Precision};
+use super::arguments::{Arguments, LearningRateSchedule};
 use crate::memory_size::parse_bytes;
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
+use headroom_engine::Target;
+use headroom_engine::cpu::Cpu;
+use headroom_engine::cuda::{self, Cuda};
 use headroom_engine::machine::Machine;
+use headroom_engine::null::Null;
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::Checkpoint;
@@ -27,6 +32,35 @@ use std::path::absolute;
 pub enum DeviceKind {
     Cpu,
     Null,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+impl DeviceKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Null => "null",
+            DeviceKind::Cuda(_) => "cuda",
+        }
+    }
+
+    /// What programs for it look like; the null device stands in for the CPU.
+    pub fn target(self) -> Target {
+        match self {
+            DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
+            DeviceKind::Cuda(_) => Target::Cuda,
+        }
+    }
+
+    /// What it has kernels for.
+    pub fn precisions(self) -> &'static [Precision] {
+        match self {
+            DeviceKind::Cpu => Cpu::PRECISIONS,
+            DeviceKind::Null => Null::PRECISIONS,
+            DeviceKind::Cuda(_) => Cuda::PRECISIONS,
+        }
+    }
 }
 
 pub struct Settings {
@@ -47,6 +81,9 @@ pub struct Settings {
     pub eval_every: u64,
     pub eval_batches: usize,
     pub device: DeviceKind,
+    /// What the driver says of it, where it is a GPU.
+    pub gpu: Option<cuda::Facts>,
+    pub precision: Precision,
     pub threads: usize,
     pub memory_limit: Option<usize>,
     pub machine: Machine,
@@ -62,7 +99,7 @@ const STEPS_TO_VALIDATE: u64 = 3;
 
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
-        let device = device_of(arguments)?;
+        let device = device_named(&arguments.machine.device)?;
         ensure!(
             device != DeviceKind::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
@@ -74,6 +111,11 @@ impl Settings {
         let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
         let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
         let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
+        let precision = precision_of(arguments, &before, device)?;
+        let gpu = match device {
+            DeviceKind::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
+            _ => None,
+        };
 
         let ChosenModel { size, model, row } =
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
@@ -109,6 +151,7 @@ impl Settings {
             lr_schedule: Some(schedule_name(optimizer.schedule).into()),
             lr_warmup_steps: Some(optimizer.warmup_steps),
             passes: Some(list),
+            precision: Some(precision.to_string()),
             data: Some(whole(&wanted.data)),
             tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
             eval_every: Some(wanted.eval_every),
@@ -130,6 +173,8 @@ impl Settings {
             eval_every: wanted.eval_every,
             eval_batches: wanted.eval_batches,
             device,
+            gpu,
+            precision,
             threads: arguments.machine.threads.map_or(machine.cores, usize::from),
             memory_limit,
             passes,
@@ -151,6 +196,8 @@ impl Settings {
             optimizer: self.optimizer,
             passes: self.passes.clone(),
             recomputed_layers,
+            precision: self.precision,
+            target: self.device.target(),
         }
     }
 
@@ -160,17 +207,33 @@ impl Settings {
     }
 }
 
-fn device_of(arguments: &Arguments) -> anyhow::Result<DeviceKind> {
-    let machine = &arguments.machine;
-    let precision = if machine.use_amp { Precision::Bf16 } else { machine.precision };
-    if precision != Precision::Fp32 {
-        bail!("--precision {} has no kernels on {} yet\n  help: --precision fp32", precision.name(), machine.device);
-    }
-    match machine.device.as_str() {
+/// `cpu`, `cuda`, `cuda:N` or `null`.
+pub fn device_named(name: &str) -> anyhow::Result<DeviceKind> {
+    match name {
         "cpu" => Ok(DeviceKind::Cpu),
         "null" => Ok(DeviceKind::Null),
-        other => bail!("there is no device `{other}`\n  help: choose cpu or null"),
+        "cuda" => Ok(DeviceKind::Cuda(0)),
+        other => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
+            Some(ordinal) => Ok(DeviceKind::Cuda(ordinal)),
+            None => bail!("there is no device `{other}`\n  help: choose cpu, cuda, cuda:N or null"),
+        },
     }
+}
+
+/// The flags', else the resumed run's, else single; refused where the device has no kernels for it.
+fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceKind) -> anyhow::Result<Precision> {
+    let noted = before.precision.as_deref().map(str::parse).transpose()?;
+    let precision = arguments.machine.asked_precision().or(noted).unwrap_or_default();
+    let has = device.precisions();
+    if !has.contains(&precision) {
+        let choices: Vec<&str> = has.iter().map(|precision| precision.name()).collect();
+        bail!(
+            "--precision {precision} has no kernels on {}\n  help: --precision {}",
+            device.name(),
+            choices.join(" or ")
+        );
+    }
+    Ok(precision)
 }
 
 fn optimizer_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<OptimizerConfig> {

@@ -2,6 +2,7 @@
 
 use super::settings::{DeviceKind, Settings};
 use headroom_engine::machine::peak_resident_bytes;
+use headroom_graph::Precision;
 use headroom_record::config::{ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
 use headroom_record::performance::{
     ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
@@ -54,7 +55,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     // A run shorter than its warm-up is measured by its last step.
     let skipped = (ended.warmup_steps as usize).min(steps.len().saturating_sub(1));
     let measured = &steps[skipped..];
-    let computed = settings.device == DeviceKind::Cpu;
+    let computed = settings.device != DeviceKind::Null;
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
         config: ModelConfig {
@@ -80,7 +81,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             num_steps: ended.num_steps,
             batch_size: settings.shape.batch_size as u64,
             learning_rate: settings.optimizer.learning_rate,
-            use_amp: false,
+            use_amp: settings.precision != Precision::Fp32,
             gradient_accumulation_steps: settings.optimizer.accumulation as u64,
             clip: settings.optimizer.clip,
         },

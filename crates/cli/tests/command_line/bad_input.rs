@@ -85,8 +85,8 @@ fn what_does_not_exist_is_refused_with_the_choices() {
     for (flags, words) in [
         ("--device tpu", &["no device `tpu`", "cpu or null"][..]),
         ("--precision fp8", &["fp8", "fp32"]),
-        ("--precision bf16", &["--precision bf16 has no kernels on cpu"]),
-        ("--use-amp", &["bf16"]),
+        ("--precision tf32", &["--precision tf32 has no kernels on cpu", "--precision fp32"]),
+        ("--use-amp --precision fp32", &["--use-amp", "--precision"]),
         ("--passes v7", &["`v7`"]),
         ("--passes +fuse-everything", &["`fuse-everything`", "fuse-qkv"]),
         ("--frobnicate", &["--frobnicate"]),

@@ -1,7 +1,9 @@
 //! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
@@ -82,7 +84,15 @@ impl Case {
     pub fn trainer_with(&self, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
         let optimizer = self.optimizer();
         let (model, shape) = (self.config.clone(), self.shape);
-        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0 };
+        let step = StepConfig {
+            model,
+            shape,
+            optimizer,
+            passes,
+            recomputed_layers: 0,
+            precision: Precision::Fp32,
+            target: Target::Cpu,
+        };
         let training = training_program(&step, keep).unwrap();
         let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);

@@ -21,6 +21,7 @@ pub struct Resumed {
     pub lr_schedule: Option<String>,
     pub lr_warmup_steps: Option<u64>,
     pub passes: Option<String>,
+    pub precision: Option<String>,
     pub data: Option<String>,
     pub tokenizer: Option<PathBuf>,
     pub eval_every: Option<u64>,

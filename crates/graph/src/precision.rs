@@ -1,0 +1,66 @@
+//! In which precision matrix products compute. Values, master weights and reductions stay in single precision, except
+//! under `Bf16Pure`.
+
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Precision {
+    #[default]
+    Fp32,
+    /// Operands of products rounded to 11 bits of mantissa.
+    Tf32,
+    /// Operands of products rounded to bfloat16, sums in single precision.
+    Bf16,
+    /// Weights and activations are stored in bfloat16 as well.
+    Bf16Pure,
+}
+
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("there is no precision `{name}`: choose fp32, tf32, bf16 or bf16-pure")]
+pub struct UnknownPrecision {
+    pub name: String,
+}
+
+impl Precision {
+    pub const ALL: [Precision; 4] = [Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Bf16Pure];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::Fp32 => "fp32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+            Precision::Bf16Pure => "bf16-pure",
+        }
+    }
+}
+
+impl FromStr for Precision {
+    type Err = UnknownPrecision;
+
+    fn from_str(name: &str) -> Result<Precision, UnknownPrecision> {
+        let found = Precision::ALL.into_iter().find(|precision| precision.name() == name);
+        found.ok_or_else(|| UnknownPrecision { name: name.into() })
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_precision_reads_as_it_is_written() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.to_string().parse(), Ok(precision));
+        }
+        let error = "fp8".parse::<Precision>().expect_err("there is none");
+        assert_eq!(error.to_string(), "there is no precision `fp8`: choose fp32, tf32, bf16 or bf16-pure");
+    }
+}
