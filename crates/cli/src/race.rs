@@ -70,10 +70,12 @@ fn answer(
     };
     let steps: usize = steps.parse()?;
     anyhow::ensure!(steps > 0, "at least one step");
-    let Some((passes, precision)) = variant.rsplit_once('-') else {
+    let named = |precision: &Precision| variant.strip_suffix(precision.name()).and_then(|rest| rest.strip_suffix('-'));
+    let split = Precision::ALL.into_iter().rev().find_map(|precision| Some((named(&precision)?, precision)));
+    let Some((passes, precision)) = split else {
         anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32");
     };
-    let (passes, precision) = (PassList::parse(passes).map_err(anyhow::Error::msg)?, precision.parse::<Precision>()?);
+    let passes = PassList::parse(passes).map_err(anyhow::Error::msg)?;
     let key = format!("{name} {variant}");
     if !races.contains_key(&key) {
         let mut race = Race::new(name, passes, precision, on)?;
