@@ -1,12 +1,16 @@
 //! `headroom device`: measures this machine's peaks and keeps the best of them.
 
-use crate::{kept, output};
+use crate::train::settings::{DeviceKind, device_named};
+use crate::train::start::cuda_options;
+use crate::{kept, output, verify};
 use anyhow::Context;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cuda;
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
+use headroom_graph::Precision;
 use headroom_record::device::{DatasheetPeak, DeviceFacts, DeviceRecord, PrecisionPeak};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{metric, seconds};
@@ -20,12 +24,25 @@ pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Hold every kernel against a reference, and steps of these sizes against the CPU, instead of measuring
+    #[arg(long, value_name = "SIZES", num_args = 0.., value_delimiter = ',')]
+    verify: Option<Vec<String>>,
     /// Print the record instead of the table
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let device = device_named(&arguments.device)?;
+    if let Some(sizes) = &arguments.verify {
+        return verify::run(device, sizes);
+    }
+    if let DeviceKind::Cuda(ordinal) = device {
+        return gpu(ordinal);
+    }
     let machine = Machine::detect();
     let threads = arguments.threads.map_or(machine.cores, usize::from);
     output::note(&format!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name));
@@ -49,6 +66,22 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(path) => output::note(&format!("kept in {}", path.display())),
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measured, printed; not kept yet.
+fn gpu(ordinal: usize) -> anyhow::Result<ExitCode> {
+    let facts = cuda::facts(ordinal)?;
+    output::note(&format!("measuring {} (about 10 seconds)", facts.name));
+    let peaks = cuda::measure_peaks(&cuda_options(ordinal))?;
+    let mut lines = vec![facts.name, format!("  driver            {}", facts.driver_version)];
+    for (precision, rate) in &peaks.products {
+        lines.push(format!("  GEMM {precision:<12} {}", metric(*rate, "FLOP/s")));
+    }
+    lines.push(format!("  memory            {}", metric(peaks.bytes, "B/s")));
+    lines.push(format!("  a launch          {}", seconds(peaks.launch_seconds)));
+    lines.push(format!("  a replayed kernel {}", seconds(peaks.replay_seconds)));
+    output::result(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,11 +135,16 @@ pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord 
         threads: peaks.threads as u64,
         instruction_set: isa.to_string(),
         memory_total_mb: machine.memory_total_bytes as f64 / (1024.0 * 1024.0),
-        gemm_flops: vec![PrecisionPeak {
-            precision: "fp32".into(),
-            flops_per_sec: peaks.product_f32,
-            one_thread_flops_per_sec: Some(peaks.product_f32_one_thread),
-        }],
+        gemm_flops: [
+            (Precision::Fp32, peaks.product_f32, peaks.product_f32_one_thread),
+            (Precision::Bf16, peaks.product_bf16, peaks.product_bf16_one_thread),
+        ]
+        .map(|(precision, flops_per_sec, one_thread)| PrecisionPeak {
+            precision: precision.to_string(),
+            flops_per_sec,
+            one_thread_flops_per_sec: Some(one_thread),
+        })
+        .into(),
         memory_bandwidth_bytes: peaks.copy,
         call_seconds: peaks.call_seconds,
     })

@@ -5,6 +5,7 @@ mod record;
 use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::profile::peaks::Peaks;
+use crate::registry::{About, Entry};
 use anyhow::{Context, ensure};
 use headroom_engine::Target;
 use headroom_engine::machine::Machine;
@@ -14,13 +15,16 @@ use headroom_experiments::turns::Patience;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::registry::Headline;
 use headroom_record::validation::VALIDATION_FILE;
+use headroom_record::validation::ValidationRecord;
 use headroom_report::optimize::{html, markdown, terminal};
 use headroom_training::config::{SIZES, Size};
 use headroom_training::data::BatchShape;
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::StepConfig;
 use record::{Surroundings, record_of};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -71,11 +75,21 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let step = step_of(&arguments)?;
     let machine = Machine::detect();
     let setting = Setting { threads: arguments.threads.map_or(machine.cores, usize::from), seed: arguments.seed };
     make_folder(&arguments.output_dir)?;
+    entry.begin(&About {
+        folder: Some(&arguments.output_dir),
+        size: Some(&arguments.size),
+        version: None,
+        configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
+        device: "cpu",
+        machine: &machine.cpu_name,
+        threads: setting.threads,
+        name: None,
+    });
     let peaks = Peaks::of_machine(&machine, setting.threads, step.precision)?;
     let rounds = usize::from(arguments.rounds);
     let wanted = Wanted {
@@ -93,6 +107,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
     let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, machine: &machine };
     let record = record_of(&about, &ladder, peaks.rates.product_flops);
+    entry.figures(headline(&record, &step));
     write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
     write_atomically(&arguments.output_dir.join("optimize.md"), markdown(&record).as_bytes())?;
     write_atomically(&arguments.output_dir.join("optimize.html"), html(&record).as_bytes())?;
@@ -119,6 +134,19 @@ const MOST_ROUNDS: usize = 60;
 
 /// An hour, whatever is asked: no sum of times overflows.
 const MOST_SECONDS: u64 = 3600;
+
+/// The kept list's figures.
+fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
+    let kept = record.facts.versions.iter().find(|row| row.passes == record.facts.kept);
+    Headline {
+        parameters: Some(step.model.parameters().total()),
+        step_seconds: kept.map(|row| record.facts.baseline_step_seconds / row.measured_speedup),
+        peak_memory_mb: kept.map(|row| row.memory_after_mb),
+        speedup: kept.map(|row| row.measured_speedup),
+        measured: true,
+        ..Headline::default()
+    }
+}
 
 struct Progress {
     started: Instant,

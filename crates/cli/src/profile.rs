@@ -6,6 +6,7 @@ pub mod peaks;
 mod records;
 
 use crate::output;
+use crate::registry::Entry;
 use crate::train::plan::Planned;
 use crate::train::settings::Settings;
 use crate::train::{self, Arguments};
@@ -27,9 +28,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// `train` with everything recorded.
-pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
-    train::run(arguments)
+    train::run(arguments, entry)
 }
 
 /// What was decided before the run about its recording.
@@ -84,7 +85,7 @@ impl Profiler {
         summary.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
     }
 
-    /// Writes every file that was asked for; returns what the terminal shows of it.
+    /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.
     pub fn write(
         &self,
         folder: &Path,
@@ -92,6 +93,7 @@ impl Profiler {
         trainer: &Trainer,
         outcome: &Outcome,
         performance: &PerformanceRecord,
+        entry: &mut Entry,
     ) -> anyhow::Result<String> {
         let Some(profiled) = self.profiled(trainer, settings) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
@@ -103,6 +105,10 @@ impl Profiler {
         let profiled = Profiled { rates: peaks.rates, ..profiled };
         let profiler = Profiler { peaks, ..self.clone() };
         let made = Made::new(&profiler, &profiled, settings, outcome, performance);
+        entry.amend(|figures| {
+            figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
+            figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
+        });
         files::write_all(&profiler, folder, &profiled, &made, settings, outcome, performance)
     }
 

@@ -119,7 +119,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::laid_out(config.precision, config.target.layout(), graph),
+        program: Program::made_for(config.target, config.precision, graph),
     })
 }
 
@@ -143,7 +143,7 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    let program = Program { graph, plan, precision: config.precision };
+    let program = Program { graph, plan, precision: config.precision, target: config.target };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 

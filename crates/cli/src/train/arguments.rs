@@ -176,6 +176,9 @@ pub struct OutputArguments {
     /// Made if missing; refused if it holds another run [default: runs/TIME-SIZE]
     #[arg(long, alias = "profile-dir", value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+    /// A name to find the run by: `headroom runs show NAME`, `headroom regress --baseline NAME`
+    #[arg(long)]
+    pub name: Option<String>,
     /// Write into a folder that holds another run
     #[arg(long, requires = "output_dir")]
     pub overwrite: bool,

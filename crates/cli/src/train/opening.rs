@@ -91,6 +91,10 @@ fn device_line(settings: &Settings) -> String {
         DeviceKind::Cpu => {
             format!("cpu, {} threads, {}: {}", settings.threads, Isa::detect(), settings.machine.cpu_name)
         }
+        DeviceKind::Cuda(ordinal) => match &settings.gpu {
+            Some(gpu) => format!("cuda:{ordinal}, {}: {}", gpu.driver_version, gpu.name),
+            None => format!("cuda:{ordinal}"),
+        },
         DeviceKind::Null => "null: nothing is computed, times are predicted".into(),
     }
 }

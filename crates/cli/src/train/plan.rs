@@ -31,6 +31,12 @@ struct Room {
 impl Room {
     /// None where nothing is computed, or nothing is known.
     fn of(settings: &Settings) -> Option<Room> {
+        if let Some(gpu) = &settings.gpu {
+            let free = (gpu.free_bytes, "of the GPU's memory are free");
+            let limit = settings.memory_limit.filter(|limit| *limit < gpu.free_bytes);
+            let (bytes, whose) = limit.map_or(free, |limit| (limit, "are allowed by --memory-limit"));
+            return Some(Room { bytes, whose });
+        }
         let free = memory_available_bytes().map(|bytes| bytes as usize);
         let (bytes, whose) = match (settings.memory_limit, free) {
             _ if settings.device == DeviceKind::Null && settings.memory_limit.is_none() => return None,
@@ -98,9 +104,10 @@ impl Planned {
         let Some(room) = Room::of(settings).filter(|room| self.need.total() > room.bytes) else { return Ok(()) };
         let BatchShape { batch_size, seq_len } = settings.shape;
         bail!(
-            "size {} needs {} on the CPU{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, {}, {})\n  help: {}",
+            "size {} needs {} on {}{}, and {} {}\n  {} (batch {batch_size} × seq {seq_len}, {}, {})\n  help: {}",
             settings.size,
             bytes(self.need.total() as u64),
+            settings.gpu.as_ref().map_or("the CPU", |gpu| &gpu.name),
             if self.recomputed_layers > 0 { " even with the activations of every layer recomputed" } else { "" },
             bytes(room.bytes as u64),
             room.whose,
