@@ -1,5 +1,6 @@
 //! The model against Hugging Face, as the naive graph and under every list of passes.
 
 mod case;
+mod gradient_norm;
 mod passes;
 mod reference;
