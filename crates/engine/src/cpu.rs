@@ -10,6 +10,7 @@ mod flash_attention;
 mod frame;
 pub mod gemm;
 pub mod isa;
+mod lanes;
 mod linear_cross_entropy;
 mod linears;
 mod math;

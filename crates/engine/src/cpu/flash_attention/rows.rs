@@ -1,133 +1,62 @@
 //! What happens to one row of scores, or of a head, at each instruction-set level.
 
-#[cfg(target_arch = "x86_64")]
-use super::super::gemm::lanes::{Avx2, Avx512};
-use super::super::gemm::lanes::{Lanes, Portable};
-use super::super::isa::Isa;
 use super::super::math;
 use crate::by_isa;
+use crate::cpu::lanes::by_lanes;
 
-/// The first `seen` scores become `e^(score - largest)`, the rest zero; the largest and the sum.
-pub fn soften(isa: Isa, scores: &mut [f32], seen: usize) -> (f32, f32) {
-    let (visible, masked) = scores.split_at_mut(seen);
-    masked.fill(0.0);
-    match isa.runnable() {
-        // SAFETY: `runnable` never exceeds what the CPU was found to have.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { soften_avx512(visible) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { soften_avx2(visible) },
-        // SAFETY: plain Rust runs everywhere.
-        _ => unsafe { soften_row::<Portable>(visible) },
+by_lanes! {
+    /// The first `seen` scores become `e^(score - largest)`, the rest zero; the largest and the sum.
+    pub fn soften<L>(scores: &mut [f32], seen: usize) -> (f32, f32) {
+        let (x, masked) = scores.split_at_mut(seen);
+        masked.fill(0.0);
+        let whole = x.len() / L::LANES * L::LANES;
+        // SAFETY: whole vectors within the slice, then the rest under a mask.
+        unsafe {
+            let mut tops = L::splat(f32::NEG_INFINITY);
+            for at in (0..whole).step_by(L::LANES) {
+                tops = L::larger(L::load(x.as_ptr().add(at)), tops);
+            }
+            let mut top = L::largest(tops);
+            for &x in &x[whole..] {
+                top = if x > top { x } else { top };
+            }
+            let (tops, mut sums) = (L::splat(top), L::splat(0.0));
+            for at in (0..whole).step_by(L::LANES) {
+                let at = x.as_mut_ptr().add(at);
+                let value = L::exp(L::subtract(L::load(at), tops));
+                sums = L::add(sums, value);
+                L::store(at, value);
+            }
+            let mut sum = L::total(sums);
+            if whole < x.len() {
+                let (mask, at) = (L::first(x.len() - whole), x.as_mut_ptr().add(whole));
+                L::store_masked(mask, at, L::exp(L::subtract(L::load_masked(mask, at), tops)));
+                for rest in &x[whole..] {
+                    sum += rest;
+                }
+            }
+            (top, sum)
+        }
     }
-}
 
-/// The first `seen` of `p` hold scores and become weights, those of `ds` hold the weights' gradients and become the
-/// scores'; the rest becomes zero.
-pub fn soften_gradient(isa: Isa, (lse, dot): (f32, f32), seen: usize, p: &mut [f32], ds: &mut [f32]) {
-    let ((p, p_masked), (ds, ds_masked)) = (p.split_at_mut(seen), ds.split_at_mut(seen));
-    p_masked.fill(0.0);
-    ds_masked.fill(0.0);
-    match isa.runnable() {
-        // SAFETY: `runnable` never exceeds what the CPU was found to have.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { gradient_avx512(lse, dot, p, ds) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { gradient_avx2(lse, dot, p, ds) },
-        // SAFETY: plain Rust runs everywhere.
-        _ => unsafe { gradient_row::<Portable>(lse, dot, p, ds) },
-    }
-}
-
-/// # Safety
-/// Inlined into a function compiled for the level of `L`, on a CPU that has it.
-#[inline(always)]
-unsafe fn soften_row<L: Lanes>(x: &mut [f32]) -> (f32, f32) {
-    let whole = x.len() / L::LANES * L::LANES;
-    // SAFETY: whole vectors within the slice, then the rest under a mask.
-    unsafe {
-        let mut tops = L::splat(f32::NEG_INFINITY);
-        for at in (0..whole).step_by(L::LANES) {
-            tops = L::larger(L::load(x.as_ptr().add(at)), tops);
-        }
-        let tops = L::to_array(tops);
-        let seen = tops[..L::LANES].iter().chain(&x[whole..]);
-        let top = seen.copied().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
-        let (tops, mut sums) = (L::splat(top), L::splat(0.0));
-        for at in (0..whole).step_by(L::LANES) {
-            let at = x.as_mut_ptr().add(at);
-            let value = L::exp(L::subtract(L::load(at), tops));
-            sums = L::add(sums, value);
-            L::store_masked(L::first(L::LANES), at, value);
-        }
-        let mut sum = 0.0;
-        for lane in &L::to_array(sums)[..L::LANES] {
-            sum += lane;
-        }
-        if whole < x.len() {
-            let (mask, at) = (L::first(x.len() - whole), x.as_mut_ptr().add(whole));
-            L::store_masked(mask, at, L::exp(L::subtract(L::load_masked(mask, at), tops)));
-            for rest in &x[whole..] {
-                sum += rest;
+    /// The first `seen` of `p` hold scores and become weights, those of `ds` hold the weights' gradients and become the
+    /// scores'; the rest becomes zero. `figures`: the row's logarithm of the sum, and `dout · out`.
+    pub fn soften_gradient<L>(figures: (f32, f32), seen: usize, p: &mut [f32], ds: &mut [f32]) {
+        let ((p, p_masked), (ds, ds_masked)) = (p.split_at_mut(seen), ds.split_at_mut(seen));
+        p_masked.fill(0.0);
+        ds_masked.fill(0.0);
+        // SAFETY: masks end where the slices, both of one length, end.
+        unsafe {
+            let (lse, dot) = (L::splat(figures.0), L::splat(figures.1));
+            for at in (0..p.len()).step_by(L::LANES) {
+                let mask = L::first(p.len() - at);
+                let (p, ds) = (p.as_mut_ptr().add(at), ds.as_mut_ptr().add(at));
+                let weight = L::exp(L::subtract(L::load_masked(mask, p), lse));
+                L::store_masked(mask, p, weight);
+                L::store_masked(mask, ds, L::multiply(weight, L::subtract(L::load_masked(mask, ds), dot)));
             }
         }
-        (top, sum)
     }
-}
-
-/// # Safety
-/// As [`soften_row`]; both slices have one length.
-#[inline(always)]
-unsafe fn gradient_row<L: Lanes>(lse: f32, dot: f32, p: &mut [f32], ds: &mut [f32]) {
-    // SAFETY: masks end where the slices end.
-    unsafe {
-        let (lse, dot) = (L::splat(lse), L::splat(dot));
-        for at in (0..p.len()).step_by(L::LANES) {
-            let mask = L::first(p.len() - at);
-            let (p, ds) = (p.as_mut_ptr().add(at), ds.as_mut_ptr().add(at));
-            let weight = L::exp(L::subtract(L::load_masked(mask, p), lse));
-            L::store_masked(mask, p, weight);
-            L::store_masked(mask, ds, L::multiply(weight, L::subtract(L::load_masked(mask, ds), dot)));
-        }
-    }
-}
-
-/// # Safety
-/// The CPU has AVX2 and FMA.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn soften_avx2(x: &mut [f32]) -> (f32, f32) {
-    // SAFETY: compiled for the level.
-    unsafe { soften_row::<Avx2>(x) }
-}
-
-/// # Safety
-/// The CPU has AVX-512.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn soften_avx512(x: &mut [f32]) -> (f32, f32) {
-    // SAFETY: compiled for the level.
-    unsafe { soften_row::<Avx512>(x) }
-}
-
-/// # Safety
-/// The CPU has AVX2 and FMA.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn gradient_avx2(lse: f32, dot: f32, p: &mut [f32], ds: &mut [f32]) {
-    // SAFETY: compiled for the level.
-    unsafe { gradient_row::<Avx2>(lse, dot, p, ds) }
-}
-
-/// # Safety
-/// The CPU has AVX-512.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn gradient_avx512(lse: f32, dot: f32, p: &mut [f32], ds: &mut [f32]) {
-    // SAFETY: compiled for the level.
-    unsafe { gradient_row::<Avx512>(lse, dot, p, ds) }
 }
 
 by_isa! {
@@ -157,6 +86,7 @@ by_isa! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::isa::Isa;
 
     #[test]
     fn weights_of_a_row_are_exact_exponentials_at_every_level() {
