@@ -54,6 +54,11 @@ pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
     })
 }
 
+/// The rate of products alone, for a second look.
+pub fn measure_products(threads: usize, isa: Isa) -> Result<f64, EngineError> {
+    Ok(product_rate(&Team::new(threads, isa, Arithmetic::Single, Reductions::Fixed, 0)?))
+}
+
 /// The best over sizes that fit the caches and sizes that do not.
 fn product_rate(team: &Team) -> f64 {
     [512, 1024, 2048].map(|size| product_rate_at(team, size)).into_iter().fold(0.0, f64::max)

@@ -10,12 +10,14 @@ pub mod pass;
 pub mod passes;
 pub mod plan;
 pub mod precision;
+pub mod storage;
 pub mod tensor;
 pub mod text;
 
 pub use gradient::differentiate;
 pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 pub use op::{Op, Operator, ShapeError};
-pub use plan::Plan;
+pub use plan::{Layout, Plan};
 pub use precision::Precision;
+pub use storage::Storage;
 pub use tensor::{DType, Shape, TensorType};

@@ -1,7 +1,8 @@
 //! Passes: named rewritings of the graph, and the driver that applies them and checks the graph after each.
 
-use crate::graph::{Graph, GraphError, Node, NodeId, Phase, Source, ValueId};
+use crate::graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 use crate::op::Op;
+use crate::tensor::TensorType;
 use std::collections::BTreeMap;
 
 /// One rewriting with a name that a person would use.
@@ -105,9 +106,14 @@ pub struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     pub fn new(from: &'a Graph) -> Copy<'a> {
+        Copy::with_types(from, |value| value.ty.clone())
+    }
+
+    /// What is declared has the type that `of` gives it.
+    pub fn with_types(from: &'a Graph, of: impl Fn(&Value) -> TensorType) -> Copy<'a> {
         let mut copy = Copy { from, to: Graph::new(), moved: BTreeMap::new() };
         for id in from.value_ids() {
-            let (name, ty) = (&from.get(id).name, from.ty(id).clone());
+            let (name, ty) = (&from.get(id).name, of(from.get(id)));
             let new = match from.get(id).source {
                 Source::Input => copy.to.input(name, ty),
                 Source::Parameter => copy.to.parameter(name, ty),
@@ -142,6 +148,21 @@ impl<'a> Copy<'a> {
     pub fn add(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
         let inputs: Vec<ValueId> = inputs.iter().map(|input| self.moved[input]).collect();
         self.to.add(op, &inputs)
+    }
+
+    /// What a value of the old graph is in the new one.
+    pub fn moved(&self, old: ValueId) -> ValueId {
+        self.moved[&old]
+    }
+
+    /// A state that the old graph does not have.
+    pub fn state(&mut self, name: &str, ty: TensorType, category: Category) -> ValueId {
+        self.to.state(name, ty, category)
+    }
+
+    /// Adds a node that reads values of the new graph.
+    pub fn add_new(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
+        self.to.add(op, inputs)
     }
 
     /// From now on `old` means `new`.

@@ -3,8 +3,11 @@
 //! Plain data, made before anything runs: the memory of a step is known to the byte.
 
 pub mod arena;
+mod together;
 
 use crate::graph::{Category, Graph, NodeId, Phase, Source, ValueId};
+pub use together::Layout;
+
 use arena::{Interval, place};
 use std::ops::Range;
 
@@ -29,6 +32,8 @@ pub struct Buffer {
     /// The calls during which it must hold its contents; the whole step for what is kept.
     pub alive: Range<usize>,
     pub kept: bool,
+    /// Bytes from the start of one row to the start of the next; more than a row where values lie side by side.
+    pub pitch: usize,
 }
 
 /// Live bytes in each category, in the order of [`Category::ALL`].
@@ -61,12 +66,12 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(graph: &Graph) -> Plan {
-        Plan::after_kept(graph, 0)
+        Plan::laid_out(graph, Layout::Apart, 0)
     }
 
     /// A plan whose own buffers start no earlier than `kept_at_least`: how evaluation shares an arena with training,
     /// whose kept part is the longer one.
-    pub fn after_kept(graph: &Graph, kept_at_least: usize) -> Plan {
+    pub fn laid_out(graph: &Graph, layout: Layout, kept_at_least: usize) -> Plan {
         let calls: Vec<Call> = graph
             .nodes()
             .iter()
@@ -88,26 +93,44 @@ impl Plan {
         for id in kept_order(graph) {
             let bytes = graph.ty(id).bytes();
             let category = category(graph, id, &alive);
-            buffers[id.0] = Some(Buffer { offset: kept_bytes, bytes, category, alive: 0..calls.len(), kept: true });
+            buffers[id.0] = Some(Buffer {
+                offset: kept_bytes,
+                bytes,
+                category,
+                alive: 0..calls.len(),
+                kept: true,
+                pitch: row_bytes(graph, id),
+            });
             kept_bytes = align(kept_bytes + bytes);
         }
         let base = kept_bytes.max(align(kept_at_least));
 
         let moving: Vec<ValueId> =
             graph.value_ids().filter(|id| !graph.get(*id).source.is_kept() && !alive[id.0].is_empty()).collect();
-        let intervals: Vec<Interval> = moving
+        let blocks = together::blocks(graph, layout, &moving);
+        let intervals: Vec<Interval> = blocks
             .iter()
-            .map(|id| Interval { bytes: align(graph.ty(*id).bytes()), alive: alive[id.0].clone() })
+            .map(|block| Interval {
+                bytes: align(block.bytes),
+                alive: block
+                    .members
+                    .iter()
+                    .map(|member| &alive[member.value.0])
+                    .fold(usize::MAX..0, |all, one| all.start.min(one.start)..all.end.max(one.end)),
+            })
             .collect();
         let placed = place(&intervals);
-        for (id, offset) in moving.iter().zip(&placed.offsets) {
-            buffers[id.0] = Some(Buffer {
-                offset: base + offset,
-                bytes: graph.ty(*id).bytes(),
-                category: category(graph, *id, &alive),
-                alive: alive[id.0].clone(),
-                kept: false,
-            });
+        for (block, offset) in blocks.iter().zip(&placed.offsets) {
+            for member in &block.members {
+                buffers[member.value.0] = Some(Buffer {
+                    offset: base + offset + member.offset,
+                    bytes: graph.ty(member.value).bytes(),
+                    category: category(graph, member.value, &alive),
+                    alive: alive[member.value.0].clone(),
+                    kept: false,
+                    pitch: member.pitch,
+                });
+            }
         }
         let mut plan =
             Plan { calls, buffers, kept_bytes, arena_bytes: base + placed.bytes, peak_call: 0, peak: Usage::default() };
@@ -150,16 +173,21 @@ impl Plan {
     }
 }
 
+fn row_bytes(graph: &Graph, id: ValueId) -> usize {
+    graph.ty(id).shape.row() * graph.ty(id).dtype.bytes()
+}
+
 fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// Parameters first, then constants, then states: a graph without an optimizer keeps a prefix of what one with it keeps.
+/// Parameters first, then constants, then copies of parameters, then other states: a graph without an optimizer keeps a prefix of what one with it keeps.
 fn kept_order(graph: &Graph) -> Vec<ValueId> {
     let rank = |id: &ValueId| match graph.get(*id).source {
         Source::Parameter => 0,
         Source::Constant => 1,
-        _ => 2,
+        Source::State(Category::Parameters) => 2,
+        _ => 3,
     };
     let mut kept: Vec<ValueId> = graph.value_ids().filter(|id| graph.get(*id).source.is_kept()).collect();
     kept.sort_by_key(rank);

@@ -1,5 +1,6 @@
 //! How the memory that attention needs grows with the sequence: with tiles as the sequence does, without as its square.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::Cpu;
 use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Op, Precision, Source, ValueId};
@@ -47,7 +48,8 @@ fn step(seq_len: usize, passes: PassList) -> TrainingProgram {
         accumulation: 1,
     };
     let (model, shape) = (Size::named("small").unwrap().model(), BatchShape { batch_size: 1, seq_len });
-    let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision: Precision::Fp32 };
+    let (precision, target) = (Precision::Fp32, Target::Cpu);
+    let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target };
     training_program(&step, Keep::OnlyTheLoss).unwrap()
 }
 

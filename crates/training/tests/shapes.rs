@@ -1,6 +1,7 @@
 //! Whole training steps at shapes that are easy to get wrong: the CPU against the reference kernels in double precision,
 //! and the plan's promises on the same graphs.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::reference::{Tensor, evaluate};
@@ -63,6 +64,7 @@ fn step(config: &ModelConfig, shape: BatchShape, clip: f64, passes: PassList) ->
         passes,
         recomputed_layers: 0,
         precision: Precision::Fp32,
+        target: Target::Cpu,
     }
 }
 

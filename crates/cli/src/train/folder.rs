@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub const LOG_FILE: &str = "training_output.log";
 
 /// Everything that a run writes into its folder.
-const FILES: [&str; 3] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE];
+pub const FILES: [&str; 3] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfTaken {

@@ -7,7 +7,8 @@ use crate::op::{Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, and `clip` `[1]` where gradients are clipped.
+    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) where there is a copy of the
+    /// weight in half precision, and `clip` `[1]` where gradients are clipped.
     ///
     /// `rates` is what changes from step to step, written by the host: the learning rate, `1 - beta1^t` and
     /// `sqrt(1 - beta2^t)`.
@@ -16,19 +17,27 @@ op! {
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
+        /// Copies of the weight in half precision: none or one.
+        pub halves: usize,
     }
 }
 
 impl Operator for AdamW {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        if !matches!(inputs.len(), 5 | 6) {
-            return Err(ShapeError::Arity { want: 5, have: inputs.len() });
+        let rest = inputs.len().checked_sub(5 + self.halves);
+        if self.halves > 1 || !matches!(rest, Some(0 | 1)) {
+            return Err(ShapeError::Arity { want: 5 + self.halves, have: inputs.len() });
         }
         for (index, input) in inputs.iter().enumerate().take(4).skip(1) {
             expect(index, input, inputs[0].sizes())?;
         }
         expect(4, &inputs[4], &[3])?;
-        inputs.get(5).map_or(Ok(()), |clip| expect(5, clip, &[1]))?;
+        for (index, half) in inputs.iter().enumerate().skip(5).take(self.halves) {
+            expect(index, half, inputs[0].sizes())?;
+        }
+        for (index, clip) in inputs.iter().enumerate().skip(5 + self.halves) {
+            expect(index, clip, &[1])?;
+        }
         Ok(vec![])
     }
 
@@ -37,7 +46,7 @@ impl Operator for AdamW {
     }
 
     fn updates(&self) -> Vec<usize> {
-        vec![0, 1, 2]
+        [0, 1, 2].into_iter().chain(5..5 + self.halves).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -45,7 +54,7 @@ impl Operator for AdamW {
     }
 
     fn examples() -> Vec<Example> {
-        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, halves: 0 };
         let ty = TensorType::f32(&[5, 77]);
         let mut inputs = vec![
             (ty.clone(), Fill::Normal),

@@ -8,8 +8,9 @@ use crate::op::{Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `rates` `[3]`, then for each parameter `weight`, `first`, `second` (all updated) and `gradient` → the norm of all
-    /// gradients, `[1]`, where they are clipped.
+    /// `rates` `[3]`, then for each parameter `weight`, `first`, `second` (all updated) and `gradient`, then the copies in half
+    /// precision (updated) of those weights that are matrices, where there are any → the norm of all gradients, `[1]`, where
+    /// they are clipped.
     pub struct AdamWAll {
         pub parameters: usize,
         pub beta1: f64,
@@ -18,36 +19,48 @@ op! {
         pub weight_decay: f64,
         /// Largest global norm; 0 is off.
         pub max_norm: f64,
+        /// Copies of weights in half precision: none, or one for each matrix.
+        pub halves: usize,
     }
 }
 
 impl AdamWAll {
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
-        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay }
+        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay, halves: 0 }
     }
 }
 
 impl Operator for AdamWAll {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        let want = 1 + 4 * self.parameters;
+        let want = 1 + 4 * self.parameters + self.halves;
         if inputs.len() != want {
             return Err(ShapeError::Arity { want, have: inputs.len() });
         }
         expect(0, &inputs[0], &[3])?;
-        for (index, input) in inputs.iter().enumerate().skip(1) {
-            expect(index, input, inputs[index - (index - 1) % 4].sizes())?;
+        let (tensors, halves) = inputs.split_at(1 + 4 * self.parameters);
+        for (index, input) in tensors.iter().enumerate().skip(1) {
+            expect(index, input, tensors[index - (index - 1) % 4].sizes())?;
+        }
+        let weights = (0..self.parameters).map(|parameter| &tensors[1 + 4 * parameter]);
+        let matrices: Vec<&TensorType> = weights.filter(|weight| weight.sizes().len() > 1).collect();
+        if !halves.is_empty() && halves.len() != matrices.len() {
+            return Err(ShapeError::Arity { want: tensors.len() + matrices.len(), have: inputs.len() });
+        }
+        for (index, (half, weight)) in (tensors.len()..).zip(halves.iter().zip(matrices)) {
+            expect(index, half, weight.sizes())?;
         }
         Ok(if self.max_norm > 0.0 { vec![TensorType::f32(&[1])] } else { vec![] })
     }
 
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let each = if self.max_norm > 0.0 { 16 } else { 14 };
-        inputs.iter().skip(1).step_by(4).map(|weight| each * weight.elements() as u64).sum()
+        (0..self.parameters).map(|parameter| each * inputs[1 + 4 * parameter].elements() as u64).sum()
     }
 
     fn updates(&self) -> Vec<usize> {
-        (1..=4 * self.parameters).filter(|index| index % 4 != 0).collect()
+        let tensors = 4 * self.parameters;
+        (1..=tensors).filter(|index| index % 4 != 0).chain(tensors + 1..=tensors + self.halves).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -63,7 +76,15 @@ impl Operator for AdamWAll {
         }
         [0.0, 0.5]
             .map(|max_norm| {
-                let op = AdamWAll { parameters: 3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, max_norm };
+                let op = AdamWAll {
+                    parameters: 3,
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    eps: 1e-8,
+                    weight_decay: 0.01,
+                    max_norm,
+                    halves: 0,
+                };
                 Example { op: op.into(), inputs: inputs.clone() }
             })
             .to_vec()

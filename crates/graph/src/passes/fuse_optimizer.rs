@@ -36,6 +36,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
                 eps: update.eps,
                 weight_decay: update.weight_decay,
                 max_norm,
+                halves: 0,
             }
             .into(),
             inputs: std::iter::once(rates).chain(tensors).collect(),

@@ -1,5 +1,6 @@
 //! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
 
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::Precision;
@@ -87,7 +88,7 @@ impl Case {
     pub fn trainer_at(&self, precision: Precision, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
         let optimizer = self.optimizer();
         let (model, shape) = (self.config.clone(), self.shape);
-        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision };
+        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target: Target::Cpu };
         let training = training_program(&step, keep).unwrap();
         let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);

@@ -1,6 +1,7 @@
 //! Every pass keeps the model's meaning: the same loss, gradients and training as the naive graph, alone and together.
 
 use crate::case::{Case, relative, weights};
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_graph::Precision;
 use headroom_graph::passes::{OFFERED, PassList, offered};
@@ -19,7 +20,15 @@ fn lists() -> Vec<PassList> {
 
 fn kernels(case: &Case, passes: PassList) -> usize {
     let (model, shape, optimizer) = (case.config.clone(), case.shape, case.optimizer());
-    let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision: Precision::Fp32 };
+    let step = StepConfig {
+        model,
+        shape,
+        optimizer,
+        passes,
+        recomputed_layers: 0,
+        precision: Precision::Fp32,
+        target: Target::Cpu,
+    };
     training_program(&step, Keep::OnlyTheLoss).unwrap().program.plan.calls.len()
 }
 
@@ -64,6 +73,7 @@ fn recomputed_layers_train_the_same() {
             passes: passes.clone(),
             recomputed_layers,
             precision: Precision::Fp32,
+            target: Target::Cpu,
         };
         let program = training_program(&step(2), Keep::Gradients).unwrap();
         let device = headroom_engine::cpu::Cpu::new(
@@ -92,6 +102,7 @@ fn recomputed_layers_cost_calls_and_save_memory() {
                 passes: passes.clone(),
                 recomputed_layers,
                 precision: Precision::Fp32,
+                target: Target::Cpu,
             };
             training_program(&step, Keep::OnlyTheLoss).unwrap().program.plan
         });

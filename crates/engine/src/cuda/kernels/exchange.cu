@@ -1,0 +1,22 @@
+// What a replayed step exchanges with the host, through memory that both see: inputs in, results out, and a count of steps.
+
+struct Input {
+    u32* to;
+    u32 from, words; // place in a slot, and length, in words of 4 bytes
+};
+
+// Copies the inputs of step `*count` out of its slot of the host's ring. blockIdx.y: which input.
+extern "C" __global__ void take_inputs(const Input* inputs, const u32* ring, const u32* count, u32 slots, u32 slot_words) {
+    Input input = inputs[blockIdx.y];
+    const volatile u32* slot = ring + (u64)(*count % slots) * slot_words + input.from;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < input.words; i += gridDim.x * blockDim.x) input.to[i] = slot[i];
+}
+
+// Hands the first element of up to two values to the host and counts the step. One thread.
+extern "C" __global__ void give_results(const float* a, const float* b, volatile float* results, u32* count, u32 places) {
+    u32 step = *count;
+    volatile float* mine = results + (u64)(step % places) * 2;
+    mine[0] = a ? *a : 0.0f;
+    mine[1] = b ? *b : 0.0f;
+    *count = step + 1;
+}

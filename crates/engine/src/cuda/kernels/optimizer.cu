@@ -1,0 +1,180 @@
+// AdamW over one parameter or all of them in one launch, sums of squares and the clipping scale, without a read by the host.
+//
+// A block handles one chunk; `chunks` says which tensor it belongs to and where it starts. Weights, moments and gradients are
+// float unless WEIGHT_BF16 / GRADIENT_BF16 say otherwise (moments are stored as weights are).
+
+#ifdef WEIGHT_BF16
+typedef bf16 WEIGHT;
+#else
+typedef float WEIGHT;
+#endif
+#ifdef GRADIENT_BF16
+typedef bf16 GRADIENT;
+#else
+typedef float GRADIENT;
+#endif
+
+#define CHUNK 4096
+
+struct Tensor {
+    void *weight, *first, *second;
+    const void* gradient;
+    bf16* half; // a copy of the weight that products read, or null
+    u64 elements;
+    u64 float_weight;    // a weight, moments and gradient that stay float although the others are not
+    u64 float_gradient;
+};
+
+struct Chunk {
+    u32 tensor, number;
+};
+
+// Noise for stochastic rounding: a hash of where the element is and of what it holds.
+__device__ __forceinline__ u32 noise(u32 a, u32 b, u32 c) {
+    u32 h = a * 0x9E3779B9u ^ b * 0x85EBCA6Bu ^ c * 0xC2B2AE35u;
+    h ^= h >> 16; h *= 0x7FEB352Du; h ^= h >> 15; h *= 0x846CA68Bu; h ^= h >> 16;
+    return h;
+}
+// Up or down to a bf16 neighbour with the odds of its nearness: the mean over many roundings is the number itself.
+__device__ __forceinline__ bf16 round_by_chance(float x, u32 random) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7f800000u) == 0x7f800000u) return from_float<bf16>(x);
+    bf16 out;
+    out.bits = (u16)((bits + (random & 0xffffu)) >> 16);
+    return out;
+}
+
+struct Rates {
+    float decay, one_minus_beta1, beta1, one_minus_beta2, beta2, step, root, eps, clip;
+};
+
+__device__ __forceinline__ Rates rates_of(const float* rates, const float* clip, float beta1, float one_minus_beta1,
+                                          float beta2, float one_minus_beta2, float eps, float weight_decay) {
+    Rates r;
+    r.decay = 1.0f - rates[0] * weight_decay;
+    r.beta1 = beta1;
+    r.one_minus_beta1 = one_minus_beta1;
+    r.beta2 = beta2;
+    r.one_minus_beta2 = one_minus_beta2;
+    r.step = rates[0] / rates[1];
+    r.root = 1.0f / rates[2];
+    r.eps = eps;
+    r.clip = clip ? *clip : 1.0f;
+    return r;
+}
+
+__device__ __forceinline__ float updated(float weight, float& first, float& second, float gradient, const Rates& r) {
+    gradient *= r.clip;
+    first = r.beta1 * first + r.one_minus_beta1 * gradient;
+    second = r.beta2 * second + r.one_minus_beta2 * gradient * gradient;
+    return weight * r.decay - r.step * first / (sqrtf(second) * r.root + r.eps);
+}
+
+template <typename T, typename G>
+__device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end, const Rates& r) {
+    constexpr int W = 4;
+    T *weights = (T*)t.weight, *ms = (T*)t.first, *vs = (T*)t.second;
+    const G* gradients = (const G*)t.gradient;
+    for (u64 i = first + threadIdx.x * W; i < end; i += blockDim.x * W) {
+        if (i + W <= end) {
+            auto w = load<W>(weights + i), m = load<W>(ms + i), v = load<W>(vs + i);
+            auto g = load<W>(gradients + i);
+            Pack<bf16, W> h;
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                float mk = to_float(m.x[k]), vk = to_float(v.x[k]), gk = to_float(g.x[k]);
+                float made = updated(to_float(w.x[k]), mk, vk, gk, r);
+                if constexpr (sizeof(T) == 2) {
+                    u32 random = noise((u32)(i + k), __float_as_uint(mk), __float_as_uint(vk));
+                    w.x[k] = round_by_chance(made, random);
+                    m.x[k] = from_float<T>(mk);
+                    v.x[k] = round_by_chance(vk, noise(random, (u32)(i + k), 7u));
+                } else {
+                    w.x[k] = from_float<T>(made);
+                    m.x[k] = from_float<T>(mk);
+                    v.x[k] = from_float<T>(vk);
+                }
+                h.x[k] = from_float<bf16>(made);
+            }
+            store<W>(weights + i, w);
+            store<W>(ms + i, m);
+            store<W>(vs + i, v);
+            if (t.half) store<W>(t.half + i, h);
+        } else {
+            for (u64 j = i; j < end; j++) {
+                float mk = to_float(ms[j]), vk = to_float(vs[j]);
+                float made = updated(to_float(weights[j]), mk, vk, to_float(gradients[j]), r);
+                weights[j] = from_float<T>(made);
+                ms[j] = from_float<T>(mk);
+                vs[j] = from_float<T>(vk);
+                if (t.half) t.half[j] = from_float<bf16>(made);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, const float* clip, float beta1,
+                                 float one_minus_beta1, float beta2, float one_minus_beta2, float eps, float weight_decay) {
+    Chunk chunk = chunks[blockIdx.x];
+    Tensor t = tensors[chunk.tensor];
+    u64 first = (u64)chunk.number * CHUNK, end = first + CHUNK < t.elements ? first + CHUNK : t.elements;
+    Rates r = rates_of(rates, clip, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay);
+    if (t.float_weight && t.float_gradient) update_chunk<float, float>(t, first, end, r);
+    else update_chunk<WEIGHT, GRADIENT>(t, first, end, r);
+}
+
+__device__ __forceinline__ float block_sum(float x) {
+    __shared__ float room[32];
+    return row_sum(x, room);
+}
+
+// partial[block] = the sum of squares of a chunk of gradients
+extern "C" __global__ void squares(const Tensor* tensors, const Chunk* chunks, float* partial) {
+    Chunk chunk = chunks[blockIdx.x];
+    Tensor t = tensors[chunk.tensor];
+    u64 first = (u64)chunk.number * CHUNK, end = first + CHUNK < t.elements ? first + CHUNK : t.elements;
+    float total = 0.0f;
+    for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) {
+        float g = t.float_gradient ? ((const float*)t.gradient)[i] : to_float(((const GRADIENT*)t.gradient)[i]);
+        total += g * g;
+    }
+    total = block_sum(total);
+    if (threadIdx.x == 0) partial[blockIdx.x] = total;
+}
+
+__device__ __forceinline__ double sum_of_all(const float* x, u32 n) {
+    __shared__ double part[1024];
+    double total = 0.0;
+    for (u32 i = threadIdx.x; i < n; i += 1024) total += x[i];
+    part[threadIdx.x] = total;
+    for (u32 half = 512; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+    }
+    __syncthreads();
+    return part[0];
+}
+
+// One block of 1024 threads: the sum of the partial sums.
+extern "C" __global__ void total(const float* partial, float* out, u32 n) {
+    double sum = sum_of_all(partial, n);
+    if (threadIdx.x == 0) out[0] = (float)sum;
+}
+
+// One block of 1024 threads: the factor for all gradients and their norm. A norm that is NaN stays one.
+extern "C" __global__ void clip_from(const float* partial, float* scale, float* norm, u32 n, float max_norm) {
+    double length = sqrt(sum_of_all(partial, n)), factor = max_norm / (length + 1e-6);
+    if (threadIdx.x == 0) {
+        if (scale) scale[0] = factor > 1.0 ? 1.0f : (float)factor;
+        norm[0] = (float)length;
+    }
+}
+
+// The same from sums of squares that lie apart.
+extern "C" __global__ void clip_scale(const float* const* squared, float* scale, float* norm, u32 n, double max_norm) {
+    double sum = 0.0;
+    for (u32 i = 0; i < n; i++) sum += *squared[i];
+    double length = sqrt(sum), factor = max_norm / (length + 1e-6);
+    scale[0] = factor > 1.0 ? 1.0f : (float)factor;
+    norm[0] = (float)length;
+}

@@ -1,0 +1,61 @@
+// Packs of 16 bytes and sums over threads, for kernels that go through rows.
+//
+// ACT is the type in which activations and matrix weights are stored: float, or bf16 when the file is compiled with
+// -DACT_BF16. All arithmetic is in float.
+
+#ifdef ACT_BF16
+typedef bf16 ACT;
+#else
+typedef float ACT;
+#endif
+
+// W elements that are loaded and stored together; 16 bytes where rows allow it, else one element.
+template <typename T, int W>
+struct alignas(sizeof(T) * W) Pack {
+    T x[W];
+};
+
+template <int W, typename T>
+__device__ __forceinline__ Pack<T, W> load(const T* at) { return *(const Pack<T, W>*)at; }
+template <int W, typename T>
+__device__ __forceinline__ void store(T* at, Pack<T, W> pack) { *(Pack<T, W>*)at = pack; }
+
+// Elements in 16 bytes of activations.
+#define WIDE (16 / (int)sizeof(ACT))
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xffffffff, x, lane);
+    return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, lane));
+    return x;
+}
+
+// The sum over the threads of one row of a block (blockDim.x threads, a multiple of 32; several rows along y), for each of
+// them. `room` holds 32 floats a row of the block. Always in the same order.
+__device__ __forceinline__ float row_sum(float x, float* room) {
+    x = warp_sum(x);
+    int warps = blockDim.x / 32;
+    if (warps == 1) return x;
+    float* mine = room + threadIdx.y * 32;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) mine[threadIdx.x / 32] = x;
+    __syncthreads();
+    float total = threadIdx.x % 32 < warps ? mine[threadIdx.x % 32] : 0.0f;
+    return warp_sum(total);
+}
+// fmaxf drops a NaN; the sums that follow a maximum bring it back.
+__device__ __forceinline__ float row_max(float x, float* room) {
+    x = warp_max(x);
+    int warps = blockDim.x / 32;
+    if (warps == 1) return x;
+    float* mine = room + threadIdx.y * 32;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) mine[threadIdx.x / 32] = x;
+    __syncthreads();
+    float total = threadIdx.x % 32 < warps ? mine[threadIdx.x % 32] : -3.4e38f;
+    return warp_max(total);
+}

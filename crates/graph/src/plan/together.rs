@@ -1,0 +1,113 @@
+//! Values that are put together so that one product can read or write all of them: rows side by side, or one below the other.
+//!
+//! The weights that a fused layer reads lie one below the other already, as they are declared in order. What its product
+//! makes, and what its gradients are made from, is put side by side here.
+
+use super::{align, row_bytes};
+use crate::graph::{Graph, Node, ValueId};
+use crate::op::Op;
+
+/// How values are placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Each by itself, its rows without gaps.
+    #[default]
+    Apart,
+    /// Operands of fused products side by side or one below the other; a row's pitch is then more than its length.
+    Together,
+}
+
+/// What vectors of 16 bytes want of a row's start.
+const ROW_ALIGNMENT: usize = 16;
+
+pub struct Block {
+    pub bytes: usize,
+    pub members: Vec<Member>,
+}
+
+pub struct Member {
+    pub value: ValueId,
+    /// From the start of the block.
+    pub offset: usize,
+    pub pitch: usize,
+}
+
+/// The moving values, each in one block.
+pub fn blocks(graph: &Graph, layout: Layout, moving: &[ValueId]) -> Vec<Block> {
+    let mut taken = vec![true; graph.values().len()];
+    moving.iter().for_each(|id| taken[id.0] = false);
+    let mut blocks = vec![];
+    if layout == Layout::Together {
+        for node in graph.nodes() {
+            let found = side_by_side(graph, node).or_else(|| below_each_other(graph, node));
+            if let Some(block) = found
+                && block.members.iter().all(|member| !taken[member.value.0])
+            {
+                block.members.iter().for_each(|member| taken[member.value.0] = true);
+                blocks.push(block);
+            }
+        }
+    }
+    for &value in moving.iter().filter(|id| !taken[id.0]) {
+        let member = Member { value, offset: 0, pitch: row_bytes(graph, value) };
+        blocks.push(Block { bytes: graph.ty(value).bytes(), members: vec![member] });
+    }
+    blocks
+}
+
+fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
+    let values: Vec<ValueId> = match node.op {
+        Op::Linears(_) => node.outputs.clone(),
+        Op::LinearsGradInput(_) => node.inputs.iter().step_by(2).copied().collect(),
+        _ => return None,
+    };
+    let rows = graph.ty(*values.first()?).sizes()[0];
+    if values.iter().any(|&value| !may_have_a_pitch(graph, value)) {
+        return None;
+    }
+    let pitch: usize = values.iter().map(|&value| row_bytes(graph, value)).sum();
+    let mut offset = 0;
+    let mut members = vec![];
+    for value in values {
+        members.push(Member { value, offset, pitch });
+        offset += row_bytes(graph, value);
+    }
+    let aligned = members.iter().all(|member| member.offset % ROW_ALIGNMENT == 0) && pitch % ROW_ALIGNMENT == 0;
+    aligned.then_some(Block { bytes: rows * pitch, members })
+}
+
+fn below_each_other(graph: &Graph, node: &Node) -> Option<Block> {
+    let Op::LinearsGradWeights(_) = node.op else { return None };
+    let mut offset = 0;
+    let mut members = vec![];
+    for &value in &node.outputs {
+        let bytes = graph.ty(value).bytes();
+        if bytes != align(bytes) {
+            return None;
+        }
+        members.push(Member { value, offset, pitch: row_bytes(graph, value) });
+        offset += bytes;
+    }
+    Some(Block { bytes: offset, members })
+}
+
+/// Do all that make or read it take rows with gaps between them?
+fn may_have_a_pitch(graph: &Graph, value: ValueId) -> bool {
+    let made_by = |op: &Op| matches!(op, Op::Linears(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_));
+    let read_by = |op: &Op| {
+        matches!(
+            op,
+            Op::Rope(_)
+                | Op::FlashAttention(_)
+                | Op::FlashAttentionGrad(_)
+                | Op::SwiGlu(_)
+                | Op::SwiGluGrad(_)
+                | Op::LinearsGradInput(_)
+                | Op::LinearsGradWeights(_)
+        )
+    };
+    let made = graph.maker(value).is_some_and(|(_, node)| made_by(&node.op));
+    let reads = || graph.nodes().iter().filter(|node| node.inputs.contains(&value));
+    let kept = graph.outputs().iter().any(|(_, output)| *output == value);
+    made && !kept && graph.ty(value).sizes().len() == 2 && reads().all(|node| read_by(&node.op))
+}
