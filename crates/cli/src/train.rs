@@ -20,6 +20,7 @@ use anyhow::Context;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
+use headroom_record::progress::ProgressHeader;
 use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::training as text;
@@ -76,7 +77,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             name: arguments.output.name.as_deref(),
         });
     }
-    folder.begin(&if arguments.output.redact { config.redact() } else { config }, &opening)?;
+    let config = if arguments.output.redact { config.redact() } else { config };
+    folder.begin(&config, &opening, &ProgressHeader::new(summary::times_origin(&settings)))?;
 
     let mut progress = Progress {
         settings: &settings,

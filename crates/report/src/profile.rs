@@ -10,6 +10,7 @@ mod terminal;
 
 pub use html::html;
 pub use markdown::markdown;
+pub(crate) use crate::svg::escape;
 pub use terminal::terminal;
 
 use headroom_record::flops::FlopsRecord;
