@@ -13,6 +13,7 @@ pub mod launches;
 pub mod memory;
 pub mod operators;
 pub mod patterns;
+pub mod per_step;
 pub mod python;
 pub mod roofline;
 pub mod steps;
@@ -42,6 +43,7 @@ pub struct Measures {
     pub communication: communication::Communication,
     pub rebuilt_constants: Vec<constants::Rebuilt>,
     pub patterns: patterns::Patterns,
+    pub per_step: Vec<per_step::PerStep>,
 }
 
 pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
@@ -88,6 +90,7 @@ pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
         communication,
         rebuilt_constants,
         patterns,
+        per_step: per_step::per_step(view),
     };
     (trust, measures)
 }

@@ -1,12 +1,12 @@
 //! A profile as a person reads it: in short on the terminal, as Markdown, and as one HTML page that needs nothing else.
 
 mod breakdown_bar;
-mod html;
+pub(crate) mod html;
 mod markdown;
 mod memory_plot;
 mod roofline_plot;
-mod svg;
-mod tables;
+pub(crate) mod svg;
+pub(crate) mod tables;
 mod terminal;
 
 pub use html::html;

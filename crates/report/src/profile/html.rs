@@ -46,6 +46,11 @@ pub fn html(profile: &Profile) -> String {
         table(&tables::workshop_classes(profile), "narrow")
             + &note("Fixed thresholds, shown beside; this report goes by the machine's own ridge point."),
     );
+    page(&title, &body)
+}
+
+/// A whole page of ours around `body`; `title` is escaped already.
+pub(crate) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"><title>{title}</title>\n<style>{STYLE}</style></head>\n\
@@ -66,7 +71,7 @@ fn memory_legend(profile: &Profile) -> String {
     format!("<figcaption class=\"legend\">{items}Step {}.</figcaption>", profile.steps.0)
 }
 
-fn table(table: &Table, class: &str) -> String {
+pub(crate) fn table(table: &Table, class: &str) -> String {
     let align = |column: usize| if table.is_numeric(column) { " class=\"number\"" } else { "" };
     let mut out = format!("<div class=\"scroll\"><table class=\"{class}\">");
     if table.head.iter().any(|cell| !cell.is_empty()) {
@@ -88,19 +93,19 @@ fn table(table: &Table, class: &str) -> String {
 }
 
 /// Escaped, with what stands between backticks as code.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts
         .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escape(part)) } else { escape(part) })
         .collect()
 }
 
-fn list(items: &[String]) -> String {
+pub(crate) fn list(items: &[String]) -> String {
     let items: String = items.iter().map(|item| format!("<li>{}</li>", code(item))).collect();
     format!("<ul>{items}</ul>\n")
 }
 
-fn note(text: &str) -> String {
+pub(crate) fn note(text: &str) -> String {
     format!("<p class=\"note\">{}</p>\n", escape(text))
 }
 
