@@ -14,6 +14,12 @@ mod output;
 mod profile;
 mod race;
 mod record;
+mod registry;
+mod regress;
+mod runs;
+mod scale;
+mod serve;
+mod study;
 mod train;
 mod verify;
 
@@ -40,8 +46,13 @@ enum Command {
     Device(device::Arguments),
     Analyze(analyze::Arguments),
     Compare(compare::Arguments),
+    Study(study::Arguments),
+    Scale(scale::Arguments),
+    Runs(runs::Arguments),
+    Regress(regress::Arguments),
     Record(record::Arguments),
     Lint(lint::Arguments),
+    Serve(serve::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
@@ -52,18 +63,25 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let mut entry = registry::Entry::default();
     let done = match cli.command {
-        Command::Train(arguments) => train::run(*arguments),
-        Command::Profile(arguments) => profile::run(*arguments),
-        Command::Optimize(arguments) => optimize::run(arguments),
+        Command::Train(arguments) => train::run(*arguments, &mut entry),
+        Command::Profile(arguments) => profile::run(*arguments, &mut entry),
+        Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
         Command::Device(arguments) => device::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Study(arguments) => study::run(arguments, &mut entry),
+        Command::Scale(arguments) => scale::run(arguments, &mut entry),
+        Command::Runs(arguments) => runs::run(arguments),
+        Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),
     };
+    entry.close(&done);
     done.unwrap_or_else(|error| failure::report(&error))
 }

@@ -2,20 +2,22 @@
 
 pub mod arguments;
 pub mod files;
-mod peaks;
+pub mod peaks;
 mod records;
 
 use crate::output;
+use crate::registry::Entry;
 use crate::train::plan::Planned;
 use crate::train::settings::Settings;
 use crate::train::{self, Arguments};
 use anyhow::ensure;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_record::config::ProfilersEnabled;
+use headroom_record::intensity::Bound;
 use headroom_record::performance::PerformanceRecord;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
-use headroom_training::profile::operators::step_breakdown;
+use headroom_training::profile::operators::{by_place, step_breakdown};
 use headroom_training::recording::{Recording, calls_a_step};
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
@@ -26,12 +28,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// `train` with everything recorded.
-pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
-    train::run(arguments)
+    train::run(arguments, entry)
 }
 
 /// What was decided before the run about its recording.
+#[derive(Clone)]
 pub struct Profiler {
     enabled: ProfilersEnabled,
     report: bool,
@@ -82,7 +85,7 @@ impl Profiler {
         summary.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
     }
 
-    /// Writes every file that was asked for; returns what the terminal shows of it.
+    /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.
     pub fn write(
         &self,
         folder: &Path,
@@ -90,12 +93,23 @@ impl Profiler {
         trainer: &Trainer,
         outcome: &Outcome,
         performance: &PerformanceRecord,
+        entry: &mut Entry,
     ) -> anyhow::Result<String> {
         let Some(profiled) = self.profiled(trainer, settings) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
-        let made = Made::new(self, &profiled, settings, outcome, performance);
-        files::write_all(self, folder, &profiled, &made, settings, outcome, performance)
+        let peaks = match trainer.device.computes() {
+            true => self.peaks.clone().raised_by(fastest_products(&profiled), settings.threads),
+            false => self.peaks.clone(),
+        };
+        let profiled = Profiled { rates: peaks.rates, ..profiled };
+        let profiler = Profiler { peaks, ..self.clone() };
+        let made = Made::new(&profiler, &profiled, settings, outcome, performance);
+        entry.amend(|figures| {
+            figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
+            figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
+        });
+        files::write_all(&profiler, folder, &profiled, &made, settings, outcome, performance)
     }
 
     fn profiled<'a>(&self, trainer: &'a Trainer, settings: &Settings) -> Option<Profiled<'a>> {
@@ -103,6 +117,12 @@ impl Profiler {
         let accumulation = settings.optimizer.accumulation;
         Some(Profiled { training: trainer.program(), recording, rates: self.peaks.rates, accumulation })
     }
+}
+
+/// FLOPs a second of the place that came to most, in products.
+fn fastest_products(profiled: &Profiled) -> f64 {
+    let products = by_place(profiled).into_iter().filter(|place| place.bound == Bound::ComputeBound);
+    products.map(|place| place.flops as f64 / place.time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
 /// After the warm-up, and never the first step where the run has another.

@@ -2,7 +2,7 @@
 
 mod arguments;
 mod checkpoints;
-mod folder;
+pub mod folder;
 mod opening;
 pub mod plan;
 mod progress;
@@ -15,13 +15,17 @@ pub use arguments::Arguments;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::Profiler;
+use crate::registry::{self, About, Entry};
 use anyhow::Context;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
+use headroom_record::progress::ProgressHeader;
+use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::training as text;
 use headroom_training::data::Prefetcher;
+use headroom_training::program::Keep;
 use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
 use headroom_training::trainer::Trainer;
 use plan::Planned;
@@ -35,13 +39,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 use summary::Ended;
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let started = utc_iso(SystemTime::now());
     let format = if arguments.output.json { Format::Json } else { Format::Text };
     let stop = stop_on_interrupt()?;
+    registry::check_name(arguments.output.name.as_deref())?;
 
     let (settings, sources) = Settings::resolve(&arguments)?;
-    let planned = Planned::new(&settings, &sources)?;
+    // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
+    let keep = if arguments.profiling.is_on() { Keep::GradientNorm } else { Keep::OnlyTheLoss };
+    let planned = Planned::new(&settings, &sources, keep)?;
     let need = planned.need;
     let opening = opening::describe(&settings, &planned);
     if format == Format::Text {
@@ -58,7 +65,20 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut input = Input::open(sources, &settings, &trainer)?;
     let config = summary::config_record(&settings, arguments.profiling.enabled(), &started);
-    folder.begin(&if arguments.output.redact { config.redact() } else { config }, &opening)?;
+    if !arguments.output.validate_setup {
+        entry.begin(&About {
+            folder: Some(&folder.path),
+            size: Some(&settings.size),
+            version: Some(&config.version),
+            configuration: serde_json::to_value(&config.configuration)?,
+            device: settings.device.name(),
+            machine: &settings.machine.cpu_name,
+            threads: settings.threads,
+            name: arguments.output.name.as_deref(),
+        });
+    }
+    let config = if arguments.output.redact { config.redact() } else { config };
+    folder.begin(&config, &opening, &ProgressHeader::new(summary::times_origin(&settings)))?;
 
     let mut progress = Progress {
         settings: &settings,
@@ -74,6 +94,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let evaluation = input.evaluation.as_ref();
     let outcome = training::run(&mut trainer, &mut input.training, evaluation, &schedule, &stop, &mut progress);
     let printed = progress.finish();
+    if matches!(outcome.end, End::Interrupted) {
+        entry.interrupted();
+    }
     if outcome.steps.is_empty() {
         return how_it_ended(outcome.end, &trainer, checkpoints.as_ref()).map(|()| ExitCode::SUCCESS);
     }
@@ -91,7 +114,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n",
         )?)
     } else {
-        conclude(&mut folder, &settings, &ended, &arguments.output, format, (profiler.as_ref(), &trainer))
+        conclude(&mut folder, &settings, &ended, &arguments.output, format, (profiler.as_ref(), &trainer), entry)
     };
     how_it_ended(outcome.end, &trainer, checkpoints.as_ref())?;
     written.and(printed.map_err(anyhow::Error::from))?;
@@ -172,11 +195,14 @@ fn conclude(
     flags: &OutputArguments,
     format: Format,
     (profiler, trainer): (Option<&Profiler>, &Trainer),
+    entry: &mut Entry,
 ) -> anyhow::Result<()> {
     let mut record = summary::performance_record(settings, ended);
     if let Some(profiler) = profiler {
         profiler.amend(&mut record, trainer, settings);
     }
+    entry.figures(Headline::of(&record, settings.model.parameters().total()));
+    entry.step_seconds(&ended.counted_seconds());
     let record = if flags.redact { record.redact() } else { record };
     let shown = text::summary(&record);
     let kept = folder.finish(&record, &shown);
@@ -186,12 +212,13 @@ fn conclude(
     }
     kept?;
     if let Some(profiler) = profiler {
-        let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record)?;
+        let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record, entry)?;
         if format == Format::Text {
             output::result(&shown)?;
         }
     }
-    output::note(&format!("run folder: {}", folder.path.display()));
+    let number = entry.id().map_or(String::new(), |id| format!(" (run {id})"));
+    output::note(&format!("run folder: {}{number}", folder.path.display()));
     Ok(())
 }
 

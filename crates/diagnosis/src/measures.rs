@@ -14,6 +14,7 @@ pub mod memory;
 pub mod operators;
 pub mod patterns;
 pub mod per_step;
+pub mod places;
 pub mod python;
 pub mod roofline;
 pub mod steps;

@@ -2,8 +2,17 @@
 
 pub mod analyze;
 pub mod compare;
+pub mod dashboard;
 pub mod lint;
 pub mod numbers;
 pub mod optimize;
+pub mod page;
+mod plots;
 pub mod profile;
+pub mod runs;
+pub mod scale;
+pub mod study;
+pub mod svg;
+pub mod table;
+mod text_table;
 pub mod training;

@@ -1,14 +1,14 @@
 //! A profile as a person reads it: in short on the terminal, as Markdown, and as one HTML page that needs nothing else.
 
 mod breakdown_bar;
-pub(crate) mod html;
+mod html;
 mod markdown;
 mod memory_plot;
 mod roofline_plot;
-pub(crate) mod svg;
-pub(crate) mod tables;
+mod tables;
 mod terminal;
 
+pub(crate) use crate::svg::escape;
 pub use html::html;
 pub use markdown::markdown;
 pub use terminal::terminal;
@@ -23,6 +23,8 @@ use headroom_record::timeline::TimelineRecord;
 
 pub struct Profile<'a> {
     pub size: &'a str,
+    /// Passes and precision, as the run's opening names them.
+    pub label: &'a str,
     pub performance: &'a PerformanceRecord,
     pub flops: &'a FlopsRecord,
     pub intensity: &'a IntensityRecord,

@@ -49,12 +49,22 @@ pub struct Ended<'a> {
     pub warmup_steps: u64,
 }
 
+impl Ended<'_> {
+    /// After the warm-up; a run shorter than that is measured by its last step.
+    fn counted(&self) -> &[StepRecord] {
+        let steps = &self.outcome.steps;
+        &steps[(self.warmup_steps as usize).min(steps.len().saturating_sub(1))..]
+    }
+
+    pub fn counted_seconds(&self) -> Vec<f64> {
+        self.counted().iter().map(|record| seconds(record.times.total)).collect()
+    }
+}
+
 pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceRecord {
     let model = &settings.model;
-    let steps = &ended.outcome.steps;
-    // A run shorter than its warm-up is measured by its last step.
-    let skipped = (ended.warmup_steps as usize).min(steps.len().saturating_sub(1));
-    let measured = &steps[skipped..];
+    let measured = ended.counted();
+    let skipped = ended.outcome.steps.len() - measured.len();
     let computed = settings.device != DeviceKind::Null;
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
@@ -76,7 +86,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             profile_steps: 0,
         },
         performance_summary: summary(settings, ended, measured),
-        statistics: step_statistics(&measured.iter().map(|record| seconds(record.times.total)).collect::<Vec<_>>()),
+        statistics: step_statistics(&ended.counted_seconds()),
         training_params: TrainingParams {
             num_steps: ended.num_steps,
             batch_size: settings.shape.batch_size as u64,
@@ -95,9 +105,14 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             headroom_version: env!("CARGO_PKG_VERSION").into(),
             timestamp_iso: ended.timestamp.into(),
         },
-        times: if computed { Origin::Measured } else { Origin::Computed },
+        times: times_origin(settings),
         memory: Origin::Computed,
     })
+}
+
+/// Times are measured unless the null device replays predicted ones.
+pub fn times_origin(settings: &Settings) -> Origin {
+    if settings.device == DeviceKind::Null { Origin::Computed } else { Origin::Measured }
 }
 
 fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {

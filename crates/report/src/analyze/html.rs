@@ -9,20 +9,19 @@ use headroom_diagnosis::measures::trust::Verdict;
 use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, place_of};
 use super::{shortened, withholds_idle};
 use crate::numbers::{bytes, grouped, metric};
-use crate::profile::html::{code, list, note, page, table};
-use crate::profile::svg::{Axis, Frame, Scale, escape};
-use crate::profile::tables::Table;
+use crate::page::{Page, code, list, note, table};
+use crate::svg::{Axis, Frame, Scale, escape};
+use crate::table::Table;
 
 pub fn html(analysis: &Analysis) -> String {
     let trace = &analysis.trace;
-    let title = escape(&trace.name);
     let device = trace.device.as_deref().unwrap_or("no device");
     let events = grouped(trace.reading.events as u64);
     let about = format!("{events} events, {device}, rank {} of {}", trace.rank, trace.world_size);
-    let mut body = format!("<h1>{title}</h1>\n<p class=\"sub\">{}</p>\n", escape(&about));
+    let mut page = Page::new(&trace.name, &about);
     let mut section = |title: &str, content: String| {
         if !content.is_empty() {
-            let _ = write!(body, "<section><h2>{}</h2>\n{content}</section>\n", escape(title));
+            page.section(title, &content);
         }
     };
     if analysis.trust.verdict != Verdict::Sound {
@@ -39,7 +38,7 @@ pub fn html(analysis: &Analysis) -> String {
     section("Kernels", kernels(analysis));
     section("Memory", memory(analysis));
     section("Ranks", ranks(analysis));
-    page(&title, &body)
+    page.finish()
 }
 
 fn reserve(analysis: &Analysis) -> String {

@@ -1,0 +1,167 @@
+//! The run registry: an embedded database with one row a run, safe for many writers at once.
+//!
+//! `Entry` is what a command writes its own row through; it never fails a run. `Registry` is what `runs`, `regress` and
+//! the dashboard read.
+
+mod entry;
+mod process;
+mod rows;
+mod schema;
+
+pub use entry::{About, Entry, PARENT_VARIABLE};
+pub use headroom_record::registry::Headline;
+pub use rows::Filter;
+
+use headroom_record::registry::{RunRow, RunStart, RunStatus};
+use rusqlite::Connection;
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+pub const REGISTRY_FILE: &str = "runs.sqlite";
+
+/// How long a writer waits for the others.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    #[error("there is no folder for the registry of runs\n  help: set HEADROOM_HOME or HOME")]
+    NoFolder,
+    #[error("cannot make the registry's folder {}: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error(
+        "{} was written by a newer headroom (layout {found}, this one knows {known})\n  help: use that version, or set \
+         HEADROOM_HOME to another folder", path.display()
+    )]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("cannot use the registry of runs {}: {source}", path.display())]
+    Database { path: PathBuf, source: rusqlite::Error },
+    #[error("run {id} of the registry does not read: {why}")]
+    Row { id: i64, why: String },
+    #[error(
+        "the name `{name}` is run {id}'s\n  help: choose another, or free it with `headroom runs name {id} --clear`"
+    )]
+    NameTaken { name: String, id: i64 },
+    #[error("a name is text that is no number and no `newest`, and this is `{0}`")]
+    BadName(String),
+    #[error("there is no run `{0}`\n  help: `headroom runs list` shows their numbers and names")]
+    NoSuchRun(String),
+}
+
+pub struct Registry {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// `HEADROOM_HOME`, else the system's folder for this user's data: unlike measured peaks, runs cannot be had again, so a
+/// cache is no place for them.
+pub fn folder() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HEADROOM_HOME")
+        .or_else(|| set("XDG_DATA_HOME").map(|data| data.join("headroom")))
+        .or_else(|| set("HOME").map(|home| home.join(".local/share/headroom")))
+}
+
+/// Refuses a name that another run has before anything is trained. A registry that cannot be read refuses nothing.
+pub fn check_name(name: Option<&str>) -> Result<(), RegistryError> {
+    let (Some(name), Ok(registry)) = (name, Registry::open()) else { return Ok(()) };
+    registry.is_free(name, None)
+}
+
+impl Registry {
+    /// This user's, made or migrated where needed.
+    pub fn open() -> Result<Registry, RegistryError> {
+        Registry::open_at(&folder().ok_or(RegistryError::NoFolder)?.join(REGISTRY_FILE))
+    }
+
+    pub fn open_at(path: &Path) -> Result<Registry, RegistryError> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .map_err(|source| RegistryError::Folder { path: folder.to_path_buf(), source })?;
+        }
+        let failed = |source| RegistryError::Database { path: path.to_path_buf(), source };
+        let mut connection = Connection::open(path).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        schema::prepare(&mut connection, path)?;
+        Ok(Registry { connection, path: path.to_path_buf() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A new row, running; its number.
+    pub fn begin(&self, start: &RunStart) -> Result<i64, RegistryError> {
+        rows::insert(&self.connection, start).map_err(self.failed())
+    }
+
+    /// How a run ended, in one transaction: a crash leaves the row as it was, or whole.
+    pub fn end(
+        &mut self,
+        id: i64,
+        status: RunStatus,
+        figures: &Headline,
+        step_seconds: &[f64],
+        error: Option<&str>,
+    ) -> Result<(), RegistryError> {
+        let ended = rows::end(&mut self.connection, id, status, figures, step_seconds, error);
+        ended.map_err(self.failed())
+    }
+
+    /// Newest first. A run whose process is gone is set down as interrupted.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, RegistryError> {
+        rows::settle(&self.connection).map_err(self.failed())?;
+        rows::list(&self.connection, filter).map_err(self.failed())?.into_iter().collect()
+    }
+
+    /// By number, by name, or `newest`.
+    pub fn find(&self, which: &str) -> Result<RunRow, RegistryError> {
+        let all = self.list(&Filter::default())?;
+        let found = match which.parse::<i64>() {
+            Ok(id) => all.into_iter().find(|run| run.id == id),
+            Err(_) if which == "newest" => all.into_iter().next(),
+            Err(_) => all.into_iter().find(|run| run.name.as_deref() == Some(which)),
+        };
+        found.ok_or_else(|| RegistryError::NoSuchRun(which.into()))
+    }
+
+    /// Seconds of each step that counted, in order; empty where a run has none.
+    pub fn step_seconds(&self, id: i64) -> Result<Vec<f64>, RegistryError> {
+        rows::step_seconds(&self.connection, id).map_err(self.failed())
+    }
+
+    /// Gives a run its name, or takes it away.
+    pub fn name(&self, id: i64, name: Option<&str>) -> Result<(), RegistryError> {
+        if let Some(name) = name {
+            self.is_free(name, Some(id))?;
+        }
+        rows::name(&self.connection, id, name).map_err(self.failed())
+    }
+
+    /// An error where the name cannot be this run's.
+    fn is_free(&self, name: &str, id: Option<i64>) -> Result<(), RegistryError> {
+        if name.trim().is_empty() || name.parse::<i64>().is_ok() || name == "newest" {
+            return Err(RegistryError::BadName(name.into()));
+        }
+        match rows::named(&self.connection, name).map_err(self.failed())? {
+            Some(other) if Some(other) != id => Err(RegistryError::NameTaken { name: name.into(), id: other }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The row alone; files are the caller's business.
+    pub fn delete(&self, id: i64) -> Result<(), RegistryError> {
+        rows::delete(&self.connection, id).map_err(self.failed())
+    }
+
+    fn failed(&self) -> impl Fn(rusqlite::Error) -> RegistryError + use<> {
+        let path = self.path.clone();
+        move |source| RegistryError::Database { path: path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

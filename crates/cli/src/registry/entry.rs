@@ -1,0 +1,114 @@
+//! A command's own row. Whatever goes wrong with the registry is a warning here: it never fails the run that it describes.
+
+use super::{Registry, RegistryError};
+use crate::output;
+use headroom_record::registry::{Headline, RunStart, RunStatus};
+use headroom_record::timestamp::utc_iso;
+use serde_json::Value;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Set for a process that a study starts: the number of the study's own run.
+pub const PARENT_VARIABLE: &str = "HEADROOM_PARENT_RUN";
+
+/// Nothing until `begin`; then a row that `close` ends.
+#[derive(Default)]
+pub struct Entry {
+    open: Option<(Registry, i64)>,
+    figures: Headline,
+    step_seconds: Vec<f64>,
+    interrupted: bool,
+}
+
+/// What a run is, in the words of its command.
+pub struct About<'a> {
+    pub folder: Option<&'a Path>,
+    pub size: Option<&'a str>,
+    pub version: Option<&'a str>,
+    pub configuration: Value,
+    pub device: &'a str,
+    pub machine: &'a str,
+    pub threads: usize,
+    /// A name to find the run by.
+    pub name: Option<&'a str>,
+}
+
+/// More steps than any interval needs; of a longer run the last ones are kept.
+const MOST_STEPS: usize = 10_000;
+
+impl Entry {
+    pub fn begin(&mut self, about: &About) {
+        match write_row(about) {
+            Ok(open) => self.open = Some(open),
+            Err(error) => warn(&error),
+        }
+    }
+
+    /// The run's number; none where it could not be recorded.
+    pub fn id(&self) -> Option<i64> {
+        self.open.as_ref().map(|(_, id)| *id)
+    }
+
+    pub fn figures(&mut self, figures: Headline) {
+        self.figures = figures;
+    }
+
+    /// Changes figures that were set before.
+    pub fn amend(&mut self, change: impl FnOnce(&mut Headline)) {
+        change(&mut self.figures);
+    }
+
+    /// Seconds of the steps that count, warm-up left out.
+    pub fn step_seconds(&mut self, seconds: &[f64]) {
+        self.step_seconds = seconds[seconds.len().saturating_sub(MOST_STEPS)..].to_vec();
+    }
+
+    pub fn interrupted(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// Ends the row by how the command ended.
+    pub fn close(&mut self, done: &anyhow::Result<ExitCode>) {
+        let Some((mut registry, id)) = self.open.take() else { return };
+        let (status, error) = match done {
+            Ok(_) if self.interrupted => (RunStatus::Interrupted, None),
+            Ok(_) => (RunStatus::Finished, None),
+            Err(error) => (RunStatus::Failed, Some(format!("{error:#}"))),
+        };
+        if let Err(error) = registry.end(id, status, &self.figures, &self.step_seconds, error.as_deref()) {
+            warn(&error);
+        }
+    }
+}
+
+fn write_row(about: &About) -> Result<(Registry, i64), RegistryError> {
+    let registry = Registry::open()?;
+    let command_line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let text = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
+    let id = registry.begin(&RunStart {
+        command: command_line.get(1).cloned().unwrap_or_default(),
+        command_line,
+        directory: std::env::current_dir().ok().map(|path| path.display().to_string()),
+        folder: about.folder.map(text),
+        size: about.size.map(String::from),
+        version: about.version.map(String::from),
+        configuration: about.configuration.clone(),
+        device: about.device.into(),
+        machine: about.machine.into(),
+        threads: about.threads as u64,
+        headroom_version: env!("CARGO_PKG_VERSION").into(),
+        started: utc_iso(SystemTime::now()),
+        parent: std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse().ok()),
+    })?;
+    if let Some(name) = about.name
+        && let Err(error) = registry.name(id, Some(name))
+    {
+        warn(&error);
+    }
+    Ok((registry, id))
+}
+
+fn warn(error: &RegistryError) {
+    output::note(&format!("warning: the run goes on, but the registry of runs has no full record of it: {error}"));
+}

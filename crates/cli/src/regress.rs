@@ -1,0 +1,141 @@
+//! `headroom regress`: a run against a kept one, by interval over their step times; the exit code is the answer.
+
+use crate::output;
+use crate::registry::{Filter, Registry};
+use anyhow::{Context, bail, ensure};
+use headroom_record::registry::change::{Change, LEAST_STEPS};
+use headroom_record::registry::{RunRow, RunStatus};
+use headroom_report::runs::{Regression, different_settings, regression};
+use std::process::ExitCode;
+
+/// Compare a run with a kept one: exit 1 when its steps are slower, by interval.
+#[derive(clap::Args)]
+#[command(allow_negative_numbers = true)]
+pub struct Arguments {
+    /// The kept run: its name or number. `headroom runs name RUN NAME` names one, and so does `train --name`
+    #[arg(long, value_name = "RUN")]
+    baseline: String,
+    /// The run to judge: a number, a name, or newest (the newest finished one with steps)
+    #[arg(default_value = "newest")]
+    run: String,
+    /// Percent that a step may grow: a regression is an interval that lies beyond it as a whole
+    #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
+    threshold: f64,
+    /// Percent that planned memory may grow [default: any]
+    #[arg(long, value_name = "PERCENT")]
+    max_memory_growth: Option<f64>,
+    /// Compare runs of different settings, machines or devices too
+    #[arg(long)]
+    even_if_different: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let percents = [("--threshold", Some(arguments.threshold)), ("--max-memory-growth", arguments.max_memory_growth)];
+    for (flag, percent) in percents {
+        let usable = percent.is_none_or(|percent| percent.is_finite() && percent >= 0.0);
+        ensure!(usable, "{flag} is {}\n  help: a percentage from 0 up", percent.unwrap_or_default());
+    }
+    let registry = Registry::open()?;
+    let baseline = registry.find(&arguments.baseline)?;
+    let run = judged(&registry, &baseline, &arguments.run)?;
+    let differences = differences(&baseline, &run);
+    if !arguments.even_if_different && !differences.is_empty() {
+        bail!(
+            "runs {} and {} cannot be held against each other: {}\n  help: choose a run of the same settings, or add \
+             --even-if-different",
+            baseline.id,
+            run.id,
+            differences.join("; ")
+        );
+    }
+    let change = Change::of(&steps_of(&registry, &baseline)?, &steps_of(&registry, &run)?)
+        .context("the runs have too few steps for an interval")?;
+    let memory = baseline.figures.peak_memory_mb.zip(run.figures.peak_memory_mb);
+    let growth = memory.filter(|(before, _)| *before > 0.0).map(|(before, after)| 100.0 * (after / before - 1.0));
+    let memory_regressed = growth.zip(arguments.max_memory_growth).is_some_and(|(growth, most)| growth > most);
+    let answer = Regression {
+        verdict: change.verdict(arguments.threshold / 100.0),
+        change,
+        threshold_percent: arguments.threshold,
+        memory_growth_percent: growth,
+        max_memory_growth_percent: arguments.max_memory_growth,
+        memory_regressed,
+        notes: notes(&baseline, &run, differences),
+        baseline,
+        run,
+    };
+    let shown = match arguments.json {
+        true => serde_json::to_string_pretty(&answer)? + "\n",
+        false => regression(&answer),
+    };
+    output::result(&shown)?;
+    Ok(ExitCode::from(u8::from(answer.regressed())))
+}
+
+fn judged(registry: &Registry, baseline: &RunRow, which: &str) -> anyhow::Result<RunRow> {
+    if which != "newest" {
+        return Ok(registry.find(which)?);
+    }
+    let finished = Filter { status: Some(RunStatus::Finished), ..Filter::default() };
+    let candidates = registry.list(&finished)?.into_iter();
+    let mut with_steps = candidates.filter(|run| run.id != baseline.id && run.figures.step_seconds_low.is_some());
+    with_steps.next().context(
+        "there is no finished run to judge besides the baseline\n  help: run `headroom train` or `headroom profile` first",
+    )
+}
+
+fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
+    ensure!(
+        run.status == RunStatus::Finished,
+        "run {} did not finish ({})\n  help: choose a finished one",
+        run.id,
+        run.status.name()
+    );
+    ensure!(
+        run.figures.measured,
+        "run {} computed nothing: its times are predicted\n  help: choose a measured one",
+        run.id
+    );
+    let steps = registry.step_seconds(run.id)?;
+    ensure!(
+        steps.len() >= LEAST_STEPS,
+        "run {} has {} steps after its warm-up, and an interval needs {LEAST_STEPS}\n  help: a longer run, such as \
+         --num-steps 50",
+        run.id,
+        steps.len()
+    );
+    Ok(steps)
+}
+
+/// What makes two times say nothing about the code between them.
+fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
+    let (old, new) = (&baseline.start, &run.start);
+    let mut found = vec![];
+    let mut differ = |what: &str, old: &str, new: &str| {
+        if old != new {
+            found.push(format!("{what} {old}, {new}"));
+        }
+    };
+    differ("machine", &old.machine, &new.machine);
+    differ("device", &old.device, &new.device);
+    differ("threads", &old.threads.to_string(), &new.threads.to_string());
+    let steps = |setting: &String| !setting.starts_with("num_steps ");
+    found.extend(different_settings(&[baseline.clone(), run.clone()]).into_iter().filter(steps));
+    found
+}
+
+/// Different passes and versions are what a gate is there to judge; they are named.
+fn notes(baseline: &RunRow, run: &RunRow, mut differences: Vec<String>) -> Vec<String> {
+    let (old, new) = (&baseline.start, &run.start);
+    let pairs = [
+        ("passes", old.version.as_deref().unwrap_or("none"), new.version.as_deref().unwrap_or("none")),
+        ("headroom", &old.headroom_version, &new.headroom_version),
+        ("command", &old.command, &new.command),
+    ];
+    differences.extend(
+        pairs.into_iter().filter(|(_, old, new)| old != new).map(|(what, old, new)| format!("{what} {old} → {new}")),
+    );
+    differences
+}

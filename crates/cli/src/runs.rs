@@ -1,0 +1,223 @@
+//! `headroom runs`: the registry of runs, listed, shown, compared, named, deleted and exported.
+
+mod delete;
+
+use crate::output;
+use crate::registry::{Filter, Registry};
+use anyhow::ensure;
+use clap::{Subcommand, ValueEnum};
+use headroom_record::atomic::write_atomically;
+use headroom_record::registry::change::Change;
+use headroom_record::registry::{RunRow, RunStatus};
+use headroom_report::runs as text;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The runs of this machine's user: every train, profile, optimize, study and scale is recorded.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Newest first
+    List(List),
+    /// Everything about one run
+    Show(Show),
+    /// Two or more side by side; two with the change of the step by interval
+    Compare(Compare),
+    /// Name a run, so that others can be compared with it
+    Name(Name),
+    /// Forget runs; their files stay unless --with-folder says otherwise
+    Delete(delete::Arguments),
+    /// Every run as JSON or CSV
+    Export(Export),
+}
+
+#[derive(clap::Args)]
+struct FilterArguments {
+    /// train, profile, optimize, study or scale
+    #[arg(long)]
+    command: Option<String>,
+    #[arg(long, value_enum)]
+    status: Option<Status>,
+    #[arg(long)]
+    size: Option<String>,
+    /// Runs whose list of passes has this in it
+    #[arg(long)]
+    passes: Option<String>,
+    /// The runs that this one started
+    #[arg(long, value_name = "RUN")]
+    parent: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Status {
+    Running,
+    Finished,
+    Failed,
+    Interrupted,
+}
+
+#[derive(clap::Args)]
+struct List {
+    #[command(flatten)]
+    filter: FilterArguments,
+    /// The newest so many; 0 is all
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// A number, a name, or newest
+    #[arg(default_value = "newest")]
+    run: String,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Compare {
+    /// Numbers, names, or newest
+    #[arg(required = true, num_args = 2..)]
+    runs: Vec<String>,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Name {
+    /// A number, a name, or newest
+    run: String,
+    #[arg(required_unless_present = "clear")]
+    name: Option<String>,
+    /// Take its name away
+    #[arg(long, conflicts_with = "name")]
+    clear: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExportFormat {
+    Json,
+    Csv,
+}
+
+#[derive(clap::Args)]
+struct Export {
+    #[command(flatten)]
+    filter: FilterArguments,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
+    format: ExportFormat,
+    /// [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Leave folders and command lines out
+    #[arg(long)]
+    redact: bool,
+}
+
+impl FilterArguments {
+    fn filter(self) -> Filter {
+        let status = self.status.map(|status| match status {
+            Status::Running => RunStatus::Running,
+            Status::Finished => RunStatus::Finished,
+            Status::Failed => RunStatus::Failed,
+            Status::Interrupted => RunStatus::Interrupted,
+        });
+        Filter {
+            command: self.command,
+            status,
+            size: self.size,
+            version: self.passes,
+            parent: self.parent,
+            limit: None,
+        }
+    }
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let registry = Registry::open()?;
+    match arguments.command {
+        Command::List(flags) => {
+            let limit = (flags.limit > 0).then_some(flags.limit);
+            let runs = registry.list(&Filter { limit, ..flags.filter.filter() })?;
+            if runs.is_empty() {
+                output::note(&format!("the registry is {}", registry.path().display()));
+            }
+            output::result(&if flags.json { as_json(&runs)? } else { text::list(&runs) })?;
+        }
+        Command::Show(flags) => {
+            let run = registry.find(&flags.run)?;
+            let shown = match flags.json {
+                true => {
+                    let mut value = serde_json::to_value(&run)?;
+                    value["step_times"] = json!(registry.step_seconds(run.id)?);
+                    format!("{value:#}\n")
+                }
+                false => text::show(&run),
+            };
+            output::result(&shown)?;
+        }
+        Command::Compare(flags) => compare(&registry, &flags)?,
+        Command::Name(flags) => {
+            let run = registry.find(&flags.run)?;
+            registry.name(run.id, flags.name.as_deref())?;
+            output::note(&match &flags.name {
+                Some(name) => format!("run {} is `{name}` now", run.id),
+                None => format!("run {} has no name now", run.id),
+            });
+        }
+        Command::Delete(flags) => delete::run(&registry, &flags)?,
+        Command::Export(flags) => export(&registry, flags)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(runs: &[RunRow]) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(runs).map(|text| text + "\n")
+}
+
+fn compare(registry: &Registry, flags: &Compare) -> anyhow::Result<()> {
+    let runs = flags.runs.iter().map(|which| registry.find(which)).collect::<Result<Vec<_>, _>>()?;
+    let change = match &runs[..] {
+        [old, new] => Change::of(&registry.step_seconds(old.id)?, &registry.step_seconds(new.id)?),
+        _ => None,
+    };
+    let shown = match flags.json {
+        true => format!("{:#}\n", json!({ "runs": runs, "step_change": change })),
+        false => {
+            let change = change.map(|change| format!("step {}", text::change_text(&change)));
+            text::compare(&runs, change.as_deref())
+        }
+    };
+    Ok(output::result(&shown)?)
+}
+
+fn export(registry: &Registry, flags: Export) -> anyhow::Result<()> {
+    let mut runs = registry.list(&flags.filter.filter())?;
+    if flags.redact {
+        for run in &mut runs {
+            (run.start.folder, run.start.directory, run.error) = (None, None, None);
+            run.start.command_line.truncate(0);
+        }
+    }
+    let text = match flags.format {
+        ExportFormat::Json => as_json(&runs)?,
+        ExportFormat::Csv => text::csv(&runs),
+    };
+    match flags.output {
+        Some(path) => {
+            ensure!(!path.is_dir(), "--output {} is a folder\n  help: name a file", path.display());
+            write_atomically(&path, text.as_bytes())?;
+            output::note(&format!("{} runs written to {}", runs.len(), path.display()));
+        }
+        None => output::result(&text)?,
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A row of the run registry: what a run was, how it ended and its headline figures.
+
+pub mod change;
+
+use crate::performance::PerformanceRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    Running,
+    Finished,
+    Failed,
+    /// Ended before its time: by Ctrl-C, or the process went away without a word.
+    Interrupted,
+}
+
+impl RunStatus {
+    pub const ALL: [RunStatus; 4] =
+        [RunStatus::Running, RunStatus::Finished, RunStatus::Failed, RunStatus::Interrupted];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RunStatus::Running => "running",
+            RunStatus::Finished => "finished",
+            RunStatus::Failed => "failed",
+            RunStatus::Interrupted => "interrupted",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<RunStatus> {
+        RunStatus::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// What is known of a run when it begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunStart {
+    /// `train`, `profile`, `optimize`, `study`, `scale` or `analyze`.
+    pub command: String,
+    pub command_line: Vec<String>,
+    /// The working directory: relative paths of the command line start there.
+    pub directory: Option<String>,
+    /// Absolute; none for a run that writes no folder.
+    pub folder: Option<String>,
+    pub size: Option<String>,
+    /// The list of passes as `config.json` names it.
+    pub version: Option<String>,
+    /// `config.json`'s `configuration`, or what the command has in its place.
+    pub configuration: Value,
+    pub device: String,
+    /// The processor, or the accelerator.
+    pub machine: String,
+    pub threads: u64,
+    pub headroom_version: String,
+    /// UTC, ISO 8601.
+    pub started: String,
+    /// The run that started this one: a study's.
+    pub parent: Option<i64>,
+}
+
+/// A run as the registry has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// Counted up, never used twice.
+    pub id: i64,
+    /// Given by the user; unique.
+    pub name: Option<String>,
+    pub status: RunStatus,
+    pub ended: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    #[serde(flatten)]
+    pub start: RunStart,
+    pub figures: Headline,
+}
+
+/// The figures that lists and comparisons show. `None` is a figure that this kind of run does not have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Headline {
+    pub parameters: Option<u64>,
+    pub steps: Option<u64>,
+    pub samples_per_sec: Option<f64>,
+    pub tokens_per_sec: Option<f64>,
+    /// Median seconds a step, and its 95% interval.
+    pub step_seconds: Option<f64>,
+    pub step_seconds_low: Option<f64>,
+    pub step_seconds_high: Option<f64>,
+    pub peak_memory_mb: Option<f64>,
+    pub avg_memory_mb: Option<f64>,
+    pub final_loss: Option<f64>,
+    /// Model FLOPs over the machine's measured peak; a profile has it.
+    pub mfu_percent: Option<f64>,
+    /// `compute_bound`, `memory_bound` or `overhead_bound`; a profile has it.
+    pub bound: Option<String>,
+    /// Of the kept list over Version 1; `optimize` has it.
+    pub speedup: Option<f64>,
+    /// Of an analysed trace.
+    pub findings: Option<u64>,
+    /// False where times are predicted.
+    pub measured: bool,
+}
+
+impl Headline {
+    pub fn of(record: &PerformanceRecord, parameters: u64) -> Headline {
+        let (summary, statistics) = (&record.performance_summary, &record.statistics);
+        Headline {
+            parameters: Some(parameters),
+            steps: Some(record.training_params.num_steps),
+            samples_per_sec: summary.avg_training_speed,
+            tokens_per_sec: summary.tokens_per_sec,
+            step_seconds: statistics.median,
+            step_seconds_low: statistics.ci95_low,
+            step_seconds_high: statistics.ci95_high,
+            peak_memory_mb: summary.peak_memory_mb,
+            avg_memory_mb: summary.avg_memory_mb,
+            final_loss: summary.final_loss,
+            measured: record.system_info.device != "null",
+            ..Headline::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_found_by_its_name() {
+        for status in RunStatus::ALL {
+            assert_eq!(RunStatus::named(status.name()), Some(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+        }
+        assert_eq!(RunStatus::named("done"), None);
+    }
+
+    #[test]
+    fn figures_of_an_older_version_are_read_without_those_that_came_later() {
+        let older: Headline = serde_json::from_str(r#"{"steps": 3, "gone": 1}"#).unwrap();
+        assert_eq!(older, Headline { steps: Some(3), ..Headline::default() });
+    }
+}
