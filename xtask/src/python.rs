@@ -18,6 +18,13 @@ pub const TORCH_FIX: &str = "torchfix==0.7.0";
 pub const TRACE_LENS: &str = "TraceLens==0.7.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";
 
+/// The machine's own Python, for scripts that need no package.
+pub fn plain() -> Result<PathBuf> {
+    let python = PathBuf::from("python3");
+    quietly(Command::new(&python).arg("--version")).context("python3 is needed to time processes: install it")?;
+    Ok(python)
+}
+
 /// The Python of the environment `target/<name>` with `packages` in it, made or completed if need be.
 pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = process::target_folder().join(name);

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::join;
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::source::{Selection, lint};
+use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_report::analyze as formats;
 use headroom_trace::Trace;
@@ -30,6 +31,9 @@ pub struct Arguments {
     /// Exit with 1 if a finding is at least this severe
     #[arg(long, value_enum)]
     fail_on: Option<FailOn>,
+    /// When a rule fires: TR104=5%, TR113.roof-percent=20%; may be given again. Also `thresholds` in the configuration
+    #[arg(long, value_name = "RULE=VALUE")]
+    threshold: Vec<String>,
     /// Milliseconds a step takes without the profiler, if known
     #[arg(long, value_name = "MS")]
     step_without_profiler: Option<f64>,
@@ -40,6 +44,7 @@ pub enum Format {
     Text,
     Json,
     Markdown,
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,16 +56,22 @@ pub enum FailOn {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let analysis = analysis_of(&arguments.traces, &arguments.source, arguments.step_without_profiler)?;
+    let thresholds = thresholds(&arguments.threshold)?;
+    let analysis = analysis_of(&arguments.traces, &arguments.source, arguments.step_without_profiler, thresholds)?;
     output::result(&show(&analysis, arguments.format))?;
     Ok(exit_code(&analysis, arguments.fail_on))
 }
 
 /// Reads, measures and joins with the source.
-pub fn analysis_of(paths: &[PathBuf], source: &[PathBuf], step_without_profiler: Option<f64>) -> Result<Analysis> {
+pub fn analysis_of(
+    paths: &[PathBuf],
+    source: &[PathBuf],
+    step_without_profiler: Option<f64>,
+    thresholds: Thresholds,
+) -> Result<Analysis> {
     let traces = read_traces(paths)?;
     let unprofiled = Unprofiled { step_seconds: step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
-    let options = Options { unprofiled, ..Options::default() };
+    let options = Options { unprofiled, thresholds };
     let Some(mut analysis) = analyze(&traces, &options) else {
         bail!("no trace to analyze");
     };
@@ -68,6 +79,23 @@ pub fn analysis_of(paths: &[PathBuf], source: &[PathBuf], step_without_profiler:
         join_with_source(&mut analysis, source)?;
     }
     Ok(analysis)
+}
+
+/// The configuration's, then the command line's.
+pub fn thresholds(given: &[String]) -> Result<Thresholds> {
+    let mut thresholds = Thresholds::default();
+    let configured = lint_command::Configuration::nearest(Path::new("."))?;
+    for (key, value) in &configured.thresholds {
+        let value = match value {
+            toml::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        thresholds.set_key(key, &value).context("thresholds in the configuration")?;
+    }
+    for text in given {
+        thresholds.set(text).context("--threshold")?;
+    }
+    Ok(thresholds)
 }
 
 pub fn read_traces(paths: &[PathBuf]) -> Result<Vec<Trace>> {
@@ -94,6 +122,7 @@ pub fn show(analysis: &Analysis, format: Format) -> String {
         Format::Text => formats::text(analysis),
         Format::Json => formats::json(analysis),
         Format::Markdown => formats::markdown(analysis),
+        Format::Html => formats::html(analysis),
     }
 }
 

@@ -25,8 +25,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let before = analyze::analysis_of(&[arguments.before], &[], None)?;
-    let after = analyze::analysis_of(&[arguments.after], &[], None)?;
+    let thresholds = analyze::thresholds(&[])?;
+    let before = analyze::analysis_of(&[arguments.before], &[], None, thresholds.clone())?;
+    let after = analyze::analysis_of(&[arguments.after], &[], None, thresholds)?;
     let comparison = compare(&before, &after);
     output::result(&if arguments.json { formats::json(&comparison) } else { formats::text(&comparison) })?;
     let mut code = ExitCode::SUCCESS;

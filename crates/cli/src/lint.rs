@@ -10,11 +10,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use headroom_diagnosis::finding::Severity;
+use headroom_diagnosis::join::{join, measure};
 use headroom_diagnosis::source::fix::Safety;
 use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, lint, repair};
 use headroom_report::lint as formats;
 
-use configuration::Configuration;
+pub use configuration::Configuration;
 
 /// Find bottlenecks in PyTorch training scripts, and fix them.
 #[derive(clap::Args)]
@@ -45,10 +46,13 @@ pub struct Arguments {
     /// The name that findings show for standard input.
     #[arg(long, default_value = "stdin.py", value_name = "PATH")]
     stdin_filename: String,
-    /// A pyproject.toml to use in place of the nearest one.
+    /// A trace of the scripts (.json, .json.gz or a folder of ranks): findings it measures say what they cost
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["fix", "diff"])]
+    trace: Vec<PathBuf>,
+    /// A pyproject.toml or headroom.toml to use in place of the nearest one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Read no pyproject.toml.
+    /// Read no configuration file.
     #[arg(long, conflicts_with = "config")]
     no_config: bool,
 }
@@ -94,10 +98,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         write(&repairs.files, from_stdin)?;
-        note(&format!("{} fixed in {} files", repairs.applied.len(), repairs.files.len()));
+        let files = repairs.files.len();
+        note(&format!("{} fixed in {files} {}", repairs.applied.len(), if files == 1 { "file" } else { "files" }));
         repairs.remaining
     } else {
-        lint(&inputs, &selection)
+        let mut report = lint(&inputs, &selection);
+        if !arguments.trace.is_empty() {
+            measure_with(&mut report, &arguments.trace, &inputs)?;
+        }
+        report
     };
     if from_stdin && arguments.fix {
         // Standard output carries the fixed script: findings go to stderr.
@@ -106,6 +115,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         print(&show(&report, arguments.format));
     }
     Ok(exit_code(&report, arguments.fail_on.or(configuration.fail_on)))
+}
+
+/// What the traces say of the findings.
+fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
+    let mut analysis = crate::analyze::analysis_of(traces, &[], None, crate::analyze::thresholds(&[])?)?;
+    join(&mut analysis.findings, report, inputs);
+    measure(report, &analysis.findings);
+    for note_of_trace in &analysis.trust.notes {
+        note(&format!("reserve: {note_of_trace}"));
+    }
+    Ok(())
 }
 
 /// The scripts at `paths`, as the settings of the first choose them.

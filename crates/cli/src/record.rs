@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -67,14 +67,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let program = arguments.command[0].to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
-    if !status.success() {
-        output::note(&format!("`{program}` ended with {status}"));
-    }
-
     let notes = read_notes(&folder)?;
     let traces: Vec<PathBuf> = notes.iter().filter_map(|note| note.trace.clone()).collect();
     if traces.is_empty() {
-        return Err(no_trace(&notes, &arguments, &program));
+        return Err(no_trace(&notes, &arguments, &program, status));
     }
     for trace in &traces {
         output::note(&format!("recorded {}", trace.display()));
@@ -84,11 +80,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(milliseconds) => output::note(&format!("a step without the profiler takes {milliseconds:.2} ms (median)")),
         None => output::note("the script ended before a step without the profiler could be timed"),
     }
-    let analysis = analyze::analysis_of(&traces, &arguments.source, milliseconds)?;
+    let analysis = analyze::analysis_of(&traces, &arguments.source, milliseconds, analyze::thresholds(&[])?)?;
     output::result(&analyze::show(&analysis, arguments.format))?;
     match status.success() {
         true => Ok(ExitCode::SUCCESS),
-        false => Err(RunFailed(format!("`{program}` ended with {status}; the steps before that were recorded")).into()),
+        false => Err(RunFailed(format!(
+            "the script failed: `{program}` ended with {status}; the steps before that were recorded and are analyzed above"
+        ))
+        .into()),
     }
 }
 
@@ -131,11 +130,22 @@ fn read_notes(folder: &Path) -> Result<Vec<Note>> {
 }
 
 /// Why there is no trace, in the order of what can go wrong.
-fn no_trace(notes: &[Note], arguments: &Arguments, program: &str) -> anyhow::Error {
+fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitStatus) -> anyhow::Error {
+    let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
+    if !status.success() {
+        let when = match steps {
+            0 => "before its first optimizer step".to_string(),
+            steps => format!("after {steps} optimizer steps, before enough were recorded"),
+        };
+        return RunFailed(format!(
+            "the script failed: `{program}` ended with {status}, {when}\n  help: what it said stands above; it must run without \
+             `headroom record` first"
+        ))
+        .into();
+    }
     if let Some(error) = notes.iter().find_map(|note| note.error.as_ref()) {
         return RunFailed(format!("recording failed inside the script: {error}")).into();
     }
-    let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     let needed = arguments.warmup_steps + arguments.steps + 1;
     let message = if notes.is_empty() {
         format!(
@@ -148,7 +158,8 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str) -> anyhow::Err
             "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --steps, or let it train longer"
         )
     };
-    RunFailed(message).into()
+    // The command, not the run, is what has to change.
+    anyhow::anyhow!(message)
 }
 
 fn median_milliseconds(notes: &[Note]) -> Option<f64> {

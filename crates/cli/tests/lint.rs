@@ -88,6 +88,117 @@ fn a_file_that_does_not_parse_is_read_as_far_as_it_goes_and_said_so() {
 }
 
 #[test]
+fn with_a_trace_findings_say_what_they_cost_and_come_in_that_order() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let trace = folder.join("../trace/tests/data/slow.pt.trace.json.gz");
+    let trace = trace.to_string_lossy();
+    let lint =
+        |format: &str| headroom(folder, &["lint", "tests/data/slow_train", "--trace", &trace, "--format", format]);
+    let value: serde_json::Value = serde_json::from_slice(&lint("json").stdout).expect("is JSON");
+    let findings = value["findings"].as_array().expect("a list");
+    let share = |line: u64, code: &str| {
+        let found = findings.iter().find(|one| one["place"]["line"] == line && one["code"] == code);
+        found.and_then(|one| one["evidence"]["share_of_step"].as_f64())
+    };
+    let near = |found: Option<f64>, want: f64| found.is_some_and(|found| (found - want).abs() < 0.1 * want);
+    assert!(near(share(43, "TP107"), 0.035), "{:?}", share(43, "TP107"));
+    assert!(near(share(21, "TP201"), 0.004), "{:?}", share(21, "TP201"));
+    let shares: Vec<f64> =
+        findings.iter().map(|one| one["evidence"]["share_of_step"].as_f64().unwrap_or(-1.0)).collect();
+    assert!(shares.is_sorted_by(|left, right| left >= right), "{shares:?}");
+    assert!(shares.contains(&-1.0), "what the trace does not show stays, unmeasured");
+    let text = String::from_utf8_lossy(&lint("text").stdout).into_owned();
+    assert!(
+        text.contains("train.py:43:27: TP107 sync-per-parameter (medium, 3.5% of the step (measured, TR101))"),
+        "{text}"
+    );
+    let markdown = String::from_utf8_lossy(&lint("markdown").stdout).into_owned();
+    assert!(markdown.contains("in 1 file. With a trace:"), "{markdown}");
+    assert_eq!(headroom(folder, &["lint", ".", "--trace", &trace, "--fix"]).status.code(), Some(2));
+}
+
+#[test]
+fn fixing_twice_changes_nothing_more() {
+    let folder = folder_with(SCRIPT);
+    let fix = || {
+        headroom(folder.path(), &["lint", "train.py", "--fix", "--unsafe-fixes"]);
+        std::fs::read_to_string(folder.path().join("train.py")).expect("the script")
+    };
+    let once = fix();
+    assert_ne!(once, SCRIPT);
+    assert_eq!(fix(), once);
+}
+
+/// What SARIF 2.1.0 asks of a log that has results, rules and fixes.
+#[test]
+fn sarif_keeps_the_rules_of_its_schema() {
+    let folder = folder_with(&format!("{SCRIPT}\ndef broken(:\n"));
+    std::fs::create_dir(folder.path().join("a folder")).expect("made");
+    std::fs::write(folder.path().join("a folder/é.py"), SCRIPT).expect("written");
+    let output = headroom(folder.path(), &["lint", ".", "--format", "sarif"]);
+    let log: serde_json::Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().expect("rules");
+    assert!(run["tool"]["driver"]["name"].is_string());
+    let levels = ["none", "note", "warning", "error"];
+    let is_level = |value: &serde_json::Value| value.as_str().is_some_and(|level| levels.contains(&level));
+    assert!(
+        rules.iter().all(|rule| is_level(&rule["defaultConfiguration"]["level"]) && rule["help"]["text"].is_string())
+    );
+    let results = run["results"].as_array().expect("results");
+    assert!(results.len() > 4);
+    for result in results {
+        let index = result["ruleIndex"].as_u64().expect("an index") as usize;
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        assert!(is_level(&result["level"]) && result["message"]["text"].as_str().is_some_and(|text| !text.is_empty()));
+        let place = &result["locations"][0]["physicalLocation"];
+        let uri = place["artifactLocation"]["uri"].as_str().expect("a reference");
+        assert!(uri.is_ascii() && !uri.contains([' ', '\\']), "{uri}");
+        let number = |key: &str| place["region"][key].as_u64().unwrap_or(0);
+        assert!(number("startLine") >= 1 && number("startColumn") >= 1 && number("endLine") >= number("startLine"));
+        for fix in result["fixes"].as_array().into_iter().flatten() {
+            let replacements = fix["artifactChanges"][0]["replacements"].as_array().expect("replacements");
+            assert!(!replacements.is_empty() && fix["artifactChanges"][0]["artifactLocation"]["uri"].is_string());
+            assert!(replacements.iter().all(|one| one["deletedRegion"]["byteOffset"].is_u64()));
+        }
+    }
+    let notes = run["invocations"][0]["toolExecutionNotifications"].as_array().expect("notes");
+    assert!(notes.len() == 1 && notes[0]["message"]["text"].is_string(), "{notes:?}");
+}
+
+#[test]
+fn annotations_are_commands_that_a_runner_reads() {
+    let folder = folder_with(SCRIPT);
+    let output = headroom(folder.path(), &["lint", "train.py", "--format", "github", "--select", "TP101,TP501"]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let commands: Vec<&str> = shown.lines().filter(|line| line.starts_with("::")).collect();
+    assert_eq!(commands.len(), 2, "{shown}");
+    for command in commands {
+        let (head, message) = command[2..].split_once("::").expect("a head and a message");
+        let (level, places) = head.split_once(' ').expect("a level and its properties");
+        assert!(["error", "warning", "notice"].contains(&level), "{command}");
+        assert!(places.contains("file=train.py") && places.contains("line="), "{command}");
+        assert!(!message.is_empty());
+    }
+}
+
+#[test]
+fn the_pre_commit_hooks_call_what_there_is() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let hooks = std::fs::read_to_string(root.join(".pre-commit-hooks.yaml")).expect("the hooks");
+    let entries: Vec<&str> = hooks.lines().filter_map(|line| line.trim().strip_prefix("entry: headroom ")).collect();
+    assert_eq!(entries.len(), 2);
+    let folder = folder_with(SCRIPT);
+    for entry in entries {
+        let mut arguments: Vec<&str> = entry.split(' ').collect();
+        arguments.push("train.py");
+        // The script has a high finding: the commit is stopped.
+        assert_eq!(headroom(folder.path(), &arguments).status.code(), Some(1), "{entry}");
+    }
+}
+
+#[test]
 fn explain_shows_a_page_by_code_or_name() {
     let folder = folder_with("");
     for asked in ["TP101", "tp101", "item-per-step"] {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::analysis::Analysis;
+use crate::measures::per_step::PerStep;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
@@ -36,9 +37,22 @@ pub struct StepChange {
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {
     pub name: String,
+    pub unit: Unit,
     pub before: f64,
     pub after: f64,
     pub relative: Option<f64>,
+    /// 95% interval of `relative` over steps, where the figure is known for each step.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// What a figure counts, so that it can be shown as people read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    Seconds,
+    Bytes,
+    Share,
+    Count,
 }
 
 const MOST_ROWS: usize = 20;
@@ -103,21 +117,54 @@ fn student(freedom: f64) -> f64 {
 }
 
 fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
-    type Figure = (&'static str, fn(&Analysis) -> f64);
+    type Figure = (&'static str, Unit, fn(&Analysis) -> f64, Option<fn(&PerStep) -> f64>);
     let figures: [Figure; 6] = [
-        ("busy share", |analysis| analysis.measures.breakdown.busy_share),
-        ("kernels a step", |analysis| analysis.measures.kernels.per_step),
-        ("launches a step", |analysis| analysis.measures.launches.per_step),
-        ("device seconds a step", |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count()),
-        ("idle seconds a step", |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count()),
-        ("peak memory bytes", |analysis| analysis.measures.memory.peak_bytes as f64),
+        (
+            "busy share",
+            Unit::Share,
+            |analysis| analysis.measures.breakdown.busy_share,
+            Some(|step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE)),
+        ),
+        (
+            "kernels a step",
+            Unit::Count,
+            |analysis| analysis.measures.kernels.per_step,
+            Some(|step| step.kernels as f64),
+        ),
+        ("launches a step", Unit::Count, |analysis| analysis.measures.launches.per_step, None),
+        (
+            "device seconds a step",
+            Unit::Seconds,
+            |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count(),
+            None,
+        ),
+        (
+            "idle seconds a step",
+            Unit::Seconds,
+            |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count(),
+            Some(|step| step.seconds - step.busy_seconds),
+        ),
+        ("peak memory bytes", Unit::Bytes, |analysis| analysis.measures.memory.peak_bytes as f64, None),
     ];
-    figures.into_iter().map(|(name, of)| change(name, of(before), of(after))).collect()
+    let row = |(name, unit, of, each): Figure| {
+        let steps = |analysis: &Analysis| -> Vec<f64> {
+            each.map(|each| analysis.measures.per_step.iter().map(each).collect()).unwrap_or_default()
+        };
+        let (left, right) = (steps(before), steps(after));
+        let middle = mean(&left);
+        // Where work runs on the host, no step is known by its busy time.
+        let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
+        let half = welch(&left, &right).filter(|_| middle != 0.0 && on_device);
+        let interval = half.map(|half| [-half, half].map(|side| (mean(&right) - middle + side) / middle));
+        Change { interval, ..change(name, unit, of(before), of(after)) }
+    };
+    // A figure that neither side has (kernels on a host) says nothing.
+    figures.into_iter().map(row).filter(|row| row.before != 0.0 || row.after != 0.0).collect()
 }
 
-fn change(name: &str, before: f64, after: f64) -> Change {
+fn change(name: &str, unit: Unit, before: f64, after: f64) -> Change {
     let relative = (before != 0.0).then(|| after / before - 1.0);
-    Change { name: name.to_string(), before, after, relative }
+    Change { name: name.to_string(), unit, before, after, relative, interval: None }
 }
 
 fn operators(analysis: &Analysis) -> BTreeMap<&str, f64> {
@@ -141,7 +188,7 @@ fn changes(before: &BTreeMap<&str, f64>, after: &BTreeMap<&str, f64>) -> Vec<Cha
     names.dedup();
     let value = |side: &BTreeMap<&str, f64>, name: &str| side.get(name).copied().unwrap_or(0.0);
     let mut rows: Vec<Change> =
-        names.iter().map(|name| change(name, value(before, name), value(after, name))).collect();
+        names.iter().map(|name| change(name, Unit::Seconds, value(before, name), value(after, name))).collect();
     rows.retain(|row| row.before != row.after);
     rows.sort_by(|left, right| {
         let size = |row: &Change| (row.after - row.before).abs();

@@ -1,9 +1,9 @@
 //! Static suspicion and measured proof of the same cause become one finding.
 
-use crate::finding::{Cause, Place};
+use crate::finding::{Cause, Place, Severity};
 use crate::locate::{call_place, callee};
 use crate::measures::python::frame;
-use crate::source::{CallsPerStep, Input, SourceFinding as Suspicion, SourceReport};
+use crate::source::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
 use crate::trace_rules::{SourceFinding, TraceFinding};
 
 /// Gives findings of the trace their lines and the source findings that agree with them.
@@ -30,6 +30,42 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
             finding.place.get_or_insert_with(|| suspicion.place.clone());
         }
     }
+}
+
+/// Gives source findings what a trace's findings, joined before, say of them: measured ones first, the largest share
+/// first; those that only a trace could decide are there where it did.
+pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
+    for finding in findings {
+        let mut lines: Vec<_> = finding.sources.iter().map(|source| (&source.place.file, source.place.line)).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        for source in &finding.sources {
+            let is_it = |suspicion: &&mut Suspicion| suspicion.code == source.code && suspicion.place == source.place;
+            let Some(suspicion) = report.findings.iter_mut().chain(&mut report.candidates).find(is_it) else {
+                continue;
+            };
+            if let (Some(share), 1) = (finding.share_of_step, lines.len()) {
+                suspicion.severity = Severity::of_share(share);
+            }
+            suspicion.measured = Some(Measured {
+                code: finding.code,
+                name: finding.name,
+                share_of_step: finding.share_of_step,
+                lines: lines.len(),
+                message: finding.message.clone(),
+            });
+        }
+    }
+    let (decided, open) = std::mem::take(&mut report.candidates).into_iter().partition(|one| one.measured.is_some());
+    report.candidates = open;
+    report.findings.extend::<Vec<Suspicion>>(decided);
+    let share = |finding: &Suspicion| {
+        finding.measured.as_ref().map_or(-1.0, |measured: &Measured| measured.share_of_step.unwrap_or(0.0))
+    };
+    report.findings.sort_by(|one, two| {
+        let place = |finding: &Suspicion| (finding.place.file.clone(), finding.place.line, finding.place.column);
+        share(two).total_cmp(&share(one)).then_with(|| place(one).cmp(&place(two)))
+    });
 }
 
 fn agreed(suspicion: &Suspicion) -> SourceFinding {

@@ -13,6 +13,7 @@ pub mod launches;
 pub mod memory;
 pub mod operators;
 pub mod patterns;
+pub mod per_step;
 pub mod places;
 pub mod python;
 pub mod roofline;
@@ -43,6 +44,7 @@ pub struct Measures {
     pub communication: communication::Communication,
     pub rebuilt_constants: Vec<constants::Rebuilt>,
     pub patterns: patterns::Patterns,
+    pub per_step: Vec<per_step::PerStep>,
 }
 
 pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
@@ -89,6 +91,7 @@ pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
         communication,
         rebuilt_constants,
         patterns,
+        per_step: per_step::per_step(view),
     };
     (trust, measures)
 }

@@ -63,6 +63,9 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
         let finding = &findings[at];
         removed = removed.and(&finding.found.removal);
         let saved = (simulation.saved(&removed) as f64 / wall).min(1.0);
+        // Together with those before it, it may free more than by itself; what bounds that bounds it alone as well.
+        let additional = (saved - saved_so_far).max(0.0);
+        let alone = finding.saving_bound_share.max(additional);
         items.push(RoadmapItem {
             code: finding.code,
             name: finding.name,
@@ -70,10 +73,11 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
             advice: finding.advice.clone(),
             effort: finding.effort,
             confidence: finding.confidence,
-            alone_share: finding.saving_bound_share,
-            additional_share: (saved - saved_so_far).max(0.0),
+            alone_share: alone,
+            additional_share: additional,
         });
         saved_so_far = saved_so_far.max(saved);
+        findings[at].saving_bound_share = alone;
     }
     let now = view.steps.seconds_a_step(view.steps.wall_nanos());
     Roadmap {

@@ -38,7 +38,7 @@ use symbols::FileId;
 
 pub use file::Problem;
 pub use repair::{Repaired, Repairs, repair};
-pub use rule::{CallsPerStep, SourceFinding, SourceRule};
+pub use rule::{CallsPerStep, Measured, SourceFinding, SourceRule};
 pub use selection::{Selection, SelectionError, matches_path};
 
 /// Deep trees are walked by recursion: the thread that does so has room for it.

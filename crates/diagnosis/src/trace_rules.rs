@@ -19,6 +19,7 @@ mod profiler_overhead;
 mod same_constant;
 mod small_kernels;
 mod straggler;
+mod thresholds;
 mod uneven_steps;
 
 use serde::Serialize;
@@ -29,6 +30,8 @@ use crate::measures::communication::Ranks;
 use crate::measures::trust::Trust;
 use crate::measures::view::View;
 use crate::simulation::Removal;
+
+pub use thresholds::{ThresholdError, Thresholds};
 
 pub struct TraceRule {
     pub code: &'static str,
@@ -47,58 +50,6 @@ pub struct Evidence<'a> {
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,
-}
-
-/// When rules fire. Shares are of the step unless they say otherwise.
-#[derive(Clone, Debug)]
-pub struct Thresholds {
-    pub idle_share: f64,
-    pub launch_bound_share: f64,
-    pub nothing_ahead_share: f64,
-    pub data_loading_share: f64,
-    pub copies_share: f64,
-    pub tensor_core_share: f64,
-    pub attention_share: f64,
-    pub small_kernels_share: f64,
-    pub optimizer_kernels_per_step: f64,
-    pub memory_share_of_device: f64,
-    pub growth_a_step: f64,
-    pub roof_percent: f64,
-    pub roof_share: f64,
-    pub overlap_share: f64,
-    pub exposed_share: f64,
-    pub skew_share: f64,
-    pub occupancy_percent: f64,
-    pub step_spread: f64,
-    pub one_operator_share: f64,
-    pub profiler_share: f64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Thresholds {
-        Thresholds {
-            idle_share: 0.15,
-            launch_bound_share: 0.10,
-            nothing_ahead_share: 0.5,
-            data_loading_share: 0.05,
-            copies_share: 0.05,
-            tensor_core_share: 0.03,
-            attention_share: 0.03,
-            small_kernels_share: 0.05,
-            optimizer_kernels_per_step: 100.0,
-            memory_share_of_device: 0.9,
-            growth_a_step: 0.005,
-            roof_percent: 30.0,
-            roof_share: 0.05,
-            overlap_share: 0.7,
-            exposed_share: 0.03,
-            skew_share: 0.05,
-            occupancy_percent: 25.0,
-            step_spread: 1.5,
-            one_operator_share: 0.5,
-            profiler_share: 0.10,
-        }
-    }
 }
 
 /// What a rule found: the figures, and what to take out of the step to see what it costs.

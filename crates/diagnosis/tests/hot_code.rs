@@ -90,10 +90,10 @@ fn a_forward_with_the_training_loop_inside_runs_once() {
 from accelerate import Accelerator
 
 class Trainer(torch.nn.Module):
-    def forward(self, batches):
+    def forward(self):
         at = self.counter.item()
-        for batch in batches:
-            loss = self.model(batch.cuda())
+        for _ in range(self.rounds):
+            loss = self.model(next(self.batches).cuda())
             self.accelerator.backward(loss)
             self.optimizer.step()
             print(loss.item())  # <-
@@ -123,6 +123,8 @@ def train(model, loader, optimizer, device):
     check("TP101", &script.replace(on_host, "").replace("device):", "device: str = 'cpu'):"));
     check("TP101", &script.replace(on_host, "").replace("device):", "device='cpu'):"));
     check("TP101", &script.replace(on_host, "    kept = model(loader).to('cpu')\n"));
+    let chosen = "    if device is None:\n        device = torch.device('cpu')\n";
+    check("TP101", &script.replace(on_host, chosen).replace("device):", "device=None):"));
 }
 
 #[test]
@@ -147,6 +149,41 @@ class Model:
             raise ValueError
 ",
     );
+}
+
+#[test]
+fn batches_that_a_library_places_lie_on_the_device() {
+    let script = "import torch
+from torch.utils.data import DataLoader
+from lightning import Fabric
+
+def fit(fabric, model, optimizer, loader: DataLoader):
+    seen = 0
+    for batch in loader:
+        seen += batch['length'].sum().item()  # <-
+        loss = model(batch['tokens'])
+        fabric.backward(loss)
+        optimizer.step()
+";
+    check("TP101", script);
+    let by_hand =
+        script.replace("from lightning import Fabric\n", "").replace("fabric.backward(loss)", "loss.backward()");
+    check("TP101", &by_hand.replace("batch['tokens'])", "batch['tokens'].cuda())").replace("  # <-", ""));
+}
+
+#[test]
+fn what_numpy_takes_lies_on_the_host_already() {
+    let script = "import torch
+
+def train(model, loader, optimizer, device=None):
+    for x in loader:
+        loss = model(x.to(device))
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().cpu().numpy()  # <-
+";
+    check("TP102", script);
+    check("TP102", &script.replace(".cpu().numpy()  # <-", ".numpy()"));
 }
 
 #[test]

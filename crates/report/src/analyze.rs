@@ -1,10 +1,14 @@
 //! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
 
+mod html;
 mod markdown;
 mod text;
 
 use headroom_diagnosis::Analysis;
+use headroom_diagnosis::finding::Effort;
+use headroom_diagnosis::trace_rules::TraceFinding;
 
+pub use html::html;
 pub use markdown::markdown;
 pub use text::text;
 
@@ -22,6 +26,43 @@ pub fn json(analysis: &Analysis) -> String {
 
 pub(crate) fn withholds_idle(analysis: &Analysis) -> bool {
     analysis.trust.withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown"))
+}
+
+/// Whether any operator spent time on a device: where none did, a column of zeros says nothing.
+fn has_device_time(analysis: &Analysis) -> bool {
+    analysis.measures.operators.device_self_seconds > 0.0
+}
+
+/// Shares of the path that sets the step's length; nothing where all of it is the host.
+fn critical_path(analysis: &Analysis) -> Option<String> {
+    let path = &analysis.measures.critical_path;
+    let length = path.host_seconds + path.device_seconds + path.launch_seconds;
+    if path.device_seconds <= 0.0 || length <= 0.0 {
+        return None;
+    }
+    let [host, device, launches] =
+        [path.host_seconds, path.device_seconds, path.launch_seconds].map(|seconds| percent(seconds / length));
+    Some(format!("host {host}, device {device}, launches {launches}"))
+}
+
+fn effort(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    }
+}
+
+/// The line with the rules that suspect it, or the function as the trace names it.
+fn place_of(finding: &TraceFinding) -> Option<String> {
+    let Some(place) = &finding.place else {
+        return finding.function.as_ref().map(|function| format!("in {function}"));
+    };
+    let mut codes: Vec<&str> = finding.sources.iter().map(|source| source.code.as_str()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let codes = if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
+    Some(format!("at {}:{}{codes}", place.file, place.line))
 }
 
 fn percent(share: f64) -> String {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use headroom_diagnosis::compare::{Change, Comparison};
+use headroom_diagnosis::compare::{Change, Comparison, Unit};
+
+use crate::numbers::{bytes, grouped, seconds};
 
 pub fn json(comparison: &Comparison) -> String {
     let mut text = serde_json::to_string_pretty(comparison).unwrap_or_default();
@@ -24,19 +26,17 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     }
     let step = &comparison.step;
     let interval = match step.interval {
-        Some([low, high]) => format!("95%: {} to {}", signed(low), signed(high)),
+        Some([low, high]) => format!("95% over steps: {} to {}", signed(low), signed(high)),
         None => "no interval: too few steps".to_string(),
     };
-    writeln!(
-        out,
-        "step {:.2} ms → {:.2} ms, {} ({interval})",
-        1e3 * step.before_seconds,
-        1e3 * step.after_seconds,
-        signed(step.relative)
-    )?;
+    let [before, after] = [step.before_seconds, step.after_seconds].map(seconds);
+    writeln!(out, "step {before} → {after}, {} ({interval})", signed(step.relative))?;
     for row in &comparison.figures {
         let change = row.relative.map(signed).unwrap_or_else(|| "-".into());
-        writeln!(out, "{:<24} {:>16} → {:<16} {change}", row.name, figure(row.before), figure(row.after))?;
+        let interval = row.interval.map(|[low, high]| format!("  ({} to {})", signed(low), signed(high)));
+        let name = row.name.replace(" seconds", " time").replace(" bytes", "");
+        let [before, after] = [row.before, row.after].map(|value| figure(row.unit, value));
+        writeln!(out, "{name:<18} {before:>12} → {after:<12} {change:>8}{}", interval.unwrap_or_default())?;
     }
     table(out, "operator", &comparison.operators)?;
     table(out, "kernel", &comparison.kernels)?;
@@ -49,16 +49,20 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     Ok(())
 }
 
+/// Names last, so that none needs to be cut.
 fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{title:<60} {:>11} {:>11} {:>9}", "before", "after", "change")?;
+    writeln!(out, "\n{:>11} {:>11} {:>9}  {title}, time a step", "before", "after", "change")?;
     for row in rows.iter().take(10) {
-        let name: String = row.name.chars().take(60).collect();
-        let change = row.relative.map(signed).unwrap_or_else(|| "new".into());
-        let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
-        writeln!(out, "{name:<60} {:>11} {:>11} {change:>9}", milliseconds(row.before), milliseconds(row.after))?;
+        let change = match row.relative {
+            None => "new".to_string(),
+            Some(_) if row.after == 0.0 => "gone".to_string(),
+            Some(relative) => signed(relative),
+        };
+        let [before, after] = [row.before, row.after].map(seconds);
+        writeln!(out, "{before:>11} {after:>11} {change:>9}  {}", row.name)?;
     }
     Ok(())
 }
@@ -67,6 +71,12 @@ fn signed(share: f64) -> String {
     format!("{:+.1}%", 100.0 * share)
 }
 
-fn figure(value: f64) -> String {
-    if value >= 1000.0 { format!("{value:.0}") } else { format!("{value:.4}") }
+fn figure(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds => seconds(value),
+        Unit::Bytes => bytes(value as u64),
+        Unit::Share => format!("{:.1}%", 100.0 * value),
+        Unit::Count if value.fract() == 0.0 => grouped(value as u64),
+        Unit::Count => format!("{value:.1}"),
+    }
 }

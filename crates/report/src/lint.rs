@@ -15,6 +15,7 @@ pub use sarif::show as sarif;
 pub use text::show as text;
 
 use headroom_diagnosis::source::fix::Safety;
+use headroom_diagnosis::source::{SourceFinding, SourceReport};
 
 /// What a source finding says of its cost when no trace has measured it.
 pub const UNMEASURED: &str = "unmeasured";
@@ -25,6 +26,32 @@ fn safety_name(safety: Safety) -> &'static str {
         Safety::Unsafe => "unsafe",
         Safety::Shown => "shown",
     }
+}
+
+/// `3.5% of the step (measured, TR101)`; of a cost that several lines share, how many do.
+fn evidence(finding: &SourceFinding) -> String {
+    let Some(measured) = &finding.measured else { return UNMEASURED.to_string() };
+    let percent = |share: f64| {
+        let decimals = if share < 0.01 { 2 } else { 1 };
+        format!("{:.decimals$}% of the step", 100.0 * share)
+    };
+    match (measured.share_of_step, measured.lines) {
+        (Some(share), 0 | 1) => format!("{} (measured, {})", percent(share), measured.code),
+        (Some(share), lines) => format!("one of {lines} lines behind {} (measured, {})", percent(share), measured.code),
+        (None, _) => format!("seen in the trace, {}", measured.code),
+    }
+}
+
+/// Whether the findings as a whole are measured.
+fn how_measured(report: &SourceReport) -> String {
+    match report.findings.iter().filter(|finding| finding.measured.is_some()).count() {
+        0 => UNMEASURED.to_string(),
+        count => format!("{count} measured, {} {UNMEASURED}", report.findings.len() - count),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

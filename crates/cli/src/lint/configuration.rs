@@ -1,4 +1,4 @@
-//! `[tool.headroom]` of pyproject.toml.
+//! `[tool.headroom]` of pyproject.toml, or the same keys at the top of headroom.toml.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::FailOn;
+
+const OWN_FILE: &str = "headroom.toml";
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -21,6 +23,9 @@ pub struct Configuration {
     pub fail_on: Option<FailOn>,
     #[serde(default)]
     per_file_ignores: BTreeMap<String, Vec<String>>,
+    /// When trace rules fire: `TR104 = "5%"`.
+    #[serde(default)]
+    pub thresholds: BTreeMap<String, toml::Value>,
     #[serde(default)]
     per_path_ignores: BTreeMap<String, Vec<String>>,
 }
@@ -38,14 +43,18 @@ struct Tools {
 impl Configuration {
     pub fn read(file: &Path) -> Result<Configuration> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        Configuration::parse(&text).with_context(|| format!("{}: [tool.headroom] is not understood", file.display()))
+        let is_ours = file.file_name().is_some_and(|name| name == OWN_FILE);
+        let parsed = if is_ours { toml::from_str(&text).map_err(Into::into) } else { Configuration::parse(&text) };
+        let place = if is_ours { "the file" } else { "[tool.headroom]" };
+        parsed.with_context(|| format!("{}: {place} is not understood", file.display()))
     }
 
-    /// From the first pyproject.toml in the path's folder or above it.
+    /// From the first headroom.toml or pyproject.toml in the path's folder or above it; of both in one, ours.
     pub fn nearest(path: &Path) -> Result<Configuration> {
         let start = if path == Path::new("-") { Path::new(".") } else { path };
         let Ok(start) = std::fs::canonicalize(start) else { return Ok(Configuration::default()) };
-        let found = start.ancestors().map(|folder| folder.join("pyproject.toml")).find(|file| file.is_file());
+        let files = start.ancestors().flat_map(|folder| [OWN_FILE, "pyproject.toml"].map(|name| folder.join(name)));
+        let found = files.into_iter().find(|file| file.is_file());
         found.map_or_else(|| Ok(Configuration::default()), |file| Configuration::read(&file))
     }
 

@@ -1,4 +1,4 @@
-//! Memory over time, by the phase of the step that allocated it.
+//! Memory over time, by the phase of the step that allocated it and by what it was for.
 
 use std::collections::HashMap;
 
@@ -33,6 +33,34 @@ pub struct Point {
     pub forward: u64,
     pub backward: u64,
     pub optimizer: u64,
+    /// The same bytes by what they were for, as far as their life shows it.
+    pub activations: u64,
+    pub gradients: u64,
+    pub optimizer_state: u64,
+    pub temporaries: u64,
+}
+
+/// What an allocation was for, by the phases in which it began and ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Use {
+    /// Made in the forward pass and still there when it ends.
+    Activation,
+    /// Made in the backward pass and still there when it ends.
+    Gradient,
+    /// Made by the optimizer and still there when it ends.
+    OptimizerState,
+    /// Gone within the phase that made it.
+    Temporary,
+}
+
+fn use_of(made: Phase, freed: Option<(Phase, bool)>) -> Use {
+    match (made, freed) {
+        // The flag says that it is the same pass of the same step, not one of a later step.
+        (made, Some((freed, true))) if made == freed => Use::Temporary,
+        (Phase::Forward, _) => Use::Activation,
+        (Phase::Backward, _) => Use::Gradient,
+        (Phase::Optimizer, _) => Use::OptimizerState,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -66,8 +94,10 @@ pub fn memory(view: &View) -> Memory {
         ..Memory::default()
     };
     let phases = Phases::new(view);
-    let mut owners: HashMap<u64, (u64, Phase)> = HashMap::new();
+    let uses = uses(view, &phases, events, &rows);
+    let mut owners: HashMap<u64, (u64, Phase, Use)> = HashMap::new();
     let mut by_phase: HashMap<Phase, u64> = HashMap::new();
+    let mut by_use: HashMap<Use, u64> = HashMap::new();
     let origin = view.steps.range().start;
     let stride = rows.len().div_ceil(MOST_POINTS).max(1);
     let mut peak_point = Point::default();
@@ -75,11 +105,19 @@ pub fn memory(view: &View) -> Memory {
         let phase = phases.at(events, at);
         if events.bytes[at] > 0 {
             let bytes = events.bytes[at].unsigned_abs();
-            owners.insert(events.address[at], (bytes, phase));
+            let what = uses[index];
+            // A free that the trace dropped: the address is handed out again.
+            if let Some((bytes, phase, what)) = owners.insert(events.address[at], (bytes, phase, what)) {
+                *by_phase.entry(phase).or_default() -= bytes;
+                *by_use.entry(what).or_default() -= bytes;
+            }
             *by_phase.entry(phase).or_default() += bytes;
-        } else if let Some((bytes, phase)) = owners.remove(&events.address[at]) {
+            *by_use.entry(what).or_default() += bytes;
+        } else if let Some((bytes, phase, what)) = owners.remove(&events.address[at]) {
             *by_phase.entry(phase).or_default() -= bytes;
+            *by_use.entry(what).or_default() -= bytes;
         }
+        let used = |what: Use| by_use.get(&what).copied().unwrap_or(0);
         let live = |phase: Phase| by_phase.get(&phase).copied().unwrap_or(0);
         let [forward, backward, optimizer] = [Phase::Forward, Phase::Backward, Phase::Optimizer].map(live);
         let point = Point {
@@ -88,6 +126,10 @@ pub fn memory(view: &View) -> Memory {
             forward,
             backward,
             optimizer,
+            activations: used(Use::Activation),
+            gradients: used(Use::Gradient),
+            optimizer_state: used(Use::OptimizerState),
+            temporaries: used(Use::Temporary),
         };
         if events.allocated[at] > result.peak_bytes {
             result.peak_bytes = events.allocated[at];
@@ -113,6 +155,21 @@ pub fn memory(view: &View) -> Memory {
         })
         .collect();
     result
+}
+
+/// For every row that allocates, what the bytes were for. What is freed in a later step outlived its pass.
+fn uses(view: &View, phases: &Phases, events: &MemoryEvents, rows: &[usize]) -> Vec<Use> {
+    let mut uses: Vec<Use> = rows.iter().map(|&at| use_of(phases.at(events, at), None)).collect();
+    let mut open: HashMap<u64, usize> = HashMap::new();
+    for (index, &at) in rows.iter().enumerate() {
+        if events.bytes[at] > 0 {
+            open.insert(events.address[at], index);
+        } else if let Some(made) = open.remove(&events.address[at]) {
+            let same_step = view.steps.at(events.time[rows[made]]) == view.steps.at(events.time[at]);
+            uses[made] = use_of(phases.at(events, rows[made]), Some((phases.at(events, at), same_step)));
+        }
+    }
+    uses
 }
 
 /// The device with the most events; the host only where no device has any.
@@ -153,6 +210,28 @@ impl Phases {
             Phase::Optimizer
         } else {
             Phase::Forward
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_life_of_an_allocation_says_what_it_was_for() {
+        use Phase::{Backward, Forward, Optimizer};
+        for (made, freed, want) in [
+            (Forward, Some((Forward, true)), Use::Temporary),
+            (Forward, Some((Backward, true)), Use::Activation),
+            (Backward, Some((Backward, true)), Use::Temporary),
+            // Gradients of one step are freed by the backward pass of the next, where they are set to none in between.
+            (Backward, Some((Backward, false)), Use::Gradient),
+            (Backward, Some((Forward, false)), Use::Gradient),
+            (Optimizer, None, Use::OptimizerState),
+            (Optimizer, Some((Optimizer, true)), Use::Temporary),
+        ] {
+            assert_eq!(use_of(made, freed), want, "{made:?} {freed:?}");
         }
     }
 }

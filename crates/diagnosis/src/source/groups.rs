@@ -36,6 +36,8 @@ pub enum Topic {
     Trainer,
     Trains,
     Models,
+    /// A library that puts batches on the device itself.
+    Placed,
 }
 
 const WORDS: &[(Topic, &[&str])] = &[
@@ -169,6 +171,7 @@ const WORDS: &[(Topic, &[&str])] = &[
     (Topic::VaryingSize, &["pad_sequence", "rect", "multi_scale", "multiscale", "GeneralizedRCNN", "detection"]),
     (Topic::Trainer, &["Accelerator", "Fabric", "LightningModule", "Trainer", "deepspeed"]),
     (Topic::Models, &["nn", "Module"]),
+    (Topic::Placed, &["Accelerator", "Fabric"]),
 ];
 
 pub struct Groups {
@@ -214,6 +217,11 @@ pub fn gather(program: &mut Program) {
     }
     let (down, up) = (spread(&own, &imports), spread(&own, &importers));
     program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own };
+}
+
+/// Whether a file's own words, as `words_of` has them, speak of a topic.
+pub fn speak_of(words: u64, topic: Topic) -> bool {
+    words & bit(topic) != 0
 }
 
 fn bit(topic: Topic) -> u64 {
@@ -286,7 +294,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
             }
             _ => {}
         }
-        before.pass(token.kind(), slice(token.range()));
+        mask |= before.pass(token.kind(), slice(token.range()));
     }
     mask
 }
@@ -300,6 +308,7 @@ struct Before {
     last_is_device: bool,
     /// Inside the head of a function: how many brackets are open there.
     head: Option<u32>,
+    in_device_parameter: bool,
 }
 
 impl Before {
@@ -314,10 +323,18 @@ impl Before {
         }
     }
 
-    fn pass(&mut self, kind: TokenKind, text: &str) {
+    /// Goes on by a token. A parameter `device` with a default leaves the choice to the caller: that is a device.
+    fn pass(&mut self, kind: TokenKind, text: &str) -> u64 {
         if kind == TokenKind::NonLogicalNewline || kind == TokenKind::Comment {
-            return;
+            return 0;
         }
+        let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));
+        match (kind, self.head) {
+            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = text == "device",
+            (TokenKind::Comma | TokenKind::Rpar, Some(1)) | (_, None) => self.in_device_parameter = false,
+            _ => {}
+        }
+        let is_default = kind == TokenKind::Equal && self.in_device_parameter;
         self.head = match (kind, self.head) {
             (TokenKind::Def, _) => Some(0),
             (TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace, Some(open)) => Some(open + 1),
@@ -328,5 +345,6 @@ impl Before {
         self.after_device = self.last_is_device;
         self.last_is_device = kind == TokenKind::Name && text.ends_with("device");
         self.last = Some(kind);
+        if is_default { bit(Topic::Device) } else { 0 }
     }
 }

@@ -49,7 +49,7 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
         (Callee::Method, "cpu") => {
             (may_be_on_device(&call.receiver) && !feeds_item(program, call)).then_some(Read::Copy)
         }
-        (Callee::Method, "numpy") => may_be_on_device(&call.receiver).then_some(Read::Copy),
+        // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
         (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
         (Callee::Method, "to") => {
             let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
@@ -72,7 +72,14 @@ pub fn shows(program: &Program, call: &Call) -> bool {
         }
         (
             Callee::Method,
-            "add_scalar" | "add_scalars" | "set_postfix" | "set_postfix_str" | "log_metric" | "log_metrics"
+            "add_scalar"
+            | "add_scalars"
+            | "set_postfix"
+            | "set_postfix_str"
+            | "set_description"
+            | "set_description_str"
+            | "log_metric"
+            | "log_metrics"
             | "log_scalar",
         ) => given(),
         (Callee::Method, "log" | "info" | "debug" | "warning" | "print" | "track") => {

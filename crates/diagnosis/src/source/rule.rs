@@ -46,11 +46,25 @@ pub struct SourceFinding {
     pub calls_per_step: CallsPerStep,
     /// Shown only where a trace agrees: see the rule's page.
     pub needs_trace: bool,
+    /// What a trace of the script says of it, where one was given and agrees.
+    pub measured: Option<Measured>,
     pub fix: Fix,
     #[serde(skip)]
     pub(super) file: FileId,
     #[serde(skip)]
     pub(super) range: TextRange,
+}
+
+/// The finding of a trace that has the same cause at the same place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    pub code: &'static str,
+    pub name: &'static str,
+    /// None for what costs memory, or trust in the trace, and not time.
+    pub share_of_step: Option<f64>,
+    /// How many lines stand behind that share together.
+    pub lines: usize,
+    pub message: String,
 }
 
 /// How often the line runs in a step, as far as the source tells.
@@ -97,6 +111,7 @@ impl<'p, 'a> Check<'p, 'a> {
             operators: rule.operators,
             calls_per_step: calls_per_step(self.program, context),
             needs_trace: false,
+            measured: None,
             fix,
             file,
             range: node.range(),

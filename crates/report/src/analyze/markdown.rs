@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::{how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
+use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
 
 pub fn markdown(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -71,13 +71,13 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     for (number, item) in roadmap.items.iter().enumerate() {
         writeln!(
             out,
-            "| {} | {} {} | {} | {} | {:?} |",
+            "| {} | {} {} | {} | {} | {} |",
             number + 1,
             item.code,
             item.name,
             percent(item.alone_share),
             percent(item.additional_share),
-            item.effort
+            effort(item.effort)
         )?;
     }
     writeln!(
@@ -91,17 +91,17 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 
 fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let steps = analysis.steps.count();
-    writeln!(
-        out,
-        "\n## Operators\n\n| operator | calls | device a step | host a step | share |\n|---|---|---|---|---|"
-    )?;
+    let device = has_device_time(analysis);
+    let (head, line) = if device { (" device a step |", "---|") } else { ("", "") };
+    writeln!(out, "\n## Operators\n\n| operator | calls |{head} host a step | share |\n|---|---|{line}---|---|")?;
     for row in analysis.measures.operators.rows.iter().take(25) {
+        let on_device = milliseconds(row.device_self_seconds / steps);
         writeln!(
             out,
-            "| `{}` | {} | {} | {} | {} |",
+            "| `{}` | {} |{} {} | {} |",
             row.name,
             row.calls,
-            milliseconds(row.device_self_seconds / steps),
+            if device { format!(" {on_device} |") } else { String::new() },
             milliseconds(row.host_self_seconds / steps),
             percent(row.share)
         )?;

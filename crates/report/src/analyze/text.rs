@@ -6,7 +6,9 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::{how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
+use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened};
+use super::{place_of, withholds_idle};
+use crate::numbers::bytes;
 
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -82,24 +84,17 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
             percent(measures.launches.nothing_ahead_share)
         )?;
     }
-    let path = &measures.critical_path;
-    let length = (path.host_seconds + path.device_seconds + path.launch_seconds).max(f64::MIN_POSITIVE);
-    writeln!(
-        out,
-        "  critical path: host {}, device {}, launches {}",
-        percent(path.host_seconds / length),
-        percent(path.device_seconds / length),
-        percent(path.launch_seconds / length)
-    )?;
+    if let Some(path) = critical_path(analysis) {
+        writeln!(out, "  critical path: {path}")?;
+    }
     if measures.roofline.flops_per_step > 0.0 {
         let mfu = measures.roofline.mfu_percent.map(|mfu| format!(", MFU {mfu:.2}%")).unwrap_or_default();
         let source = measures.roofline.peak_source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
         writeln!(out, "  {:.2} GFLOP a step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
     }
     if measures.memory.peak_bytes > 0 {
-        let capacity =
-            measures.memory.capacity_bytes.map(|bytes| format!(" of {:.0} MB", bytes as f64 / 1e6)).unwrap_or_default();
-        writeln!(out, "  peak memory {:.0} MB{capacity}", measures.memory.peak_bytes as f64 / 1e6)?;
+        let capacity = measures.memory.capacity_bytes.map(|all| format!(" of {}", bytes(all))).unwrap_or_default();
+        writeln!(out, "  peak memory {}{capacity}", bytes(measures.memory.peak_bytes))?;
     }
     Ok(())
 }
@@ -107,14 +102,17 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let measures = &analysis.measures;
     let steps = analysis.steps.count();
-    writeln!(out, "\n{:<44} {:>8} {:>12} {:>12} {:>7}", "operator", "calls", "device/step", "host/step", "share")?;
+    let device = has_device_time(analysis);
+    let column = |text: String| if device { format!("{text:>12} ") } else { String::new() };
+    let head = column("device/step".into());
+    writeln!(out, "\n{:<44} {:>8} {head}{:>12} {:>7}", "operator", "calls", "host/step", "share")?;
     for row in measures.operators.rows.iter().take(10) {
         writeln!(
             out,
-            "{:<44} {:>8} {:>12} {:>12} {:>7}",
+            "{:<44} {:>8} {}{:>12} {:>7}",
             shortened(&row.name, 44),
             row.calls,
-            milliseconds(row.device_self_seconds / steps),
+            column(milliseconds(row.device_self_seconds / steps)),
             milliseconds(row.host_self_seconds / steps),
             percent(row.share)
         )?;
@@ -149,13 +147,8 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         let share = finding.share_of_step.map(percent).unwrap_or_else(|| "-".into());
         writeln!(out, "\n  {share:>6}  {} {} ({})", finding.code, finding.name, finding.severity)?;
         writeln!(out, "          {}", finding.message)?;
-        if let Some(place) = &finding.place {
-            let mut codes: Vec<&str> = finding.sources.iter().map(|source| source.code.as_str()).collect();
-            codes.dedup();
-            let codes = if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
-            writeln!(out, "          at {}:{}{codes}", place.file, place.line)?;
-        } else if let Some(function) = &finding.function {
-            writeln!(out, "          in {function}")?;
+        if let Some(place) = place_of(finding) {
+            writeln!(out, "          {place}")?;
         }
         for evidence in &finding.evidence {
             writeln!(out, "          · {}", shortened(evidence, 140))?;
@@ -174,13 +167,13 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     for (number, item) in roadmap.items.iter().enumerate() {
         writeln!(
             out,
-            "  {}. {} {}: at most {} of the step, {} beyond those above; effort {:?}",
+            "  {}. {} {}: at most {} of the step, {} beyond those above; effort {}",
             number + 1,
             item.code,
             item.name,
             percent(item.alone_share),
             percent(item.additional_share),
-            item.effort
+            effort(item.effort)
         )?;
     }
     writeln!(

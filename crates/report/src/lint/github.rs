@@ -5,7 +5,7 @@ use std::fmt::Write;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::source::SourceReport;
 
-use super::UNMEASURED;
+use super::evidence;
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::new();
@@ -25,7 +25,7 @@ pub fn show(report: &SourceReport) -> String {
             place.end_line,
             place.end_column,
             property(&format!("{} {}", finding.code, finding.name)),
-            data(&format!("{} ({UNMEASURED}). {}", finding.message, finding.fix.title)),
+            data(&format!("{} ({}). {}", finding.message, evidence(finding), finding.fix.title)),
         );
     }
     out

@@ -17,7 +17,7 @@ pub fn show(report: &SourceReport) -> String {
                 "message": finding.message,
                 "place": finding.place,
                 "fix": finding.fix,
-                "evidence": UNMEASURED,
+                "evidence": finding.measured.as_ref().map_or(json!(UNMEASURED), |measured| json!(measured)),
                 "cause": finding.cause,
                 "confidence": finding.confidence,
                 "effort": finding.effort,

@@ -7,16 +7,20 @@ use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::source::fix::Safety;
 use headroom_diagnosis::source::{SourceFinding, SourceReport};
 
-use super::{UNMEASURED, safety_name};
+use super::{UNMEASURED, counted, evidence, how_measured, safety_name};
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::from("# Bottleneck report\n\n## Summary\n\n");
     let paths = places(report);
     let _ = writeln!(
         out,
-        "{} findings in {} files. No trace was given: every finding is {UNMEASURED}.\n",
-        report.findings.len(),
-        report.files
+        "{} in {}. {}\n",
+        counted(report.findings.len(), "finding"),
+        counted(report.files, "file"),
+        match how_measured(report).as_str() {
+            UNMEASURED => format!("No trace was given: every finding is {UNMEASURED}."),
+            measured => format!("With a trace: {measured}."),
+        }
     );
     if !report.findings.is_empty() {
         out.push_str("| severity | findings | can be fixed by `--fix` | with `--unsafe-fixes` |\n|---|---|---|---|\n");
@@ -70,7 +74,10 @@ fn show_finding(out: &mut String, number: usize, finding: &SourceFinding) {
             let _ = writeln!(out, "{}", fenced(finding.snippet.trim()));
         }
     }
-    let _ = writeln!(out, "**Evidence:** {UNMEASURED}\n");
+    let _ = writeln!(out, "**Evidence:** {}\n", evidence(finding));
+    if let Some(measured) = &finding.measured {
+        let _ = writeln!(out, "{}\n", measured.message);
+    }
 }
 
 /// A block that no backtick inside can end.
@@ -101,7 +108,7 @@ fn show_rest(out: &mut String, report: &SourceReport) {
         let _ = writeln!(out, "- `{path}:{}` not read whole: {}", problem.line, problem.message);
     }
     if report.suppressed > 0 {
-        let _ = writeln!(out, "- {} findings silenced by comments", report.suppressed);
+        let _ = writeln!(out, "- {} silenced by comments", counted(report.suppressed, "finding"));
     }
     if by_hand.is_empty() && report.candidates.is_empty() && report.problems.is_empty() && report.suppressed == 0 {
         out.push_str("Nothing that the rules know of.\n");

@@ -5,7 +5,7 @@ use headroom_diagnosis::source::rules::RULES;
 use headroom_diagnosis::source::{SourceFinding, SourceReport};
 use serde_json::{Value, json};
 
-use super::{UNMEASURED, safety_name};
+use super::{evidence, safety_name};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -60,7 +60,7 @@ fn result(finding: &SourceFinding) -> Value {
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": level(finding.severity),
-        "message": {"text": format!("{} ({UNMEASURED})", finding.message)},
+        "message": {"text": format!("{} ({})", finding.message, evidence(finding))},
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": {"uri": uri(&finding.place.file)},

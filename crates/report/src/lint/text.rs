@@ -5,7 +5,7 @@ use std::fmt::Write;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::source::{SourceFinding, SourceReport};
 
-use super::{UNMEASURED, safety_name};
+use super::{evidence, how_measured, safety_name};
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::new();
@@ -32,7 +32,7 @@ fn summary(report: &SourceReport) -> String {
     let counts: Vec<String> =
         counts.iter().filter(|(_, count)| *count > 0).map(|(severity, count)| format!("{count} {severity}")).collect();
     let word = if report.findings.len() == 1 { "finding" } else { "findings" };
-    format!("{} {word} in {files}: {} ({UNMEASURED}){silenced}", report.findings.len(), counts.join(", "))
+    format!("{} {word} in {files}: {} ({}){silenced}", report.findings.len(), counts.join(", "), how_measured(report))
 }
 
 fn show_finding(out: &mut String, finding: &SourceFinding) {
@@ -41,8 +41,14 @@ fn show_finding(out: &mut String, finding: &SourceFinding) {
     let gutter = " ".repeat(number.len());
     let _ = writeln!(
         out,
-        "{}:{}:{}: {} {} ({}, {UNMEASURED})",
-        place.file, place.line, place.column, finding.code, finding.name, finding.severity
+        "{}:{}:{}: {} {} ({}, {})",
+        place.file,
+        place.line,
+        place.column,
+        finding.code,
+        finding.name,
+        finding.severity,
+        evidence(finding)
     );
     let _ = writeln!(out, "{gutter} |");
     // Tabs are one column to us and several to a terminal: both lines get the same number of spaces.

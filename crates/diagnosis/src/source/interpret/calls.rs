@@ -7,6 +7,7 @@ use super::Interpreter;
 use super::arguments::Arguments;
 use super::names;
 use crate::source::context::LoopKind;
+use crate::source::groups;
 use crate::source::program::{Call, Callee, FunctionKind, Loader};
 use crate::source::symbols::ClassId;
 use crate::source::value::{Home, Origin, Tensor, Value};
@@ -229,7 +230,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Loader(id) => {
                 let pinned =
                     id.and_then(|id| self.program.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
+                let is_placed = groups::speak_of(self.program.files[self.file()].words, groups::Topic::Placed);
                 let home = match pinned {
+                    // accelerate and fabric hand out batches that lie on the device.
+                    _ if is_placed => Home::Device,
                     Some(value) if value.known_bool() == Some(true) => Home::Pinned,
                     _ => Home::Host,
                 };
