@@ -12,13 +12,15 @@ pub mod trace;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::Outcome;
+use crate::{Outcome, browser};
 
 /// One variant a bench and what it asks for.
 #[derive(Subcommand)]
 pub enum Bench {
     /// Training on the CPU, against PyTorch
     Cpu(cpu::Options),
+    /// The dashboard's timeline with half a million events, in Chromium
+    Dashboard,
     /// Linting a tree of scripts, against TorchFix
     Lint(lint::Options),
     /// Reading and measuring a large trace, against the Python tools
@@ -28,6 +30,7 @@ pub enum Bench {
 pub fn run(bench: &Bench) -> Result<Outcome> {
     match bench {
         Bench::Cpu(options) => cpu::run(options),
+        Bench::Dashboard => browser::bench(),
         Bench::Lint(options) => lint::run(options),
         Bench::Trace(options) => trace::run(options),
     }

@@ -1,8 +1,9 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `tidy` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `screenshots`, `tidy` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
 mod bench;
+mod browser;
 mod ci;
 mod interop;
 mod process;
@@ -46,6 +47,8 @@ enum Command {
         #[arg(long)]
         transformers: bool,
     },
+    /// The README's pictures of the dashboard, taken anew
+    Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
     Tidy,
     /// Headroom against its peers, taking turns in one run
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
+        Command::Screenshots => browser::screenshots(),
         Command::Tidy => tidy::run(),
         Command::Bench(bench) => bench::run(&bench),
     };

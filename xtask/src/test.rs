@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{Outcome, interop, process};
+use crate::{Outcome, browser, interop, process};
 
 /// Runs every stage even after a failure, so that one run shows all there is to mend.
 pub fn run() -> Result<Outcome> {
@@ -12,6 +12,7 @@ pub fn run() -> Result<Outcome> {
 
 /// With nextest where it is installed: it runs tests of all crates at once and ends with one summary.
 pub fn unit_and_integration() -> Result<Outcome> {
+    browser::make_ready()?;
     let arguments: &[&str] = match process::capture("cargo", &["nextest", "--version"]) {
         Ok(_) => &[
             "nextest",

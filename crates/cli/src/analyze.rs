@@ -78,7 +78,8 @@ pub fn read_traces(paths: &[PathBuf]) -> Result<Vec<Trace>> {
     Ok(traces)
 }
 
-fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<()> {
+/// Ties findings to lines of the scripts.
+pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<()> {
     if let Some(missing) = source.iter().find(|path| !path.exists()) {
         bail!("--source {}: there is no such file or folder", Path::new(missing).display());
     }

@@ -18,8 +18,10 @@ mod registry;
 mod regress;
 mod runs;
 mod scale;
+mod serve;
 mod study;
 mod train;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ enum Command {
     Regress(regress::Arguments),
     Record(record::Arguments),
     Lint(lint::Arguments),
+    Serve(serve::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Race(arguments) => race::run(arguments),

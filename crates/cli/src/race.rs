@@ -1,9 +1,12 @@
 //! `headroom race`: keeps models warm and answers timing requests, one a line, so that a benchmark can take turns with
 //! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line.
 
-use headroom_engine::Target;
+use crate::train::settings::{DeviceKind, device_named};
+use crate::train::start::cuda_options;
+use headroom_engine::Device;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::cuda::Cuda;
 use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
@@ -11,7 +14,7 @@ use headroom_training::config::Size;
 use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::{Keep, StepConfig, training_program};
-use headroom_training::trainer::{StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -23,6 +26,9 @@ pub struct Arguments {
     /// [default: the physical cores]
     #[arg(long)]
     threads: Option<usize>,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Steps before the first timed one
     #[arg(long, default_value_t = 6)]
     warmup: u64,
@@ -37,10 +43,11 @@ const LAST_STEP: u64 = u64::MAX;
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let at_start = resident_bytes().unwrap_or(0);
     let threads = arguments.threads.unwrap_or_else(|| Machine::detect().cores).max(1);
+    let device = device_named(&arguments.device)?;
     let mut races: BTreeMap<String, Race> = BTreeMap::new();
     for line in stdin().lock().lines() {
         let line = line?;
-        let answer = match answer(&mut races, &line, threads, arguments.warmup, at_start) {
+        let answer = match answer(&mut races, &line, &On { device, threads }, arguments.warmup, at_start) {
             Ok(answer) => answer,
             Err(error) => json!({ "request": line, "error": format!("{error:#}") }),
         };
@@ -53,7 +60,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn answer(
     races: &mut BTreeMap<String, Race>,
     line: &str,
-    threads: usize,
+    on: &On,
     warmup: u64,
     at_start: u64,
 ) -> anyhow::Result<Value> {
@@ -69,7 +76,7 @@ fn answer(
     let (passes, precision) = (PassList::parse(passes).map_err(anyhow::Error::msg)?, precision.parse::<Precision>()?);
     let key = format!("{name} {variant}");
     if !races.contains_key(&key) {
-        let mut race = Race::new(name, passes, precision, threads)?;
+        let mut race = Race::new(name, passes, precision, on)?;
         race.timed(warmup as usize)?;
         races.insert(key.clone(), race);
     }
@@ -79,11 +86,17 @@ fn answer(
     let median = (times[(steps - 1) / 2] + times[steps / 2]) / 2.0;
     let samples = race.shape.batch_size as f64 / median;
     Ok(json!({
-        "size": name, "variant": variant, "device": "cpu", "steps": steps, "ms_per_step": median * 1e3,
+        "size": name, "variant": variant, "device": on.device.name(), "steps": steps, "ms_per_step": median * 1e3,
         "samples_per_s": samples, "tokens_per_s": samples * race.shape.seq_len as f64,
-        "peak_mb": peak_resident_bytes().unwrap_or(0).saturating_sub(at_start) as f64 / (1024.0 * 1024.0),
-        "loss": race.loss, "threads": threads, "headroom": env!("CARGO_PKG_VERSION"),
+        "peak_mb": race.peak_bytes(on, at_start) as f64 / (1024.0 * 1024.0),
+        "loss": race.loss, "threads": on.threads, "headroom": env!("CARGO_PKG_VERSION"),
     }))
+}
+
+/// What a race runs on.
+struct On {
+    device: DeviceKind,
+    threads: usize,
 }
 
 struct Race {
@@ -94,7 +107,7 @@ struct Race {
 }
 
 impl Race {
-    fn new(name: &str, passes: PassList, precision: Precision, threads: usize) -> anyhow::Result<Race> {
+    fn new(name: &str, passes: PassList, precision: Precision, on: &On) -> anyhow::Result<Race> {
         let Some(size) = Size::named(name) else { anyhow::bail!("there is no size `{name}`") };
         let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
         let optimizer = OptimizerConfig {
@@ -112,11 +125,15 @@ impl Race {
             passes,
             recomputed_layers: 0,
             precision,
-            target: Target::Cpu,
+            target: on.device.target(),
         };
         let program = training_program(&step, Keep::OnlyTheLoss)?;
-        let cpu = Cpu::new(threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program.program))?;
-        let mut trainer = Trainer::new(Box::new(cpu), &model, program, None, optimizer);
+        let programs = std::slice::from_ref(&program.program);
+        let device: Box<dyn Device> = match on.device {
+            DeviceKind::Cuda(ordinal) => Box::new(Cuda::new(&cuda_options(ordinal), programs)?),
+            _ => Box::new(Cpu::new(on.threads, Isa::detect(), Reductions::Fixed, programs)?),
+        };
+        let mut trainer = Trainer::new(device, &model, program, None, optimizer);
         trainer.draw_weights(42);
         let vocab_size = model.vocab_size;
         let settings = SourceSettings { shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
@@ -130,8 +147,19 @@ impl Race {
         Ok(Race { trainer, batches, shape, loss: f32::NAN })
     }
 
+    /// On a GPU what was taken of it; else what the process grew by.
+    fn peak_bytes(&self, on: &On, at_start: u64) -> u64 {
+        match on.device {
+            DeviceKind::Cuda(_) => (self.trainer.device.arena_bytes() + self.trainer.device.scratch_bytes()) as u64,
+            _ => peak_resident_bytes().unwrap_or(0).saturating_sub(at_start),
+        }
+    }
+
     /// Seconds of each step.
     fn timed(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
+        if self.trainer.device.queue().is_some() {
+            return self.timed_queued(steps);
+        }
         let mut times = Vec::with_capacity(steps);
         for _ in 0..steps {
             let start = Instant::now();
@@ -140,6 +168,20 @@ impl Race {
             self.loss = self.trainer.micro_step(batch, &mut parts)?;
             self.trainer.update(LAST_STEP, &mut parts);
             times.push(start.elapsed().as_secs_f64());
+        }
+        Ok(times)
+    }
+
+    /// On a device that works by itself: each step from the host's own clock, waited for, as the peer times its own.
+    fn timed_queued(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
+        let mut times = Vec::with_capacity(steps);
+        for _ in 0..steps {
+            let start = Instant::now();
+            let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
+            self.trainer.submit(batch, EndsStep::Yes { last: LAST_STEP });
+            let finished = self.trainer.collect()?;
+            times.push(start.elapsed().as_secs_f64());
+            self.loss = finished.last().map_or(f32::NAN, |one| one.results[0]);
         }
         Ok(times)
     }

@@ -13,6 +13,7 @@ pub mod launches;
 pub mod memory;
 pub mod operators;
 pub mod patterns;
+pub mod places;
 pub mod python;
 pub mod roofline;
 pub mod steps;

@@ -8,6 +8,7 @@ pub mod fix;
 mod groups;
 mod heat;
 mod interpret;
+mod islands;
 mod nesting;
 mod parameter_norms;
 mod program;
@@ -30,8 +31,10 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use file::SourceFile;
+use islands::{Map, in_parallel};
 use program::Program;
 use rule::Check;
+use symbols::FileId;
 
 pub use file::Problem;
 pub use repair::{Repaired, Repairs, repair};
@@ -63,44 +66,34 @@ pub struct SourceReport {
 
 /// Reads all files together, so that what one imports from another is followed, and runs the chosen rules.
 pub fn lint(inputs: &[Input], selection: &Selection) -> SourceReport {
-    with_deep_stack(|| {
-        let files = parse(inputs);
-        report(&files, selection)
-    })
-}
-
-fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let worker = worker.expect("a thread can be started");
-        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Parses in parallel, each thread with a deep stack.
-fn parse(inputs: &[Input]) -> Vec<SourceFile> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(inputs.len().max(1));
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let mut parsed: Vec<(usize, SourceFile)> = std::thread::scope(|scope| {
-        let work = || {
-            let mut parsed = Vec::new();
-            loop {
-                let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let Some(input) = inputs.get(index) else { return parsed };
-                parsed.push((index, SourceFile::from_bytes(&input.path, &input.bytes)));
-            }
-        };
-        let workers: Vec<_> = (0..threads)
-            .filter_map(|_| std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).ok())
-            .collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
-            Ok(parsed) => parsed,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        workers.into_iter().flat_map(join).collect()
+    let map = Map::draw(inputs);
+    let reports = in_parallel(&map.islands, |island| {
+        let mut found = report(&map.files(island, inputs), selection);
+        number(&mut found, island);
+        found
     });
-    parsed.sort_by_key(|(index, _)| *index);
-    parsed.into_iter().map(|(_, file)| file).collect()
+    gather(&map, reports)
+}
+
+/// Findings of an island's files, by the files' numbers among all.
+fn number(report: &mut SourceReport, island: &[FileId]) {
+    for finding in report.findings.iter_mut().chain(&mut report.candidates) {
+        finding.file = island[finding.file];
+    }
+}
+
+fn gather(map: &Map, reports: Vec<SourceReport>) -> SourceReport {
+    let problems = map.outlines.iter().filter_map(|outline| Some((outline.path.clone(), outline.problem.clone()?)));
+    let mut all = SourceReport { files: map.outlines.len(), problems: problems.collect(), ..SourceReport::default() };
+    for report in reports {
+        all.findings.extend(report.findings);
+        all.candidates.extend(report.candidates);
+        all.suppressed += report.suppressed;
+    }
+    let key = |finding: &SourceFinding| (finding.file, finding.place.line, finding.place.column, finding.code);
+    all.findings.sort_by_key(key);
+    all.candidates.sort_by_key(key);
+    all
 }
 
 fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
@@ -116,21 +109,16 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     let silenced: Vec<suppression::Suppressions> = files.iter().map(suppression::Suppressions::read).collect();
     findings.retain(|finding| !silenced[finding.file].silence(finding.code, &finding.place));
     let suppressed = before - findings.len();
-    findings.sort_by(|one, two| {
-        let key = |finding: &SourceFinding| (finding.file, finding.place.line, finding.place.column, finding.code);
-        key(one).cmp(&key(two))
-    });
     for finding in &mut findings {
         finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
     }
     let (candidates, findings) = findings.into_iter().partition(|finding| finding.needs_trace);
-    let problems = files.iter().filter_map(|file| Some((file.path.clone(), file.problem.clone()?))).collect();
-    SourceReport { files: files.len(), findings, candidates, problems, suppressed }
+    SourceReport { findings, candidates, suppressed, ..SourceReport::default() }
 }
 
 fn understand(files: &[SourceFile]) -> Program<'_> {
     let symbols = symbols::collect(files);
-    let index = resolve::ModuleIndex::new(files);
+    let index = resolve::ModuleIndex::new(files.iter().map(|file| file.module.clone()).collect());
     let classes = classes::classify(&symbols, &index);
     let mut program = Program {
         files,

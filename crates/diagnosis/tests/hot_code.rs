@@ -30,6 +30,142 @@ fn step_with(body: &str) -> String {
     )
 }
 
+/// A step without a loop: who repeats it is out of sight.
+const HANDED_OVER: &str = "import torch
+from somewhere import Engine
+
+def run(model, criterion, optimizer, loader):
+    def one_step(engine, batch):
+        x, y = batch[0].cuda(), batch[1].cuda()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()  # <-
+
+    Engine(one_step).run(loader)
+";
+
+#[test]
+fn a_step_that_is_handed_over_is_called_by_whoever_gets_it() {
+    check("TP101", HANDED_OVER);
+    // Called once, in sight, and by nobody else: that is no step of many.
+    let once = HANDED_OVER.replace("Engine(one_step).run(loader)", "one_step(None, next(loader))");
+    check("TP101", &once.replace("  # <-", "").replace("def run(", "def test_run("));
+}
+
+#[test]
+fn a_step_may_be_spread_over_methods() {
+    check(
+        "TP101",
+        "import torch
+
+class Learner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self.device = model, optimizer, torch.device('cuda')
+
+    def learn(self, x, y):
+        self.ahead(x.to(self.device), y.to(self.device))
+        self.optimizer.zero_grad()
+        self.back()
+        self.optimizer.step()
+
+    def ahead(self, x, y):
+        self.loss = (self.model(x) - y).pow(2).mean()
+        self.seen = self.loss.item()  # <-
+
+    def back(self):
+        self.loss.backward()
+
+    def describe(self):
+        return self.loss.item()
+",
+    );
+}
+
+#[test]
+fn a_forward_with_the_training_loop_inside_runs_once() {
+    check(
+        "TP101",
+        "import torch
+from accelerate import Accelerator
+
+class Trainer(torch.nn.Module):
+    def forward(self, batches):
+        at = self.counter.item()
+        for batch in batches:
+            loss = self.model(batch.cuda())
+            self.accelerator.backward(loss)
+            self.optimizer.step()
+            print(loss.item())  # <-
+        return at
+",
+    );
+}
+
+#[test]
+fn a_device_that_is_asked_about_may_be_another() {
+    let script = "import torch
+
+def train(model, loader, optimizer, device):
+    if device.type != 'cpu':
+        torch.backends.cudnn.benchmark = True
+    for x in loader:
+        loss = model(x.to(device))
+        loss.backward()
+        optimizer.step()
+        total = loss.item()  # <-
+";
+    check("TP101", script);
+    let on_host = "    if device.type != 'cpu':\n        torch.backends.cudnn.benchmark = True\n";
+    let host = script.replace(on_host, "    device = torch.device('cpu')\n").replace("  # <-", "");
+    check("TP101", &host);
+    // A default leaves the choice to the caller; fetching to the host says that things are elsewhere.
+    check("TP101", &script.replace(on_host, "").replace("device):", "device: str = 'cpu'):"));
+    check("TP101", &script.replace(on_host, "").replace("device):", "device='cpu'):"));
+    check("TP101", &script.replace(on_host, "    kept = model(loader).to('cpu')\n"));
+}
+
+#[test]
+fn whether_there_is_a_criterion_is_no_question_to_the_device() {
+    check(
+        "TP104",
+        "import torch
+from somewhere import build_loss
+
+class Model:
+    def __init__(self, options):
+        self.device = torch.device('cuda')
+        self.pixels = build_loss(options).to(self.device) if options else None
+
+    def optimize_parameters(self, x, y):
+        loss = 0
+        if self.pixels:
+            loss = loss + self.pixels(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+        if torch.isnan(loss):  # <-
+            raise ValueError
+",
+    );
+}
+
+#[test]
+fn parts_of_a_dataset_are_read_by_loaders_too() {
+    check(
+        "TP301",
+        "import torch
+from torch.utils.data import DataLoader, random_split
+
+def loaders(dataset, batch_size):
+    train, valid = random_split(dataset, [8, 2])
+    return (
+        DataLoader(train, batch_size=batch_size, pin_memory=True),  # <-
+        DataLoader(valid, batch_size=batch_size, num_workers=4, pin_memory=True),
+    )
+",
+    );
+}
+
 #[test]
 fn guards_that_are_seldom_true_cool_what_is_under_them() {
     let guards = [

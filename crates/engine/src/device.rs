@@ -12,6 +12,7 @@ pub struct Program {
     pub graph: Graph,
     pub plan: Plan,
     pub precision: Precision,
+    pub target: Target,
 }
 
 impl Program {
@@ -21,12 +22,12 @@ impl Program {
     }
 
     pub fn at(precision: Precision, graph: Graph) -> Program {
-        Program::laid_out(precision, Layout::Apart, graph)
+        Program::made_for(Target::Cpu, precision, graph)
     }
 
-    pub fn laid_out(precision: Precision, layout: Layout, graph: Graph) -> Program {
-        let plan = Plan::laid_out(&graph, layout, 0);
-        Program { graph, plan, precision }
+    pub fn made_for(target: Target, precision: Precision, graph: Graph) -> Program {
+        let plan = Plan::laid_out(&graph, target.layout(), 0);
+        Program { graph, plan, precision, target }
     }
 }
 
@@ -67,6 +68,10 @@ pub enum EngineError {
     NoKernel { op: &'static str, module: String, dtype: String, device: &'static str },
     #[error("{precision} has no kernels on {device}, which has {}", names(has))]
     NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::CudaError),
+    #[error("programs of one device compute in {one} and in {other}; they must agree")]
+    MixedPrecisions { one: Precision, other: Precision },
 }
 
 /// Refuses programs of a precision that a device has no kernels for.
@@ -111,4 +116,71 @@ pub trait Device {
 
     /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
     fn clock(&self) -> Duration;
+
+    /// Where work is queued while the host goes on; none for a device that is done when a call returns.
+    fn queue(&mut self) -> Option<&mut dyn Queue> {
+        None
+    }
+
+    /// What went wrong since the last time this was asked; what was read after it means nothing.
+    fn failure(&mut self) -> Option<EngineError> {
+        None
+    }
+
+    /// Fills values that hold the same numbers (a weight and its copy) on the device itself; false where only the host can.
+    fn draw_normal(&mut self, _program: usize, _values: &[ValueId], _drawn: Drawn) -> bool {
+        false
+    }
+
+    /// What was chosen by measurement, for the notes of a run.
+    fn notes(&self) -> Vec<String> {
+        vec![]
+    }
+}
+
+/// Which normal numbers: those of a stream of the counter-based generator, times `spread`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    pub seed: u64,
+    pub name_hash: u64,
+    pub spread: f32,
+}
+
+/// What an input is given.
+#[derive(Clone, Copy, Debug)]
+pub enum Words<'a> {
+    Ids(&'a [i32]),
+    Floats(&'a [f32]),
+}
+
+/// Some calls of a program, and what goes in and comes out of them.
+#[derive(Clone, Debug)]
+pub struct Submission<'a> {
+    pub program: usize,
+    /// All inputs that the program has; they are copied aside and written before the calls.
+    pub inputs: &'a [(ValueId, Words<'a>)],
+    pub calls: Range<usize>,
+    /// Values whose first element is kept for [`Queue::collect`]; two at most.
+    pub results: &'a [ValueId],
+    /// Two calls before which the time is taken, where phases are of interest: where the backward pass and the update begin.
+    pub marks: Option<[usize; 2]>,
+}
+
+/// A device that works by itself while the host prepares the next step.
+pub trait Queue {
+    /// Queues some calls of a program. Waits only where too many are under way already.
+    fn submit(&mut self, submission: &Submission);
+
+    /// Waits for all that was queued; one for each submission since the last time.
+    fn collect(&mut self) -> Result<Vec<Finished>, EngineError>;
+}
+
+/// A submission that is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finished {
+    pub results: [f32; 2],
+    /// From the end of the one before it (from its own start for the first) to its end, on the device.
+    pub seconds: f64,
+    /// Seconds before the first mark, between both and after the second, of those submissions that were looked at closely.
+    pub phases: Option<[f64; 3]>,
 }

@@ -1,11 +1,14 @@
 //! Runs a plan: the backends, their kernels and the memory they work in. The only crate with `unsafe`.
 
+pub mod clock;
 pub mod cpu;
+pub mod cuda;
 pub mod device;
+pub mod examples;
 pub mod machine;
 pub mod null;
 pub mod peaks;
 pub mod recorder;
 pub mod reference;
 
-pub use device::{Device, EngineError, Program, Target};
+pub use device::{Device, Drawn, EngineError, Finished, Program, Queue, Submission, Target, Words};

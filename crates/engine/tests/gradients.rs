@@ -1,9 +1,7 @@
 //! Every op's gradient against finite differences, in double precision, by the reference kernels. A new op joins through
 //! its examples.
 
-#[path = "common/fill.rs"]
-mod fill;
-
+use headroom_engine::examples as fill;
 use headroom_engine::reference::{Tensor, evaluate, run};
 use headroom_graph::op::{Example, Fill, Op};
 use headroom_graph::{Graph, GraphError, ValueId, differentiate};

@@ -1,11 +1,9 @@
 //! Every backend's kernel of every op against the reference, at every instruction-set level and for several numbers of
 //! threads, whose results must have the same bytes. A new op joins through its examples.
 
-#[path = "common/fill.rs"]
-mod fill;
-
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::examples as fill;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, Program};
 use headroom_graph::op::{Example, Op};

@@ -3,6 +3,8 @@
 
 pub mod bench;
 pub mod components;
+pub mod exactness;
+pub mod findings;
 pub mod gates;
 pub mod growth;
 pub mod ladder;
@@ -10,3 +12,5 @@ pub mod planning;
 pub mod prediction;
 pub mod scale;
 pub mod study;
+pub mod turns;
+pub mod validation;

@@ -8,6 +8,7 @@ pub mod intensity;
 pub mod memory;
 pub mod operators;
 pub mod performance;
+pub mod progress;
 pub mod provenance;
 pub mod registry;
 pub mod roofline;

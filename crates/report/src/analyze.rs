@@ -20,7 +20,7 @@ pub fn json(analysis: &Analysis) -> String {
     text
 }
 
-fn withholds_idle(analysis: &Analysis) -> bool {
+pub(crate) fn withholds_idle(analysis: &Analysis) -> bool {
     analysis.trust.withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown"))
 }
 
@@ -43,7 +43,7 @@ fn shortened(name: &str, most: usize) -> String {
 }
 
 /// The parts of a step with their seconds a step, in the order in which they add up to it.
-fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
+pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     let breakdown = &analysis.measures.breakdown;
     let idle = &breakdown.idle;
     let steps = analysis.steps.count();
@@ -60,7 +60,7 @@ fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     rows.into_iter().map(|(name, seconds)| (name, seconds / steps)).filter(|(_, seconds)| *seconds > 0.0).collect()
 }
 
-fn how_steps_were_found(analysis: &Analysis) -> &'static str {
+pub(crate) fn how_steps_were_found(analysis: &Analysis) -> &'static str {
     use headroom_diagnosis::measures::steps::{FoundBy, MeasuredOn};
     match (analysis.steps.found_by, analysis.steps.measured_on) {
         (FoundBy::ProfilerMarks, MeasuredOn::Host) => "by the profiler's marks",

@@ -2,6 +2,7 @@
 
 pub mod analyze;
 pub mod compare;
+pub mod dashboard;
 pub mod lint;
 pub mod numbers;
 pub mod optimize;

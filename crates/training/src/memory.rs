@@ -2,8 +2,9 @@
 
 use crate::data::BatchShape;
 use crate::program::{Keep, StepConfig, training_program};
-use headroom_engine::Program;
 use headroom_engine::cpu::Cpu;
+use headroom_engine::cuda::Cuda;
+use headroom_engine::{Program, Target};
 use headroom_graph::GraphError;
 use headroom_graph::plan::Usage;
 
@@ -27,7 +28,10 @@ impl MemoryNeed {
         let arena = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let fullest = programs.iter().map(|program| program.plan.peak).max_by_key(Usage::total).unwrap_or_default();
         let usage = programs.first().map(|program| program.plan.usage()).unwrap_or_default();
-        let scratch = Cpu::scratch_bytes_for(threads, programs);
+        let scratch = match programs.first().map(|program| program.target) {
+            Some(Target::Cuda) => Cuda::scratch_bytes_for(programs),
+            _ => Cpu::scratch_bytes_for(threads, programs),
+        };
         MemoryNeed {
             arena,
             scratch,

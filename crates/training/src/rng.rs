@@ -22,6 +22,11 @@ impl Stream {
         Stream { seed, name_hash: fnv1a_64(name.as_bytes()) }
     }
 
+    /// Seed and hash of the name: all that tells one stream from another.
+    pub fn key(&self) -> (u64, u64) {
+        (self.seed, self.name_hash)
+    }
+
     /// 32 random bits; four neighbouring indices share a block.
     pub fn word(&self, index: u64) -> u32 {
         self.block(index / 4)[(index % 4) as usize]

@@ -3,7 +3,8 @@
 use crate::checkpoint::CheckpointError;
 use crate::data::{Batch, DataError, Prefetcher, Source};
 use crate::recording::Part;
-use crate::trainer::{NotFinite, StepTimes, Trainer};
+use crate::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
+use headroom_engine::EngineError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
@@ -25,7 +26,7 @@ pub struct StepRecord {
     /// Before the update; none where nothing is computed.
     pub loss: Option<f32>,
     pub learning_rate: f64,
-    /// Of all gradients together, where they are clipped.
+    /// Of all gradients together, where the program computes it.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
     /// Were its calls written down?
@@ -69,6 +70,8 @@ pub trait Observer {
 pub enum RunError {
     #[error("the loss is not finite at step {step}: {cause}")]
     NotFinite { step: u64, cause: NotFinite },
+    #[error("the device failed after step {step}: {error}")]
+    Device { step: u64, error: EngineError },
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
@@ -119,6 +122,7 @@ fn run_until_done(
     outcome: &mut Outcome,
 ) -> Result<(), RunError> {
     let mut logged = 0;
+    trainer.watches_phases = true;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
         let taken = recorded_step(trainer, data, schedule);
@@ -132,7 +136,18 @@ fn run_until_done(
         // Recorded steps are told one by one, and none together with one that is not.
         let told_alone =
             trainer.recording.as_ref().is_some_and(|recording| recording.keeps(step) || recording.keeps(step + 1));
-        if ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1)) {
+        let logs = ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1));
+        if logs {
+            let settled = settle(trainer, &mut outcome.steps[logged..], schedule.accumulation);
+            if let Err(error) = settled {
+                // What is known of the steps before it is told.
+                let whole = outcome.steps[logged..].iter().take_while(|record| record.loss.is_some()).count();
+                outcome.steps.truncate(logged + whole);
+                observer.logged(&outcome.steps[logged..]);
+                return Err(error);
+            }
+        }
+        if logs {
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
         }
@@ -185,16 +200,34 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
     let start = trainer.device.clock();
     let mut waited = Duration::ZERO;
     let mut sum = 0.0;
-    for _ in 0..schedule.accumulation {
+    for micro in 1..=schedule.accumulation {
         let asked = trainer.device.clock();
         let fetched = data.fetch()?;
         let arrived = trainer.device.clock();
         trainer.mark(Part::DataWait, asked, arrived);
         waited += fetched.waited;
+        let ends_step = match micro == schedule.accumulation {
+            true => EndsStep::Yes { last: schedule.last_step },
+            false => EndsStep::No,
+        };
+        if trainer.submit(fetched.batch, ends_step) {
+            continue;
+        }
         let step = trainer.step + 1;
         sum += f64::from(
             trainer.micro_step(fetched.batch, &mut times).map_err(|cause| RunError::NotFinite { step, cause })?,
         );
+    }
+    if trainer.device.queue().is_some() {
+        times.data = waited;
+        return Ok(StepRecord {
+            step: trainer.step,
+            loss: None,
+            learning_rate: trainer.learning_rate(schedule.last_step),
+            gradient_norm: None,
+            times,
+            recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
+        });
     }
     trainer.update(schedule.last_step, &mut times);
     if trainer.device.computes() {
@@ -210,6 +243,35 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         times,
         recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
     })
+}
+
+/// Fills in what was queued: losses, norms and times of steps that the device has finished by now.
+fn settle(trainer: &mut Trainer, records: &mut [StepRecord], accumulation: usize) -> Result<(), RunError> {
+    let step = trainer.step;
+    let finished = trainer.collect().map_err(|error| RunError::Device { step, error })?;
+    if let Some(error) = trainer.device.failure() {
+        return Err(RunError::Device { step, error });
+    }
+    let with_norm = trainer.has_gradient_norm();
+    // Phases are measured at one step of an interval; the others took them in the same proportion.
+    let phases = finished.iter().find_map(|one| one.phases).filter(|phases| phases.iter().sum::<f64>() > 0.0);
+    for (record, micros) in records.iter_mut().zip(finished.chunks_exact(accumulation)) {
+        let mean = micros.iter().map(|one| f64::from(one.results[0])).sum::<f64>() / accumulation as f64;
+        if !mean.is_finite() {
+            let cause = trainer.first_not_finite();
+            return Err(RunError::NotFinite { step: record.step, cause });
+        }
+        record.loss = Some(mean as f32);
+        record.gradient_norm = micros.last().filter(|_| with_norm).map(|one| one.results[1]);
+        let total = micros.iter().map(|one| one.seconds).sum();
+        record.times.total = Duration::from_secs_f64(total);
+        if let Some(phases) = phases {
+            let part = |seconds: f64| Duration::from_secs_f64(total * seconds / phases.iter().sum::<f64>());
+            let times = &mut record.times;
+            (times.forward, times.backward, times.optimizer) = (part(phases[0]), part(phases[1]), part(phases[2]));
+        }
+    }
+    Ok(())
 }
 
 /// Mean over the batches of the set.

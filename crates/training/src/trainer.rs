@@ -8,7 +8,8 @@ use crate::optimizer::OptimizerConfig;
 use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
 use crate::rng::Stream;
-use headroom_engine::Device;
+use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
+use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
 use std::time::Duration;
 use thiserror::Error;
@@ -43,6 +44,16 @@ pub struct StepTimes {
     pub total: Duration,
 }
 
+/// Does the update follow a micro-step?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndsStep {
+    No,
+    /// `last` is the step that the run ends at.
+    Yes {
+        last: u64,
+    },
+}
+
 pub struct Trainer {
     pub device: Box<dyn Device>,
     training: TrainingProgram,
@@ -53,6 +64,8 @@ pub struct Trainer {
     pub data_position: u64,
     /// What is written down of chosen steps, where that was asked for.
     pub recording: Option<Recording>,
+    /// Is the time of the phases taken, now and then, on a device with a queue?
+    pub watches_phases: bool,
 }
 
 impl Trainer {
@@ -64,8 +77,16 @@ impl Trainer {
         evaluation: Option<EvaluationProgram>,
         optimizer: OptimizerConfig,
     ) -> Trainer {
-        let mut trainer =
-            Trainer { device, training, evaluation, optimizer, step: 0, data_position: 0, recording: None };
+        let mut trainer = Trainer {
+            device,
+            training,
+            evaluation,
+            optimizer,
+            step: 0,
+            data_position: 0,
+            recording: None,
+            watches_phases: false,
+        };
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -85,6 +106,9 @@ impl Trainer {
     pub fn draw_weights(&mut self, seed: u64) {
         for (name, ty) in self.parameters() {
             let stream = Stream::new(seed, &name);
+            if ty.sizes().len() > 1 && self.draw_on_device(&name, &stream) {
+                continue;
+            }
             let mut piece = vec![1.0; ty.elements().min(PIECE)];
             for first in (0..ty.elements()).step_by(PIECE) {
                 piece.truncate(ty.elements() - first);
@@ -95,6 +119,14 @@ impl Trainer {
                 self.write(&name, Content::Weight, first, &piece);
             }
         }
+    }
+
+    /// Large weights never pass through the host where the device can draw them itself, the same bytes.
+    fn draw_on_device(&mut self, name: &str, stream: &Stream) -> bool {
+        let (seed, name_hash) = stream.key();
+        let mut values = vec![self.find(name, Content::Weight)];
+        values.extend(self.graph().named(&half_name(name)));
+        self.device.draw_normal(TRAINING, &values, Drawn { seed, name_hash, spread: INITIAL_SPREAD })
     }
 
     /// Names and types of the parameters, in the order of their first use.
@@ -110,6 +142,12 @@ impl Trainer {
     pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
         let value = self.find(name, content);
         self.device.write_f32(TRAINING, value, first, data);
+        // The copy that products read follows its weight.
+        if content == Content::Weight
+            && let Some(half) = self.graph().named(&half_name(name))
+        {
+            self.device.write_f32(TRAINING, half, first, data);
+        }
     }
 
     /// Hands over one of a parameter's tensors in pieces, in order.
@@ -149,7 +187,7 @@ impl Trainer {
         Some(data)
     }
 
-    /// Of the last step, where gradients are clipped.
+    /// Of the last step, where the program computes it.
     pub fn gradient_norm(&mut self) -> Option<f32> {
         let value = self.training.gradient_norm?;
         let mut norm = [0.0];
@@ -200,6 +238,49 @@ impl Trainer {
         self.mark(Part::Optimizer, start, done);
     }
 
+    /// Queues a micro-step, and the update behind it where `ends_step`; false where the device has no queue.
+    pub fn submit(&mut self, batch: &Batch, ends_step: EndsStep) -> bool {
+        let (forward, plan) = (self.training.forward, &self.training.program.plan);
+        let end = match ends_step {
+            EndsStep::No => plan.phase(Phase::Backward).end,
+            EndsStep::Yes { .. } => plan.calls.len(),
+        };
+        let marks = [plan.phase(Phase::Backward).start, plan.phase(Phase::Optimizer).start];
+        if self.device.queue().is_none() {
+            return false;
+        }
+        let mut rates = [0.0; 3];
+        if let EndsStep::Yes { last } = ends_step {
+            self.step += 1;
+            self.data_position += self.optimizer.accumulation as u64;
+            rates = self.optimizer.rates_at(self.step, last);
+        }
+        let share = [1.0 / self.optimizer.accumulation as f32];
+        let inputs = [
+            (forward.input_ids, Words::Ids(&batch.input_ids)),
+            (forward.targets, Words::Ids(&batch.targets)),
+            (self.training.loss_gradient, Words::Floats(&share)),
+            (self.training.rates, Words::Floats(&rates)),
+        ];
+        let norm = self.training.gradient_norm.filter(|_| ends_step != EndsStep::No);
+        let results: Vec<ValueId> = [Some(forward.loss), norm].into_iter().flatten().collect();
+        if let Some(queue) = self.device.queue() {
+            let marks = self.watches_phases.then_some(marks);
+            queue.submit(&Submission { program: TRAINING, inputs: &inputs, calls: 0..end, results: &results, marks });
+        }
+        true
+    }
+
+    /// Waits for what was queued, a micro-step each.
+    pub fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
+        self.device.queue().map_or(Ok(vec![]), |queue| queue.collect())
+    }
+
+    /// Is the gradient norm among the results of a step?
+    pub fn has_gradient_norm(&self) -> bool {
+        self.training.gradient_norm.is_some()
+    }
+
     /// Notes a part of the step where the step is being recorded.
     pub(crate) fn mark(&mut self, part: Part, start: Duration, end: Duration) {
         if let Some(recording) = &mut self.recording {
@@ -230,7 +311,7 @@ impl Trainer {
 
     /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and
     /// the batch are still those of the failing step.
-    fn first_not_finite(&mut self) -> NotFinite {
+    pub fn first_not_finite(&mut self) -> NotFinite {
         for (name, _) in self.parameters() {
             if let Err(value) = self.read(&name, Content::Weight, all_finite) {
                 let since =

@@ -9,7 +9,7 @@ use headroom_experiments::planning::PlannedStep;
 use headroom_experiments::study::Planning;
 use headroom_graph::cost::Rates;
 use headroom_record::study::{PlannedFigures, StudyRequest, StudyRow};
-use headroom_training::program::StepConfig;
+use headroom_training::program::{Keep, StepConfig};
 
 pub struct PlannedRun {
     pub settings: Settings,
@@ -38,7 +38,7 @@ pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow:
     let num_steps = request.num_steps.unwrap_or_else(|| default_steps(&row.size));
     let arguments = arguments(request, row, num_steps);
     let (settings, sources) = settings_of(&arguments)?;
-    let planned = Planned::new(&settings, &sources)?;
+    let planned = Planned::new(&settings, &sources, Keep::OnlyTheLoss)?;
     let refusal = planned.check_memory(&settings).err().map(|error| error.to_string());
     // What does not fit is shown as it was asked for, not with everything recomputed in vain.
     let step = settings.step(if refusal.is_some() { 0 } else { planned.recomputed_layers });
@@ -56,6 +56,7 @@ impl PlannedRun {
             (_, Some(limit)) => Some(limit),
             (DeviceKind::Null, None) => None,
             (DeviceKind::Cpu, None) => free,
+            (DeviceKind::Cuda(_), None) => self.settings.gpu.as_ref().map(|gpu| gpu.free_bytes),
         };
         Planning { step: &self.step, threads: self.settings.threads, available, rates }
     }

@@ -5,6 +5,8 @@ use anyhow::{bail, ensure};
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::config::{CONFIG_FILE, ConfigRecord};
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
+use headroom_record::progress::{PROGRESS_FILE, ProgressHeader, ProgressLine};
+use serde::Serialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,28 @@ use std::path::{Path, PathBuf};
 pub const LOG_FILE: &str = "training_output.log";
 
 /// Everything that a run writes into its folder.
-pub const FILES: [&str; 3] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE];
+pub const FILES: [&str; 4] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE];
+
+/// Takes a run away: its files, and the folder where nothing else lies in it.
+pub fn remove_run(path: &Path) -> Result<(), FileError> {
+    remove_files(path)?;
+    files::clear(path)?;
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => Err(FileError::new("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn remove_files(path: &Path) -> Result<(), FileError> {
+    for stale in FILES {
+        let path = path.join(stale);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(FileError::new("replace", &path)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfTaken {
@@ -23,6 +46,7 @@ pub enum IfTaken {
 pub struct RunFolder {
     pub path: PathBuf,
     log: Option<File>,
+    progress: Option<File>,
     /// The first line that could not be written; said at the end instead of at every step.
     log_error: Option<io::Error>,
     /// Folders that were missing before, innermost first.
@@ -77,24 +101,27 @@ impl RunFolder {
         if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
             bail!("another run is writing to {}\n  help: name another folder with --output-dir", path.display());
         }
-        Ok(RunFolder { path: path.to_path_buf(), log: None, log_error: None, made, _lock: lock, kept: false })
+        Ok(RunFolder {
+            path: path.to_path_buf(),
+            log: None,
+            progress: None,
+            log_error: None,
+            made,
+            _lock: lock,
+            kept: false,
+        })
     }
 
     /// Clears an older run away and writes what is known before the first step.
-    pub fn begin(&mut self, config: &ConfigRecord, opening: &str) -> Result<(), FileError> {
-        for stale in FILES {
-            let path = self.path.join(stale);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(FileError::new("replace", &path)(error));
-                }
-                _ => {}
-            }
-        }
+    pub fn begin(&mut self, config: &ConfigRecord, opening: &str, header: &ProgressHeader) -> Result<(), FileError> {
+        remove_files(&self.path)?;
         files::clear(&self.path)?;
         let log = self.path.join(LOG_FILE);
         self.log = Some(File::create_new(&log).map_err(FileError::new("write", &log))?);
+        let progress = self.path.join(PROGRESS_FILE);
+        self.progress = Some(File::create_new(&progress).map_err(FileError::new("write", &progress))?);
         write_json(&self.path.join(CONFIG_FILE), config)?;
+        self.progress_object(header);
         opening.lines().for_each(|line| self.log(line));
         match self.log_error.take() {
             Some(error) => Err(FileError::new("write", &log)(error)),
@@ -109,6 +136,21 @@ impl RunFolder {
             && let Err(error) = writeln!(log, "{line}")
         {
             self.log_error = Some(error);
+        }
+    }
+
+    /// Adds a line for those who watch the run.
+    pub fn progress(&mut self, line: &ProgressLine) {
+        self.progress_object(line);
+    }
+
+    /// In one write, so that a reader meets half a line at most at the very end.
+    fn progress_object(&mut self, object: &impl Serialize) {
+        if self.log_error.is_none()
+            && let Some(progress) = &mut self.progress
+        {
+            let text = serde_json::to_string(object).map_err(io::Error::from);
+            self.log_error = text.and_then(|text| progress.write_all(format!("{text}\n").as_bytes())).err();
         }
     }
 

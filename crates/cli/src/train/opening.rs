@@ -26,12 +26,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
-    text::opening(&Opening {
-        size: &settings.size,
-        version: &format!("{}, {}", settings.passes.label(), settings.precision),
-        parameters: &parameters,
-        lines: &lines,
-    })
+    text::opening(&Opening { size: &settings.size, version: &settings.label(), parameters: &parameters, lines: &lines })
 }
 
 fn recomputed(settings: &Settings, planned: &Planned) -> String {
@@ -96,6 +91,10 @@ fn device_line(settings: &Settings) -> String {
         DeviceKind::Cpu => {
             format!("cpu, {} threads, {}: {}", settings.threads, Isa::detect(), settings.machine.cpu_name)
         }
+        DeviceKind::Cuda(ordinal) => match &settings.gpu {
+            Some(gpu) => format!("cuda:{ordinal}, {}: {}", gpu.driver_version, gpu.name),
+            None => format!("cuda:{ordinal}"),
+        },
         DeviceKind::Null => "null: nothing is computed, times are predicted".into(),
     }
 }

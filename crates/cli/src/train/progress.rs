@@ -4,7 +4,9 @@ use super::checkpoints::Checkpoints;
 use super::folder::RunFolder;
 use super::settings::Settings;
 use crate::output;
+use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
+use headroom_record::progress::ProgressLine;
 use headroom_report::training::{StepLine, bar_message, step_line};
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::run::{Evaluation, Observer, StepRecord};
@@ -84,6 +86,13 @@ impl Observer for Progress<'_> {
             recent: samples * steps.len() as f64 / seconds.max(1e-9),
             overall: self.speed.steps_a_second().map(|speed| speed * samples),
         };
+        self.folder.progress(&ProgressLine {
+            step: line.step,
+            loss: line.loss,
+            seconds: line.seconds,
+            samples_per_sec: line.recent,
+            memory_mb: resident_bytes().map(|bytes| bytes as f64 / 1024.0 / 1024.0),
+        });
         self.bar.0.set_message(bar_message(&line));
         let mark = if newest.recorded { " [PROFILING]" } else { "" };
         let text = step_line(&line) + mark;

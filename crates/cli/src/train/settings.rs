@@ -12,6 +12,7 @@ use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::Target;
 use headroom_engine::cpu::Cpu;
+use headroom_engine::cuda::{self, Cuda};
 use headroom_engine::machine::Machine;
 use headroom_engine::null::Null;
 use headroom_graph::Precision;
@@ -31,6 +32,8 @@ use std::path::absolute;
 pub enum DeviceKind {
     Cpu,
     Null,
+    /// The GPU of this number.
+    Cuda(usize),
 }
 
 impl DeviceKind {
@@ -38,12 +41,16 @@ impl DeviceKind {
         match self {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Null => "null",
+            DeviceKind::Cuda(_) => "cuda",
         }
     }
 
     /// What programs for it look like; the null device stands in for the CPU.
     pub fn target(self) -> Target {
-        Target::Cpu
+        match self {
+            DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
+            DeviceKind::Cuda(_) => Target::Cuda,
+        }
     }
 
     /// What it has kernels for.
@@ -51,6 +58,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Cpu => Cpu::PRECISIONS,
             DeviceKind::Null => Null::PRECISIONS,
+            DeviceKind::Cuda(_) => Cuda::PRECISIONS,
         }
     }
 }
@@ -73,6 +81,8 @@ pub struct Settings {
     pub eval_every: u64,
     pub eval_batches: usize,
     pub device: DeviceKind,
+    /// What the driver says of it, where it is a GPU.
+    pub gpu: Option<cuda::Facts>,
     pub precision: Precision,
     pub threads: usize,
     pub memory_limit: Option<usize>,
@@ -89,7 +99,7 @@ const STEPS_TO_VALIDATE: u64 = 3;
 
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
-        let device = device_of(arguments)?;
+        let device = device_named(&arguments.machine.device)?;
         ensure!(
             device != DeviceKind::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
@@ -102,6 +112,10 @@ impl Settings {
         let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
         let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
         let precision = precision_of(arguments, &before, device)?;
+        let gpu = match device {
+            DeviceKind::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
+            _ => None,
+        };
 
         let ChosenModel { size, model, row } =
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
@@ -159,6 +173,7 @@ impl Settings {
             eval_every: wanted.eval_every,
             eval_batches: wanted.eval_batches,
             device,
+            gpu,
             precision,
             threads: arguments.machine.threads.map_or(machine.cores, usize::from),
             memory_limit,
@@ -186,17 +201,27 @@ impl Settings {
         }
     }
 
+    /// Passes and precision in short, as people are told them.
+    pub fn label(&self) -> String {
+        format!("{}, {}", self.passes.label(), self.precision)
+    }
+
     /// The list of passes as files name it.
     pub fn version(&self) -> String {
         version_of_passes(self.passes.names())
     }
 }
 
-fn device_of(arguments: &Arguments) -> anyhow::Result<DeviceKind> {
-    match arguments.machine.device.as_str() {
+/// `cpu`, `cuda`, `cuda:N` or `null`.
+pub fn device_named(name: &str) -> anyhow::Result<DeviceKind> {
+    match name {
         "cpu" => Ok(DeviceKind::Cpu),
         "null" => Ok(DeviceKind::Null),
-        other => bail!("there is no device `{other}`\n  help: choose cpu or null"),
+        "cuda" => Ok(DeviceKind::Cuda(0)),
+        other => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
+            Some(ordinal) => Ok(DeviceKind::Cuda(ordinal)),
+            None => bail!("there is no device `{other}`\n  help: choose cpu, cuda, cuda:N or null"),
+        },
     }
 }
 

@@ -65,7 +65,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     let model = &settings.model;
     let measured = ended.counted();
     let skipped = ended.outcome.steps.len() - measured.len();
-    let computed = settings.device == DeviceKind::Cpu;
+    let computed = settings.device != DeviceKind::Null;
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
         config: ModelConfig {
@@ -105,9 +105,14 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             headroom_version: env!("CARGO_PKG_VERSION").into(),
             timestamp_iso: ended.timestamp.into(),
         },
-        times: if computed { Origin::Measured } else { Origin::Computed },
+        times: times_origin(settings),
         memory: Origin::Computed,
     })
+}
+
+/// Times are measured unless the null device replays predicted ones.
+pub fn times_origin(settings: &Settings) -> Origin {
+    if settings.device == DeviceKind::Null { Origin::Computed } else { Origin::Measured }
 }
 
 fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {

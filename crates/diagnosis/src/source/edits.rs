@@ -26,7 +26,7 @@ pub fn set_keyword(call: &ExprCall, name: &str, value: &str) -> Edit {
 /// Takes the statement out, its line with it; the only one of its block becomes `pass`.
 pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
     let range = statement.range();
-    let is_alone = block_around(&file.parsed.syntax().body, range).is_none_or(|block| block.len() == 1);
+    let is_alone = block_around(&file.syntax.body, range).is_none_or(|block| block.len() == 1);
     let start = file.line_start(range.start());
     let before = file.slice(TextRange::new(start, range.start()));
     let rest = file.text.get(usize::from(range.end())..).unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String
 
 /// A line of its own behind the last import of the file's head; none where `torch` is not imported by that name.
 pub fn after_imports(file: &SourceFile, line: &str) -> Option<Edit> {
-    let body = &file.parsed.syntax().body;
+    let body = &file.syntax.body;
     let imports_torch = body.iter().any(|statement| {
         matches!(statement, Stmt::Import(import)
             if import.names.iter().any(|alias| alias.name.as_str() == "torch" && alias.asname.is_none()))

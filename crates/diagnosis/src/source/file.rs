@@ -1,11 +1,11 @@
 //! One Python file: its text, its tree as far as it parses, and where things are.
 
 use ruff_python_ast::{ModModule, PySourceType};
-use ruff_python_parser::{Parsed, parse_unchecked_source};
+use ruff_python_parser::parse_unchecked_source;
 use ruff_source_file::{LineIndex, OneIndexed};
 use ruff_text_size::{TextRange, TextSize};
 
-use super::nesting;
+use super::{groups, nesting, suppression};
 use crate::finding::Place;
 
 /// Files beyond this are generated data, not scripts.
@@ -15,7 +15,11 @@ pub struct SourceFile {
     /// As it is shown in findings.
     pub path: String,
     pub text: String,
-    pub parsed: Parsed<ModModule>,
+    pub syntax: ModModule,
+    /// What its words speak of, one bit a topic of `groups`.
+    pub words: u64,
+    /// Comments that may silence findings. Other tokens are not kept: they take more room than the tree.
+    pub silencing: Vec<TextRange>,
     /// `a/b/c.py` as `[a, b, c]`; a package's `__init__` names the package.
     pub module: Vec<String>,
     /// The first place that does not parse, and why; the rest of the file is still read.
@@ -55,7 +59,17 @@ impl SourceFile {
                 message: error.error.to_string(),
             })
         });
-        SourceFile { path: path.to_string(), module: module_of(path), text, parsed, problem, exact: true, lines }
+        SourceFile {
+            path: path.to_string(),
+            module: module_of(path),
+            words: groups::words_of(readable, parsed.tokens()),
+            silencing: suppression::silencing_comments(readable, parsed.tokens()),
+            syntax: parsed.into_syntax(),
+            text,
+            problem,
+            exact: true,
+            lines,
+        }
     }
 
     pub fn slice(&self, range: TextRange) -> &str {
@@ -122,7 +136,7 @@ mod tests {
     fn a_file_that_breaks_off_is_read_as_far_as_it_goes() {
         let file = SourceFile::from_text("a.py", "x = 1\ndef f(:\n  y = (\n".to_string());
         assert_eq!(file.problem.as_ref().map(|problem| problem.line), Some(2));
-        assert!(!file.parsed.syntax().body.is_empty());
+        assert!(!file.syntax.body.is_empty());
     }
 
     #[test]

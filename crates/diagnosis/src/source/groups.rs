@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use ruff_python_ast::token::TokenKind;
-use ruff_text_size::Ranged;
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::{Ranged, TextRange};
 
-use super::file::SourceFile;
 use super::program::Program;
 use super::resolve::ModuleIndex;
 use super::symbols::{FileId, Symbols};
@@ -202,7 +201,7 @@ impl Groups {
 }
 
 pub fn gather(program: &mut Program) {
-    let mut own: Vec<u64> = program.files.iter().map(words_of).collect();
+    let mut own: Vec<u64> = program.files.iter().map(|file| file.words).collect();
     for index in &program.heat.training_calls {
         own[program.file_of(program.calls[*index].context)] |= bit(Topic::Trains);
     }
@@ -243,10 +242,7 @@ fn imports_of(symbols: &Symbols, index: &ModuleIndex) -> Vec<Vec<FileId>> {
             .imports
             .values()
             .chain(&names.star_imports)
-            .filter_map(|dotted| {
-                let parts: Vec<&str> = dotted.split('.').collect();
-                index.find(file, &parts).or_else(|| index.find(file, &parts[..parts.len() - 1]))
-            })
+            .filter_map(|dotted| index.find_dotted(file, dotted))
             .collect();
         found.sort_unstable();
         found.dedup();
@@ -255,7 +251,8 @@ fn imports_of(symbols: &Symbols, index: &ModuleIndex) -> Vec<Vec<FileId>> {
     symbols.files.iter().enumerate().map(resolve).collect()
 }
 
-fn words_of(file: &SourceFile) -> u64 {
+/// The topics of a file's own words, one bit each.
+pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     static BITS: OnceLock<HashMap<&str, u64>> = OnceLock::new();
     let bits = BITS.get_or_init(|| {
         let mut bits: HashMap<&str, u64> = HashMap::new();
@@ -267,19 +264,21 @@ fn words_of(file: &SourceFile) -> u64 {
         bits
     });
     let mut mask = 0;
-    for token in file.parsed.tokens() {
+    let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or_default();
+    let mut before = Before::default();
+    for token in tokens {
         match token.kind() {
             TokenKind::Name => {
-                mask |= bits.get(file.slice(token.range())).copied().unwrap_or(0);
+                mask |= bits.get(slice(token.range())).copied().unwrap_or(0);
             }
             TokenKind::String => {
-                let text = file.slice(token.range());
+                let text = slice(token.range());
                 if text.len() < 40 {
                     let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
                     if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
                         mask |= bit(Topic::Device);
                     } else if inner == "cpu" {
-                        mask |= bit(Topic::Cpu);
+                        mask |= before.means_of_cpu();
                     } else if matches!(inner, "fp16" | "bf16" | "float16" | "bfloat16" | "16-mixed" | "bf16-mixed") {
                         mask |= bit(Topic::ReducedPrecision);
                     }
@@ -287,6 +286,47 @@ fn words_of(file: &SourceFile) -> u64 {
             }
             _ => {}
         }
+        before.pass(token.kind(), slice(token.range()));
     }
     mask
+}
+
+/// What stands before a token, as far as it says what `"cpu"` is for.
+#[derive(Default)]
+struct Before {
+    last: Option<TokenKind>,
+    /// Whether the token before the last is a name that ends with `device`.
+    after_device: bool,
+    last_is_device: bool,
+    /// Inside the head of a function: how many brackets are open there.
+    head: Option<u32>,
+}
+
+impl Before {
+    /// `torch.device("cpu")` and `device = "cpu"` choose the host. A default of a parameter leaves the choice to the caller,
+    /// `x.to("cpu")` fetches from elsewhere, and `device.type != "cpu"` is asked where it may be another.
+    fn means_of_cpu(&self) -> u64 {
+        match self.last {
+            Some(TokenKind::EqEqual | TokenKind::NotEqual | TokenKind::In) => bit(Topic::Device),
+            Some(TokenKind::Lpar) if self.after_device => bit(Topic::Cpu),
+            Some(TokenKind::Equal) if self.after_device && self.head.is_none() => bit(Topic::Cpu),
+            _ => 0,
+        }
+    }
+
+    fn pass(&mut self, kind: TokenKind, text: &str) {
+        if kind == TokenKind::NonLogicalNewline || kind == TokenKind::Comment {
+            return;
+        }
+        self.head = match (kind, self.head) {
+            (TokenKind::Def, _) => Some(0),
+            (TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace, Some(open)) => Some(open + 1),
+            (TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace, Some(open)) => Some(open.saturating_sub(1)),
+            (TokenKind::Colon, Some(0)) => None,
+            (_, head) => head,
+        };
+        self.after_device = self.last_is_device;
+        self.last_is_device = kind == TokenKind::Name && text.ends_with("device");
+        self.last = Some(kind);
+    }
 }

@@ -86,15 +86,53 @@ fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
     (is_training, steps)
 }
 
-/// A function that is one step, whoever calls it: backward pass and update, no loop around, no caller in sight.
-fn is_uncalled_step(program: &Program, function: FunctionId, calls: &[usize]) -> bool {
-    let has = |name: &str| {
-        calls.iter().any(|index| program.calls[*index].name == name && is_training_call(&program.calls[*index]))
-    };
+/// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
+/// around, no call of it in sight. One that is handed over (`Engine(train_step)`) is called by whom it is handed to.
+fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
     let symbol = &program.symbols.functions[function];
     let is_step =
         symbol.definition.is_some() && !program.functions[function].is_called && !symbol.name.starts_with("test");
-    is_step && has("backward") && has("step")
+    is_step && passes[function].backward && passes[function].update
+}
+
+/// Which halves of a step a function runs, what it calls included.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Passes {
+    backward: bool,
+    update: bool,
+}
+
+fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
+    let mut passes = vec![Passes::default(); calls.len()];
+    for _ in 0..=MOST_CALLS_DEEP {
+        let before = passes.clone();
+        for (function, calls) in calls.iter().enumerate() {
+            for call in calls.iter().map(|index| &program.calls[*index]) {
+                let own = &mut passes[function];
+                if is_training_call(call) {
+                    let is_backward = call.name.ends_with("backward");
+                    own.backward |= is_backward;
+                    own.update |= !is_backward;
+                } else if let Callee::Function(callee) = call.callee {
+                    own.backward |= before[callee].backward;
+                    own.update |= before[callee].update;
+                }
+            }
+        }
+        if passes == before {
+            break;
+        }
+    }
+    passes
+}
+
+/// Functions with a loop of steps inside: what they do besides happens once, even in a `forward`.
+fn functions_with_step_loops(program: &Program) -> Vec<bool> {
+    let mut found = vec![false; program.functions.len()];
+    for (_, context) in program.contexts.iter() {
+        found[context.function] |= context.frame == Frame::Loop(LoopKind::Plain) && context.trains;
+    }
+    found
 }
 
 fn functions_that_train(program: &Program) -> Vec<bool> {
@@ -163,14 +201,16 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
 
 /// For every function, how many calls away from a step it is; none where no step reaches it.
 fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<Option<u8>> {
+    let passes = passes(program, calls);
+    let loops = functions_with_step_loops(program);
     let mut entries: Vec<Option<u8>> = program
         .functions
         .iter()
         .enumerate()
         .map(|(function, facts)| match facts.kind {
-            FunctionKind::Step => Some(0),
-            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &calls[function]) => Some(0),
-            FunctionKind::Loss if !facts.is_called => Some(0),
+            FunctionKind::Step if !loops[function] => Some(0),
+            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &passes) => Some(0),
+            FunctionKind::Loss if !facts.is_called && !facts.is_handed_over => Some(0),
             _ => None,
         })
         .collect();

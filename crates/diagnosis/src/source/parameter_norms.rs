@@ -190,7 +190,7 @@ fn keep_largest(
         edits.push(Edit::insert(range.start(), format!("{read}\n{indent}")));
     }
     // The dictionary itself is read nowhere else: its empty beginning goes, if it stands in the same block.
-    let body = block_around(&source.parsed.syntax().body, repeat.range)?;
+    let body = block_around(&source.syntax.body, repeat.range)?;
     let first = body.iter().find(|statement| {
         matches!(statement, Stmt::Assign(assign) if matches!(assign.targets.as_slice(), [Expr::Name(name)] if name.id.as_str() == dictionary))
     });

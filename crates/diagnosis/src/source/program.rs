@@ -67,6 +67,8 @@ pub struct FunctionFacts<'a> {
     pub locals: HashMap<&'a str, Value>,
     /// Whether any call of it was seen.
     pub is_called: bool,
+    /// Whether it was an argument of a call: somebody calls it, perhaps out of sight.
+    pub is_handed_over: bool,
     pub kind: FunctionKind,
 }
 

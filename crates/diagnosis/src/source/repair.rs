@@ -4,7 +4,9 @@ use ruff_text_size::TextSize;
 
 use super::file::SourceFile;
 use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
-use super::{Input, Selection, SourceReport, parse, report, with_deep_stack};
+use super::islands::{Map, in_parallel};
+use super::symbols::FileId;
+use super::{Input, Selection, SourceReport, gather, number, report};
 use crate::finding::Place;
 
 /// A fix may make room for the next one (pinned memory, then the copy that does not block); none needs more rounds.
@@ -28,36 +30,65 @@ pub struct Repairs {
 
 /// Applies every fix that is at least as safe as `least`. Files that did not parse whole are left alone.
 pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs {
-    with_deep_stack(|| {
-        let mut texts = inputs.to_vec();
-        let mut repairs = Repairs::default();
-        for _ in 0..MOST_ROUNDS {
-            let files = parse(&texts);
-            let found = report(&files, selection);
-            let changed = repair_once(&files, &found, least, &mut texts, &mut repairs);
-            repairs.remaining = found;
-            if !changed {
-                break;
-            }
-        }
-        for (before, after) in inputs.iter().zip(&texts) {
-            if before.bytes != after.bytes {
-                let text = |input: &Input| String::from_utf8_lossy(&input.bytes).into_owned();
-                repairs.files.push(Repaired { path: before.path.clone(), before: text(before), after: text(after) });
-            }
-        }
-        repairs
-    })
+    let map = Map::draw(inputs);
+    let islands = in_parallel(&map.islands, |island| repair_island(&map, island, inputs, selection, least));
+    let mut repairs = Repairs::default();
+    let mut reports = Vec::new();
+    for (repaired, report) in islands {
+        repairs.files.extend(repaired.files);
+        repairs.applied.extend(repaired.applied);
+        reports.push(report);
+    }
+    repairs.files.sort_by(|one, two| one.path.cmp(&two.path));
+    repairs.applied.sort_by(|(_, one), (_, two)| (&one.file, one.line).cmp(&(&two.file, two.line)));
+    repairs.remaining = gather(&map, reports);
+    repairs
 }
 
+/// The repairs of one island, and what the rules say of the result.
+fn repair_island(
+    map: &Map,
+    island: &[FileId],
+    inputs: &[Input],
+    selection: &Selection,
+    least: Safety,
+) -> (Repairs, SourceReport) {
+    let mut files = map.files(island, inputs);
+    let mut repairs = Repairs::default();
+    let mut found = report(&files, selection);
+    let mut changed = Vec::new();
+    for _ in 0..MOST_ROUNDS {
+        let edited = repair_once(&files, &found, least, &mut repairs);
+        if edited.is_empty() {
+            break;
+        }
+        for (index, after) in edited {
+            files[index] = SourceFile::from_text(&files[index].path, after);
+            changed.push(index);
+        }
+        found = report(&files, selection);
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    for index in changed {
+        let before = String::from_utf8_lossy(&inputs[island[index]].bytes).into_owned();
+        let (path, after) = (files[index].path.clone(), files[index].text.clone());
+        if before != after {
+            repairs.files.push(Repaired { path, before, after });
+        }
+    }
+    number(&mut found, island);
+    (repairs, found)
+}
+
+/// The files that change, by index, and their new text.
 fn repair_once(
     files: &[SourceFile],
     found: &SourceReport,
     least: Safety,
-    texts: &mut [Input],
     repairs: &mut Repairs,
-) -> bool {
-    let mut changed = false;
+) -> Vec<(usize, String)> {
+    let mut changed = Vec::new();
     for (index, file) in files.iter().enumerate() {
         if !file.exact || file.problem.is_some() {
             continue;
@@ -79,8 +110,7 @@ fn repair_once(
         let was_taken = |fix: &Fix| taken.iter().any(|taken| std::ptr::eq(*taken, fix));
         let made = here.iter().filter(|finding| was_taken(&finding.fix));
         repairs.applied.extend(made.map(|finding| (finding.code, finding.place.clone())));
-        texts[index].bytes = after.into_bytes();
-        changed = true;
+        changed.push((index, after));
     }
     changed
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use ruff_python_ast::Expr;
 
-use super::file::SourceFile;
 use super::symbols::{ClassId, FileId, FunctionId, Symbols};
 
 /// Re-exports are followed this far.
@@ -30,14 +29,21 @@ pub struct ModuleIndex {
 }
 
 impl ModuleIndex {
-    pub fn new(files: &[SourceFile]) -> ModuleIndex {
+    /// Of files by the parts of their modules' names.
+    pub fn new(modules: Vec<Vec<String>>) -> ModuleIndex {
         let mut by_last_part: HashMap<String, Vec<FileId>> = HashMap::new();
-        for (id, file) in files.iter().enumerate() {
-            if let Some(last) = file.module.last() {
+        for (id, module) in modules.iter().enumerate() {
+            if let Some(last) = module.last() {
                 by_last_part.entry(last.clone()).or_default().push(id);
             }
         }
-        ModuleIndex { by_last_part, modules: files.iter().map(|file| file.module.clone()).collect() }
+        ModuleIndex { by_last_part, modules }
+    }
+
+    /// The file that is meant by `a.b.c`, or by what `c` is imported from.
+    pub fn find_dotted(&self, from: FileId, dotted: &str) -> Option<FileId> {
+        let parts: Vec<&str> = dotted.split('.').collect();
+        self.find(from, &parts).or_else(|| self.find(from, &parts[..parts.len() - 1]))
     }
 
     /// The file that `import parts` means when written in `from`: its path ends like the name, the nearest one wins.

@@ -74,7 +74,7 @@ pub fn is_settings_name(name: &str) -> bool {
 
 fn collect_file(file: &SourceFile) -> HashMap<String, Value> {
     let mut collector = Collector { found: HashMap::new() };
-    for statement in &file.parsed.syntax().body {
+    for statement in &file.syntax.body {
         collector.visit_stmt(statement);
     }
     collector.found

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use ruff_python_ast::token::TokenKind;
-use ruff_text_size::Ranged;
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::{Ranged, TextRange};
 
 use super::file::SourceFile;
 use crate::finding::Place;
@@ -16,15 +16,22 @@ pub struct Suppressions {
     whole_file: Option<Vec<String>>,
 }
 
+/// The comments that may silence something.
+pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
+    let comments = tokens.iter().filter(|token| token.kind() == TokenKind::Comment).map(Ranged::range);
+    let says = |range: &TextRange| {
+        let comment = text.get(range.to_std_range()).unwrap_or_default();
+        after(comment, "headroom:").is_some() || after(comment, "noqa").is_some()
+    };
+    comments.filter(says).collect()
+}
+
 impl Suppressions {
     pub fn read(file: &SourceFile) -> Suppressions {
         let mut found = Suppressions::default();
-        for token in file.parsed.tokens() {
-            if token.kind() != TokenKind::Comment {
-                continue;
-            }
-            let comment = file.slice(token.range());
-            let line = file.line(token.range().start());
+        for range in &file.silencing {
+            let comment = file.slice(*range);
+            let line = file.line(range.start());
             if let Some(codes) = after(comment, "headroom: ignore-file") {
                 found.whole_file = Some(bracketed(codes));
             } else if let Some(codes) = after(comment, "headroom: ignore") {

@@ -60,10 +60,10 @@ pub fn collect(files: &[SourceFile]) -> Symbols<'_> {
             class: None,
             parent: None,
             definition: None,
-            body: &source.parsed.syntax().body,
+            body: &source.syntax.body,
         });
         let scope = Scope { file, source, class: None, function: None, prefix: String::new() };
-        collect_body(&mut symbols, &scope, &source.parsed.syntax().body);
+        collect_body(&mut symbols, &scope, &source.syntax.body);
     }
     symbols
 }

@@ -46,7 +46,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         for value in arguments.all() {
             if let Value::Function(function) = value {
-                self.program.functions[*function].is_called = true;
+                self.program.functions[*function].is_handed_over = true;
             }
         }
         if self.is_recording

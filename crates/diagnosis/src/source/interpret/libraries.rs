@@ -217,6 +217,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if rest == "utils.data.DataLoader" || rest == "utils.data.dataloader.DataLoader" {
             return self.make_loader(node, arguments);
         }
+        match rest {
+            "utils.data.random_split" => {
+                let (dataset, cuts) = (arguments.first(), arguments.get("lengths", 1).cloned());
+                return match cuts {
+                    Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
+                    _ => Value::list(dataset),
+                };
+            }
+            "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
+            _ => {}
+        }
         if rest.starts_with("optim.lr_scheduler") {
             return Value::Scheduler;
         }

@@ -284,6 +284,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "dim" | "numel" => Value::SIZE,
             "item" => Value::NUMBER,
             "numpy" => Value::Numpy,
+            "to" | "cuda" | "cpu" if is_made_by_factory(node) => Value::Model(None),
             "cpu" => Value::HOST,
             "cuda" => Value::DEVICE,
             "to" => match self.moves_to(node, arguments) {
@@ -344,4 +345,19 @@ pub(super) fn home_named(argument: &Expr, value: Option<&Value>) -> Option<Home>
     let lower = name.to_ascii_lowercase();
     let is_device = ["device", "rank", "gpu", "cuda", "dev"].iter().any(|part| lower.contains(part));
     is_device.then_some(Home::Device)
+}
+
+/// `build_loss(options).to(device)`: what functions of such names make are modules.
+fn is_made_by_factory(node: &ExprCall) -> bool {
+    let Expr::Attribute(method) = &*node.func else { return false };
+    let Expr::Call(made) = &*method.value else { return false };
+    let name = match &*made.func {
+        Expr::Name(name) => name.id.as_str(),
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        _ => return false,
+    };
+    let what = ["build_", "create_", "make_", "get_", "load_"].iter().find_map(|verb| name.strip_prefix(verb));
+    what.is_some_and(|what| {
+        super::names::is_model_name(what) || super::names::is_criterion_name(what) || what.ends_with("loss")
+    })
 }

@@ -132,8 +132,11 @@ pub fn is_model_name(name: &str) -> bool {
         "student",
         "module",
     ];
-    let ends =
-        |part: &&str| lower == **part || lower.ends_with(&format!("_{part}")) || lower.starts_with(&format!("{part}_"));
+    // The whole name, its end after a `_`, or its beginning before one. Asked of every name: nothing is allocated.
+    let ends = |part: &&str| {
+        let before = lower.strip_suffix(*part).is_some_and(|before| before.is_empty() || before.ends_with('_'));
+        before || lower.strip_prefix(*part).is_some_and(|after| after.starts_with('_'))
+    };
     (PARTS.iter().any(ends) || lower.starts_with("net"))
         && !["name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim"]
             .iter()

@@ -53,7 +53,9 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
             if definition.is_some_and(|definition| definition.parameters.includes(name.id.as_str())))
     };
     match test.expression {
-        Expr::Name(_) | Expr::Attribute(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
+        // `if self.criterion:` asks whether there is one.
+        Expr::Attribute(_) => !is_guess && test.value.tensor().is_some_and(|tensor| tensor.boolean),
+        Expr::Name(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
         Expr::Compare(compare) => {
             let left = &*compare.left;
             !(is_guess && (is_parameter(left) || compare.comparators.iter().any(is_parameter)))

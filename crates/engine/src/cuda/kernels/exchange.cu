@@ -12,20 +12,11 @@ extern "C" __global__ void take_inputs(const Input* inputs, const u32* ring, con
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < input.words; i += gridDim.x * blockDim.x) input.to[i] = slot[i];
 }
 
-// Hands the first element of up to four values to the host and counts the step. One thread.
+// Hands the first element of up to two values to the host and counts the step. One thread.
 extern "C" __global__ void give_results(const float* a, const float* b, volatile float* results, u32* count, u32 places) {
     u32 step = *count;
     volatile float* mine = results + (u64)(step % places) * 2;
     mine[0] = a ? *a : 0.0f;
     mine[1] = b ? *b : 0.0f;
     *count = step + 1;
-}
-
-extern "C" __global__ void to_bf16(const float* x, bf16* out, u64 n) {
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x)
-        out[i] = from_float<bf16>(x[i]);
-}
-
-extern "C" __global__ void to_float32(const bf16* x, float* out, u64 n) {
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) out[i] = to_float(x[i]);
 }

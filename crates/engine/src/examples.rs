@@ -1,6 +1,6 @@
 //! Values for an example's inputs: reproducible, rounded to single precision so that every backend sees the same.
 
-use headroom_engine::reference::Tensor;
+use crate::reference::Tensor;
 use headroom_graph::TensorType;
 use headroom_graph::op::{Example, Fill};
 

@@ -1,31 +1,7 @@
-// What every kernel file starts with: storage types, packs of 16 bytes, sums over threads.
+// Packs of 16 bytes and sums over threads, for kernels that go through rows.
 //
-// No header of the toolkit is needed. ACT is the type in which activations and matrix weights are stored: float, or bf16
-// when the file is compiled with -DACT_BF16. All arithmetic is in float.
-
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-struct bf16 {
-    u16 bits;
-};
-
-__device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
-
-template <typename T>
-__device__ __forceinline__ T from_float(float x);
-template <>
-__device__ __forceinline__ float from_float<float>(float x) { return x; }
-// Rounds to nearest, ties to even.
-template <>
-__device__ __forceinline__ bf16 from_float<bf16>(float x) {
-    bf16 out;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
-    return out;
-}
+// ACT is the type in which activations and matrix weights are stored: float, or bf16 when the file is compiled with
+// -DACT_BF16. All arithmetic is in float.
 
 #ifdef ACT_BF16
 typedef bf16 ACT;

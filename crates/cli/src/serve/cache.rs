@@ -1,0 +1,103 @@
+//! Traces and what was made of them, kept as long as they are looked at.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use axum::body::Bytes;
+use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_report::dashboard::timeline;
+use headroom_trace::Trace;
+
+use crate::analyze::join_with_source;
+
+/// A trace of hundreds of megabytes is the case: two to compare, and room for a third.
+const MOST_HELD: usize = 3;
+
+#[derive(Default)]
+pub struct Cache {
+    /// The one that was asked for last comes last.
+    held: Mutex<Vec<Arc<Held>>>,
+    source: Vec<PathBuf>,
+}
+
+/// A trace, or one a rank, read when it is first needed; everybody else waits for that.
+pub struct Held {
+    path: PathBuf,
+    stamp: Option<(u64, SystemTime)>,
+    source: Vec<PathBuf>,
+    traces: OnceLock<Result<Vec<Trace>, String>>,
+    analysis: OnceLock<Result<Analysis, String>>,
+    timeline: OnceLock<Bytes>,
+}
+
+impl Cache {
+    /// `source` is joined with every analysis.
+    pub fn new(source: Vec<PathBuf>) -> Cache {
+        Cache { source, ..Cache::default() }
+    }
+
+    pub fn get(&self, path: &Path) -> Arc<Held> {
+        let stamp = stamp(path);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = held.iter().position(|one| one.path == path);
+        let one = match known.map(|at| held.remove(at)) {
+            Some(one) if one.stamp == stamp => one,
+            // New, or written anew since.
+            _ => Arc::new(Held {
+                path: path.to_path_buf(),
+                stamp,
+                source: self.source.clone(),
+                traces: OnceLock::new(),
+                analysis: OnceLock::new(),
+                timeline: OnceLock::new(),
+            }),
+        };
+        held.push(one.clone());
+        let surplus = held.len().saturating_sub(MOST_HELD);
+        held.drain(..surplus);
+        one
+    }
+}
+
+fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+    let about = fs::metadata(path).ok()?;
+    Some((about.len(), about.modified().ok()?))
+}
+
+impl Held {
+    pub fn analysis(&self) -> Result<&Analysis, String> {
+        let made = self.analysis.get_or_init(|| {
+            let mut analysis = analyze(self.traces()?, &Options::default()).ok_or("there is no trace in it")?;
+            if !self.source.is_empty() {
+                join_with_source(&mut analysis, &self.source).map_err(|error| error.to_string())?;
+            }
+            Ok(analysis)
+        });
+        made.as_ref().map_err(Clone::clone)
+    }
+
+    /// The trace that the analysis is of; without several there is no need to wait for it.
+    pub fn trace(&self) -> Result<&Trace, String> {
+        let traces = self.traces()?;
+        match traces {
+            [one] => Ok(one),
+            [] => Err("there is no trace in it".into()),
+            [first, ..] => {
+                let name = &self.analysis()?.trace.name;
+                Ok(traces.iter().find(|trace| trace.name == *name).unwrap_or(first))
+            }
+        }
+    }
+
+    pub fn timeline(&self) -> Result<Bytes, String> {
+        let trace = self.trace()?;
+        Ok(self.timeline.get_or_init(|| timeline::encode(trace).into()).clone())
+    }
+
+    fn traces(&self) -> Result<&[Trace], String> {
+        let read = self.traces.get_or_init(|| headroom_trace::read(&self.path).map_err(|error| error.to_string()));
+        read.as_deref().map_err(Clone::clone)
+    }
+}

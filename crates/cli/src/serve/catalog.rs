@@ -1,0 +1,97 @@
+//! Which runs and traces there are. Pages speak of them by a number made of the path, so no path comes from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use headroom_record::config::CONFIG_FILE;
+use headroom_record::performance::PERFORMANCE_FILE;
+use headroom_report::dashboard::runs::Kind;
+
+use crate::train::folder::LOG_FILE;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: String,
+    pub name: String,
+    pub path: PathBuf,
+    pub kind: Kind,
+}
+
+pub struct Catalog {
+    roots: Vec<PathBuf>,
+}
+
+/// How far below a given folder runs are looked for: `runs/study/run` is found from `runs`.
+const DEEPEST: usize = 3;
+const MOST_ENTRIES: usize = 5000;
+
+impl Catalog {
+    /// `runs/` of the current folder is looked at too, whether it is there yet or not.
+    pub fn new(paths: Vec<PathBuf>) -> Catalog {
+        Catalog { roots: paths.into_iter().chain([PathBuf::from("runs")]).collect() }
+    }
+
+    /// What is there now, by its number. Runs come and go, so nothing is remembered.
+    pub fn entries(&self) -> BTreeMap<String, Entry> {
+        let mut found = BTreeMap::new();
+        for root in &self.roots {
+            collect(root, DEEPEST, &mut found);
+        }
+        found
+    }
+
+    pub fn find(&self, id: &str) -> Option<Entry> {
+        self.entries().remove(id)
+    }
+
+    /// The traces that were asked for by name: the ones to read ahead.
+    pub fn named_traces(&self) -> Vec<Entry> {
+        let named = self.roots.iter().filter(|root| root.is_file()).filter_map(|root| entry(root, Kind::Trace));
+        named.collect()
+    }
+}
+
+fn collect(path: &Path, depth: usize, found: &mut BTreeMap<String, Entry>) {
+    if found.len() >= MOST_ENTRIES {
+        return;
+    }
+    let kind = match path {
+        path if path.is_file() => Some(Kind::Trace),
+        path if is_run(path) => Some(Kind::Run),
+        path if holds_traces(path) => Some(Kind::Trace),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        found.extend(entry(path, kind).map(|entry| (entry.id.clone(), entry)));
+        return;
+    }
+    let Ok(children) = fs::read_dir(path) else { return };
+    // A link could lead in a circle, or out of the folder that was given.
+    let folders = children.flatten().filter(|child| child.file_type().is_ok_and(|kind| kind.is_dir()));
+    if depth > 0 {
+        folders.for_each(|folder| collect(&folder.path(), depth - 1, found));
+    }
+}
+
+fn entry(path: &Path, kind: Kind) -> Option<Entry> {
+    let path = path.canonicalize().ok()?;
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    Some(Entry { id: format!("{:016x}", hasher.finish()), name, path, kind })
+}
+
+fn is_run(folder: &Path) -> bool {
+    [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE].iter().filter(|name| folder.join(name).is_file()).count() >= 2
+}
+
+fn holds_traces(folder: &Path) -> bool {
+    let Ok(children) = fs::read_dir(folder) else { return false };
+    children.flatten().any(|child| is_trace_name(&child.file_name().to_string_lossy()))
+}
+
+pub fn is_trace_name(name: &str) -> bool {
+    [".pt.trace.json", ".pt.trace.json.gz"].iter().any(|ending| name.ends_with(ending))
+}

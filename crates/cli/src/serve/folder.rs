@@ -1,0 +1,134 @@
+//! A run's folder, read for the dashboard.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use headroom_record::config::CONFIG_FILE;
+use headroom_record::flops::FLOPS_FILE;
+use headroom_record::intensity::INTENSITY_FILE;
+use headroom_record::memory::MEMORY_FILE;
+use headroom_record::operators::OPERATORS_FILE;
+use headroom_record::performance::PERFORMANCE_FILE;
+use headroom_record::roofline::ROOFLINE_FILE;
+use headroom_record::timeline::TIMELINE_FILE;
+use headroom_report::dashboard::RunRecords;
+use headroom_report::dashboard::runs::Status;
+use serde::de::DeserializeOwned;
+
+use super::catalog::is_trace_name;
+
+/// Files of ours are far below this; what is larger is not read into memory for a page.
+const MOST_BYTES: u64 = 64 << 20;
+
+pub fn records(folder: &Path) -> RunRecords {
+    let mut unreadable = Vec::new();
+    let mut records = RunRecords {
+        config: read(folder, CONFIG_FILE, &mut unreadable),
+        performance: read(folder, PERFORMANCE_FILE, &mut unreadable),
+        flops: read(folder, FLOPS_FILE, &mut unreadable),
+        intensity: read(folder, INTENSITY_FILE, &mut unreadable),
+        roofline: read(folder, ROOFLINE_FILE, &mut unreadable),
+        operators: read(folder, OPERATORS_FILE, &mut unreadable),
+        memory: read(folder, MEMORY_FILE, &mut unreadable),
+        timeline: read(folder, TIMELINE_FILE, &mut unreadable),
+        unreadable: vec![],
+    };
+    records.unreadable = unreadable;
+    records
+}
+
+/// What the list of runs shows; the large files are left alone.
+pub fn summary_records(folder: &Path) -> RunRecords {
+    let mut unreadable = Vec::new();
+    RunRecords {
+        config: read(folder, CONFIG_FILE, &mut unreadable),
+        performance: read(folder, PERFORMANCE_FILE, &mut unreadable),
+        flops: read(folder, FLOPS_FILE, &mut unreadable),
+        intensity: read(folder, INTENSITY_FILE, &mut unreadable),
+        ..RunRecords::default()
+    }
+}
+
+fn read<T: DeserializeOwned>(folder: &Path, name: &str, unreadable: &mut Vec<String>) -> Option<T> {
+    match read_plain_file(&folder.join(name)) {
+        Ok(bytes) => match serde_json::from_slice(&bytes) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                unreadable.push(format!("{name} could not be read: {error}"));
+                None
+            }
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => {
+            unreadable.push(format!("{name} could not be read: {error}"));
+            None
+        }
+    }
+}
+
+/// A plain file of bounded size; a link is not followed, so a folder shows nothing but its own files.
+pub fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let about = fs::symlink_metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::new(ErrorKind::NotFound, "not a plain file"));
+    }
+    if about.len() > MOST_BYTES {
+        return Err(std::io::Error::other(format!("{} bytes are too many to show", about.len())));
+    }
+    let mut bytes = Vec::with_capacity(about.len() as usize);
+    // The file may grow while it is read.
+    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A run holds a lock on its folder as long as it lives.
+pub fn status(folder: &Path) -> Status {
+    if folder.join(PERFORMANCE_FILE).is_file() {
+        return Status::Finished;
+    }
+    // Shared, and let go at once: two dashboards do not take each other for a run.
+    match File::open(folder).map(|folder| folder.try_lock_shared()) {
+        Ok(Err(TryLockError::WouldBlock)) => Status::Running,
+        _ => Status::Stopped,
+    }
+}
+
+/// The trace of a run folder. It lies there under two names; one is enough.
+pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
+    let mut names: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    names.sort();
+    let named = |path: &&PathBuf| path.file_name().is_some_and(|name| is_trace_name(&name.to_string_lossy()));
+    let ours = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("trace_step_") && name.ends_with(".json")
+        })
+    };
+    names.iter().find(ours).or_else(|| names.iter().find(named)).cloned()
+}
+
+/// What a browser can show of a folder, by name and type.
+const SHOWN: [(&str, &str); 4] = [
+    (".json", "application/json"),
+    (".log", "text/plain; charset=utf-8"),
+    (".md", "text/plain; charset=utf-8"),
+    (".jsonl", "text/plain; charset=utf-8"),
+];
+pub const REPORT: &str = "report.html";
+
+/// Names in the folder that may be asked for: those that are there, no others.
+pub fn shown_files(folder: &Path) -> Vec<String> {
+    let Ok(children) = fs::read_dir(folder) else { return vec![] };
+    let plain = children.flatten().filter(|child| child.file_type().is_ok_and(|kind| kind.is_file()));
+    let mut names: Vec<String> = plain.filter_map(|child| child.file_name().into_string().ok()).collect();
+    names.retain(|name| {
+        name == REPORT || (content_type(name).is_some() && !is_trace_name(name) && !name.starts_with("trace_step_"))
+    });
+    names.sort();
+    names
+}
+
+pub fn content_type(name: &str) -> Option<&'static str> {
+    SHOWN.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, content_type)| *content_type)
+}

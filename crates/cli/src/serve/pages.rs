@@ -1,0 +1,148 @@
+//! The data behind each page.
+
+use std::path::PathBuf;
+
+use headroom_diagnosis::Analysis;
+use headroom_record::progress::PROGRESS_FILE;
+use headroom_report::dashboard::attribution::{ATTRIBUTION_FILE, Attribution};
+use headroom_report::dashboard::comparison::{Comparison, Side, comparison};
+use headroom_report::dashboard::live::{Live, live};
+use headroom_report::dashboard::memory::{self, Alive, MemoryChart};
+use headroom_report::dashboard::operators::{self, Operators};
+use headroom_report::dashboard::overview::{self, Overview};
+use headroom_report::dashboard::roofline::{self, RooflineChart};
+use headroom_report::dashboard::runs::{Kind, RunRow};
+use headroom_report::dashboard::{Page, RunRecords};
+
+use super::cache::Cache;
+use super::catalog::Entry;
+use super::folder;
+use crate::train::folder::LOG_FILE;
+
+/// Either what a page needs, or a sentence that says why there is nothing.
+pub type Answer<T> = Result<T, String>;
+
+const NO_TRACE: &str = "This run has left no trace: profile it with `headroom profile`.";
+
+fn trace_path(entry: &Entry) -> Option<PathBuf> {
+    match entry.kind {
+        Kind::Trace => Some(entry.path.clone()),
+        Kind::Run => folder::trace_of_run(&entry.path),
+    }
+}
+
+pub fn row(entry: &Entry) -> RunRow {
+    let folder = entry.path.display().to_string();
+    match entry.kind {
+        Kind::Trace => RunRow::of_trace(entry.id.clone(), entry.name.clone(), folder),
+        Kind::Run => {
+            let records = folder::summary_records(&entry.path);
+            let status = folder::status(&entry.path);
+            RunRow::of_run(entry.id.clone(), entry.name.clone(), folder, status, &records)
+        }
+    }
+}
+
+/// Pages that have something to show.
+pub fn offered(entry: &Entry) -> Vec<Page> {
+    let has_trace = trace_path(entry).is_some();
+    let is_run = entry.kind == Kind::Run;
+    let has = |page: &Page| match page {
+        Page::Timeline | Page::Operators | Page::Memory | Page::Roofline => has_trace,
+        Page::Live => is_run,
+        Page::Attribution => is_run && entry.path.join(ATTRIBUTION_FILE).is_file(),
+        _ => true,
+    };
+    Page::OF_A_RUN.into_iter().filter(has).collect()
+}
+
+pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
+    let held = trace_path(entry).map(|path| cache.get(&path));
+    if entry.kind == Kind::Trace {
+        return Ok(overview::of_trace(held.as_deref().ok_or(NO_TRACE)?.analysis()?));
+    }
+    let mut records = folder::records(&entry.path);
+    let analysis = held.as_deref().and_then(|held| match held.analysis() {
+        Ok(analysis) => Some(analysis),
+        Err(reason) => {
+            records.unreadable.push(format!("The trace could not be read: {reason}"));
+            None
+        }
+    });
+    let mut overview = overview::of_run(&entry.name, &records, analysis);
+    overview.files = folder::shown_files(&entry.path);
+    Ok(overview)
+}
+
+pub fn operators(entry: &Entry, cache: &Cache) -> Answer<Operators> {
+    if let Some(record) = run_records(entry).and_then(|records| records.operators) {
+        return Ok(operators::of_run(&record));
+    }
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    Ok(operators::of_trace(held.trace()?, held.analysis()?))
+}
+
+pub fn memory(entry: &Entry, cache: &Cache) -> Answer<MemoryChart> {
+    if let Some(record) = run_records(entry).and_then(|records| records.timeline) {
+        return Ok(memory::of_run(&record));
+    }
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    Ok(memory::of_trace(held.analysis()?))
+}
+
+pub fn alive(entry: &Entry, cache: &Cache, seconds: f64) -> Answer<Alive> {
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    Ok(memory::alive(held.trace()?, seconds))
+}
+
+pub fn roofline(entry: &Entry, cache: &Cache) -> Answer<RooflineChart> {
+    if let Some(records) = run_records(entry)
+        && let Some(record) = &records.roofline
+    {
+        let source = records.flops.as_ref().map_or("", |flops| &flops.efficiency_metrics.device_peak_source);
+        return Ok(roofline::of_run(record, source));
+    }
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    Ok(roofline::of_trace(held.analysis()?))
+}
+
+pub fn timeline(entry: &Entry, cache: &Cache) -> Answer<axum::body::Bytes> {
+    cache.get(&trace_path(entry).ok_or(NO_TRACE)?).timeline()
+}
+
+pub fn compare(before: &Entry, after: &Entry, cache: &Cache) -> Answer<Comparison> {
+    let (left, right) = (known(before, cache), known(after, cache));
+    let left = (left.0, left.1.as_deref().and_then(|held| held.analysis().ok()));
+    let right = (right.0, right.1.as_deref().and_then(|held| held.analysis().ok()));
+    Ok(comparison(&side(before, &left), &side(after, &right)))
+}
+
+fn known(entry: &Entry, cache: &Cache) -> (Option<RunRecords>, Option<std::sync::Arc<super::cache::Held>>) {
+    (run_records(entry), trace_path(entry).map(|path| cache.get(&path)))
+}
+
+fn side<'a>(entry: &'a Entry, known: &'a (Option<RunRecords>, Option<&'a Analysis>)) -> Side<'a> {
+    Side { id: &entry.id, name: &entry.name, records: known.0.as_ref(), analysis: known.1 }
+}
+
+pub fn progress(entry: &Entry) -> Answer<Live> {
+    if entry.kind == Kind::Trace {
+        return Err("A trace is not a run: there is nothing to follow.".into());
+    }
+    let text = |name: &str| match folder::read_plain_file(&entry.path.join(name)) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    };
+    let last = folder::summary_records(&entry.path).config.map(|config| config.configuration.num_steps);
+    Ok(live(folder::status(&entry.path), last, &text(PROGRESS_FILE), &text(LOG_FILE)))
+}
+
+pub fn attribution(entry: &Entry) -> Answer<Attribution> {
+    let bytes = folder::read_plain_file(&entry.path.join(ATTRIBUTION_FILE))
+        .map_err(|_| "This run was not trained selectively: it has no attribution.json.".to_string())?;
+    Attribution::read(&String::from_utf8_lossy(&bytes))
+}
+
+fn run_records(entry: &Entry) -> Option<RunRecords> {
+    (entry.kind == Kind::Run).then(|| folder::records(&entry.path))
+}

@@ -1,0 +1,198 @@
+//! Which address leads where.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State as Shared};
+use axum::http::{Response, StatusCode};
+use axum::middleware::{self, Next};
+use axum::routing::get;
+use headroom_report::dashboard::{Page, Subject, asset, page};
+use serde::Serialize;
+use serde_json::json;
+
+use super::cache::Cache;
+use super::catalog::{Catalog, Entry};
+use super::guard::{self, Token};
+use super::pages::{self, Answer};
+use super::{Access, changes, folder, reply};
+
+pub struct State {
+    catalog: Catalog,
+    cache: Cache,
+    access: Access,
+    pub token: Token,
+    port: u16,
+}
+
+type App = Shared<Arc<State>>;
+type Reply = Response<Body>;
+
+impl State {
+    pub fn new(catalog: Catalog, cache: Cache, access: Access, token: Token, port: u16) -> Arc<State> {
+        Arc::new(State { catalog, cache, access, token, port })
+    }
+
+    /// Traces that were named are read before anybody asks.
+    pub fn read_ahead(self: &Arc<State>) {
+        for entry in self.catalog.named_traces() {
+            let state = self.clone();
+            tokio::task::spawn_blocking(move || {
+                // Whoever looks at it gets the reason if it cannot be read.
+                let _ = pages::timeline(&entry, &state.cache);
+                let _ = pages::overview(&entry, &state.cache);
+            });
+        }
+    }
+}
+
+pub fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route("/", get(|| async { reply::html(page(Page::Runs, None)) }))
+        .route("/compare/{before}/{after}", get(|| async { reply::html(page(Page::Compare, None)) }))
+        .route("/assets/{name}", get(send_asset))
+        .route("/runs/{id}/{page}", get(run_page))
+        .route("/runs/{id}/files/{name}", get(file))
+        .route("/api/runs", get(runs))
+        .route("/api/runs/{id}", axum::routing::delete(delete))
+        .route("/api/runs/{id}/timeline", get(timeline))
+        .route("/api/runs/{id}/alive/{microseconds}", get(alive))
+        .route("/api/runs/{id}/{page}", get(data))
+        .route("/api/compare/{before}/{after}", get(compare))
+        .fallback(|| async { reply::problem(StatusCode::NOT_FOUND, "there is no such page") })
+        .layer(middleware::from_fn_with_state(state.clone(), guarded))
+        .with_state(state)
+}
+
+async fn guarded(Shared(state): App, request: Request, next: Next) -> Reply {
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    if let Err(refusal) = guard::check_shape(uri, headers, state.port) {
+        return reply::refusal(refusal);
+    }
+    if uri.path().strip_prefix('/').is_some_and(|given| state.token.matches(given)) {
+        return reply::welcome(&guard::set_cookie(state.port, &state.token));
+    }
+    match guard::check_sender(method, headers, state.port, &state.token) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => reply::refusal(refusal),
+    }
+}
+
+async fn send_asset(Path(name): Path<String>) -> Reply {
+    match asset(&name) {
+        Some(asset) => reply::asset(asset.content_type, asset.text),
+        None => reply::problem(StatusCode::NOT_FOUND, "there is no such file"),
+    }
+}
+
+async fn run_page(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
+    let Some(wanted) = Page::of_a_run(&name) else {
+        return reply::problem(StatusCode::NOT_FOUND, "there is no such page");
+    };
+    with_entry(state, id, move |entry, _| {
+        let pages = pages::offered(entry);
+        let subject = Subject { id: &entry.id, name: &entry.name, pages: &pages };
+        reply::html(page(wanted, Some(&subject)))
+    })
+    .await
+}
+
+/// A file of the run, by a name that its folder lists.
+async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
+    with_entry(state, id, move |entry, _| {
+        if !folder::shown_files(&entry.path).contains(&name) {
+            return reply::problem(StatusCode::NOT_FOUND, "there is no such file in this run");
+        }
+        match (folder::read_plain_file(&entry.path.join(&name)), folder::content_type(&name)) {
+            (Ok(bytes), Some(content_type)) => reply::file(content_type, bytes),
+            (Ok(bytes), None) => reply::report(bytes),
+            (Err(error), _) => reply::problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    })
+    .await
+}
+
+async fn runs(Shared(state): App) -> Reply {
+    blocking(move || {
+        let rows: Vec<_> = state.catalog.entries().values().map(pages::row).collect();
+        reply::json(&json!({ "runs": rows, "may_delete": state.access == Access::Changes }))
+    })
+    .await
+}
+
+async fn data(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
+    with_entry(state, id, move |entry, state| match Page::of_a_run(&name) {
+        Some(Page::Overview) => answer(pages::overview(entry, &state.cache)),
+        Some(Page::Operators) => answer(pages::operators(entry, &state.cache)),
+        Some(Page::Memory) => answer(pages::memory(entry, &state.cache)),
+        Some(Page::Roofline) => answer(pages::roofline(entry, &state.cache)),
+        Some(Page::Live) => answer(pages::progress(entry)),
+        Some(Page::Attribution) => answer(pages::attribution(entry)),
+        _ => reply::problem(StatusCode::NOT_FOUND, "there is no such data"),
+    })
+    .await
+}
+
+async fn timeline(Shared(state): App, Path(id): Path<String>) -> Reply {
+    with_entry(state, id, |entry, state| match pages::timeline(entry, &state.cache) {
+        Ok(bytes) => reply::bytes(bytes.into()),
+        Err(reason) => reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+    })
+    .await
+}
+
+async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, String)>) -> Reply {
+    let Some(microseconds) = microseconds.parse::<f64>().ok().filter(|time| time.is_finite()) else {
+        return reply::problem(StatusCode::BAD_REQUEST, "the moment is no number of microseconds");
+    };
+    with_entry(state, id, move |entry, state| answer(pages::alive(entry, &state.cache, microseconds / 1e6))).await
+}
+
+async fn compare(Shared(state): App, Path((before, after)): Path<(String, String)>) -> Reply {
+    blocking(move || {
+        let mut entries = state.catalog.entries();
+        // Both may be the same one.
+        let (Some(left), Some(right)) = (entries.get(&before).cloned(), entries.remove(&after)) else {
+            return reply::problem(StatusCode::NOT_FOUND, "one of the two runs is gone");
+        };
+        answer(pages::compare(&left, &right, &state.cache))
+    })
+    .await
+}
+
+async fn delete(Shared(state): App, Path(id): Path<String>) -> Reply {
+    if state.access == Access::ReadOnly {
+        return reply::problem(StatusCode::FORBIDDEN, "this dashboard is read-only: start it with --allow-changes");
+    }
+    with_entry(state, id, |entry, _| match changes::delete(entry) {
+        Ok(()) => reply::json(&json!({ "deleted": entry.name })),
+        Err(error) => reply::problem(StatusCode::CONFLICT, &format!("{error:#}")),
+    })
+    .await
+}
+
+fn answer(found: Answer<impl Serialize>) -> Reply {
+    match found {
+        Ok(found) => reply::json(&found),
+        Err(reason) => reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+    }
+}
+
+async fn with_entry(
+    state: Arc<State>,
+    id: String,
+    work: impl FnOnce(&Entry, &State) -> Reply + Send + 'static,
+) -> Reply {
+    blocking(move || match state.catalog.find(&id) {
+        Some(entry) => work(&entry, &state),
+        None => reply::problem(StatusCode::NOT_FOUND, "there is no such run: it may have been deleted"),
+    })
+    .await
+}
+
+/// Files and measures take their time; the socket is not kept waiting for them.
+async fn blocking(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed over this request"))
+}

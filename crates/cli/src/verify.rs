@@ -1,0 +1,43 @@
+//! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
+
+use crate::train::settings::DeviceKind;
+use crate::train::start::cuda_options;
+use anyhow::bail;
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::cuda::Cuda;
+use headroom_engine::{Device, EngineError, Program};
+use headroom_experiments::exactness::{self, Check};
+use std::process::ExitCode;
+
+/// Losses that are compared at each size.
+const LOSSES: usize = 20;
+
+pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
+    let open = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
+        match device {
+            DeviceKind::Cuda(ordinal) => Ok(Box::new(Cuda::new(&cuda_options(ordinal), programs)?)),
+            _ => Ok(Box::new(Cpu::new(2, Isa::detect(), Reductions::Fixed, programs)?)),
+        }
+    };
+    if device == DeviceKind::Null {
+        bail!("the null device computes nothing that could be verified\n  help: --device cpu or cuda");
+    }
+    let mut failed = 0;
+    let mut total = 0;
+    let mut show = |title: &str, checks: &[Check]| {
+        println!("{title}");
+        for check in checks {
+            let mark = if check.holds() { "ok  " } else { "FAIL" };
+            println!("  {mark} {:<86} {:.1e} of {:.0e}", check.what, check.difference, check.tolerance);
+        }
+        failed += checks.iter().filter(|check| !check.holds()).count();
+        total += checks.len();
+    };
+    show("kernels against the reference in double precision", &exactness::kernels(&open)?);
+    for size in sizes {
+        show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?);
+    }
+    println!("{} of {total} hold", total - failed);
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,301 @@
+//! Every page on real runs, with its figures held against the run's own files.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::browser::Browser;
+use crate::server::{Server, at, figure, run};
+
+const RIGHT: &str = "\u{E014}";
+const ENTER: &str = "\u{E007}";
+
+/// Two profiled runs, one of them with an attribution.
+pub fn two_runs(folder: &Path) {
+    for (name, passes) in [("naive", "none"), ("fused", "all")] {
+        let output = format!("runs/{name}");
+        let size = ["profile", "--size", "nano", "--num-steps", "14", "--passes", passes, "--log-interval", "2"];
+        run(folder, &[&size[..], &["--output-dir", &output]].concat());
+    }
+    let attribution = r#"{"nodes": ["embed_tokens", "layers.0", "layers.1", "lm_head"], "steps": [1, 2, 3],
+        "chosen": [[0, 3], [1], [1, 2]], "updates": [1, 2, 1, 1], "moved": [0.5, 0.25, 0.125, 1.5]}"#;
+    fs::write(folder.join("runs/fused/attribution.json"), attribution).unwrap();
+}
+
+/// A figure as the dashboard's table cell has it, back as a number of seconds.
+fn parsed_seconds(text: &str) -> f64 {
+    let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text} is no time"));
+    let scale = match unit {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "µs" => 1e-6,
+        "ns" => 1e-9,
+        _ => panic!("{unit} is no unit of time"),
+    };
+    number.parse::<f64>().unwrap() * scale
+}
+
+fn near(shown: f64, wanted: f64) -> bool {
+    (shown - wanted).abs() <= 0.006 * wanted.abs().max(1e-9)
+}
+
+#[test]
+fn every_page_of_a_run_shows_what_its_files_say() {
+    let folder = tempfile::tempdir().unwrap();
+    two_runs(folder.path());
+    let server = Server::start(folder.path(), &[]);
+    let browser = Browser::start();
+    browser.enter(&server);
+    list_of_runs(&browser);
+    let fused = folder.path().join("runs/fused");
+    browser.click_link("fused");
+    overview(&browser, &fused);
+    browser.click_link("Operators");
+    operators(&browser, &fused);
+    browser.click_link("Timeline");
+    timeline(&browser, &fused);
+    browser.click_link("Memory");
+    memory(&browser, &fused);
+    browser.click_link("Roofline");
+    roofline(&browser, &fused);
+    browser.page(&server, &format!("/runs/{}/live", server.id("fused")));
+    live(&browser, &fused);
+    browser.click_link("Attribution");
+    attribution(&browser, &fused);
+    browser.page(&server, "/");
+    compare(&browser, folder.path());
+    assert_eq!(browser.errors(), [] as [String; 0]);
+}
+
+fn list_of_runs(browser: &Browser) {
+    let names = || browser.texts("tbody td:nth-child(2)");
+    assert_eq!(names().len(), 2);
+    browser.click("thead th:nth-child(2) button");
+    assert_eq!(names(), ["fused", "naive"]);
+    browser.click("thead th:nth-child(2) button");
+    assert_eq!(names(), ["naive", "fused"]);
+    assert_eq!(browser.attribute("thead th:nth-child(2)", "aria-sort"), "descending");
+    browser.type_into("input[type=search]", "v1_base");
+    assert_eq!(names(), ["naive"], "filtered by version");
+    browser.run("const field = document.querySelector('input[type=search]'); field.value = ''; field.dispatchEvent(new Event('input'))");
+    assert_eq!(names().len(), 2);
+}
+
+fn overview(browser: &Browser, run: &Path) {
+    let script = "return [...document.querySelectorAll('[data-key]')].map((one) => [one.dataset.file, one.dataset.key, Number(one.dataset.number), one.innerText])";
+    let figures = browser.run(script);
+    let figures = figures.as_array().unwrap();
+    assert!(figures.len() >= 6, "{figures:?}");
+    for shown in figures {
+        let (file, key) = (shown[0].as_str().unwrap(), shown[1].as_str().unwrap());
+        let wanted = figure(&run.join(file), key);
+        assert_eq!(shown[2].as_f64(), wanted.as_f64(), "{file} {key}");
+    }
+    let mfu = figure(&run.join("flops_profile.json"), "efficiency_metrics.mfu_percent").as_f64().unwrap();
+    assert!(browser.texts(".figures .value").contains(&format!("{mfu:.1}%")), "{:?}", browser.texts(".figures .value"));
+    assert!(browser.texts(".origin").iter().any(|origin| origin == "measured"));
+    let breakdown = figure(&run.join("operator_analysis.json"), "step_breakdown");
+    let parts = browser.texts(".legend li");
+    let forward = parts.iter().find(|part| part.starts_with("forward operators")).unwrap();
+    let shown = parsed_seconds(forward.trim_start_matches("forward operators").split(',').next().unwrap().trim());
+    assert!(near(shown, breakdown["forward_operators"].as_f64().unwrap()), "{forward}");
+    let first = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
+    assert!(browser.text("ol.findings").contains(first[0]["category"].as_str().unwrap()));
+    assert!(browser.text("ol.findings").contains(first[0]["evidence"].as_str().unwrap()));
+    assert!(browser.texts("main a").contains(&"report.html".to_string()));
+}
+
+fn operators(browser: &Browser, run: &Path) {
+    let places = figure(&run.join("operator_analysis.json"), "by_place");
+    let places = places.as_array().unwrap();
+    assert_eq!(browser.texts("tbody tr").len(), places.len());
+    let slowest =
+        places.iter().max_by(|left, right| left["time"].as_f64().unwrap().total_cmp(&right["time"].as_f64().unwrap()));
+    let cells = browser.texts("tbody tr:first-child > *");
+    let slowest = slowest.unwrap();
+    assert_eq!(
+        (cells[0].as_str(), cells[1].as_str()),
+        (slowest["name"].as_str().unwrap(), slowest["module"].as_str().unwrap())
+    );
+    assert!(near(parsed_seconds(&cells[4]), slowest["time"].as_f64().unwrap()), "{cells:?} {slowest}");
+    browser.type_into("input[type=search]", "lm_head");
+    let wanted = places.iter().filter(|place| place["module"] == "lm_head").count();
+    assert_eq!(browser.texts("tbody tr").len(), wanted);
+    browser.run("const field = document.querySelector('input[type=search]'); field.value = ''; field.dispatchEvent(new Event('input'))");
+    browser.click("#group");
+    let modules: std::collections::BTreeSet<&str> =
+        places.iter().map(|place| place["module"].as_str().unwrap()).collect();
+    assert_eq!(browser.texts("tr.group").len(), modules.len());
+}
+
+fn timeline(browser: &Browser, run: &Path) {
+    browser.wait_for("the first frame", "return document.querySelector('.view')?.dataset.firstPaint !== undefined");
+    let file =
+        fs::read_dir(run).unwrap().flatten().find(|one| one.file_name().to_string_lossy().starts_with("trace_step_"));
+    let events = figure(&file.unwrap().path(), "traceEvents");
+    let spans: Vec<&Value> = events.as_array().unwrap().iter().filter(|event| event["ph"] == "X").collect();
+    assert_eq!(browser.text(".bar .note"), format!("{} events", grouped(spans.len())));
+    // Down to one operator: find it, choose it by keyboard, zoom in.
+    browser.type_into("input[type=search]", "embedding");
+    browser.type_into("input[type=search]", ENTER);
+    let found = spans.iter().filter(|span| span["name"].as_str().unwrap().contains("embedding")).count();
+    assert!(browser.text(".bar .note").starts_with(&format!("{found} of")), "{}", browser.text(".bar .note"));
+    assert!(browser.text("#chosen").contains("embedding"));
+    browser.run("document.querySelector('.view').focus()");
+    browser.hold("z", std::time::Duration::from_millis(30));
+    let window = || -> Vec<f64> {
+        let text = browser.attribute(".view", "data-window");
+        text.split(' ').map(|time| time.parse().unwrap()).collect()
+    };
+    let length = |window: &[f64]| window[1] - window[0];
+    browser.wait_for(
+        "the zoom",
+        "const [from, to] = document.querySelector('.view').dataset.window.split(' '); return to - from < 2e7",
+    );
+    let first = spans.iter().find(|span| span["name"] == "embedding").unwrap();
+    let facts = browser.text("dl.plain");
+    let takes = facts.lines().skip_while(|line| *line != "takes").nth(1).unwrap().to_string();
+    assert!(near(parsed_seconds(&takes), first["dur"].as_f64().unwrap() / 1e6), "{takes} {first}");
+    let before = window();
+    browser.hold("d", std::time::Duration::from_millis(150));
+    assert!(window()[0] > before[0], "panned to the right");
+    browser.hold("s", std::time::Duration::from_millis(150));
+    assert!(length(&window()) > length(&before), "zoomed out");
+    browser.wait_for(
+        "the table",
+        "return document.querySelectorAll('[aria-label=\"Longest in view\"] tbody tr').length > 0",
+    );
+}
+
+fn memory(browser: &Browser, run: &Path) {
+    let peak = figure(&run.join("memory_analysis.json"), "peak_memory_mb").as_f64().unwrap();
+    let shown = format!("peak {peak:.1} MiB");
+    assert!(browser.text("h2").contains(&shown), "{} has no {shown}", browser.text("h2"));
+    let category =
+        |name: &str| figure(&run.join("memory_analysis.json"), &format!("by_category.{name}")).as_f64().unwrap();
+    let legend = browser.texts(".legend li");
+    let activations = legend.iter().find(|one| one.starts_with("activations")).unwrap();
+    assert!(activations.contains(&format!("{:.1} MiB", category("activations"))), "{activations}");
+    browser.wait_for("what is alive", "return document.querySelectorAll('[aria-live] tbody tr').length > 1");
+    let at_the_peak = browser.text("#alive");
+    browser.run("document.querySelector('svg.chart').focus()");
+    browser.hold(RIGHT, std::time::Duration::from_millis(20));
+    browser.wait_for(
+        "another moment",
+        &format!("return document.querySelector('#alive').innerText !== {}", serde_json::json!(at_the_peak)),
+    );
+}
+
+fn roofline(browser: &Browser, run: &Path) {
+    let points = figure(&run.join("roofline_data.json"), "points");
+    let points = points.as_array().unwrap();
+    assert_eq!(browser.texts("tbody tr").len(), points.len());
+    assert_eq!(browser.run("return document.querySelectorAll('svg a circle').length"), points.len());
+    let named = points[0]["name"].as_str().unwrap();
+    let row = format!("tr[data-point='{named}'] td:nth-child(5)");
+    assert!(
+        browser
+            .text(&row)
+            .starts_with(&format!("{:.1}", points[0]["percent_of_roof"].as_f64().unwrap()).replace(".0", "")),
+        "{}",
+        browser.text(&row)
+    );
+    browser.run("document.querySelector('svg a').focus()");
+    assert!(browser.text("#tip").contains("FLOPs a byte"), "a point says what it is");
+    browser.type_into("svg a", ENTER);
+    browser.wait_until_filled();
+    assert_eq!(browser.run("return document.body.dataset.page"), "operators");
+    assert_eq!(browser.texts("tr.found").len(), 1, "the operator's row is marked");
+}
+
+fn live(browser: &Browser, run: &Path) {
+    let summary = figure(&run.join("performance_summary.json"), "performance_summary");
+    assert!(
+        browser.text("#progress").starts_with("The run has finished: step 14 of 14"),
+        "{}",
+        browser.text("#progress")
+    );
+    let loss = summary["final_loss"].as_f64().unwrap();
+    let cell = browser.text("tr[data-step='14'] td:nth-child(2)");
+    assert!((cell.parse::<f64>().unwrap() - loss).abs() < 1e-4, "{cell} {loss}");
+    assert_eq!(browser.run("return document.querySelectorAll('.two svg path.line').length"), 4);
+    assert!(browser.text("pre.log").contains("Final loss"));
+}
+
+fn attribution(browser: &Browser, run: &Path) {
+    let file = run.join("attribution.json");
+    for (node, name) in figure(&file, "nodes").as_array().unwrap().iter().enumerate() {
+        let row = format!("tr[data-node='{}']", name.as_str().unwrap());
+        assert_eq!(browser.text(&format!("{row} td:nth-child(2)")), figure(&file, "updates")[node].to_string());
+    }
+    assert!(browser.text("h2 small").contains("41.7%"), "5 of 12 updates: {}", browser.text("h2 small"));
+}
+
+fn compare(browser: &Browser, folder: &Path) {
+    for name in ["naive", "fused"] {
+        browser.click(&format!("[aria-label='Compare {name}']"));
+    }
+    browser.click("button.primary");
+    browser.wait_until_filled();
+    assert!(browser.text("h1").contains("naive → fused"), "{}", browser.text("h1"));
+    for (figure_name, file, key) in [
+        ("kernels a step", "operator_analysis.json", "patterns.kernels_per_step"),
+        ("step, median", "performance_summary.json", "statistics.median"),
+    ] {
+        for (column, run) in [(2, "naive"), (3, "fused")] {
+            let shown = browser.text(&format!("tr[data-figure='{figure_name}'] td:nth-child({column})"));
+            let wanted = figure(&folder.join("runs").join(run).join(file), key).as_f64().unwrap();
+            let number = if key.ends_with("median") { parsed_seconds(&shown) } else { shown.parse().unwrap() };
+            assert!(near(number, wanted), "{figure_name} of {run}: {shown}, {wanted}");
+        }
+    }
+    assert!(browser.texts("tbody th").iter().any(|name| name == "version"), "what differs is listed");
+    assert!(
+        at(&figure(&folder.join("runs/naive/config.json"), "version"), "").is_null()
+            || !browser.texts("section").is_empty()
+    );
+}
+
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let parts: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn pages_work_in_the_dark_on_a_narrow_screen_and_without_a_pointer() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["profile", "--size", "nano", "--num-steps", "10", "--output-dir", "runs/one"]);
+    let server = Server::start(folder.path(), &[]);
+    let browser = Browser::start();
+    browser.dark();
+    browser.enter(&server);
+    let background = || browser.run("return getComputedStyle(document.body).backgroundColor");
+    assert_eq!(background(), "rgb(20, 24, 28)");
+    browser.click("#theme");
+    assert_eq!(background(), "rgb(255, 255, 255)", "the button goes against the system");
+    browser.resize(1024, 640);
+    let id = server.id("one");
+    for page in ["overview", "operators", "timeline", "memory", "roofline", "live"] {
+        browser.page(&server, &format!("/runs/{id}/{page}"));
+        let wider = browser.run("return document.documentElement.scrollWidth - innerWidth");
+        assert!(wider.as_i64().unwrap() <= 0, "{page} is {wider} pixels wider than the screen");
+        let headings = browser.texts("h1");
+        assert_eq!(headings.len(), 1, "{page}: one heading of the first order");
+        let script = "return [...document.querySelectorAll('input, button, svg[role], canvas, [tabindex=\"0\"]')]
+            .filter((one) => one.offsetParent !== null || one instanceof SVGElement)
+            .filter((one) => !(one.getAttribute('aria-label') || one.getAttribute('aria-hidden') || one.innerText || one.labels?.length
+                || one.closest('th, label')))
+            .map((one) => one.outerHTML.slice(0, 90))";
+        assert_eq!(browser.run(script), serde_json::json!([]), "{page}: things without a name");
+        let tables = browser.run("return [...document.querySelectorAll('table')].filter((one) => !one.querySelector('thead th[scope=col]')).length");
+        assert_eq!(tables, 0, "{page}: tables without headings");
+    }
+    // The first Tab reaches the way past the header, and Enter takes it.
+    browser.page(&server, &format!("/runs/{id}/overview"));
+    browser.hold("\u{E004}", std::time::Duration::from_millis(10));
+    assert_eq!(browser.run("return document.activeElement.className"), "skip");
+    browser.hold(ENTER, std::time::Duration::from_millis(10));
+    assert_eq!(browser.run("return document.activeElement.id"), "main");
+}

@@ -1,0 +1,212 @@
+//! Who is turned away, each over loopback.
+
+use std::fs;
+use std::net::TcpStream;
+
+use crate::http::{request, send};
+use crate::server::{Server, headroom, run};
+
+/// A run, a secret beside it, and a server that shows the run.
+fn with_a_run(arguments: &[&str], check: impl FnOnce(&std::path::Path, &Server)) {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["train", "--size", "nano", "--num-steps", "2", "--output-dir", "runs/one"]);
+    fs::write(folder.path().join("secret.json"), "\"the secret\"").unwrap();
+    let server = Server::start(folder.path(), arguments);
+    check(folder.path(), &server);
+}
+
+#[test]
+fn the_token_opens_the_door_once_and_the_cookie_from_then_on() {
+    with_a_run(&[], |_, server| {
+        let host = server.host();
+        let door = request(server.port, "GET", &format!("/{}", server.token), &[("Host", &host)], b"");
+        assert_eq!((door.status, door.header("location")), (303, Some("/")));
+        let cookie = door.header("set-cookie").unwrap();
+        for property in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+            assert!(cookie.contains(property), "{cookie}");
+        }
+        let pair = cookie.split(';').next().unwrap();
+        let list = request(server.port, "GET", "/", &[("Host", &host), ("Cookie", pair)], b"");
+        assert_eq!(list.status, 200);
+        assert!(list.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    });
+}
+
+#[test]
+fn without_the_token_or_with_another_nothing_is_shown() {
+    with_a_run(&[], |_, server| {
+        let id = server.id("one");
+        let host = server.host();
+        let mut other = server.token.clone();
+        let last = if other.ends_with('0') { "1" } else { "0" };
+        other.replace_range(other.len() - 1.., last);
+        let paths =
+            ["/", "/api/runs", "/assets/page.js", &format!("/api/runs/{id}/overview"), &format!("/{other}"), "/x"];
+        for path in paths {
+            let nobody = request(server.port, "GET", path, &[("Host", &host)], b"");
+            assert_eq!(nobody.status, 403, "{path}");
+            let wrong = format!("headroom_{}={other}", server.port);
+            let stranger = request(server.port, "GET", path, &[("Host", &host), ("Cookie", &wrong)], b"");
+            assert_eq!(stranger.status, 403, "{path}");
+            assert!(!stranger.text().contains("one"), "{}", stranger.text());
+        }
+    });
+}
+
+#[test]
+fn another_name_in_the_host_header_is_refused_even_with_the_token() {
+    with_a_run(&[], |_, server| {
+        let cookie = server.cookie();
+        let port = server.port;
+        let other_port = format!("127.0.0.1:{}", port ^ 1);
+        let named = format!("headroom.example:{port}");
+        for host in ["headroom.example", &named, "127.0.0.1", &other_port, "localhost", ""] {
+            for path in ["/".to_string(), format!("/{}", server.token)] {
+                let response = request(port, "GET", &path, &[("Host", host), ("Cookie", &cookie)], b"");
+                assert!(response.status == 421 || response.status == 400, "{host}: {}", response.head);
+                assert!(response.header("set-cookie").is_none());
+            }
+        }
+        let none = request(port, "GET", "/", &[("Cookie", &cookie)], b"");
+        assert!(none.status == 421 || none.status == 400, "{}", none.head);
+        let local = format!("localhost:{port}");
+        assert_eq!(request(port, "GET", "/", &[("Host", &local), ("Cookie", &cookie)], b"").status, 200);
+    });
+}
+
+#[test]
+fn no_path_leads_out_of_a_run_folder() {
+    with_a_run(&[], |folder, server| {
+        let id = server.id("one");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(folder.join("secret.json"), folder.join("runs/one/link.json")).unwrap();
+        fs::create_dir(folder.join("runs/one/inner")).unwrap();
+        fs::write(folder.join("runs/one/inner/deep.json"), "\"the secret\"").unwrap();
+        assert_eq!(server.get(&format!("/runs/{id}/files/config.json")).status, 200);
+        let names = [
+            "../../secret.json",
+            "..%2F..%2Fsecret.json",
+            "..%2f..%2fsecret.json",
+            "%2e%2e%2f%2e%2e%2fsecret.json",
+            "..%5c..%5csecret.json",
+            "....//....//secret.json",
+            "%252e%252e%252f%252e%252e%252fsecret.json",
+            "config.json%00.md",
+            "link.json",
+            "inner%2Fdeep.json",
+            "inner",
+            ".",
+            "..",
+            "%2Fetc%2Fpasswd",
+        ];
+        for name in names {
+            let response = server.get(&format!("/runs/{id}/files/{name}"));
+            assert!((400..500).contains(&response.status), "{name}: {}", response.head);
+            assert!(!response.text().contains("the secret") && !response.text().contains("root:"), "{name}");
+        }
+        for path in [
+            "/../secret.json",
+            "/assets/..%2f..%2fsecret.json",
+            "/runs/..%2f../overview",
+            "/runs/%2e%2e/files/secret.json",
+        ] {
+            let response = server.get(path);
+            assert!((400..500).contains(&response.status), "{path}: {}", response.head);
+        }
+    });
+}
+
+#[test]
+fn oversized_requests_are_refused_and_the_server_goes_on() {
+    with_a_run(&[], |_, server| {
+        let (host, cookie) = (server.host(), server.cookie());
+        let long = format!("/{}", "a".repeat(4000));
+        let answered = |response: crate::http::Response| response.status;
+        assert_eq!(answered(server.get(&long)), 414);
+        assert_eq!(answered(server.get(&format!("/{}", "a".repeat(100_000)))), 431);
+        let large = "b".repeat(20_000);
+        let headers = [("Host", host.as_str()), ("Cookie", cookie.as_str()), ("X-Large", large.as_str())];
+        assert_eq!(answered(request(server.port, "GET", "/", &headers, b"")), 431);
+        let many: Vec<(String, String)> = (0..200).map(|at| (format!("X-{at}"), "1".into())).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(answered(request(server.port, "GET", "/", &[&headers[..2], &many].concat(), b"")), 431);
+        for method in ["GET", "DELETE", "POST"] {
+            let body = request(server.port, method, "/api/runs", &headers[..2], &[b'x'; 5000]);
+            assert_eq!(body.status, 413, "{method}");
+            // Said and not sent: the answer comes before the body would.
+            let announced = [&headers[..2], &[("Content-Length", "10000000000")]].concat();
+            assert_eq!(request(server.port, method, "/api/runs", &announced, b"").status, 413, "{method}");
+        }
+        let claimed = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nContent-Length: 99999999999999999999\r\n\r\n"
+        );
+        assert_eq!(answered(send(server.port, claimed.as_bytes())), 400);
+        let chunked = format!(
+            "POST /api/runs HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n"
+        );
+        assert_eq!(answered(send(server.port, chunked.as_bytes())), 411);
+        assert_eq!(answered(send(server.port, b"\x16\x03\x01 nonsense\r\n\r\n")), 400);
+        assert_eq!(answered(server.get("/api/runs")), 200);
+    });
+}
+
+#[test]
+fn nothing_is_deleted_without_being_asked_for_and_by_no_other_page() {
+    with_a_run(&[], |folder, server| {
+        let delete = |server: &Server, origin: Option<String>| {
+            let (host, cookie) = (server.host(), server.cookie());
+            let mut headers = vec![("Host", host.as_str()), ("Cookie", cookie.as_str())];
+            headers.extend(origin.as_deref().map(|origin| ("Origin", origin)));
+            request(server.port, "DELETE", &format!("/api/runs/{}", server.id("one")), &headers, b"").status
+        };
+        let own = |server: &Server| Some(format!("http://127.0.0.1:{}", server.port));
+        assert_eq!(delete(server, own(server)), 403, "read-only");
+        let open = Server::start(folder, &["--allow-changes"]);
+        assert_eq!(delete(&open, None), 403);
+        assert_eq!(delete(&open, Some("http://headroom.example".into())), 403);
+        assert!(folder.join("runs/one/config.json").is_file());
+        fs::write(folder.join("runs/one/notes.txt"), "mine").unwrap();
+        assert_eq!(delete(&open, own(&open)), 200);
+        let left: Vec<_> =
+            fs::read_dir(folder.join("runs/one")).unwrap().flatten().map(|one| one.file_name()).collect();
+        assert_eq!(left, ["notes.txt"], "what is not the run's stays");
+    });
+}
+
+#[test]
+fn only_loopback_is_listened_on() {
+    with_a_run(&[], |_, server| {
+        let reached = |address: &str| TcpStream::connect((address, server.port)).is_ok();
+        assert!(reached("127.0.0.1"));
+        // Another address of the loopback network: a server on all interfaces would answer there.
+        assert!(!reached("127.0.0.2"), "the server listens on more than 127.0.0.1");
+    });
+}
+
+#[test]
+fn what_cannot_be_served_is_said_before_anything_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = headroom(folder.path()).args(["serve", "missing.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("missing.json: there is no such file or folder"), "{text}");
+    let first = Server::start(folder.path(), &[]);
+    let output = headroom(folder.path()).args(["serve", "--port", &first.port.to_string()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "the port is taken");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot listen on 127.0.0.1"));
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_says_so_on_its_page_and_nothing_falls() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("broken.json"), "{\"traceEvents\": 7").unwrap();
+    let server = Server::start(folder.path(), &["broken.json"]);
+    let id = server.id("broken.json");
+    for page in ["overview", "operators", "timeline", "memory", "roofline"] {
+        let response = server.get(&format!("/api/runs/{id}/{page}"));
+        assert_eq!(response.status, 422, "{page}: {}", response.text());
+        assert!(response.text().contains("broken.json"), "{}", response.text());
+    }
+    assert_eq!(server.get(&format!("/api/runs/{id}/alive/abc")).status, 400);
+    assert_eq!(server.get("/api/runs/0000000000000000/overview").status, 404);
+}

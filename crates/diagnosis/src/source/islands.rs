@@ -1,0 +1,148 @@
+//! Files that may know of each other: joined by imports, directly or through others.
+//!
+//! Each island is understood alone. Its trees are dropped when its findings are made, so that a whole folder of libraries
+//! takes no more memory than the largest of them; an island that never speaks of torch is not looked into at all.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::file::{Problem, SourceFile};
+use super::resolve::ModuleIndex;
+use super::symbols::{self, FileId};
+use super::{Input, STACK_BYTES};
+
+/// Up to here the trees of the first look are kept for the second; beyond it files are parsed twice.
+const KEPT_BYTES: usize = 16 << 20;
+
+pub struct Outline {
+    pub path: String,
+    pub problem: Option<Problem>,
+    module: Vec<String>,
+    imports: Vec<String>,
+    /// Whether anything in it can be a training step, a model or a loader.
+    concerns_torch: bool,
+}
+
+/// A first look at every file, and the islands worth a second, each with its files.
+pub struct Map {
+    pub outlines: Vec<Outline>,
+    pub islands: Vec<Vec<FileId>>,
+    kept: Vec<Mutex<Option<SourceFile>>>,
+}
+
+impl Map {
+    pub fn draw(inputs: &[Input]) -> Map {
+        let keep = inputs.iter().map(|input| input.bytes.len()).sum::<usize>() <= KEPT_BYTES;
+        let (outlines, kept): (Vec<Outline>, Vec<_>) = in_parallel(inputs, |input| {
+            let file = SourceFile::from_bytes(&input.path, &input.bytes);
+            (outline(&file), Mutex::new(keep.then_some(file)))
+        })
+        .into_iter()
+        .unzip();
+        let islands = join(&outlines);
+        Map { outlines, islands, kept }
+    }
+
+    pub fn files(&self, island: &[FileId], inputs: &[Input]) -> Vec<SourceFile> {
+        let take = |id: &FileId| {
+            let kept = self.kept[*id].lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            kept.unwrap_or_else(|| SourceFile::from_bytes(&inputs[*id].path, &inputs[*id].bytes))
+        };
+        island.iter().map(take).collect()
+    }
+}
+
+/// Does `work` for every item on all processors, each thread with a stack deep enough for deep trees.
+pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, item))
+        } {
+            done.push((index, work(item)));
+        }
+        done
+    };
+    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let start = |_| std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
+        let workers: Vec<_> = (0..threads).filter_map(|worker| start(worker).ok()).collect();
+        assert!(!workers.is_empty() || items.is_empty(), "a thread can be started");
+        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn outline(file: &SourceFile) -> Outline {
+    const WORDS: &[&str] = &["torch", "backward", "DataLoader", "ightning", "training_step"];
+    let symbols = symbols::collect(std::slice::from_ref(file));
+    let imports = symbols.files.into_iter().flat_map(|names| names.imports.into_values().chain(names.star_imports));
+    Outline {
+        path: file.path.clone(),
+        problem: file.problem.clone(),
+        module: file.module.clone(),
+        imports: imports.collect(),
+        concerns_torch: WORDS.iter().any(|word| file.text.contains(word)),
+    }
+}
+
+/// The largest first, so that threads finish together.
+fn join(outlines: &[Outline]) -> Vec<Vec<FileId>> {
+    let index = ModuleIndex::new(outlines.iter().map(|outline| outline.module.clone()).collect());
+    let mut leaders: Vec<FileId> = (0..outlines.len()).collect();
+    for (file, outline) in outlines.iter().enumerate() {
+        for dotted in &outline.imports {
+            if let Some(other) = index.find_dotted(file, dotted) {
+                let (one, two) = (leader(&mut leaders, file), leader(&mut leaders, other));
+                leaders[one.max(two)] = one.min(two);
+            }
+        }
+    }
+    let mut islands: Vec<Vec<FileId>> = vec![Vec::new(); outlines.len()];
+    for file in 0..outlines.len() {
+        islands[leader(&mut leaders, file)].push(file);
+    }
+    islands.retain(|island| island.iter().any(|file| outlines[*file].concerns_torch));
+    islands.sort_by_key(|island| std::cmp::Reverse(island.len()));
+    islands
+}
+
+fn leader(leaders: &mut [FileId], mut file: FileId) -> FileId {
+    while leaders[file] != file {
+        leaders[file] = leaders[leaders[file]];
+        file = leaders[file];
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn islands(files: &[(&str, &str)]) -> Vec<Vec<FileId>> {
+        let input = |(path, text): &(&str, &str)| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() };
+        Map::draw(&files.iter().map(input).collect::<Vec<_>>()).islands
+    }
+
+    #[test]
+    fn files_are_joined_by_imports_and_by_what_imports_both() {
+        let found = islands(&[
+            ("a/train.py", "import torch\nfrom a.steps import step\n"),
+            ("b/train.py", "import torch\n"),
+            ("a/steps.py", "from .tools import mean\n"),
+            ("a/tools.py", "def mean(x): return x\n"),
+        ]);
+        assert_eq!(found, [vec![0, 2, 3], vec![1]]);
+    }
+
+    #[test]
+    fn what_never_speaks_of_torch_is_left_out() {
+        assert_eq!(islands(&[("a.py", "x = 1\n"), ("b.py", "from torch import nn\n")]), [vec![1]]);
+    }
+}

@@ -1,0 +1,456 @@
+//! The CUDA backend: the same plan on a GPU. Products through cuBLASLt, kernels compiled at run time, the step captured once
+//! and replayed. The driver and libraries are found when they are needed, so one binary runs with and without them.
+
+pub mod compile;
+mod driver;
+mod error;
+mod launch;
+mod library;
+mod lower;
+mod peaks;
+mod product;
+mod queue;
+
+pub use error::CudaError;
+pub use peaks::{Peaks, measure_peaks};
+
+use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, check_precision};
+use crate::recorder::{CallSpan, Recorder};
+use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
+use cudarc::driver::sys::CUfunction;
+use driver::{Context, Event, Memory, Stream};
+use headroom_graph::{DType, Precision, ValueId};
+use launch::{Action, Arguments, Kernel};
+use lower::{Call, Grid, Lowering, Operand};
+use product::Products;
+use queue::Submitted;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Scratch that is reserved in any case.
+const LEAST_SCRATCH: usize = 1 << 20;
+
+/// What a device is opened with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub ordinal: usize,
+    /// Where compiled kernels and measured choices are kept; nowhere without it.
+    pub cache: Option<PathBuf>,
+    pub replay: ReplayChoice,
+}
+
+/// Is a step launched call by call, or captured once and replayed?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayChoice {
+    CallByCall,
+    #[default]
+    Replayed,
+}
+
+/// What is known of a device before anything runs on it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub name: String,
+    pub capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub free_bytes: usize,
+    pub total_bytes: usize,
+    pub driver_version: String,
+}
+
+/// Opens the driver and asks for the device; says what was looked for where there is none.
+pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
+    library::open()?;
+    let context = Context::new(ordinal)?;
+    let (free_bytes, total_bytes) = context.memory()?;
+    let version = context.driver_version;
+    Ok(Facts {
+        name: context.name.clone(),
+        capability: context.capability,
+        multiprocessors: context.multiprocessors,
+        free_bytes,
+        total_bytes,
+        driver_version: format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+    })
+}
+
+pub struct Cuda {
+    // Dropped in this order: what was made last goes first, the context at the very end.
+    submitted: Vec<Submitted>,
+    /// Collected on the way, when a ring was full.
+    finished: Vec<Finished>,
+    programs: Vec<Loaded>,
+    exchange: Exchange,
+    products: Products,
+    /// Functions live as long as their modules.
+    _kernels: Kernels,
+    scratch: Memory,
+    arena: Memory,
+    _side: Stream,
+    stream: Stream,
+    context: Context,
+    replay: ReplayChoice,
+    started: Instant,
+    recorder: Option<Recorder>,
+    /// The first thing that went wrong; nothing is launched after it.
+    failed: Option<CudaError>,
+}
+
+struct Loaded {
+    calls: Vec<Vec<Action>>,
+    /// By value; the place, type and pitch of those that have a buffer.
+    values: Vec<Option<Operand>>,
+    /// Tables that the calls' kernels read.
+    _tables: Vec<Memory>,
+}
+
+/// Kernels that the backend itself uses.
+struct Exchange {
+    take_inputs: CUfunction,
+    give_results: CUfunction,
+    draw: CUfunction,
+}
+
+impl Cuda {
+    pub const PRECISIONS: &'static [Precision] = &Precision::ALL;
+
+    /// What kernels and products need beside the arena, at most.
+    pub fn scratch_bytes_for(programs: &[Program]) -> usize {
+        let scratch = programs.iter().map(|program| lower::scratch_bound(&program.graph)).max().unwrap_or(0);
+        scratch.max(LEAST_SCRATCH) + 2 * product::WORKSPACE
+    }
+
+    pub fn new(options: &Options, programs: &[Program]) -> Result<Cuda, EngineError> {
+        check_precision("cuda", Cuda::PRECISIONS, programs)?;
+        Ok(Cuda::open(options, programs)?)
+    }
+
+    fn open(options: &Options, programs: &[Program]) -> Result<Cuda, CudaError> {
+        library::open()?;
+        let context = Context::new(options.ordinal)?;
+        let (stream, side) = (Stream::new()?, Stream::new()?);
+        let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
+        let products = Products::new(&context, options.cache.as_deref())?;
+        let exchange = Exchange {
+            take_inputs: kernels.function(&exchange_unit(), "take_inputs", 0)?,
+            give_results: kernels.function(&exchange_unit(), "give_results", 0)?,
+            draw: kernels.function(&random_unit(), "draw_normal", 0)?,
+        };
+        let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
+        let arena = Memory::new(&context, bytes)?;
+        // Lowered again where the first guess of the scratch was too small: its address is part of a call.
+        let mut scratch = Memory::new(&context, LEAST_SCRATCH)?;
+        let (mut loaded, needed) = lower_all(&context, &mut kernels, &arena, &scratch, programs)?;
+        if needed > scratch.bytes {
+            scratch = Memory::new(&context, needed)?;
+            (loaded, _) = lower_all(&context, &mut kernels, &arena, &scratch, programs)?;
+        }
+        let mut cuda = Cuda {
+            submitted: vec![],
+            finished: vec![],
+            programs: loaded,
+            exchange,
+            products,
+            _kernels: kernels,
+            scratch,
+            arena,
+            _side: side,
+            stream,
+            context,
+            replay: options.replay,
+            started: Instant::now(),
+            recorder: None,
+            failed: None,
+        };
+        cuda.prepare_products(programs)?;
+        driver::zero(cuda.arena.at, cuda.arena.bytes, &cuda.stream)?;
+        cuda.stream.wait()?;
+        Ok(cuda)
+    }
+
+    /// Products that nothing is kept of are timed on numbers as they will be: zeros are faster.
+    fn prepare_products(&mut self, programs: &[Program]) -> Result<(), CudaError> {
+        let half =
+            programs.iter().any(|program| program.graph.values().iter().any(|value| value.ty.dtype == DType::Bf16));
+        for memory in [&self.arena, &self.scratch] {
+            let (single, half) = if half { (0, memory.at) } else { (memory.at, 0) };
+            let elements = memory.bytes / if half == 0 { 4 } else { 2 };
+            self.draw(single, half, elements, 1, 1, 1.0)?;
+        }
+        for action in self.programs.iter().flat_map(|program| program.calls.iter().flatten()) {
+            if let Action::Product(shape, at) = action {
+                self.products.prepare(&self.stream, *shape, *at)?;
+            }
+        }
+        self.products.keep();
+        Ok(())
+    }
+
+    fn draw(
+        &self,
+        single: u64,
+        half: u64,
+        elements: usize,
+        seed: u64,
+        name_hash: u64,
+        spread: f32,
+    ) -> Result<(), CudaError> {
+        let halves = |x: u64| (x as u32 as usize, (x >> 32) as usize);
+        let ((seed_low, seed_high), (name_low, name_high)) = (halves(seed), halves(name_hash));
+        let arguments = Arguments::default()
+            .pointer(single)
+            .pointer(half)
+            .u64(elements)
+            .u32(seed_low)
+            .u32(seed_high)
+            .u32(name_low)
+            .u32(name_high)
+            .f32(f64::from(spread));
+        let blocks = elements.div_ceil(4 * 256).min(32 * self.context.multiprocessors as usize);
+        self.own_kernel(self.exchange.draw, "draw_normal", Grid::new(blocks, 256), arguments)
+    }
+
+    fn own_kernel(&self, function: CUfunction, name: &str, grid: Grid, arguments: Arguments) -> Result<(), CudaError> {
+        let Grid { grid, block, shared } = grid;
+        let kernel = Kernel { function, name: name.into(), grid, block, shared, arguments };
+        Action::Kernel(kernel).run(&self.stream, 0, &self.products)
+    }
+
+    fn operand(&self, program: usize, value: ValueId) -> &Operand {
+        self.programs[program].values[value.0].as_ref().expect("only values with a buffer are read and written")
+    }
+
+    /// Remembers the first failure; nothing runs after it.
+    fn note(&mut self, result: Result<(), CudaError>) {
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn write(&mut self, program: usize, value: ValueId, first: usize, data: &[u32]) {
+        let operand = self.operand(program, value);
+        let (at, width) = (operand.at, operand.ty.dtype.bytes());
+        let bytes: Vec<u8> = match operand.ty.dtype {
+            DType::Bf16 => data.iter().flat_map(|bits| rounded(f32::from_bits(*bits)).to_le_bytes()).collect(),
+            _ => data.iter().flat_map(|bits| bits.to_le_bytes()).collect(),
+        };
+        let written = self.stream.wait().and_then(|()| driver::write(at + (first * width) as u64, &bytes));
+        self.note(written);
+    }
+
+    fn read(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) -> Result<(), CudaError> {
+        self.stream.wait()?;
+        let operand = self.operand(program, value);
+        let (width, columns, pitch) = (operand.ty.dtype.bytes(), operand.columns().max(1), operand.pitch);
+        let decode = |bytes: &[u8]| match bytes {
+            [a, b, c, d] => f32::from_le_bytes([*a, *b, *c, *d]),
+            [a, b] => f32::from_bits(u32::from(u16::from_le_bytes([*a, *b])) << 16),
+            _ => f32::NAN,
+        };
+        let mut done = 0;
+        // As much at a time as lies without a gap.
+        while done < data.len() {
+            let (row, column) = ((first + done) / columns, (first + done) % columns);
+            let count = if operand.is_dense() { data.len() - done } else { (columns - column).min(data.len() - done) };
+            let mut bytes = vec![0; count * width];
+            driver::read(operand.at + ((row * pitch + column) * width) as u64, &mut bytes)?;
+            for (x, bytes) in data[done..done + count].iter_mut().zip(bytes.chunks_exact(width)) {
+                *x = decode(bytes);
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Queues calls one by one; where they are recorded, each between two events.
+    fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
+        if self.recorder.is_none() {
+            for call in &self.programs[program].calls[calls] {
+                for action in call {
+                    action.run(&self.stream, 0, &self.products)?;
+                }
+            }
+            return Ok(());
+        }
+        let mut events = vec![Event::timed()?];
+        let begun = self.started.elapsed();
+        events[0].record(&self.stream)?;
+        for call in &self.programs[program].calls[calls.clone()] {
+            for action in call {
+                action.run(&self.stream, 0, &self.products)?;
+            }
+            let end = Event::timed()?;
+            end.record(&self.stream)?;
+            events.push(end);
+        }
+        self.stream.wait()?;
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let mut start = begun;
+        for (call, event) in calls.zip(&events[1..]) {
+            let end = begun + Duration::from_secs_f64(event.seconds_since(&events[0])?);
+            recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+/// To bf16, to nearest, ties to even; what is not a number stays none.
+fn rounded(x: f32) -> u16 {
+    let bits = x.to_bits();
+    if x.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+fn exchange_unit() -> Unit {
+    Unit { source: EXCHANGE, options: vec![] }
+}
+
+fn random_unit() -> Unit {
+    Unit { source: RANDOM, options: NO_CONTRACTION.iter().map(|option| option.to_string()).collect() }
+}
+
+/// Every program's calls as actions, and the most scratch that one of them needs.
+fn lower_all(
+    context: &Context,
+    kernels: &mut Kernels,
+    arena: &Memory,
+    scratch: &Memory,
+    programs: &[Program],
+) -> Result<(Vec<Loaded>, usize), CudaError> {
+    let mut loaded = vec![];
+    let mut needed = 0;
+    for program in programs {
+        let Program { graph, plan, precision, .. } = program;
+        let mut lowering = Lowering {
+            context,
+            kernels,
+            precision: *precision,
+            scratch: scratch.at,
+            scratch_needed: 0,
+            turned: BTreeSet::new(),
+            tables: vec![],
+        };
+        let values: Vec<Option<Operand>> = graph
+            .value_ids()
+            .map(|id| {
+                let (buffer, ty) = (plan.buffer(id)?, graph.ty(id).clone());
+                let pitch = buffer.pitch / ty.dtype.bytes();
+                Some(Operand { at: arena.at + buffer.offset as u64, ty, pitch })
+            })
+            .collect();
+        let operands = |ids: &[ValueId]| -> Vec<Operand> { ids.iter().filter_map(|id| values[id.0].clone()).collect() };
+        let mut calls = vec![];
+        for node in graph.nodes() {
+            let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
+            let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
+            calls.push(lowering.lower(&call)?);
+        }
+        needed = needed.max(lowering.scratch_needed);
+        let _tables = lowering.tables;
+        loaded.push(Loaded { calls, values, _tables });
+    }
+    Ok((loaded, needed))
+}
+
+impl Device for Cuda {
+    fn kind(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.arena.bytes
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        self.scratch.bytes + self.products.workspace_bytes()
+    }
+
+    fn computes(&self) -> bool {
+        true
+    }
+
+    fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]) {
+        let bits: Vec<u32> = data.iter().map(|x| x.to_bits()).collect();
+        self.write(program, value, first, &bits);
+    }
+
+    fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]) {
+        let bits: Vec<u32> = data.iter().map(|x| *x as u32).collect();
+        self.write(program, value, first, &bits);
+    }
+
+    fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) {
+        if self.failed.is_none()
+            && let Err(error) = self.read(program, value, first, data)
+        {
+            self.failed = Some(error);
+        }
+        if self.failed.is_some() {
+            data.fill(f32::NAN);
+        }
+    }
+
+    fn run(&mut self, program: usize, calls: Range<usize>) {
+        if self.failed.is_none() {
+            let ran = self.run_calls(program, calls).and_then(|()| self.stream.wait());
+            self.note(ran);
+        }
+    }
+
+    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+        std::mem::replace(&mut self.recorder, recorder)
+    }
+
+    fn clock(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// None while calls are recorded: each is then waited for.
+    fn queue(&mut self) -> Option<&mut dyn Queue> {
+        if self.recorder.is_some() { None } else { Some(self) }
+    }
+
+    fn failure(&mut self) -> Option<EngineError> {
+        self.failed.take().map(EngineError::Cuda)
+    }
+
+    fn draw_normal(&mut self, program: usize, values: &[ValueId], drawn: Drawn) -> bool {
+        let mut places = (0, 0);
+        let mut elements = 0;
+        for &value in values {
+            let operand = self.operand(program, value);
+            elements = operand.ty.elements();
+            match operand.ty.dtype {
+                DType::Bf16 => places.1 = operand.at,
+                _ => places.0 = operand.at,
+            }
+        }
+        let drawn = self.draw(places.0, places.1, elements, drawn.seed, drawn.name_hash, drawn.spread);
+        let waited = drawn.and_then(|()| self.stream.wait());
+        self.note(waited);
+        true
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.products.choices()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_to_the_nearest_half_and_ties_to_even() {
+        let value = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+        for (x, want) in [(1.0, 1.0f32), (1.00390625, 1.0), (1.01171875, 1.015625), (-1.0e-3, -1.000_404_4e-3)] {
+            assert!((value(rounded(x)) - want).abs() <= want.abs() * 1e-6, "{x}");
+        }
+        assert!(value(rounded(f32::NAN)).is_nan() && value(rounded(f32::INFINITY)).is_infinite());
+    }
+}

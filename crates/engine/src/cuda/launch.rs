@@ -1,0 +1,85 @@
+//! What a call does on the device: a list of kernels with their arguments, products, and memory set to zero.
+
+use super::driver::{Stream, cu, zero};
+use super::error::CudaError;
+use super::product::{Addresses, Products, Shape};
+use cudarc::driver::sys::CUfunction;
+use std::ffi::c_void;
+
+pub enum Action {
+    Kernel(Kernel),
+    Product(Shape, Addresses),
+    Zero { at: u64, bytes: usize },
+}
+
+pub struct Kernel {
+    pub function: CUfunction,
+    pub name: String,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    pub arguments: Arguments,
+}
+
+/// Arguments of a kernel, a word each; small types use the low bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments(Vec<u64>);
+
+impl Arguments {
+    pub fn pointer(mut self, at: u64) -> Arguments {
+        self.0.push(at);
+        self
+    }
+
+    pub fn none(self) -> Arguments {
+        self.pointer(0)
+    }
+
+    pub fn u32(mut self, value: usize) -> Arguments {
+        self.0.push(value as u64);
+        self
+    }
+
+    pub fn u64(mut self, value: usize) -> Arguments {
+        self.0.push(value as u64);
+        self
+    }
+
+    pub fn f32(mut self, value: f64) -> Arguments {
+        self.0.push(u64::from((value as f32).to_bits()));
+        self
+    }
+
+    pub fn f64(mut self, value: f64) -> Arguments {
+        self.0.push(value.to_bits());
+        self
+    }
+}
+
+/// No kernel has more.
+const MOST_ARGUMENTS: usize = 32;
+
+impl Kernel {
+    fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
+        let mut pointers = [std::ptr::null_mut::<c_void>(); MOST_ARGUMENTS];
+        for (pointer, argument) in pointers.iter_mut().zip(&self.arguments.0) {
+            *pointer = (argument as *const u64).cast_mut().cast();
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        let parameters = pointers.as_mut_ptr();
+        let extra = std::ptr::null_mut();
+        cu!(cuLaunchKernel(self.function, gx, gy, gz, bx, by, bz, self.shared, stream.0, parameters, extra))
+    }
+}
+
+impl Action {
+    /// Queues it; `lane` says which workspace a product uses.
+    pub fn run(&self, stream: &Stream, lane: usize, products: &Products) -> Result<(), CudaError> {
+        match self {
+            Action::Kernel(kernel) => kernel.launch(stream),
+            Action::Product(shape, at) => products.run(stream, lane, shape, *at),
+            Action::Zero { at, bytes } => zero(*at, *bytes, stream),
+        }
+    }
+}

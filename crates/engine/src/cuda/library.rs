@@ -1,0 +1,116 @@
+//! Finds the driver and CUDA's libraries where a machine may have them, and opens them before they are used.
+
+use super::error::CudaError;
+use cudarc::{cublaslt, driver, nvrtc};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Opens the driver, NVRTC and cuBLASLt, or says what was looked for.
+pub fn open() -> Result<(), CudaError> {
+    // SAFETY: opening a library runs its initialisers; these are the vendor's own and have no preconditions.
+    let driver = unsafe { driver::sys::is_culib_present() };
+    if !driver {
+        let tried = vec!["libcuda.so.1 on the library path".into()];
+        let help = "install NVIDIA's driver, or use --device cpu";
+        return Err(CudaError::NoLibrary { what: "NVIDIA driver", tried, help });
+    }
+    compiler()?;
+    // SAFETY: as above.
+    find("cuBLASLt", &["libcublasLt.so"], || unsafe { cublaslt::sys::is_culib_present() })
+}
+
+/// NVRTC alone: kernels compile without a driver or a GPU.
+pub fn compiler() -> Result<(), CudaError> {
+    // SAFETY: as above.
+    find("NVRTC", &["libnvrtc-builtins.so", "libnvrtc.so"], || unsafe { nvrtc::sys::is_culib_present() })
+}
+
+/// Libraries that are not on the library path are opened by their full path; they are then found by name.
+fn find(what: &'static str, names: &[&str], is_there: impl Fn() -> bool) -> Result<(), CudaError> {
+    let folders = folders();
+    for folder in folders {
+        let files: Vec<PathBuf> = names.iter().filter_map(|name| newest(folder, name)).collect();
+        if files.len() == names.len() {
+            files.iter().for_each(|file| keep_open(file));
+            break;
+        }
+    }
+    if is_there() {
+        return Ok(());
+    }
+    let tried =
+        names.iter().map(|name| format!("{name} on the library path")).chain(folders.iter().map(shown)).collect();
+    let help = "install the CUDA toolkit (12 or 13), or its PyPI packages into the active environment, or point CUDA_HOME at it";
+    Err(CudaError::NoLibrary { what, tried, help })
+}
+
+fn shown(path: &PathBuf) -> String {
+    path.display().to_string()
+}
+
+/// The file of this name in the folder, with or without a version behind it; the highest where there are several.
+fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
+    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let named = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or("");
+        file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    files.filter(named).max()
+}
+
+#[cfg(unix)]
+fn keep_open(file: &Path) {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+    // SAFETY: as in `open`.
+    if let Ok(library) = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
+        std::mem::forget(library);
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_open(file: &Path) {
+    // SAFETY: as in `open`.
+    if let Ok(library) = unsafe { libloading::Library::new(file) } {
+        std::mem::forget(library);
+    }
+}
+
+/// Folders of libraries, most specific first: what the environment names, toolkits, and Python's packages.
+fn folders() -> &'static [PathBuf] {
+    static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FOLDERS.get_or_init(|| {
+        let mut homes: Vec<PathBuf> =
+            ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)).map(PathBuf::from).collect();
+        homes.extend(beginning_with(Path::new("/usr/local"), "cuda"));
+        homes.push("/opt/cuda".into());
+        let mut folders: Vec<PathBuf> = homes
+            .iter()
+            .flat_map(|home| ["lib64", "lib", "targets/x86_64-linux/lib"].map(|lib| home.join(lib)))
+            .collect();
+        for prefix in python_prefixes() {
+            for python in beginning_with(&prefix.join("lib"), "python3") {
+                let packages = beginning_with(&python.join("site-packages/nvidia"), "");
+                folders.extend(packages.into_iter().map(|package| package.join("lib")));
+            }
+        }
+        folders.retain(|folder| folder.is_dir());
+        folders
+    })
+}
+
+fn beginning_with(folder: &Path, start: &str) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
+    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(named).collect();
+    found.sort();
+    found.reverse();
+    found
+}
+
+/// The active environment, and where the `python3` on the path lives.
+fn python_prefixes() -> Vec<PathBuf> {
+    let active = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).filter(|folder| folder.join("python3").exists());
+    active.into_iter().chain(on_path.filter_map(|folder| Some(folder.parent()?.to_path_buf()))).collect()
+}

@@ -1,0 +1,196 @@
+//! Each op as what the device does for it: which kernels, on which grid, with which arguments.
+
+mod attention;
+mod loss;
+mod optimizer;
+mod products;
+mod rows;
+
+use super::compile::{Kernels, Source, Unit};
+use super::driver::{Context, Memory};
+use super::error::CudaError;
+use super::launch::{Action, Arguments, Kernel};
+use super::product::{Arithmetic, Element};
+use headroom_graph::{DType, Graph, Node, Op, Precision, TensorType};
+use std::collections::BTreeSet;
+
+/// A value where it lies.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    pub at: u64,
+    pub ty: TensorType,
+    /// From one row to the next, in elements.
+    pub pitch: usize,
+}
+
+impl Operand {
+    /// All but the innermost axis.
+    pub fn rows(&self) -> usize {
+        self.ty.elements() / self.columns().max(1)
+    }
+
+    pub fn columns(&self) -> usize {
+        self.ty.shape.row()
+    }
+
+    pub fn is_dense(&self) -> bool {
+        self.pitch == self.columns()
+    }
+
+    pub fn element(&self) -> Element {
+        match self.ty.dtype {
+            DType::Bf16 => Element::Bf16,
+            _ => Element::F32,
+        }
+    }
+}
+
+/// What lowering works with.
+pub struct Lowering<'a> {
+    pub context: &'a Context,
+    pub kernels: &'a mut Kernels,
+    pub precision: Precision,
+    /// Where kernels keep partial results within a call, and how much of it the call before asked for at most.
+    pub scratch: u64,
+    pub scratch_needed: usize,
+    /// Addresses of queries that the attention before has turned where they lie, for its gradient to know.
+    pub turned: BTreeSet<u64>,
+    /// Tables that kernels read; they live as long as the program.
+    pub tables: Vec<Memory>,
+}
+
+/// One call: its op and operands.
+pub struct Call<'a> {
+    pub op: &'a Op,
+    pub module: &'a str,
+    pub inputs: &'a [Operand],
+    pub outputs: &'a [Operand],
+}
+
+impl Call<'_> {
+    /// Is it stored in half precision? The first matrix says so for all of them.
+    fn is_half(&self) -> bool {
+        self.inputs.iter().chain(self.outputs).any(|operand| operand.ty.dtype == DType::Bf16)
+    }
+
+    fn unsupported(&self, what: impl Into<String>) -> CudaError {
+        CudaError::Unsupported { op: self.op.name(), module: self.module.into(), what: what.into() }
+    }
+}
+
+impl Lowering<'_> {
+    /// A kernel of `source`, compiled for how `call` stores its values.
+    fn kernel(
+        &mut self,
+        call: &Call,
+        source: Source,
+        name: &str,
+        launch: Grid,
+        arguments: Arguments,
+    ) -> Result<Action, CudaError> {
+        let options = if call.is_half() { vec!["-DACT_BF16".to_string()] } else { vec![] };
+        self.kernel_of(&Unit { source, options }, name, launch, arguments)
+    }
+
+    fn kernel_of(&mut self, unit: &Unit, name: &str, launch: Grid, arguments: Arguments) -> Result<Action, CudaError> {
+        let Grid { grid, block, shared } = launch;
+        let function = self.kernels.function(unit, name, shared)?;
+        Ok(Action::Kernel(Kernel { function, name: name.into(), grid, block, shared, arguments }))
+    }
+
+    /// Scratch of a call, `bytes` from `first` on.
+    fn scratch(&mut self, first: usize, bytes: usize) -> u64 {
+        self.scratch_needed = self.scratch_needed.max(first + bytes);
+        self.scratch + first as u64
+    }
+
+    fn table(&mut self, words: &[u64]) -> Result<u64, CudaError> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let memory = Memory::of(self.context, &bytes)?;
+        let at = memory.at;
+        self.tables.push(memory);
+        Ok(at)
+    }
+
+    fn arithmetic(&self, element: Element) -> Arithmetic {
+        match (element, self.precision) {
+            (Element::Bf16, _) => Arithmetic::Bf16,
+            (Element::F32, Precision::Tf32) => Arithmetic::Tf32,
+            (Element::F32, _) => Arithmetic::Fp32,
+        }
+    }
+
+    /// What the device does for a call, in order.
+    pub fn lower(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        match call.op {
+            Op::Add(_) | Op::Mul(_) | Op::Silu(_) | Op::SiluGrad(_) | Op::SwiGlu(_) | Op::SwiGluGrad(_) => {
+                self.elementwise(call)
+            }
+            Op::Rope(op) => self.rope(call, op),
+            Op::RmsNorm(_) | Op::AddRmsNorm(_) => self.norm(call),
+            Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => self.norm_gradient(call),
+            Op::MatMul(op) => self.matmul(call, op),
+            Op::Linears(_) => self.linears(call),
+            Op::LinearsGradInput(_) => self.linears_gradient_input(call),
+            Op::LinearsGradWeights(_) => self.linears_gradient_weights(call),
+            Op::AttentionScores(op) => self.scores(call, op),
+            Op::AttentionMix(op) => self.mix(call, op),
+            Op::AttentionMixBack(op) => self.mix_back(call, op),
+            Op::CausalSoftmax(_) | Op::CausalSoftmaxGrad(_) => self.softmax(call),
+            Op::FlashAttention(op) => self.flash(call, op),
+            Op::FlashAttentionGrad(op) => self.flash_gradient(call, op),
+            Op::Embedding(_) | Op::EmbeddingGrad(_) => self.embedding(call),
+            Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => self.cross_entropy(call),
+            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => self.linear_cross_entropy(call),
+            Op::Accumulate(_) => self.accumulate(call),
+            Op::Zero(_) => Ok(vec![Action::Zero { at: call.inputs[0].at, bytes: call.inputs[0].ty.bytes() }]),
+            Op::SquaredNorm(_) => self.squared_norm(call),
+            Op::ClipScale(op) => self.clip_scale(call, op),
+            Op::AdamW(op) => self.adamw(call, op),
+            Op::AdamWAll(op) => self.adamw_all(call, op),
+        }
+    }
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+}
+
+impl Grid {
+    pub fn new(blocks: usize, threads: usize) -> Grid {
+        Grid { grid: [blocks.max(1) as u32, 1, 1], block: [threads as u32, 1, 1], shared: 0 }
+    }
+
+    pub fn of(grid: [usize; 3], block: [usize; 3]) -> Grid {
+        Grid { grid: grid.map(|size| size as u32), block: block.map(|size| size as u32), shared: 0 }
+    }
+
+    pub fn with_shared(self, bytes: usize) -> Grid {
+        Grid { shared: bytes as u32, ..self }
+    }
+}
+
+/// Scratch that the hungriest call needs at most, known without a device.
+pub fn scratch_bound(graph: &Graph) -> usize {
+    const MOST_BLOCKS: usize = 2 * 256;
+    let need = |node: &Node| {
+        let first = graph.ty(node.inputs[0]);
+        let rows = first.elements() / first.shape.row().max(1);
+        match &node.op {
+            Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => MOST_BLOCKS * first.shape.row() * 4,
+            Op::CrossEntropy(_) => rows * 4,
+            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => loss::CHUNK_BYTES + rows * 4 + 256,
+            Op::FlashAttentionGrad(op) => rows * op.heads * 4,
+            Op::SquaredNorm(_) | Op::AdamWAll(_) => {
+                let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();
+                elements / optimizer::CHUNK * 4 + node.inputs.len() * 4 + 256
+            }
+            _ => 0,
+        }
+    };
+    graph.nodes().iter().filter(|node| !node.inputs.is_empty()).map(need).max().unwrap_or(0)
+}

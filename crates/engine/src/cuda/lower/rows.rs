@@ -1,0 +1,171 @@
+//! Kernels over rows: elementwise ops, the rotation, norms.
+
+use super::{Call, Grid, Lowering, Operand};
+use crate::cuda::compile::{ELEMENTWISE, NORM};
+use crate::cuda::error::CudaError;
+use crate::cuda::launch::{Action, Arguments};
+use headroom_graph::Op;
+use headroom_graph::ops::rope::{Rope, Turn};
+
+const THREADS: usize = 256;
+
+/// Blocks a multiprocessor for kernels that go through memory.
+const BLOCKS: usize = 16;
+
+/// Elements in 16 bytes.
+fn wide(operand: &Operand) -> usize {
+    16 / operand.ty.dtype.bytes()
+}
+
+/// Can it be gone through 16 bytes at a time?
+fn is_wide(operand: &Operand, columns: usize) -> bool {
+    let width = wide(operand);
+    columns.is_multiple_of(width) && operand.pitch.is_multiple_of(width) && operand.at.is_multiple_of(16)
+}
+
+impl Lowering<'_> {
+    pub fn elementwise(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        let name = match call.op {
+            Op::Add(_) => "add",
+            Op::Mul(_) => "mul",
+            Op::Silu(_) => "silu",
+            Op::SiluGrad(_) => "silu_grad",
+            Op::SwiGlu(_) => "swiglu",
+            _ => "swiglu_grad",
+        };
+        let all: Vec<&Operand> = call.inputs.iter().chain(call.outputs).collect();
+        // Without gaps, all rows are one.
+        let dense = all.iter().all(|operand| operand.is_dense());
+        let (rows, columns) = match dense {
+            true => (1, all[0].ty.elements()),
+            false => (all[0].rows(), all[0].columns()),
+        };
+        let vector = all.iter().all(|operand| is_wide(operand, columns));
+        let mut arguments = all.iter().fold(Arguments::default(), |list, operand| list.pointer(operand.at));
+        arguments = arguments.u32(rows).u32(columns);
+        arguments = all.iter().fold(arguments, |list, operand| list.u64(operand.pitch));
+        let packs = rows * columns / if vector { wide(all[0]) } else { 1 };
+        let name = format!("{name}_{}", if vector { "v" } else { "s" });
+        Ok(vec![self.kernel(call, ELEMENTWISE, &name, self.through(packs), arguments)?])
+    }
+
+    /// Enough blocks for so many threads' work, and no more than fill the device.
+    fn through(&self, items: usize) -> Grid {
+        Grid::new(items.div_ceil(THREADS).min(BLOCKS * self.context.multiprocessors as usize), THREADS)
+    }
+
+    pub fn rope(&mut self, call: &Call, op: &Rope) -> Result<Vec<Action>, CudaError> {
+        let [x, cosine, sine] = call.inputs else { return Err(call.unsupported("takes x, cos and sin")) };
+        let out = &call.outputs[0];
+        let (half, seq, rows) = (cosine.columns(), cosine.rows(), x.rows());
+        let vector = is_wide(x, half) && is_wide(out, half);
+        let arguments = Arguments::default()
+            .pointer(x.at)
+            .pointer(cosine.at)
+            .pointer(sine.at)
+            .pointer(out.at)
+            .u32(rows)
+            .u32(op.heads)
+            .u32(half)
+            .u32(seq)
+            .u64(x.pitch)
+            .u64(out.pitch)
+            .f32(if op.turn == Turn::Back { -1.0 } else { 1.0 });
+        let packs = rows * op.heads * half / if vector { wide(x) } else { 1 };
+        let name = if vector { "rope_v" } else { "rope_s" };
+        Ok(vec![self.kernel(call, ELEMENTWISE, name, self.through(packs), arguments)?])
+    }
+
+    pub fn norm(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        let (eps, branch, weight, sum, out) = match (call.op, call.inputs, call.outputs) {
+            (Op::RmsNorm(op), [_, weight], [out]) => (op.eps, 0, weight, 0, out),
+            (Op::AddRmsNorm(op), [_, branch, weight], [sum, out]) => (op.eps, branch.at, weight, sum.at, out),
+            _ => return Err(call.unsupported("takes a row, perhaps a second, and a weight")),
+        };
+        let x = &call.inputs[0];
+        let fit = Fit::of(call, x)?;
+        let rows_a_block = fit.rows_a_block();
+        let grid = Grid::of([x.rows().div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
+        let arguments = Arguments::default()
+            .pointer(x.at)
+            .pointer(branch)
+            .pointer(weight.at)
+            .pointer(sum)
+            .pointer(out.at)
+            .u32(x.rows())
+            .u32(x.columns())
+            .f32(eps);
+        Ok(vec![self.kernel(call, NORM, &format!("rms_norm_{}", fit.suffix), grid, arguments)?])
+    }
+
+    pub fn norm_gradient(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        let (eps, also) = match (call.op, call.inputs.get(3)) {
+            (Op::AddRmsNormGrad(op), Some(also)) => (op.eps, also.at),
+            (Op::RmsNormGrad(op), None) => (op.eps, 0),
+            _ => return Err(call.unsupported("takes x, a weight, the gradient and perhaps another")),
+        };
+        let (x, weight, dy) = (&call.inputs[0], &call.inputs[1], &call.inputs[2]);
+        let (dx, dweight) = (&call.outputs[0], &call.outputs[1]);
+        let fit = Fit::of(call, x)?;
+        let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
+        let blocks = rows.div_ceil(rows_a_block).min(2 * self.context.multiprocessors as usize);
+        let partial = self.scratch(0, blocks * columns * 4);
+        let arguments = Arguments::default()
+            .pointer(x.at)
+            .pointer(weight.at)
+            .pointer(dy.at)
+            .pointer(also)
+            .pointer(dx.at)
+            .pointer(partial)
+            .u32(rows)
+            .u32(columns)
+            .f32(eps);
+        let shared = (32 * 8 + rows_a_block * columns) * 4;
+        let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
+        let name = format!("rms_norm_grad_{}", fit.suffix);
+        let lines = Arguments::default().pointer(partial).pointer(dweight.at).u32(blocks).u32(columns);
+        let sum = Grid::of([columns.div_ceil(32), 1, 1], [32, 8, 1]);
+        Ok(vec![self.kernel(call, NORM, &name, grid, arguments)?, self.kernel(call, NORM, "sum_lines", sum, lines)?])
+    }
+
+    pub fn accumulate(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        let (sum, x) = (&call.inputs[0], &call.inputs[1]);
+        let arguments = Arguments::default().pointer(sum.at).pointer(x.at).u64(x.ty.elements());
+        Ok(vec![self.kernel(call, ELEMENTWISE, "accumulate", self.through(x.ty.elements()), arguments)?])
+    }
+}
+
+/// How many threads share a row, so that each keeps at most four packs of it in registers.
+struct Fit {
+    threads: usize,
+    suffix: &'static str,
+}
+
+impl Fit {
+    fn of(call: &Call, x: &Operand) -> Result<Fit, CudaError> {
+        let columns = x.columns();
+        let (width, vector) = if is_wide(x, columns) { (wide(x), true) } else { (1, false) };
+        let packs = columns.div_ceil(width);
+        let each = match (vector, packs) {
+            (true, ..=256) => 1,
+            (true, ..=1024) => 2,
+            _ => 4,
+        };
+        let threads = packs.div_ceil(each).next_multiple_of(32);
+        if threads > 1024 {
+            return Err(call.unsupported(format!("rows of {columns} are longer than a block can hold")));
+        }
+        let suffix = match (vector, each) {
+            (false, _) => "s4",
+            (_, 1) => "v1",
+            (_, 2) => "v2",
+            _ => "v4",
+        };
+        Ok(Fit { threads, suffix })
+    }
+
+    /// Short rows share a block.
+    fn rows_a_block(&self) -> usize {
+        (256 / self.threads).clamp(1, 8)
+    }
+}

@@ -1,0 +1,390 @@
+//! Matrix products through cuBLASLt: descriptors made once a shape, the algorithm chosen by measurement and kept on disk.
+
+use super::driver::{Context, Event, Memory, Stream};
+use super::error::CudaError;
+use cudarc::cublaslt::sys as lt;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+
+/// What a product may use beside its operands.
+pub const WORKSPACE: usize = 32 << 20;
+
+/// How many of cuBLASLt's proposals are timed, and how often each.
+const CANDIDATES: usize = 8;
+const REPEATS: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Element {
+    F32,
+    Bf16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arithmetic {
+    Fp32,
+    Tf32,
+    /// Operands in bf16, sums in single precision.
+    Bf16,
+}
+
+/// One row-major operand: where a row starts, in elements, and whether it is read transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Side {
+    pub pitch: usize,
+    pub transposed: bool,
+}
+
+/// `c[m, n] = a · b (+ c)`, all row-major; `a` is `[m, k]`, or `[k, m]` where transposed, and `b` `[k, n]` or `[n, k]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Side,
+    pub b: Side,
+    pub c_pitch: usize,
+    pub inputs: Element,
+    pub output: Element,
+    pub arithmetic: Arithmetic,
+    /// Is the product added to what `c` holds?
+    pub adds: bool,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |side: Side| format!("{}{}", if side.transposed { "t" } else { "n" }, side.pitch);
+        let (a, b) = (side(self.a), side(self.b));
+        write!(
+            f,
+            "{}x{}x{}-{a}-{b}-{}-{:?}-{:?}-{:?}{}",
+            self.m,
+            self.n,
+            self.k,
+            self.c_pitch,
+            self.inputs,
+            self.output,
+            self.arithmetic,
+            if self.adds { "-adds" } else { "" }
+        )
+    }
+}
+
+/// Where the operands of one call lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+}
+
+/// A shape with its descriptors and the algorithm that won.
+pub struct Product {
+    shape: Shape,
+    operation: lt::cublasLtMatmulDesc_t,
+    x: lt::cublasLtMatrixLayout_t,
+    y: lt::cublasLtMatrixLayout_t,
+    d: lt::cublasLtMatrixLayout_t,
+    algorithm: lt::cublasLtMatmulAlgo_t,
+}
+
+macro_rules! lt {
+    ($shape:expr, $call:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: handles are live, and pointers are to live locals or to device memory that the caller owns.
+        check(stringify!($call), unsafe { lt::$call($($argument),*) }, $shape)
+    };
+}
+
+fn check(call: &'static str, status: lt::cublasStatus_t, shape: Option<&Shape>) -> Result<(), CudaError> {
+    if status == lt::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Product { call, status: format!("{status:?}"), shape: shape.map(Shape::to_string) })
+}
+
+/// cuBLASLt, the products made so far, and the choices kept on disk.
+pub struct Products {
+    handle: lt::cublasLtHandle_t,
+    made: BTreeMap<Shape, Product>,
+    kept: BTreeMap<String, [u64; 8]>,
+    file: Option<PathBuf>,
+    /// Choices that were measured now and are not on disk yet.
+    fresh: usize,
+    /// One a stream that products run on.
+    workspaces: [Memory; 2],
+}
+
+impl Products {
+    pub fn new(context: &Context, cache: Option<&Path>) -> Result<Products, CudaError> {
+        let mut handle = null_mut();
+        lt!(None, cublasLtCreate(&mut handle))?;
+        // SAFETY: it takes nothing and has no preconditions.
+        let version = unsafe { lt::cublasLtGetVersion() };
+        let device: String = context.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let file = cache.map(|folder| folder.join(format!("products-{device}-cublaslt-{version}.txt")));
+        let kept = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).map(|text| read_kept(&text));
+        let workspaces = [Memory::new(context, WORKSPACE)?, Memory::new(context, WORKSPACE)?];
+        Ok(Products { handle, made: BTreeMap::new(), kept: kept.unwrap_or_default(), file, fresh: 0, workspaces })
+    }
+
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspaces.iter().map(|memory| memory.bytes).sum()
+    }
+
+    /// Makes a shape ready. Where nothing is kept for it, its proposals are timed on `at`, whose output is overwritten.
+    pub fn prepare(&mut self, stream: &Stream, shape: Shape, at: Addresses) -> Result<(), CudaError> {
+        if self.made.contains_key(&shape) {
+            return Ok(());
+        }
+        let mut product = describe(shape)?;
+        match self.kept.get(&shape.to_string()) {
+            Some(&data) if self.still_valid(&product, data) => product.algorithm = lt::cublasLtMatmulAlgo_t { data },
+            _ => {
+                product.algorithm = self.fastest(stream, &product, at)?;
+                self.kept.insert(shape.to_string(), product.algorithm.data);
+                self.fresh += 1;
+            }
+        }
+        self.made.insert(shape, product);
+        Ok(())
+    }
+
+    /// Queues a prepared product; `lane` says whose workspace it uses.
+    pub fn run(&self, stream: &Stream, lane: usize, shape: &Shape, at: Addresses) -> Result<(), CudaError> {
+        let product = &self.made[shape];
+        self.queue(stream, lane, product, &product.algorithm, at)
+    }
+
+    /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
+    pub fn keep(&mut self) {
+        let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };
+        let line = |(shape, data): (&String, &[u64; 8])| {
+            let words: Vec<String> = data.iter().map(|word| format!("{word:016x}")).collect();
+            format!("{shape} {}\n", words.join(" "))
+        };
+        let text: String = self.kept.iter().map(line).collect();
+        let partial = file.with_extension(format!("{}.partial", std::process::id()));
+        let made = file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
+        if made && std::fs::write(&partial, text).is_ok() && std::fs::rename(&partial, file).is_ok() {
+            self.fresh = 0;
+        }
+    }
+
+    /// A line a shape: its choice, for the notes of a run.
+    pub fn choices(&self) -> Vec<String> {
+        self.made.iter().map(|(shape, product)| format!("{shape} {:016x}", product.algorithm.data[0])).collect()
+    }
+
+    fn queue(
+        &self,
+        stream: &Stream,
+        lane: usize,
+        product: &Product,
+        algorithm: &lt::cublasLtMatmulAlgo_t,
+        at: Addresses,
+    ) -> Result<(), CudaError> {
+        let (alpha, beta) = (1.0f32, if product.shape.adds { 1.0f32 } else { 0.0 });
+        let pointer = |address: u64| address as *mut c_void;
+        lt!(
+            Some(&product.shape),
+            cublasLtMatmul(
+                self.handle,
+                product.operation,
+                (&raw const alpha).cast(),
+                pointer(at.b),
+                product.x,
+                pointer(at.a),
+                product.y,
+                (&raw const beta).cast(),
+                pointer(at.c),
+                product.d,
+                pointer(at.c),
+                product.d,
+                algorithm,
+                pointer(self.workspaces[lane].at),
+                WORKSPACE,
+                stream.0.cast(),
+            )
+        )
+    }
+
+    fn still_valid(&self, product: &Product, data: [u64; 8]) -> bool {
+        let algorithm = lt::cublasLtMatmulAlgo_t { data };
+        let mut result = none_yet();
+        let Product { operation, x, y, d, .. } = *product;
+        lt!(None, cublasLtMatmulAlgoCheck(self.handle, operation, x, y, d, d, &algorithm, &mut result)).is_ok()
+            && result.workspaceSize <= WORKSPACE
+    }
+
+    fn fastest(
+        &self,
+        stream: &Stream,
+        product: &Product,
+        at: Addresses,
+    ) -> Result<lt::cublasLtMatmulAlgo_t, CudaError> {
+        let proposals = self.proposals(product)?;
+        let mut best: Option<(f64, lt::cublasLtMatmulAlgo_t)> = None;
+        for proposal in &proposals {
+            // One that cannot run, or cannot be captured, is passed over.
+            let Ok(seconds) = self.timed(stream, product, &proposal.algo, at) else { continue };
+            if best.is_none_or(|(least, _)| seconds < least) {
+                best = Some((seconds, proposal.algo));
+            }
+        }
+        best.map(|(_, algorithm)| algorithm).ok_or_else(|| CudaError::Product {
+            call: "cublasLtMatmul",
+            status: format!("none of {} algorithms ran", proposals.len()),
+            shape: Some(product.shape.to_string()),
+        })
+    }
+
+    /// Replayed from a graph, so that the launch is not what is measured.
+    fn timed(
+        &self,
+        stream: &Stream,
+        product: &Product,
+        algorithm: &lt::cublasLtMatmulAlgo_t,
+        at: Addresses,
+    ) -> Result<f64, CudaError> {
+        self.queue(stream, 0, product, algorithm, at)?;
+        stream.wait()?;
+        let replay = stream.captured(|| {
+            for _ in 0..REPEATS {
+                self.queue(stream, 0, product, algorithm, at)?;
+            }
+            Ok(())
+        })?;
+        let (start, end) = (Event::timed()?, Event::timed()?);
+        let mut least = f64::INFINITY;
+        for _ in 0..3 {
+            start.record(stream)?;
+            replay.launch(stream)?;
+            end.record(stream)?;
+            end.wait()?;
+            least = least.min(end.seconds_since(&start)?);
+        }
+        Ok(least)
+    }
+
+    fn proposals(&self, product: &Product) -> Result<Vec<lt::cublasLtMatmulHeuristicResult_t>, CudaError> {
+        use lt::cublasLtMatmulPreferenceAttributes_t as P;
+        let shape = Some(&product.shape);
+        let mut preference = null_mut();
+        lt!(shape, cublasLtMatmulPreferenceCreate(&mut preference))?;
+        let most = WORKSPACE;
+        let size = P::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        lt!(shape, cublasLtMatmulPreferenceSetAttribute(preference, size, (&raw const most).cast(), 8))?;
+        // Partial sums are added up in the workspace, in a fixed order; never by atomic additions into the result.
+        let in_order: u32 = 2 | 4;
+        let reduction = P::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
+        lt!(shape, cublasLtMatmulPreferenceSetAttribute(preference, reduction, (&raw const in_order).cast(), 4))?;
+        let mut found = vec![none_yet(); CANDIDATES];
+        let mut count = 0;
+        let Product { operation, x, y, d, .. } = *product;
+        let asked = lt!(
+            shape,
+            cublasLtMatmulAlgoGetHeuristic(
+                self.handle,
+                operation,
+                x,
+                y,
+                d,
+                d,
+                preference,
+                CANDIDATES as i32,
+                found.as_mut_ptr(),
+                &mut count
+            )
+        );
+        lt!(None, cublasLtMatmulPreferenceDestroy(preference))?;
+        asked?;
+        found.truncate(count as usize);
+        found.retain(|result| result.state == lt::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+        Ok(found)
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        let _ = lt!(None, cublasLtDestroy(self.handle));
+    }
+}
+
+impl Drop for Product {
+    fn drop(&mut self) {
+        let _ = lt!(None, cublasLtMatmulDescDestroy(self.operation));
+        for layout in [self.x, self.y, self.d] {
+            let _ = lt!(None, cublasLtMatrixLayoutDestroy(layout));
+        }
+    }
+}
+
+fn none_yet() -> lt::cublasLtMatmulHeuristicResult_t {
+    // SAFETY: plain numbers, for which zero is a value; cuBLASLt fills them in.
+    unsafe { std::mem::zeroed() }
+}
+
+/// cuBLASLt is column-major: the row-major product is its transpose, `cᵀ = bᵀ · aᵀ`, so `b` comes first.
+fn describe(shape: Shape) -> Result<Product, CudaError> {
+    use lt::cudaDataType_t as D;
+    let named = Some(&shape);
+    let data = |element: Element| match element {
+        Element::F32 => D::CUDA_R_32F,
+        Element::Bf16 => D::CUDA_R_16BF,
+    };
+    let compute = match shape.arithmetic {
+        Arithmetic::Fp32 | Arithmetic::Bf16 => lt::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        Arithmetic::Tf32 => lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+    };
+    let mut operation = null_mut();
+    lt!(named, cublasLtMatmulDescCreate(&mut operation, compute, D::CUDA_R_32F))?;
+    let transpose = |side: Side| side.transposed as i32;
+    for (attribute, side) in [
+        (lt::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, shape.b),
+        (lt::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, shape.a),
+    ] {
+        let value = transpose(side);
+        lt!(named, cublasLtMatmulDescSetAttribute(operation, attribute, (&raw const value).cast(), 4))?;
+    }
+    let layout = |element: Element, rows: usize, columns: usize, pitch: usize| {
+        let mut layout = null_mut();
+        lt!(named, cublasLtMatrixLayoutCreate(&mut layout, data(element), rows as u64, columns as u64, pitch as i64))
+            .map(|()| layout)
+    };
+    let Shape { m, n, k, a, b, c_pitch, inputs, output, .. } = shape;
+    let (b_rows, b_columns) = if b.transposed { (k, n) } else { (n, k) };
+    let (a_rows, a_columns) = if a.transposed { (m, k) } else { (k, m) };
+    Ok(Product {
+        shape,
+        operation,
+        x: layout(inputs, b_rows, b_columns, b.pitch)?,
+        y: layout(inputs, a_rows, a_columns, a.pitch)?,
+        d: layout(output, n, m, c_pitch)?,
+        algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
+    })
+}
+
+fn read_kept(text: &str) -> BTreeMap<String, [u64; 8]> {
+    let line = |line: &str| {
+        let (shape, words) = line.split_once(' ')?;
+        let words: Vec<u64> = words.split(' ').filter_map(|word| u64::from_str_radix(word, 16).ok()).collect();
+        Some((shape.to_string(), words.try_into().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_choices_are_read_and_damaged_lines_passed_over() {
+        let words = ["00000000000000ff"; 8].join(" ");
+        let text = format!("1x2x3-n3-t3-2 {words}\n4x4x4-cut 00ff\n\nnothing\n");
+        let kept = read_kept(&text);
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept["1x2x3-n3-t3-2"], [255; 8]);
+    }
+}

@@ -1,0 +1,241 @@
+//! Steps queued while the host goes on: inputs through a ring of pinned memory, results back through another, the calls
+//! between them captured once and replayed.
+
+use super::driver::{Event, Memory, Pinned, Replay};
+use super::launch::Arguments;
+use super::lower::Grid;
+use super::{Cuda, CudaError, ReplayChoice};
+use crate::device::{EngineError, Finished, Queue, Submission, Words};
+use headroom_graph::ValueId;
+use std::ops::Range;
+
+/// Steps that may be under way at a time: inputs of so many are kept.
+const SLOTS: usize = 8;
+
+/// Steps whose results are kept until they are collected.
+const PLACES: usize = 1024;
+
+/// How events are recorded: as the stream goes, or as part of a captured graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    Eagerly,
+    InAGraph,
+}
+
+/// One kind of submission: the same calls of the same program.
+pub struct Submitted {
+    program: usize,
+    calls: Range<usize>,
+    inputs: Vec<ValueId>,
+    results: [Option<ValueId>; 2],
+    /// How many were queued, and how many of them were collected.
+    queued: usize,
+    collected: usize,
+    /// The plain one, and one that also takes the time at the boundaries of its phases.
+    replays: [Option<Replay>; 2],
+    marks: Option<[usize; 2]>,
+    boundaries: [Event; 4],
+    start: Event,
+    /// The end of each, by its place.
+    ends: Vec<Event>,
+    /// Words of each input, in order.
+    words: Vec<usize>,
+    ring: Pinned,
+    results_ring: Pinned,
+    count: Memory,
+    table: Memory,
+}
+
+impl Submitted {
+    fn slot_words(&self) -> usize {
+        self.words.iter().sum()
+    }
+
+    /// Of the first since the last collection; none where an update is not part of it.
+    fn phases(&self) -> Result<Option<[f64; 3]>, CudaError> {
+        let Some([_, update]) = self.marks else { return Ok(None) };
+        if !self.calls.contains(&update) {
+            return Ok(None);
+        }
+        let [start, forward, backward, end] = &self.boundaries;
+        Ok(Some([forward.seconds_since(start)?, backward.seconds_since(forward)?, end.seconds_since(backward)?]))
+    }
+
+    fn seconds(&self, step: usize) -> Result<f64, CudaError> {
+        let end = &self.ends[step % PLACES];
+        let before = if step == self.collected { &self.start } else { &self.ends[(step - 1) % PLACES] };
+        end.seconds_since(before)
+    }
+}
+
+impl Queue for Cuda {
+    fn submit(&mut self, submission: &Submission) {
+        if self.failed.is_none() {
+            let submitted = self.try_submit(submission);
+            self.note(submitted);
+        }
+    }
+
+    fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error.into());
+        }
+        for index in 0..self.submitted.len() {
+            self.collect_from(index)?;
+        }
+        Ok(std::mem::take(&mut self.finished))
+    }
+}
+
+impl Cuda {
+    fn try_submit(&mut self, submission: &Submission) -> Result<(), CudaError> {
+        let Submission { program, inputs, calls, .. } = submission;
+        let known = self.submitted.iter().position(|one| one.program == *program && one.calls == *calls);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let made = self.first_of(submission)?;
+                self.submitted.push(made);
+                self.submitted.len() - 1
+            }
+        };
+        // Results stay in order across kinds of submission: another kind's are collected first.
+        for other in (0..self.submitted.len()).filter(|&other| other != index) {
+            self.collect_from(other)?;
+        }
+        if self.submitted[index].queued - self.submitted[index].collected == PLACES {
+            self.collect_from(index)?;
+        }
+        let one = &mut self.submitted[index];
+        let step = one.queued;
+        if step >= one.collected + SLOTS {
+            one.ends[(step - SLOTS) % PLACES].wait()?;
+        }
+        let mut place = step % SLOTS * one.slot_words();
+        for ((_, data), words) in inputs.iter().zip(&one.words) {
+            let bits: Vec<u32> = match data {
+                Words::Ids(ids) => ids.iter().map(|id| *id as u32).collect(),
+                Words::Floats(floats) => floats.iter().map(|x| x.to_bits()).collect(),
+            };
+            one.ring.write(place, &bits[..*words]);
+            place += words;
+        }
+        if step == one.collected {
+            one.start.record(&self.stream)?;
+        }
+        // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
+        let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
+        if self.replay == ReplayChoice::CallByCall || step == 0 {
+            self.queue_step(index, timed, Recorded::Eagerly)?;
+        } else {
+            let which = usize::from(timed);
+            if self.submitted[index].replays[which].is_none() {
+                let replay = self.stream.captured(|| self.queue_step(index, timed, Recorded::InAGraph))?;
+                self.submitted[index].replays[which] = Some(replay);
+            }
+            if let Some(replay) = &self.submitted[index].replays[which] {
+                replay.launch(&self.stream)?;
+            }
+        }
+        let one = &mut self.submitted[index];
+        one.ends[step % PLACES].record(&self.stream)?;
+        one.queued += 1;
+        Ok(())
+    }
+
+    fn first_of(&self, submission: &Submission) -> Result<Submitted, CudaError> {
+        let Submission { program, inputs, calls, results, marks } = submission.clone();
+        let length = |data: &Words| match data {
+            Words::Ids(ids) => ids.len(),
+            Words::Floats(floats) => floats.len(),
+        };
+        let words: Vec<usize> = inputs.iter().map(|(_, data)| length(data)).collect();
+        let mut table = vec![];
+        let mut from = 0;
+        for ((value, _), words) in inputs.iter().zip(&words) {
+            table.extend(self.operand(program, *value).at.to_le_bytes());
+            table.extend((from as u32).to_le_bytes());
+            table.extend((*words as u32).to_le_bytes());
+            from += words;
+        }
+        Ok(Submitted {
+            program,
+            calls,
+            inputs: inputs.iter().map(|(value, _)| *value).collect(),
+            results: [results.first().copied(), results.get(1).copied()],
+            queued: 0,
+            collected: 0,
+            replays: [None, None],
+            marks,
+            boundaries: [Event::timed()?, Event::timed()?, Event::timed()?, Event::timed()?],
+            start: Event::timed()?,
+            ends: (0..PLACES).map(|_| Event::timed()).collect::<Result<_, _>>()?,
+            ring: Pinned::new(SLOTS * from)?,
+            results_ring: Pinned::new(PLACES * 2)?,
+            count: Memory::of(&self.context, &[0; 4])?,
+            table: Memory::of(&self.context, &table)?,
+            words,
+        })
+    }
+
+    fn queue_step(&self, index: usize, timed: bool, recorded: Recorded) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        let boundary = |which: usize| match (timed, recorded) {
+            (false, _) => Ok(()),
+            (true, Recorded::Eagerly) => one.boundaries[which].record(&self.stream),
+            (true, Recorded::InAGraph) => one.boundaries[which].record_from_a_graph(&self.stream),
+        };
+        boundary(0)?;
+        self.take_inputs(index)?;
+        for call in one.calls.clone() {
+            if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == call)) {
+                boundary(1 + mark)?;
+            }
+            for action in &self.programs[one.program].calls[call] {
+                action.run(&self.stream, 0, &self.products)?;
+            }
+        }
+        self.give_results(index)?;
+        boundary(3)
+    }
+
+    fn take_inputs(&self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        let longest = one.words.iter().max().copied().unwrap_or(1);
+        let arguments = Arguments::default()
+            .pointer(one.table.at)
+            .pointer(one.ring.device())
+            .pointer(one.count.at)
+            .u32(SLOTS)
+            .u32(one.slot_words());
+        let grid = Grid::of([longest.div_ceil(256).clamp(1, 16), one.inputs.len(), 1], [256, 1, 1]);
+        self.own_kernel(self.exchange.take_inputs, "take_inputs", grid, arguments)
+    }
+
+    fn give_results(&self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        let place = |value: Option<ValueId>| value.map_or(0, |value| self.operand(one.program, value).at);
+        let arguments = Arguments::default()
+            .pointer(place(one.results[0]))
+            .pointer(place(one.results[1]))
+            .pointer(one.results_ring.device())
+            .pointer(one.count.at)
+            .u32(PLACES);
+        self.own_kernel(self.exchange.give_results, "give_results", Grid::new(1, 1), arguments)
+    }
+
+    fn collect_from(&mut self, index: usize) -> Result<(), CudaError> {
+        let one = &self.submitted[index];
+        if one.queued == one.collected {
+            return Ok(());
+        }
+        one.ends[(one.queued - 1) % PLACES].wait()?;
+        for step in one.collected..one.queued {
+            let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
+            let phases = if step == one.collected { one.phases()? } else { None };
+            self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)?, phases });
+        }
+        self.submitted[index].collected = self.submitted[index].queued;
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! Is a device right? Every kernel against the slow reference in double precision, whole steps of a model against the CPU in
+//! single precision, and the same bytes twice.
+
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::examples;
+use headroom_engine::reference::{self, Tensor};
+use headroom_engine::{Device, EngineError, Program, Target};
+use headroom_graph::op::Example;
+use headroom_graph::passes::{OFFERED, PassList};
+use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
+use headroom_training::config::{ModelConfig, Size};
+use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split};
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+use thiserror::Error;
+
+/// One thing that was held against what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub what: String,
+    /// Relative difference, in norm.
+    pub difference: f64,
+    pub tolerance: f64,
+}
+
+impl Check {
+    pub fn holds(&self) -> bool {
+        self.difference <= self.tolerance
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum ExactnessError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("{what}: {error}")]
+    Run { what: String, error: String },
+}
+
+/// Makes a device with these programs loaded.
+pub type Open<'a> = dyn Fn(&[Program]) -> Result<Box<dyn Device>, EngineError> + 'a;
+
+/// Every op's examples, in single and in half precision.
+pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
+    let mut checks = vec![];
+    for example in Op::examples() {
+        checks.push(kernel(open, &example, Precision::Fp32, 1e-5)?);
+        let half = Example { inputs: in_half(&example), ..example.clone() };
+        if half.inputs != example.inputs {
+            checks.push(kernel(open, &half, Precision::Bf16, 1e-2)?);
+        }
+        if example.op.is_product() {
+            checks.push(kernel(open, &example, Precision::Tf32, 3e-3)?);
+        }
+    }
+    Ok(checks)
+}
+
+/// The inputs that a step stores in half precision: matrices, but no tables, statistics or moments.
+fn in_half(example: &Example) -> Vec<(TensorType, headroom_graph::op::Fill)> {
+    let single = |index: usize| match example.op {
+        Op::Rope(_) => index > 0,
+        Op::FlashAttention(_) => index >= 3,
+        Op::FlashAttentionGrad(_) => index == 4 || index >= 6,
+        Op::Accumulate(_) => index == 0,
+        Op::AdamW(_) => index != 3,
+        Op::AdamWAll(_) => index % 4 != 0 || index == 0,
+        Op::ClipScale(_) | Op::Zero(_) => true,
+        _ => false,
+    };
+    let change = |(index, (ty, fill)): (usize, &(TensorType, headroom_graph::op::Fill))| {
+        let matrix = ty.dtype == DType::F32 && ty.sizes().len() > 1;
+        let dtype = if matrix && !single(index) { DType::Bf16 } else { ty.dtype };
+        (TensorType { dtype, shape: ty.shape.clone() }, *fill)
+    };
+    example.inputs.iter().enumerate().map(change).collect()
+}
+
+fn kernel(open: &Open, example: &Example, precision: Precision, tolerance: f64) -> Result<Check, ExactnessError> {
+    let mut inputs = examples::inputs(example);
+    for input in inputs.iter_mut().filter(|input| input.ty.dtype == DType::Bf16) {
+        input.data.iter_mut().for_each(|x| *x = rounded_to_half(*x));
+    }
+    let have = run_alone(open, example, &inputs, precision)?;
+    let types: Vec<_> = inputs.iter().map(|input| input.ty.clone()).collect();
+    let shapes = example
+        .op
+        .outputs(&types)
+        .map_err(|error| ExactnessError::Run { what: example.op.name().into(), error: error.to_string() })?;
+    let mut outputs: Vec<Tensor> = shapes.iter().map(Tensor::zeros).collect();
+    reference::run(&example.op, &mut inputs, &mut outputs);
+    let updated = example.op.updates().into_iter().map(|index| inputs[index].clone());
+    let want: Vec<Tensor> = outputs.into_iter().chain(updated).collect();
+    let differences = want.iter().zip(&have).map(|(want, have)| relative(&want.data, have));
+    let sizes: Vec<String> = types.iter().map(|ty| ty.to_string()).collect();
+    let mut shown = sizes.join(" ");
+    if shown.len() > 60 {
+        shown.truncate(57);
+        shown.push_str("...");
+    }
+    let what = format!("{} {precision} {shown}", example.op.name());
+    Ok(Check { what, difference: differences.fold(0.0, larger), tolerance })
+}
+
+/// The outputs, then the updated inputs.
+fn run_alone(
+    open: &Open,
+    example: &Example,
+    inputs: &[Tensor],
+    precision: Precision,
+) -> Result<Vec<Vec<f32>>, ExactnessError> {
+    let mut graph = Graph::new();
+    let values: Vec<ValueId> = inputs
+        .iter()
+        .enumerate()
+        .map(|(index, input)| match example.op.updates().contains(&index) {
+            true => graph.state(&format!("kept{index}"), input.ty.clone(), Category::OptimizerState),
+            false => graph.input(&format!("input{index}"), input.ty.clone()),
+        })
+        .collect();
+    let mut results = graph.add(example.op, &values)?;
+    for (index, &result) in results.iter().enumerate() {
+        graph.output(&format!("output{index}"), result);
+    }
+    results.extend(example.op.updates().into_iter().map(|index| values[index]));
+    let program = Program::made_for(Target::Cuda, precision, graph);
+    let sizes: Vec<usize> = results.iter().map(|id| program.graph.ty(*id).elements()).collect();
+    let calls = 0..program.plan.calls.len();
+    let mut device = open(&[program])?;
+    for (&value, input) in values.iter().zip(inputs) {
+        match input.ty.dtype {
+            DType::I32 => device.write_i32(0, value, 0, &input.data.iter().map(|x| *x as i32).collect::<Vec<_>>()),
+            _ => device.write_f32(0, value, 0, &input.data.iter().map(|x| *x as f32).collect::<Vec<_>>()),
+        }
+    }
+    device.run(0, calls);
+    let mut made = vec![];
+    for (&value, size) in results.iter().zip(sizes) {
+        let mut data = vec![f32::NAN; size];
+        device.read_f32(0, value, 0, &mut data);
+        made.push(data);
+    }
+    match device.failure() {
+        Some(error) => Err(ExactnessError::Run { what: example.op.name().into(), error: error.to_string() }),
+        None => Ok(made),
+    }
+}
+
+fn rounded_to_half(x: f64) -> f64 {
+    let bits = (x as f32).to_bits();
+    f64::from(f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000))
+}
+
+fn relative(want: &[f64], have: &[f32]) -> f64 {
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut want.iter().zip(have).map(|(a, b)| a - f64::from(*b)));
+    difference / norm(&mut want.iter().copied()).max(1e-12)
+}
+
+/// NaN is larger than any number.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}
+
+/// Loss and gradients of one step, and the losses of some more.
+#[derive(Clone, Debug)]
+struct Steps {
+    gradients: Vec<(String, Vec<f32>)>,
+    losses: Vec<f32>,
+}
+
+/// Steps of a model in every precision, under no pass, each alone, version 2 and all, against the CPU; and each twice.
+pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, ExactnessError> {
+    let Some(size) = Size::named(size) else {
+        return Err(ExactnessError::Run { what: size.into(), error: "there is no such size".into() });
+    };
+    let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
+    let on_cpu = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        Ok(Box::new(Cpu::new(threads, Isa::detect(), Reductions::Fixed, programs)?))
+    };
+    let lists: Vec<PassList> = [PassList::none(), PassList::version_2(), PassList::all()]
+        .into_iter()
+        .chain(
+            OFFERED
+                .iter()
+                .map(|pass| pass.needs.iter().fold(PassList::none().with(pass.name), |list, needed| list.with(needed))),
+        )
+        .collect();
+    let config = |passes: &PassList, precision: Precision, target: Target| StepConfig {
+        model: model.clone(),
+        shape,
+        optimizer: plain_adamw(),
+        passes: passes.clone(),
+        recomputed_layers: 0,
+        precision,
+        target,
+    };
+    let want = taken(&on_cpu, &config(&PassList::none(), Precision::Fp32, Target::Cpu), losses)?;
+    let mut checks = vec![];
+    for precision in Precision::ALL {
+        let (gradients, curve) = match precision {
+            Precision::Fp32 => (1e-4, 1e-4),
+            Precision::Tf32 => (1e-2, 2e-3),
+            Precision::Bf16 | Precision::Bf16Pure => (2e-2, 1e-2),
+        };
+        for passes in &lists {
+            let config = config(passes, precision, Target::Cuda);
+            let what = format!("{} {precision} {}", size.name, passes.label());
+            let have = taken(open, &config, losses)?;
+            let differences = want.gradients.iter().zip(&have.gradients).map(|((_, want), (_, have))| {
+                let want: Vec<f64> = want.iter().map(|x| f64::from(*x)).collect();
+                relative(&want, have)
+            });
+            let difference = differences.fold(0.0, larger);
+            checks.push(Check { what: format!("{what}: gradients"), difference, tolerance: gradients });
+            let apart = want.losses.iter().zip(&have.losses).map(|(a, b)| f64::from((a - b).abs() / a.abs()));
+            let difference = apart.fold(0.0, larger);
+            checks.push(Check { what: format!("{what}: {losses} losses"), difference, tolerance: curve });
+            if passes.label() == "all" || passes.label() == "v1" {
+                let again = taken(open, &config, losses)?;
+                let same = have.losses.iter().map(|x| x.to_bits()).eq(again.losses.iter().map(|x| x.to_bits()));
+                let difference = if same { 0.0 } else { 1.0 };
+                checks.push(Check { what: format!("{what}: the same bytes twice"), difference, tolerance: 0.0 });
+            }
+        }
+    }
+    Ok(checks)
+}
+
+fn plain_adamw() -> OptimizerConfig {
+    OptimizerConfig {
+        learning_rate: 3e-4,
+        schedule: Schedule::Constant,
+        warmup_steps: 0,
+        weight_decay: 0.01,
+        clip: 1.0,
+        accumulation: 1,
+    }
+}
+
+fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, ExactnessError> {
+    let ModelConfig { vocab_size, .. } = config.model;
+    let settings = SourceSettings { shape: config.shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
+    let source = Source::open(&DataSpec::Synthetic, &settings)?;
+    let mut batch = Batch::new(config.shape);
+    source.fill(0, &mut batch)?;
+    let mut steps = Steps { gradients: vec![], losses: vec![] };
+    let mut first = trainer(open, config, Keep::Gradients)?;
+    let mut times = StepTimes::default();
+    let run = |error: String| ExactnessError::Run { what: config.passes.label(), error };
+    first.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
+    for (name, _) in first.parameters() {
+        let gradient = first.read_output(&format!("grad.{name}")).unwrap_or_default();
+        steps.gradients.push((name, gradient));
+    }
+    drop(first);
+    let mut trainer = trainer(open, config, Keep::OnlyTheLoss)?;
+    for step in 0..losses {
+        source.fill(step as u64 % 4, &mut batch)?;
+        if !trainer.submit(&batch, EndsStep::Yes { last: losses as u64 }) {
+            let loss = trainer.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
+            steps.losses.push(loss);
+            trainer.update(losses as u64, &mut times);
+        }
+    }
+    steps.losses.extend(trainer.collect()?.iter().map(|one| one.results[0]));
+    match trainer.device.failure() {
+        Some(error) => Err(run(error.to_string())),
+        None => Ok(steps),
+    }
+}
+
+fn trainer(open: &Open, config: &StepConfig, keep: Keep) -> Result<Trainer, ExactnessError> {
+    let program = training_program(config, keep)?;
+    let device = open(std::slice::from_ref(&program.program))?;
+    let mut trainer = Trainer::new(device, &config.model, program, None, config.optimizer);
+    trainer.draw_weights(42);
+    Ok(trainer)
+}

@@ -1,0 +1,62 @@
+//! `progress.jsonl`: a run while it goes on, a line at every log interval, for those who watch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+
+pub const PROGRESS_FILE: &str = "progress.jsonl";
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgressHeader {
+    pub schema_version: u32,
+    pub provenance: Provenance,
+}
+
+/// Every other line: the newest step, with means since the line before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgressLine {
+    pub step: u64,
+    /// Of that step, before its update; missing where nothing is computed.
+    pub loss: Option<f64>,
+    /// A step.
+    pub seconds: f64,
+    pub samples_per_sec: f64,
+    /// What the process holds, where the system tells.
+    pub memory_mb: Option<f64>,
+}
+
+impl ProgressHeader {
+    /// Times are measured unless a device replays predicted ones.
+    pub fn new(times: Origin) -> ProgressHeader {
+        ProgressHeader {
+            schema_version: SCHEMA_VERSION,
+            provenance: Provenance::of(&[
+                ("step", Origin::Computed),
+                ("loss", Origin::Computed),
+                ("seconds", times),
+                ("samples_per_sec", times),
+                ("memory_mb", Origin::Measured),
+            ]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn every_figure_of_a_line_says_where_it_comes_from() {
+        let line =
+            ProgressLine { step: 10, loss: Some(6.9), seconds: 0.02, samples_per_sec: 400.0, memory_mb: Some(20.0) };
+        let mut record = serde_json::to_value(line).unwrap();
+        let header = serde_json::to_value(ProgressHeader::new(Origin::Measured)).unwrap();
+        for key in ["schema_version", "provenance"] {
+            record[key] = header[key].clone();
+        }
+        check_provenance(&record).unwrap();
+    }
+}

@@ -1,0 +1,23 @@
+//! The dashboard: its pages, scripts and styles, and the data that each page is handed.
+//!
+//! Nothing here reads a file or a socket: the server in `cli` hands over records, analyses and traces, and gets back
+//! structs to be sent as JSON, or bytes.
+
+mod assets;
+pub mod attribution;
+pub mod comparison;
+pub mod live;
+pub mod memory;
+pub mod operators;
+pub mod overview;
+mod overview_of_run;
+mod overview_of_trace;
+pub mod records;
+pub mod roofline;
+pub mod runs;
+mod shell;
+pub mod timeline;
+
+pub use assets::{Asset, asset};
+pub use records::RunRecords;
+pub use shell::{Page, Subject, page};

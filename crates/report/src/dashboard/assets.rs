@@ -1,0 +1,67 @@
+//! Scripts and styles, embedded in the binary.
+
+/// A file that pages ask for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asset {
+    pub name: &'static str,
+    pub content_type: &'static str,
+    pub text: &'static str,
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+macro_rules! assets {
+    ($($name:literal $content_type:expr;)*) => {
+        const ASSETS: &[Asset] =
+            &[$(Asset { name: $name, content_type: $content_type, text: include_str!(concat!("assets/", $name)) }),*];
+    };
+}
+
+assets! {
+    "dashboard.css" "text/css; charset=utf-8";
+    "icon.svg" "image/svg+xml";
+    "attribution.js" SCRIPT;
+    "charts.js" SCRIPT;
+    "compare.js" SCRIPT;
+    "live.js" SCRIPT;
+    "memory.js" SCRIPT;
+    "numbers.js" SCRIPT;
+    "operators.js" SCRIPT;
+    "overview.js" SCRIPT;
+    "page.js" SCRIPT;
+    "roofline.js" SCRIPT;
+    "runs.js" SCRIPT;
+    "table.js" SCRIPT;
+    "timeline.js" SCRIPT;
+    "timeline_data.js" SCRIPT;
+    "timeline_drawing.js" SCRIPT;
+}
+
+pub fn asset(name: &str) -> Option<Asset> {
+    ASSETS.iter().find(|asset| asset.name == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_asset_reaches_out_to_the_network() {
+        for asset in ASSETS {
+            // The one address that is a name and not a place: SVG's namespace.
+            let text = asset.text.replace("http://www.w3.org/2000/svg", "");
+            for scheme in ["http:", "https:", "//cdn", "ws:", "wss:"] {
+                assert!(!text.contains(scheme), "{} mentions {scheme}", asset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_module_that_a_script_imports_is_there() {
+        for script in ASSETS.iter().filter(|asset| asset.content_type == SCRIPT) {
+            for imported in script.text.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next()) {
+                assert!(asset(imported).is_some(), "{} imports {imported}", script.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// Selective training: which nodes were updated at which steps.
+
+import { colour, load, main, make, runId, showTip, start } from "./page.js";
+import { table } from "./table.js";
+import { count, plain, share } from "./numbers.js";
+
+start(async () => {
+  const data = await load(`/api/runs/${runId}/attribution`);
+  const chosen = data.chosen.reduce((sum, nodes) => sum + nodes.length, 0);
+  const all = data.nodes.length * data.steps.length || 1;
+  main.append(make("h2", {}, "Attribution", make("small", {},
+    `${count(data.nodes.length)} nodes over ${count(data.steps.length)} steps; ${share(chosen / all)} of all updates were made`)));
+  const map = make("canvas", { role: "img", "aria-label": "Nodes over steps: dark where a node was updated; the table below has the counts" });
+  const names = data.nodes.length <= 48 ? data.nodes : [];
+  main.append(make("figure", { class: "heat" }, make("ol", { "aria-hidden": "true" }, names.map((name) => make("li", {}, name))), map,
+    make("div", { class: "note steps", "aria-hidden": "true" }, make("span", {}, `step ${data.steps[0]}`), make("span", {}, `step ${data.steps.at(-1)}`))));
+  paint(map, data);
+  addEventListener("themechange", () => paint(map, data));
+  map.addEventListener("pointermove", (event) => {
+    const area = map.getBoundingClientRect();
+    const step = Math.min(data.steps.length - 1, Math.floor(((event.clientX - area.left) / area.width) * data.steps.length));
+    const node = Math.min(data.nodes.length - 1, Math.floor(((event.clientY - area.top) / area.height) * data.nodes.length));
+    const was = data.chosen[step]?.includes(node) ? "updated" : "left alone";
+    showTip(`${data.nodes[node]}\nstep ${data.steps[step]}: ${was}`, event.clientX, event.clientY);
+  });
+  map.addEventListener("pointerleave", () => showTip(""));
+  const rows = data.nodes.map((name, at) => ({ name, at, updates: data.updates[at], moved: data.moved[at] }));
+  main.append(table({
+    columns: [
+      { title: "node", heading: true, kind: "long", value: (row) => row.name },
+      { title: "updates", number: true, value: (row) => row.updates, cell: (row) => count(row.updates) },
+      { title: "of the steps", number: true, value: (row) => row.updates / data.steps.length, cell: (row) => share(row.updates / data.steps.length) },
+      { title: "moved", help: "norm of the difference to the start", number: true, value: (row) => row.moved, cell: (row) => plain(row.moved) },
+    ],
+    rows, sort: { column: 1, descending: true }, mark: (row) => ({ "data-node": row.name }),
+  }).element);
+});
+
+/** A pixel a node and step, as far as canvases go; the browser scales it up. */
+function paint(map, data) {
+  const most = 4096;
+  const [across, down] = [Math.ceil(data.steps.length / most), Math.ceil(data.nodes.length / most)];
+  map.width = Math.max(1, Math.ceil(data.steps.length / across));
+  map.height = Math.max(1, Math.ceil(data.nodes.length / down));
+  map.style.height = `${Math.max(120, Math.min(560, data.nodes.length * 14))}px`;
+  const context = map.getContext("2d");
+  context.fillStyle = colour("--panel");
+  context.fillRect(0, 0, map.width, map.height);
+  context.fillStyle = colour("--c1");
+  data.chosen.forEach((nodes, step) => {
+    for (const node of nodes) context.fillRect(Math.floor(step / across), Math.floor(node / down), 1, 1);
+  });
+}

@@ -1,0 +1,85 @@
+// The list of runs: sort, filter, choose two to compare.
+
+import { load, main, make, say, start } from "./page.js";
+import { table } from "./table.js";
+import { count, mebibytes, metric, percent, plain, seconds } from "./numbers.js";
+
+start(async () => {
+  const { runs, may_delete: mayDelete } = await load("/api/runs");
+  const chosen = [];
+  const compare = make("button", { type: "button", class: "primary", disabled: true, onclick: openComparison }, "Compare two");
+  const search = make("input", { type: "search", placeholder: "Filter: name, size, version, status", "aria-label": "Filter runs" });
+  const tally = make("span", { class: "note", role: "status" });
+
+  const columns = [
+    { title: "", cell: (run) => make("input", {
+      type: "checkbox", "aria-label": `Compare ${run.name}`, "data-choose": run.id, onchange: (event) => choose(run, event.target),
+    }) },
+    { title: "name", value: (run) => run.name, cell: (run) => make("a", { href: `/runs/${run.id}/overview`, title: run.folder }, run.name), kind: "long" },
+    { title: "status", value: (run) => run.status, cell: statusCell },
+    { title: "size", value: (run) => run.size },
+    { title: "version", kind: "version", value: (run) => run.version, cell: (run) => run.version?.replaceAll(",", ", ") },
+    { title: "started", value: (run) => run.timestamp, cell: (run) => run.timestamp?.replace("T", " ").replace("Z", "") },
+    { title: "parameters", number: true, value: (run) => run.parameters, cell: (run) => count(run.parameters) },
+    { title: "step", help: "median", number: true, value: (run) => run.step_seconds, cell: (run) => seconds(run.step_seconds) },
+    { title: "tokens/s", number: true, value: (run) => run.tokens_per_second, cell: (run) => metric(run.tokens_per_second) },
+    { title: "peak memory", number: true, value: (run) => run.peak_memory_mb, cell: (run) => mebibytes(run.peak_memory_mb) },
+    { title: "MFU", number: true, value: (run) => run.mfu_percent, cell: (run) => percent(run.mfu_percent) },
+    { title: "bound by", value: (run) => run.bound },
+    { title: "loss", number: true, value: (run) => run.final_loss, cell: (run) => plain(run.final_loss) },
+  ];
+  if (mayDelete) columns.push({ title: "", cell: (run) => (run.kind === "run" ? deleteButton(run) : "") });
+  const list = table({
+    columns, rows: runs, sort: { column: 5, descending: true }, mark: (run) => ({ "data-run": run.id }),
+    empty: runs.length ? "No run matches the filter." : "No runs yet: `headroom profile` makes one here, under runs/.",
+  });
+
+  main.append(make("h1", {}, "Runs"), make("div", { class: "bar" }, search, compare, tally), list.element);
+  search.addEventListener("input", filter);
+  filter();
+
+  function filter() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = (run) => [run.name, run.size, run.version, run.status, run.kind, run.device, run.bound].join(" ").toLowerCase();
+    const kept = runs.filter((run) => words.every((word) => text(run).includes(word)));
+    list.show(kept);
+    tally.textContent = `${kept.length} of ${runs.length}`;
+    for (const box of list.element.querySelectorAll("[data-choose]")) box.checked = chosen.includes(box.dataset.choose);
+  }
+
+  function choose(run, box) {
+    if (box.checked) chosen.push(run.id);
+    else chosen.splice(chosen.indexOf(run.id), 1);
+    // The one chosen first makes way for a third.
+    while (chosen.length > 2) {
+      const dropped = chosen.shift();
+      const old = list.element.querySelector(`[data-choose="${dropped}"]`);
+      if (old) old.checked = false;
+    }
+    compare.disabled = chosen.length !== 2;
+  }
+
+  function openComparison() {
+    location.href = `/compare/${chosen[0]}/${chosen[1]}`;
+  }
+
+  function statusCell(run) {
+    if (run.kind === "trace") return make("span", { class: "note" }, "trace");
+    if (run.status === "running") return make("a", { class: "running", href: `/runs/${run.id}/live` }, make("span", { class: "pulse" }, "●"), " running");
+    return make("span", { class: run.status }, run.status);
+  }
+
+  function deleteButton(run) {
+    return make("button", { type: "button", class: "danger", "aria-label": `Delete ${run.name}`, onclick: async () => {
+      if (!confirm(`Delete the files of ${run.name}?\n${run.folder}`)) return;
+      try {
+        await load(`/api/runs/${run.id}`, { method: "DELETE" });
+        runs.splice(runs.indexOf(run), 1);
+        filter();
+        say(`${run.name} was deleted.`);
+      } catch (error) {
+        say(error.message, "problem");
+      }
+    } }, "Delete");
+  }
+});

@@ -1,0 +1,169 @@
+//! Two runs or traces side by side.
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::compare::{Change, StepChange, compare};
+use serde::Serialize;
+
+use super::RunRecords;
+
+/// One side: whatever is known of it.
+pub struct Side<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub records: Option<&'a RunRecords>,
+    pub analysis: Option<&'a Analysis>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Comparison {
+    pub before: Named,
+    pub after: Named,
+    pub notes: Vec<String>,
+    /// Over recorded steps, with an interval.
+    pub step: Option<StepChange>,
+    pub figures: Vec<FigureChange>,
+    /// Seconds a step.
+    pub operators: Vec<Change>,
+    pub kernels: Vec<Change>,
+    pub findings_gone: Vec<String>,
+    pub findings_new: Vec<String>,
+    pub settings: Vec<Setting>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Named {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct FigureChange {
+    pub name: &'static str,
+    pub unit: Unit,
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    /// After over before, less one.
+    pub relative: Option<f64>,
+    pub better: Better,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    Seconds,
+    Rate,
+    Percent,
+    Share,
+    Bytes,
+    Count,
+    Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Lower,
+    Higher,
+    Neither,
+}
+
+/// A part of the configuration in which they differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    pub name: String,
+    pub before: String,
+    pub after: String,
+}
+
+pub fn comparison(before: &Side, after: &Side) -> Comparison {
+    let named = |side: &Side| Named { id: side.id.into(), name: side.name.into() };
+    let mut result = Comparison { before: named(before), after: named(after), ..Comparison::default() };
+    if let (Some(left), Some(right)) = (before.records, after.records) {
+        result.figures.extend(figures_of_runs(left, right));
+        result.settings = settings(left, right);
+    }
+    match (before.analysis, after.analysis) {
+        (Some(left), Some(right)) => {
+            let changes = compare(left, right);
+            result.figures.extend(figures_of_traces(left, right));
+            result.notes = changes.notes;
+            result.step = Some(changes.step);
+            result.operators = changes.operators;
+            result.kernels = changes.kernels;
+            result.findings_gone = changes.findings_gone;
+            result.findings_new = changes.findings_new;
+        }
+        _ => result.notes.push("Operators are compared where both have a trace.".into()),
+    }
+    result.figures.retain(|figure| figure.before.is_some() || figure.after.is_some());
+    result
+}
+
+fn change(name: &'static str, unit: Unit, better: Better, before: Option<f64>, after: Option<f64>) -> FigureChange {
+    let relative = match (before, after) {
+        (Some(before), Some(after)) if before != 0.0 => Some(after / before - 1.0),
+        _ => None,
+    };
+    FigureChange { name, unit, before, after, relative, better }
+}
+
+fn figures_of_runs(left: &RunRecords, right: &RunRecords) -> Vec<FigureChange> {
+    type Figure = (&'static str, Unit, Better, fn(&RunRecords) -> Option<f64>);
+    let list: [Figure; 7] = [
+        ("step, median", Unit::Seconds, Better::Lower, |run| run.performance.as_ref()?.statistics.median),
+        ("tokens a second", Unit::Rate, Better::Higher, |run| {
+            run.performance.as_ref()?.performance_summary.tokens_per_sec
+        }),
+        ("peak memory", Unit::Bytes, Better::Lower, |run| {
+            run.performance.as_ref()?.performance_summary.peak_memory_mb.map(|size| size * 1024.0 * 1024.0)
+        }),
+        ("MFU", Unit::Percent, Better::Higher, |run| Some(run.flops.as_ref()?.efficiency_metrics.mfu_percent)),
+        ("kernels a step", Unit::Count, Better::Lower, |run| {
+            Some(run.operators.as_ref()?.patterns.kernels_per_step as f64)
+        }),
+        ("FLOPs a byte", Unit::Plain, Better::Neither, |run| {
+            Some(run.intensity.as_ref()?.arithmetic_intensity_flops_per_byte)
+        }),
+        ("final loss", Unit::Plain, Better::Neither, |run| run.performance.as_ref()?.performance_summary.final_loss),
+    ];
+    list.into_iter().map(|(name, unit, better, of)| change(name, unit, better, of(left), of(right))).collect()
+}
+
+fn figures_of_traces(left: &Analysis, right: &Analysis) -> Vec<FigureChange> {
+    type Figure = (&'static str, Unit, Better, fn(&Analysis) -> Option<f64>);
+    let list: [Figure; 5] = [
+        ("busy in the trace", Unit::Share, Better::Higher, |one| Some(one.measures.breakdown.busy_share)),
+        ("device kernels a step", Unit::Count, Better::Lower, |one| {
+            Some(one.measures.kernels.per_step).filter(|count| *count > 0.0)
+        }),
+        ("launches a step", Unit::Count, Better::Lower, |one| {
+            Some(one.measures.launches.per_step).filter(|count| *count > 0.0)
+        }),
+        ("idle a step", Unit::Seconds, Better::Lower, |one| {
+            Some(one.measures.breakdown.idle.total_seconds / one.steps.count())
+        }),
+        ("peak memory in the trace", Unit::Bytes, Better::Lower, |one| {
+            Some(one.measures.memory.peak_bytes as f64).filter(|bytes| *bytes > 0.0)
+        }),
+    ];
+    list.into_iter().map(|(name, unit, better, of)| change(name, unit, better, of(left), of(right))).collect()
+}
+
+fn settings(left: &RunRecords, right: &RunRecords) -> Vec<Setting> {
+    let (Some(left), Some(right)) = (&left.config, &right.config) else { return vec![] };
+    let mut rows = vec![
+        Setting { name: "size".into(), before: left.size.clone(), after: right.size.clone() },
+        Setting { name: "version".into(), before: left.version.clone(), after: right.version.clone() },
+    ];
+    let entries = |config: &headroom_record::config::Configuration| match serde_json::to_value(config) {
+        Ok(serde_json::Value::Object(map)) => map,
+        _ => serde_json::Map::new(),
+    };
+    let after = entries(&right.configuration);
+    for (name, before) in entries(&left.configuration) {
+        let after = after.get(&name).map(ToString::to_string).unwrap_or_default();
+        rows.push(Setting { name: name.replace('_', " "), before: before.to_string(), after });
+    }
+    rows.retain(|row| row.before != row.after);
+    rows
+}

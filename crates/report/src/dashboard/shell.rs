@@ -1,0 +1,140 @@
+//! The HTML around every page: its title, the way to the other pages, the place that its script fills.
+
+use crate::profile::escape;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    Runs,
+    Compare,
+    Overview,
+    Operators,
+    Timeline,
+    Memory,
+    Roofline,
+    Live,
+    Attribution,
+}
+
+impl Page {
+    /// Pages of one run, in the order of their tabs.
+    pub const OF_A_RUN: [Page; 7] =
+        [Page::Overview, Page::Operators, Page::Timeline, Page::Memory, Page::Roofline, Page::Live, Page::Attribution];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Page::Runs => "Runs",
+            Page::Compare => "Compare",
+            Page::Overview => "Overview",
+            Page::Operators => "Operators",
+            Page::Timeline => "Timeline",
+            Page::Memory => "Memory",
+            Page::Roofline => "Roofline",
+            Page::Live => "Live",
+            Page::Attribution => "Attribution",
+        }
+    }
+
+    /// Its script without the ending, and for a page of a run its name in the address.
+    pub fn name(self) -> &'static str {
+        match self {
+            Page::Runs => "runs",
+            Page::Compare => "compare",
+            Page::Overview => "overview",
+            Page::Operators => "operators",
+            Page::Timeline => "timeline",
+            Page::Memory => "memory",
+            Page::Roofline => "roofline",
+            Page::Live => "live",
+            Page::Attribution => "attribution",
+        }
+    }
+
+    pub fn of_a_run(name: &str) -> Option<Page> {
+        Page::OF_A_RUN.into_iter().find(|page| page.name() == name)
+    }
+}
+
+/// The run a page is about.
+pub struct Subject<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    /// Those that have something to show; the others get no tab.
+    pub pages: &'a [Page],
+}
+
+pub fn page(page: Page, subject: Option<&Subject>) -> String {
+    let title = match subject {
+        Some(subject) => format!("{} · {} · Headroom", page.title(), subject.name),
+        None => format!("{} · Headroom", page.title()),
+    };
+    let run = subject.map_or(String::new(), |subject| format!(r#" data-run="{}""#, escape(subject.id)));
+    let name = page.name();
+    let heading = match (page, subject) {
+        (Page::Timeline | Page::Operators | Page::Memory | Page::Roofline | Page::Live | Page::Attribution, _) => {
+            format!(r#"<h1 class="unseen">{}</h1>"#, page.title())
+        }
+        _ => String::new(),
+    };
+    format!(
+        r##"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="/assets/icon.svg">
+<link rel="stylesheet" href="/assets/dashboard.css">
+<script type="module" src="/assets/{name}.js"></script>
+</head>
+<body data-page="{name}"{run}>
+<a class="skip" href="#main">Skip to the content</a>
+<header>
+<a class="brand" href="/"><img src="/assets/icon.svg" alt="" width="18" height="18"> Headroom</a>
+{way}
+<button type="button" id="theme" aria-label="Light or dark">◐</button>
+</header>
+<main id="main" tabindex="-1">
+{heading}
+<p id="status" role="status">Loading…</p>
+</main>
+</body>
+</html>
+"##,
+        title = escape(&title),
+        way = subject.map_or(String::new(), |subject| navigation(page, subject)),
+    )
+}
+
+fn navigation(current: Page, subject: &Subject) -> String {
+    let tab = |page: &Page| {
+        let here = if *page == current { r#" aria-current="page""# } else { "" };
+        format!(r#"<a href="/runs/{}/{}"{here}>{}</a>"#, escape(subject.id), page.name(), page.title())
+    };
+    let tabs: Vec<String> = subject.pages.iter().map(tab).collect();
+    format!(
+        r#"<span class="run-name" title="{name}">{name}</span><nav aria-label="Pages of this run">{}</nav>"#,
+        tabs.join(""),
+        name = escape(subject.name),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_markup_stays_text() {
+        let subject = Subject { id: "ab12", name: "<script>alert(1)</script>", pages: &[Page::Overview] };
+        let html = page(Page::Overview, Some(&subject));
+        assert!(!html.contains("<script>alert"), "{html}");
+        assert!(html.contains(r#"<a href="/runs/ab12/overview" aria-current="page">Overview</a>"#), "{html}");
+    }
+
+    #[test]
+    fn every_page_has_its_script() {
+        for page in Page::OF_A_RUN.into_iter().chain([Page::Runs, Page::Compare]) {
+            assert!(super::super::asset(&format!("{}.js", page.name())).is_some(), "{}", page.name());
+        }
+    }
+}

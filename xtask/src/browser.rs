@@ -1,0 +1,68 @@
+//! Chromium and its driver for the dashboard's tests, from the system's packages.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::{Outcome, process};
+
+/// As Debian names them; without a font pages have no widths.
+const PACKAGES: [&str; 3] = ["chromium", "chromium-driver", "fonts-dejavu-core"];
+const PROGRAMS: [&str; 2] = ["chromium", "chromedriver"];
+
+/// Installs what is missing. A browser that cannot be had is an error: no test of the dashboard is skipped.
+pub fn make_ready() -> Result<()> {
+    let missing = || PROGRAMS.iter().any(|program| !answers(program));
+    if !missing() {
+        return Ok(());
+    }
+    println!("browser: installing {}", PACKAGES.join(" "));
+    for arguments in [
+        vec!["update", "--quiet"],
+        [&["install", "--yes", "--quiet", "--no-install-recommends"][..], &PACKAGES].concat(),
+    ] {
+        let mut command = as_administrator("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        if !process::succeeds(&mut command).unwrap_or(false) {
+            bail!(
+                "apt-get could not install {}: put {} on the path by hand",
+                PACKAGES.join(" "),
+                PROGRAMS.join(" and ")
+            );
+        }
+    }
+    if missing() {
+        bail!("{} were installed and do not start", PACKAGES.join(" "));
+    }
+    Ok(())
+}
+
+/// The pictures of the README, anew.
+pub fn screenshots() -> Result<Outcome> {
+    make_ready()?;
+    let mut command = process::cargo(&["test", "--package", "headroom-cli", "--test", "dashboard", "screenshots"]);
+    command.env("HEADROOM_SCREENSHOTS", process::workspace_root().join("docs/pictures"));
+    Ok(Outcome::from_success(process::succeeds(&mut command)?))
+}
+
+/// Half a million events in the browser, held to what the dashboard promises.
+pub fn bench() -> Result<Outcome> {
+    make_ready()?;
+    let mut command = process::cargo(&["test", "--release", "--package", "headroom-cli", "--test", "dashboard"]);
+    command.args(["large_trace", "--", "--nocapture"]).env("HEADROOM_STRICT_TIMES", "1");
+    Ok(Outcome::from_success(process::succeeds(&mut command)?))
+}
+
+fn answers(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn as_administrator(program: &str) -> Command {
+    // Containers run as root and have no sudo.
+    if process::capture("id", &["-u"]).is_ok_and(|user| user.trim() == "0") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("sudo");
+    command.arg(program);
+    command
+}
