@@ -1,0 +1,80 @@
+//! `headroom runs delete`: forgets runs, and with `--with-folder` removes what they wrote, and nothing that others put there.
+
+use crate::output;
+use crate::profile::files;
+use crate::registry::{Filter, Registry};
+use crate::train::folder::FILES;
+use anyhow::bail;
+use headroom_record::atomic::FileError;
+use headroom_record::registry::{RunRow, RunStatus};
+use headroom_record::validation::VALIDATION_FILE;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Numbers, names, or newest
+    #[arg(required = true)]
+    runs: Vec<String>,
+    /// Remove the files that the run wrote as well; its folder goes if nothing else lies in it
+    #[arg(long)]
+    with_folder: bool,
+}
+
+/// What commands other than `train` and `profile` write.
+const MORE_FILES: [&str; 8] = [
+    VALIDATION_FILE,
+    "optimize.md",
+    "optimize.html",
+    "study.json",
+    "study.md",
+    "study.html",
+    "scaling.json",
+    "scaling.html",
+];
+
+pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
+    let runs = flags.runs.iter().map(|which| registry.find(which)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(running) = runs.iter().find(|run| run.status == RunStatus::Running) {
+        bail!("run {} is still running\n  help: end it first", running.id);
+    }
+    for run in &runs {
+        if flags.with_folder {
+            remove_files(registry, run)?;
+        } else if let Some(folder) = run.start.folder.as_ref().filter(|folder| Path::new(folder).exists()) {
+            output::note(&format!("{folder} stays; --with-folder would have removed the run's files there"));
+        }
+        registry.delete(run.id)?;
+        output::note(&format!("run {} is forgotten", run.id));
+    }
+    Ok(())
+}
+
+fn remove_files(registry: &Registry, run: &RunRow) -> anyhow::Result<()> {
+    let Some(folder) = run.start.folder.as_deref().map(Path::new).filter(|folder| folder.is_dir()) else {
+        return Ok(());
+    };
+    // `--overwrite` gives a later run the folder of an earlier one.
+    let shared = registry.list(&Filter::default())?;
+    let later = shared.iter().find(|other| other.id > run.id && other.start.folder == run.start.folder);
+    if let Some(later) = later {
+        output::note(&format!("{} stays: run {} was written there since", folder.display(), later.id));
+        return Ok(());
+    }
+    files::clear(folder)?;
+    for name in FILES.iter().chain(&MORE_FILES) {
+        let path = folder.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(FileError::new("remove", &path)(error).into());
+            }
+            _ => {}
+        }
+    }
+    match fs::remove_dir(folder) {
+        Ok(()) => output::note(&format!("{} is removed", folder.display())),
+        Err(_) => output::note(&format!("{} stays: it holds other files too", folder.display())),
+    }
+    Ok(())
+}
