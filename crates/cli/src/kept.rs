@@ -1,4 +1,4 @@
-//! What the command keeps between runs, in the user's cache folder: the measured peaks of this machine.
+//! What the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine.
 
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::device::{DEVICE_FILE, DeviceRecord};
@@ -14,22 +14,36 @@ pub fn folder() -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(".cache/headroom")))
 }
 
-pub fn device_file() -> Option<PathBuf> {
-    folder().map(|folder| folder.join(DEVICE_FILE))
+/// One file for the threads that a run has by itself, and one for each other number of them.
+fn device_file(threads: u64) -> Option<PathBuf> {
+    let own = folder()?.join(DEVICE_FILE);
+    let other = own.with_file_name(format!("device-{threads}-threads.json"));
+    let usual = read(&own).is_none_or(|record| record.threads == threads);
+    Some(if usual { own } else { other })
 }
 
-/// The kept record; none where there is none, or it is of another layout or machine.
-pub fn load_device(cpu_name: &str) -> Option<DeviceRecord> {
-    let record: DeviceRecord = serde_json::from_slice(&fs::read(device_file()?).ok()?).ok()?;
-    (record.schema_version == headroom_record::SCHEMA_VERSION && record.name == cpu_name).then_some(record)
+fn read(path: &PathBuf) -> Option<DeviceRecord> {
+    let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    (record.schema_version == headroom_record::SCHEMA_VERSION).then_some(record)
 }
 
-/// Where it was kept; none where there is no folder for it.
-pub fn save_device(record: &DeviceRecord) -> Result<Option<PathBuf>, FileError> {
-    let Some(path) = device_file() else { return Ok(None) };
+/// The kept record; none where there is none, or it is of another layout, machine or number of threads.
+pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
+    let record = read(&device_file(threads as u64)?)?;
+    (record.name == cpu_name && record.threads == threads as u64).then_some(record)
+}
+
+/// Keeps the better of this record and what was kept before, figure by figure. Gives back what is kept now, and where; no
+/// place where there is no folder for it.
+pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf>), FileError> {
+    let Some(path) = device_file(record.threads) else { return Ok((record, None)) };
+    let best = match read(&path) {
+        Some(before) => record.best_of(&before),
+        None => record,
+    };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
     }
-    write_json(&path, record)?;
-    Ok(Some(path))
+    write_json(&path, &best)?;
+    Ok((best, Some(path)))
 }

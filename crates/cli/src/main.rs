@@ -17,7 +17,9 @@ mod record;
 mod registry;
 mod regress;
 mod runs;
+mod scale;
 mod serve;
+mod study;
 mod train;
 mod verify;
 
@@ -44,6 +46,8 @@ enum Command {
     Device(device::Arguments),
     Analyze(analyze::Arguments),
     Compare(compare::Arguments),
+    Study(study::Arguments),
+    Scale(scale::Arguments),
     Runs(runs::Arguments),
     Regress(regress::Arguments),
     Record(record::Arguments),
@@ -67,6 +71,8 @@ fn main() -> ExitCode {
         Command::Device(arguments) => device::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Study(arguments) => study::run(arguments, &mut entry),
+        Command::Scale(arguments) => scale::run(arguments, &mut entry),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),

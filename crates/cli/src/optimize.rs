@@ -1,40 +1,46 @@
 //! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
 
+mod record;
+
 use crate::memory_size::parse_bytes;
+use crate::output;
+use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry};
 use anyhow::{Context, ensure};
 use headroom_engine::Target;
 use headroom_engine::machine::Machine;
 use headroom_experiments::bench::Setting;
-use headroom_experiments::ladder::{Ladder, Patience, Rung, Watcher, climb};
+use headroom_experiments::ladder::{Ablation, Wanted, Watcher, climb};
+use headroom_experiments::turns::Patience;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::registry::Headline;
-use headroom_record::timestamp::utc_iso;
-use headroom_record::validation::{
-    GateRecord, OpSeconds, VALIDATION_FILE, ValidationFacts, ValidationRecord, ValidationRow,
-};
-use headroom_report::optimize::markdown;
+use headroom_record::validation::VALIDATION_FILE;
+use headroom_record::validation::ValidationRecord;
+use headroom_report::optimize::{html, markdown, terminal};
 use headroom_training::config::{SIZES, Size};
 use headroom_training::data::BatchShape;
 use headroom_training::optimizer::{OptimizerConfig, Schedule};
 use headroom_training::program::StepConfig;
+use record::{Surroundings, record_of};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-/// Profiles Version 1, predicts what every pass would bring, tries them best first in turns with the list before, keeps what
-/// helps, and checks the kept list: loss and gradients, the loss curve, bytes, memory, speed.
+/// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, tries them best first in turns with
+/// the list before, keeps what helps, and checks what was kept: loss and gradients, the loss curve, bytes, memory, speed.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A row of the table of sizes
     #[arg(long, default_value = "tiny")]
     size: String,
-    #[arg(long)]
+    /// Sequences of a batch [default: the size's]
+    #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    #[arg(long)]
+    /// Tokens of a sequence [default: the size's]
+    #[arg(long, value_name = "N")]
     seq_len: Option<usize>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
@@ -42,18 +48,25 @@ pub struct Arguments {
     /// The least speed-up of the kept list over Version 1, by the lower end of its interval
     #[arg(long, default_value_t = 1.0)]
     min_speedup: f64,
-    /// Turns of each side, for every comparison
+    /// Also measure all passes without one, for each
+    #[arg(long)]
+    ablation: bool,
+    /// Rounds of every comparison at least, two steps of each side in turns; more while the interval is wide
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(6..))]
     rounds: u16,
+    /// Seconds after which no comparison gets more than its least rounds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time: u64,
     /// Steps of the final loss curve
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     curve_steps: u16,
+    /// Of weights and data
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// Refuse a baseline that needs more than this, such as 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// Where validation.json and optimize.md go
+    /// Where validation.json, optimize.md and optimize.html go
     #[arg(long, value_name = "DIR", default_value = "runs/optimize")]
     output_dir: PathBuf,
     /// Print validation.json's content instead of the report
@@ -61,7 +74,6 @@ pub struct Arguments {
     json: bool,
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command's result, and its progress")]
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let step = step_of(&arguments)?;
     let machine = Machine::detect();
@@ -77,33 +89,57 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         threads: setting.threads,
         name: None,
     });
-    let patience =
-        Patience { rounds: usize::from(arguments.rounds), steps: 2, curve: usize::from(arguments.curve_steps) };
+    let peaks = Peaks::of_machine(&machine, setting.threads, step.precision)?;
+    let rounds = usize::from(arguments.rounds);
+    let wanted = Wanted {
+        patience: Patience {
+            rounds,
+            most_rounds: MOST_ROUNDS.max(rounds),
+            time: Duration::from_secs(arguments.time.min(MOST_SECONDS)),
+        },
+        curve_steps: usize::from(arguments.curve_steps),
+        min_speedup: arguments.min_speedup,
+        ablation: if arguments.ablation { Ablation::Yes } else { Ablation::No },
+        rates: peaks.rates,
+    };
     let mut progress = Progress { started: Instant::now() };
-    let ladder = climb(&step, &setting, patience, arguments.min_speedup, &mut progress)?;
-    let record = record_of(&arguments, &step, &setting, &machine, &ladder);
+    let ladder = climb(&step, &setting, &wanted, &mut progress)?;
+    let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, machine: &machine };
+    let record = record_of(&about, &ladder, peaks.rates.product_flops);
     entry.figures(headline(&record, &step));
-    let text = markdown(&record);
     write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
-    write_atomically(&arguments.output_dir.join("optimize.md"), text.as_bytes())?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&record)?);
-    } else {
-        print!("{text}");
+    write_atomically(&arguments.output_dir.join("optimize.md"), markdown(&record).as_bytes())?;
+    write_atomically(&arguments.output_dir.join("optimize.html"), html(&record).as_bytes())?;
+    match arguments.json {
+        true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
+        false => output::result(&terminal(&record))?,
     }
-    eprintln!("written to {} in {:.0} s", arguments.output_dir.display(), progress.started.elapsed().as_secs_f64());
-    for (name, gate) in record.gates.iter().filter(|(_, gate)| gate.result != "pass") {
-        eprintln!("gate failed: {name} is {:.4e}, the limit is {:.4e} ({})", gate.figure, gate.limit, gate.about);
+    let took = progress.started.elapsed().as_secs_f64();
+    output::note(&format!(
+        "validation.json, optimize.md and optimize.html in {}, after {took:.0} s",
+        arguments.output_dir.display()
+    ));
+    for (name, gate) in record.facts.gates.iter().filter(|(_, gate)| gate.result != "pass") {
+        output::note(&format!(
+            "gate failed: {name} is {:.4e}, the limit is {:.4e} ({})",
+            gate.figure, gate.limit, gate.about
+        ));
     }
     Ok(if record.all_gates_pass() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Beyond it an interval that is still wide will not become narrow.
+const MOST_ROUNDS: usize = 60;
+
+/// An hour, whatever is asked: no sum of times overflows.
+const MOST_SECONDS: u64 = 3600;
+
 /// The kept list's figures.
 fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
-    let kept = record.versions.iter().find(|row| row.passes == record.kept);
+    let kept = record.facts.versions.iter().find(|row| row.passes == record.facts.kept);
     Headline {
         parameters: Some(step.model.parameters().total()),
-        step_seconds: kept.map(|row| record.baseline_step_seconds / row.measured_speedup),
+        step_seconds: kept.map(|row| record.facts.baseline_step_seconds / row.measured_speedup),
         peak_memory_mb: kept.map(|row| row.memory_after_mb),
         speedup: kept.map(|row| row.measured_speedup),
         measured: true,
@@ -116,9 +152,8 @@ struct Progress {
 }
 
 impl Watcher for Progress {
-    #[expect(clippy::print_stderr, reason = "progress goes to standard error")]
     fn doing(&mut self, what: &str) {
-        eprintln!("[{:5.1} s] {what}", self.started.elapsed().as_secs_f64());
+        output::note(&format!("[{:5.1} s] {what}", self.started.elapsed().as_secs_f64()));
     }
 }
 
@@ -181,73 +216,4 @@ fn check_memory(arguments: &Arguments, step: &StepConfig) -> anyhow::Result<()> 
 
 fn make_folder(folder: &Path) -> Result<(), FileError> {
     std::fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))
-}
-
-fn record_of(
-    arguments: &Arguments,
-    step: &StepConfig,
-    setting: &Setting,
-    machine: &Machine,
-    ladder: &Ladder,
-) -> ValidationRecord {
-    let op = |(op, seconds): &(&'static str, f64)| OpSeconds { op: op.to_string(), seconds: *seconds };
-    let gate = |gate: &headroom_experiments::gates::Gate| {
-        let result = if gate.passed { "pass" } else { "fail" };
-        let record =
-            GateRecord { result: result.into(), figure: gate.figure, limit: gate.limit, about: gate.about.clone() };
-        (gate.name.to_string(), record)
-    };
-    ValidationRecord::new(ValidationFacts {
-        timestamp: utc_iso(SystemTime::now()),
-        size: arguments.size.clone(),
-        batch_size: step.shape.batch_size as u64,
-        seq_len: step.shape.seq_len as u64,
-        threads: setting.threads as u64,
-        device: machine.cpu_name.clone(),
-        baseline_step_seconds: ladder.baseline_seconds,
-        baseline_by_op: ladder.baseline_by_op.iter().map(op).collect(),
-        passes: ladder.tried.iter().map(row).collect(),
-        versions: ladder.versions.iter().map(row).collect(),
-        kept: ladder.kept.names().iter().map(|name| name.to_string()).collect(),
-        gates: ladder.gates.iter().map(gate).collect(),
-    })
-}
-
-fn row(rung: &Rung) -> ValidationRow {
-    const MIB: f64 = 1024.0 * 1024.0;
-    let tried = rung.predicted.is_some();
-    let note = rung.surprise.as_ref().map(|surprise| {
-        format!(
-            "{} took {:.2} ms a step, predicted {:.2} ms",
-            surprise.op,
-            surprise.measured_seconds * 1e3,
-            surprise.predicted_seconds * 1e3
-        )
-    });
-    ValidationRow {
-        name: rung.name.clone(),
-        passes: rung.list.names().iter().map(|name| name.to_string()).collect(),
-        predicted_speedup: rung.predicted,
-        measured_speedup: rung.measured.median,
-        measured_ci95_low: rung.measured.low,
-        measured_ci95_high: rung.measured.high,
-        memory_before_mb: rung.memory.0 as f64 / MIB,
-        memory_after_mb: rung.memory.1 as f64 / MIB,
-        kernels_before: rung.kernels.0 as u64,
-        kernels_after: rung.kernels.1 as u64,
-        loss_difference: tried.then_some(rung.loss_difference),
-        gradient_difference: tried.then_some(rung.gradient_difference),
-        kept: rung.kept,
-        effort: effort(&rung.name).into(),
-        note,
-    }
-}
-
-/// What the change would cost in a hand-written trainer.
-fn effort(pass: &str) -> &'static str {
-    match pass {
-        "flash-attention" | "fuse-loss" | "fuse-rope" => "high",
-        "fuse-norm" | "fuse-optimizer" => "medium",
-        _ => "low",
-    }
 }

@@ -2,7 +2,7 @@
 
 pub mod arguments;
 pub mod files;
-mod peaks;
+pub mod peaks;
 mod records;
 
 use crate::output;
@@ -13,10 +13,11 @@ use crate::train::{self, Arguments};
 use anyhow::ensure;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_record::config::ProfilersEnabled;
+use headroom_record::intensity::Bound;
 use headroom_record::performance::PerformanceRecord;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
-use headroom_training::profile::operators::step_breakdown;
+use headroom_training::profile::operators::{by_place, step_breakdown};
 use headroom_training::recording::{Recording, calls_a_step};
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
@@ -33,6 +34,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCo
 }
 
 /// What was decided before the run about its recording.
+#[derive(Clone)]
 pub struct Profiler {
     enabled: ProfilersEnabled,
     report: bool,
@@ -96,12 +98,18 @@ impl Profiler {
         let Some(profiled) = self.profiled(trainer, settings) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
-        let made = Made::new(self, &profiled, settings, outcome, performance);
+        let peaks = match trainer.device.computes() {
+            true => self.peaks.clone().raised_by(fastest_products(&profiled), settings.threads),
+            false => self.peaks.clone(),
+        };
+        let profiled = Profiled { rates: peaks.rates, ..profiled };
+        let profiler = Profiler { peaks, ..self.clone() };
+        let made = Made::new(&profiler, &profiled, settings, outcome, performance);
         entry.amend(|figures| {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
             figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
         });
-        files::write_all(self, folder, &profiled, &made, settings, outcome, performance)
+        files::write_all(&profiler, folder, &profiled, &made, settings, outcome, performance)
     }
 
     fn profiled<'a>(&self, trainer: &'a Trainer, settings: &Settings) -> Option<Profiled<'a>> {
@@ -109,6 +117,12 @@ impl Profiler {
         let accumulation = settings.optimizer.accumulation;
         Some(Profiled { training: trainer.program(), recording, rates: self.peaks.rates, accumulation })
     }
+}
+
+/// FLOPs a second of the place that came to most, in products.
+fn fastest_products(profiled: &Profiled) -> f64 {
+    let products = by_place(profiled).into_iter().filter(|place| place.bound == Bound::ComputeBound);
+    products.map(|place| place.flops as f64 / place.time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
 /// After the warm-up, and never the first step where the run has another.

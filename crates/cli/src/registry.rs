@@ -8,10 +8,11 @@ mod process;
 mod rows;
 mod schema;
 
-pub use entry::{About, Entry};
+pub use entry::{About, Entry, PARENT_VARIABLE};
+pub use headroom_record::registry::Headline;
 pub use rows::Filter;
 
-use headroom_record::registry::{Headline, RunRow, RunStart, RunStatus};
+use headroom_record::registry::{RunRow, RunStart, RunStatus};
 use rusqlite::Connection;
 use std::env;
 use std::fs;

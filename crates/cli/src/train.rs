@@ -25,6 +25,7 @@ use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::training as text;
 use headroom_training::data::Prefetcher;
+use headroom_training::program::Keep;
 use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
 use headroom_training::trainer::Trainer;
 use plan::Planned;
@@ -45,7 +46,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     registry::check_name(arguments.output.name.as_deref())?;
 
     let (settings, sources) = Settings::resolve(&arguments)?;
-    let planned = Planned::new(&settings, &sources)?;
+    // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
+    let keep = if arguments.profiling.is_on() { Keep::GradientNorm } else { Keep::OnlyTheLoss };
+    let planned = Planned::new(&settings, &sources, keep)?;
     let need = planned.need;
     let opening = opening::describe(&settings, &planned);
     if format == Format::Text {

@@ -1,5 +1,7 @@
 //! What common parts can do by their datasheets: dense rates, no sparsity, boost clocks as the maker states them.
 
+pub mod processors;
+
 use serde::Serialize;
 
 /// FLOPs and bytes a second. A rate of 0 means that the part has no such unit or its maker states none.
@@ -38,9 +40,12 @@ pub const PARTS: &[Peaks] = &[
     part("A10", [31.2, 62.5, 125.0], 0.6, "NVIDIA A10 datasheet"),
     part("A30", [10.3, 82.0, 165.0], 0.933, "NVIDIA A30 datasheet"),
     part("A40", [37.4, 74.8, 149.7], 0.696, "NVIDIA A40 datasheet"),
+    part("RTX 6000 Ada", [91.1, 182.1, 364.2], 0.96, "NVIDIA Ada architecture paper (RTX 6000)"),
+    part("RTX A5000", [27.8, 55.6, 111.1], 0.768, "NVIDIA RTX A5000 datasheet"),
     part("RTX A6000", [38.7, 77.4, 154.8], 0.768, "NVIDIA RTX A6000 datasheet"),
     part("L40S", [91.6, 183.0, 362.0], 0.864, "NVIDIA L40S datasheet"),
     part("L40", [90.5, 90.5, 181.0], 0.864, "NVIDIA L40 datasheet"),
+    part("L20", [59.8, 59.8, 119.5], 0.864, "NVIDIA L20 datasheet"),
     part("L4", [30.3, 60.0, 121.0], 0.3, "NVIDIA L4 datasheet"),
     part("RTX 5090", [104.8, 104.8, 209.5], 1.792, "NVIDIA RTX Blackwell architecture paper"),
     part("RTX 4090", [82.6, 82.6, 165.2], 1.008, "NVIDIA Ada architecture paper"),

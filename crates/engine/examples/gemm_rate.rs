@@ -4,7 +4,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use headroom_engine::cpu::gemm::{Accumulate, MatMut, MatRef, Product, Scratch, gemm, gemm_batch};
+use headroom_engine::cpu::gemm::{
+    Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatMut, MatRef, Product, Scratch, gemm, gemm_batch,
+    gemm_bf16,
+};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 
@@ -34,7 +37,7 @@ fn main() -> std::io::Result<()> {
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(0.3);
     let part = arguments.next().unwrap_or_default();
     let time = Duration::from_secs_f64(seconds);
-    let isa = Isa::detect();
+    let (isa, unit) = (Isa::detect(), Bf16Unit::detect());
     let pools = [Pool::new(1)?, Pool::new(2)?];
     let scratches = [Scratch::new(1), Scratch::new(2)];
     let teams = [(&pools[0], &scratches[0]), (&pools[1], &scratches[1])];
@@ -43,7 +46,11 @@ fn main() -> std::io::Result<()> {
     #[allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
     let show = |line: String| println!("{line}");
     show(format!("{isa}, scratch {} KiB on 2 threads, dispatch {:.2} µs", Scratch::bytes(2) / 1024, dispatch * 1e6));
-    show(format!("{:<24} {:>5} {:>5} {:>5} {:>8} {:>8}", "GFLOP/s", "M", "N", "K", "1 thread", "2"));
+    show(format!("bf16 by {unit}"));
+    show(format!(
+        "{:<24} {:>5} {:>5} {:>5} {:>8} {:>8} {:>8} {:>8}",
+        "GFLOP/s", "M", "N", "K", "1 thread", "2", "1 bf16", "2 bf16"
+    ));
 
     for (name, tokens, inputs, outputs) in LINEARS {
         let (x, w) = (filled(tokens * inputs), filled(outputs * inputs));
@@ -58,14 +65,22 @@ fn main() -> std::io::Result<()> {
             }
             let (m, k, n) = (a.rows(), a.cols(), b.cols());
             let mut c = vec![0.0; m * n];
+            let accumulate = Accumulate::Overwrite;
             let rates = teams.map(|(pool, scratch)| {
-                let seconds = best_seconds(time, || {
+                let single = best_seconds(time, || {
                     let c = MatMut::row_major(&mut c, m, n);
-                    gemm(pool, isa, scratch, Product { alpha: 1.0, a, b, accumulate: Accumulate::Overwrite, c });
+                    gemm(pool, isa, scratch, Product { alpha: 1.0, a, b, accumulate, c });
                 });
-                (2 * m * n * k) as f64 / seconds / 1e9
+                let rounded = best_seconds(time, || {
+                    let columns = [Columns { b, c: MatMut::row_major(&mut c, m, n) }];
+                    gemm_bf16(pool, isa, unit, scratch, &Bf16Product { alpha: 1.0, a, accumulate, columns: &columns });
+                });
+                [single, rounded].map(|seconds| (2 * m * n * k) as f64 / seconds / 1e9)
             });
-            show(format!("{name:<12}{form:<12} {m:>5} {n:>5} {k:>5} {:>8.0} {:>8.0}", rates[0], rates[1]));
+            let [[one, one_bf16], [two, two_bf16]] = rates;
+            show(format!(
+                "{name:<12}{form:<12} {m:>5} {n:>5} {k:>5} {one:>8.0} {two:>8.0} {one_bf16:>8.0} {two_bf16:>8.0}"
+            ));
         }
     }
 
@@ -130,7 +145,7 @@ fn scores(run: &Run) {
     let [heads, keys, s, _] = run.shape;
     // SAFETY: an item a head, each with its own matrix of scores.
     unsafe {
-        gemm_batch(run.pool, run.isa, run.scratch, heads, 1, &|head, _| Product {
+        gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, heads, 1, &|head, _| Product {
             alpha: 0.125,
             a: run.query(head),
             b: run.query(head * keys / heads).transposed(),
@@ -144,7 +159,7 @@ fn outputs(run: &Run) {
     let [heads, keys, ..] = run.shape;
     // SAFETY: an item a head, each with its own output.
     unsafe {
-        gemm_batch(run.pool, run.isa, run.scratch, heads, 1, &|head, _| Product {
+        gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, heads, 1, &|head, _| Product {
             alpha: 1.0,
             a: run.probabilities(head),
             b: run.query(head * keys / heads),
@@ -159,7 +174,7 @@ fn key_gradients(run: &Run) {
     let sharing = heads / keys;
     // SAFETY: an item a key head, each with its own output.
     unsafe {
-        gemm_batch(run.pool, run.isa, run.scratch, keys, sharing, &|key, term| Product {
+        gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, keys, sharing, &|key, term| Product {
             alpha: 0.125,
             a: run.probabilities(key * sharing + term).transposed(),
             b: run.query(key * sharing + term),

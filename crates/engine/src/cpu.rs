@@ -25,7 +25,7 @@ use crate::device::{Device, EngineError, Program, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::Arena;
 use frame::{Frame, Operand, Slot};
-use gemm::Scratch;
+use gemm::{Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatRef, Product, Scratch, gemm, gemm_bf16};
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
 use isa::Isa;
@@ -58,6 +58,7 @@ impl Reductions {
 pub struct Team {
     pub pool: Pool,
     pub isa: Isa,
+    pub arithmetic: Arithmetic,
     pub packing: Scratch,
     /// Partial sums of a long reduction.
     pub parts: usize,
@@ -67,10 +68,44 @@ pub struct Team {
 
 impl Team {
     /// `tile_elements` is what each thread can use for tiles.
-    pub fn new(threads: usize, isa: Isa, reductions: Reductions, tile_elements: usize) -> Result<Team, EngineError> {
+    pub fn new(
+        threads: usize,
+        isa: Isa,
+        arithmetic: Arithmetic,
+        reductions: Reductions,
+        tile_elements: usize,
+    ) -> Result<Team, EngineError> {
         let pool = Pool::new(threads).map_err(|error| EngineError::Threads { threads, error })?;
         let tiles = (0..threads).map(|_| Mutex::new(vec![0.0; tile_elements])).collect();
-        Ok(Team { pool, isa, packing: Scratch::new(threads), parts: reductions.parts(threads), tiles })
+        let (packing, parts) = (Scratch::new(threads), reductions.parts(threads));
+        Ok(Team { pool, isa, arithmetic, packing, parts, tiles })
+    }
+
+    /// One product on all threads.
+    pub fn product(&self, product: Product) {
+        match self.arithmetic {
+            Arithmetic::Single => gemm(&self.pool, self.isa, &self.packing, product),
+            Arithmetic::Bf16(_) => {
+                let Product { alpha, a, b, accumulate, c } = product;
+                self.products(alpha, a, accumulate, &[Columns { b, c }]);
+            }
+        }
+    }
+
+    /// Several products of one left operand.
+    pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &[Columns]) {
+        match self.arithmetic {
+            Arithmetic::Single => {
+                for Columns { b, c } in columns {
+                    let (b, c) = (*b, c.again());
+                    gemm(&self.pool, self.isa, &self.packing, Product { alpha, a, b, accumulate, c });
+                }
+            }
+            Arithmetic::Bf16(unit) => {
+                let product = Bf16Product { alpha, a, accumulate, columns };
+                gemm_bf16(&self.pool, self.isa, unit, &self.packing, &product);
+            }
+        }
     }
 }
 
@@ -99,14 +134,17 @@ struct Prepared {
 
 impl Cpu {
     /// What its kernels compute in.
-    pub const PRECISIONS: &[Precision] = &[Precision::Fp32];
+    pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
 
     pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
-        check_precision("cpu", Cpu::PRECISIONS, programs)?;
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
         let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
-        let team = Team::new(threads, isa, reductions, tiles)?;
+        let arithmetic = match precision_of(programs)? {
+            Precision::Bf16 => Arithmetic::Bf16(Bf16Unit::with(isa)),
+            _ => Arithmetic::Single,
+        };
+        let team = Team::new(threads, isa, arithmetic, reductions, tiles)?;
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
         let need = |program: &Program| reduction_elements(&program.graph, team.parts);
         let reduction = programs.iter().map(need).max().unwrap_or(0);
@@ -188,6 +226,16 @@ impl Device for Cpu {
 
     fn clock(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+/// The one precision of all programs, which is one of the CPU's.
+fn precision_of(programs: &[Program]) -> Result<Precision, EngineError> {
+    check_precision("cpu", Cpu::PRECISIONS, programs)?;
+    let precision = programs.first().map_or(Precision::Fp32, |program| program.precision);
+    match programs.iter().map(|program| program.precision).find(|other| *other != precision) {
+        Some(other) => Err(EngineError::MixedPrecisions { one: precision, other }),
+        None => Ok(precision),
     }
 }
 

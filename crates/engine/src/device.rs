@@ -70,6 +70,8 @@ pub enum EngineError {
     NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
     #[error(transparent)]
     Cuda(#[from] crate::cuda::CudaError),
+    #[error("programs of one device compute in {one} and in {other}; they must agree")]
+    MixedPrecisions { one: Precision, other: Precision },
 }
 
 /// Refuses programs of a precision that a device has no kernels for.

@@ -1,5 +1,6 @@
 //! Runs a plan: the backends, their kernels and the memory they work in. The only crate with `unsafe`.
 
+pub mod clock;
 pub mod cpu;
 pub mod cuda;
 pub mod device;

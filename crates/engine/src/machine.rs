@@ -26,6 +26,55 @@ impl Machine {
     }
 }
 
+/// Vendor, family and model of the processor, as it states them; none where the system does not say.
+pub fn processor_model() -> Option<(String, u32, u32)> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let named = |key: &str| {
+        let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_string())
+    };
+    Some((named("vendor_id")?, named("cpu family")?.parse().ok()?, named("model")?.parse().ok()?))
+}
+
+/// Watches what other programs take of the processors from one moment to another.
+pub struct LoadWatch {
+    busy: u64,
+    all: u64,
+    own: u64,
+}
+
+impl LoadWatch {
+    /// None where the system does not count.
+    pub fn start() -> Option<LoadWatch> {
+        let (busy, all) = processor_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+        Some(LoadWatch { busy, all, own: own_ticks(&fs::read_to_string("/proc/self/stat").ok()?)? })
+    }
+
+    /// The share of all processors' time since the start that went to others.
+    pub fn others(&self) -> Option<f64> {
+        let now = LoadWatch::start()?;
+        let busy = now.busy.saturating_sub(self.busy).saturating_sub(now.own.saturating_sub(self.own));
+        Some(busy as f64 / now.all.saturating_sub(self.all).max(1) as f64)
+    }
+}
+
+/// Ticks that all processors were busy, stolen ones included, and ticks there were.
+fn processor_ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // user, nice, system, idle, waiting, interrupts (two kinds), stolen
+    let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    let all: u64 = ticks.iter().sum();
+    Some((all - idle, all))
+}
+
+/// Ticks of this process and its ended children. The name, in brackets, may hold anything.
+fn own_ticks(stat: &str) -> Option<u64> {
+    let after_name = stat.rsplit_once(')')?.1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
 /// Bytes that could be had now without swapping, within the limit of the control group if there is one.
 pub fn memory_available_bytes() -> Option<u64> {
     let system = meminfo("MemAvailable")?;
@@ -36,6 +85,12 @@ pub fn memory_available_bytes() -> Option<u64> {
 /// The most memory this process ever had resident.
 pub fn peak_resident_bytes() -> Option<u64> {
     status("VmHWM")
+}
+
+/// From now on the peak is counted anew, so that what was done and given back before does not count.
+pub fn forget_peak_resident() {
+    // Where the system cannot, the peak stays what it was.
+    let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
 pub fn resident_bytes() -> Option<u64> {
@@ -93,6 +148,25 @@ mod tests {
         let text: String = [(0, 0), (0, 0), (0, 1), (1, 0)].map(|(p, c)| cpu(p, c)).concat();
         assert_eq!(physical_cores(&text), Some(3));
         assert_eq!(physical_cores("nothing here"), None);
+    }
+
+    #[test]
+    fn ticks_of_others_are_what_is_left_of_the_busy_ones() {
+        let stat = "cpu  100 20 30 800 50 1 2 7 0 0\ncpu0 1 2 3\n";
+        assert_eq!(processor_ticks(stat), Some((160, 1010)));
+        let own = "12 (a ) name) S 1 1 1 0 -1 4194560 100 0 0 0 30 12 5 3 20 0 1 0";
+        assert_eq!(own_ticks(own), Some(50));
+    }
+
+    #[test]
+    fn a_peak_that_was_forgotten_does_not_count() {
+        let large = vec![1u8; 64 << 20];
+        let before = peak_resident_bytes();
+        drop(std::hint::black_box(large));
+        forget_peak_resident();
+        if let (Some(before), Some(after)) = (before, peak_resident_bytes()) {
+            assert!(after + (32 << 20) < before, "{after} bytes after, {before} before");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Null {
 
 impl Null {
     /// What can be planned and predicted.
-    pub const PRECISIONS: &[Precision] = &[Precision::Fp32];
+    pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
 
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
         Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None }

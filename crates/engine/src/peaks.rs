@@ -1,6 +1,6 @@
 //! What this CPU can do, measured: the rate of large products, of memory, and the cost of a call.
 
-use crate::cpu::gemm::{Accumulate, MatMut, MatRef, Product, gemm};
+use crate::cpu::gemm::{Accumulate, Arithmetic, Bf16Unit, MatMut, MatRef, Product};
 use crate::cpu::isa::Isa;
 use crate::cpu::{Reductions, Team};
 use crate::device::EngineError;
@@ -14,6 +14,9 @@ pub struct CpuPeaks {
     /// FLOPs a second of fp32 products, on all threads and on one.
     pub product_f32: f64,
     pub product_f32_one_thread: f64,
+    /// The same with operands rounded to bf16 on the way, which is part of the product.
+    pub product_bf16: f64,
+    pub product_bf16_one_thread: f64,
     /// Bytes a second read and written by a copy larger than the caches.
     pub copy: f64,
     /// Seconds for a call that does nothing on every thread.
@@ -37,14 +40,23 @@ const PATIENCE: Duration = Duration::from_millis(600);
 const COPY_FLOATS: usize = 64 << 20;
 
 pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
-    let (all, one) = (Team::new(threads, isa, Reductions::Fixed, 0)?, Team::new(1, isa, Reductions::Fixed, 0)?);
+    let team = |threads, arithmetic| Team::new(threads, isa, arithmetic, Reductions::Fixed, 0);
+    let (all, one) = (team(threads, Arithmetic::Single)?, team(1, Arithmetic::Single)?);
+    let bf16 = Arithmetic::Bf16(Bf16Unit::with(isa));
     Ok(CpuPeaks {
         threads,
         product_f32: product_rate(&all),
         product_f32_one_thread: product_rate(&one),
+        product_bf16: product_rate(&team(threads, bf16)?),
+        product_bf16_one_thread: product_rate(&team(1, bf16)?),
         copy: copy_rate(&all),
         call_seconds: call_seconds(&all),
     })
+}
+
+/// The rate of products alone, for a second look.
+pub fn measure_products(threads: usize, isa: Isa) -> Result<f64, EngineError> {
+    Ok(product_rate(&Team::new(threads, isa, Arithmetic::Single, Reductions::Fixed, 0)?))
 }
 
 /// The best over sizes that fit the caches and sizes that do not.
@@ -60,7 +72,7 @@ fn product_rate_at(team: &Team, size: usize) -> f64 {
         let a = MatRef::row_major(&left, size, size);
         let b = MatRef::row_major(&right, size, size);
         let c = MatMut::row_major(&mut out, size, size);
-        gemm(&team.pool, team.isa, &team.packing, Product { alpha: 1.0, a, b, accumulate: Accumulate::Overwrite, c });
+        team.product(Product { alpha: 1.0, a, b, accumulate: Accumulate::Overwrite, c });
     });
     black_box(&out);
     2.0 * (size as f64).powi(3) / seconds

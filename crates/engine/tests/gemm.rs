@@ -1,61 +1,12 @@
 //! Products against a plain triple loop in f64: shapes, strides, instruction sets and thread counts.
 
-use headroom_engine::cpu::gemm::{Accumulate, MatMut, MatRef, Product, Scratch, gemm, gemm_batch};
+#[path = "common/operand.rs"]
+mod operand;
+
+use headroom_engine::cpu::gemm::{Accumulate, Arithmetic, MatMut, MatRef, Product, Scratch, gemm, gemm_batch};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
-
-/// How an operand lies in memory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Storage {
-    RowMajor,
-    Transposed,
-    /// Rows `cols + 5` apart, as a head inside a wider tensor.
-    Wide,
-    /// Neither rows nor columns next to each other.
-    Scattered,
-}
-
-const STORAGES: [Storage; 4] = [Storage::RowMajor, Storage::Transposed, Storage::Wide, Storage::Scattered];
-const THREADS: [usize; 4] = [1, 2, 3, 5];
-
-struct Operand {
-    data: Vec<f32>,
-    rows: usize,
-    cols: usize,
-    strides: (usize, usize),
-}
-
-impl Operand {
-    fn new(rows: usize, cols: usize, storage: Storage, seed: u64) -> Operand {
-        let strides = match storage {
-            Storage::RowMajor => (cols, 1),
-            Storage::Transposed => (1, rows),
-            Storage::Wide => (cols + 5, 1),
-            Storage::Scattered => (2 * cols + 3, 2),
-        };
-        let len = if rows * cols == 0 { 0 } else { (rows - 1) * strides.0 + (cols - 1) * strides.1 + 1 };
-        Operand { data: noise(len, seed), rows, cols, strides }
-    }
-
-    fn view(&self) -> MatRef<'_> {
-        MatRef::strided(&self.data, self.rows, self.cols, self.strides.0, self.strides.1)
-    }
-
-    fn at(&self, row: usize, col: usize) -> f32 {
-        self.data[row * self.strides.0 + col * self.strides.1]
-    }
-}
-
-/// Values in [-1, 1) from a counter, the same on every run.
-fn noise(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        })
-        .collect()
-}
+use operand::{Operand, STORAGES, Storage, noise, pools, same_bits};
 
 /// `before + alpha · a · b` (or without `before`) in f64, and the scale its rounding error is measured in.
 fn plain(alpha: f32, a: &Operand, b: &Operand, before: impl Fn(usize, usize) -> f64) -> Vec<(f64, f64)> {
@@ -129,14 +80,6 @@ fn check(pools: &[(Pool, Scratch)], case: &Case) {
             }
         }
     }
-}
-
-fn same_bits(left: &[f32], right: &[f32]) -> bool {
-    left.iter().map(|value| value.to_bits()).eq(right.iter().map(|value| value.to_bits()))
-}
-
-fn pools() -> Vec<(Pool, Scratch)> {
-    THREADS.iter().map(|&threads| (Pool::new(threads).expect("threads start"), Scratch::new(threads))).collect()
 }
 
 #[test]
@@ -256,21 +199,21 @@ fn attention_products(pool: &Pool, isa: Isa, scratch: &Scratch, [heads, groups, 
     let (scores_at, out_at, dk_at) = (Shared(scores.as_mut_ptr()), Shared(out.as_mut_ptr()), Shared(dk.as_mut_ptr()));
     // SAFETY: in all three each item writes to its own head's matrix, and nothing reads it meanwhile.
     unsafe {
-        gemm_batch(pool, isa, scratch, heads, 1, &|h, _| Product {
+        gemm_batch(pool, isa, Arithmetic::Single, scratch, heads, 1, &|h, _| Product {
             alpha: 0.25,
             a: head(&q, heads, h),
             b: head(&k, groups, h / sharing).transposed(),
             accumulate: Accumulate::Overwrite,
             c: MatMut::from_raw(scores_at.at(h * s * s), s, s, s),
         });
-        gemm_batch(pool, isa, scratch, heads, 1, &|h, _| Product {
+        gemm_batch(pool, isa, Arithmetic::Single, scratch, heads, 1, &|h, _| Product {
             alpha: 1.0,
             a: MatRef::from_raw(scores_at.at(h * s * s), s, s, s, 1),
             b: head(&k, groups, h / sharing),
             accumulate: Accumulate::Overwrite,
             c: MatMut::from_raw(out_at.at(h * hd), s, hd, heads * hd),
         });
-        gemm_batch(pool, isa, scratch, groups, sharing, &|g, term| Product {
+        gemm_batch(pool, isa, Arithmetic::Single, scratch, groups, sharing, &|g, term| Product {
             alpha: 0.25,
             a: MatRef::from_raw(scores_at.at((g * sharing + term) * s * s), s, s, s, 1).transposed(),
             b: head(&q, heads, g * sharing + term),

@@ -2,16 +2,18 @@
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::recorder::Recorder;
 use headroom_engine::{EngineError, Program};
 use headroom_graph::GraphError;
+use headroom_graph::pass::Pass;
+use headroom_graph::passes::PassList;
 use headroom_training::checkpoint::Content;
 use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
 use headroom_training::memory::MemoryNeed;
-use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program_and};
+use headroom_training::recording::{Recording, calls_a_step};
 use headroom_training::trainer::{NotFinite, StepTimes, Trainer};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -33,6 +35,32 @@ pub struct Setting {
     pub seed: u64,
 }
 
+/// What is done to the model: a list of passes.
+#[derive(Clone)]
+pub struct Variant {
+    pub passes: PassList,
+    /// What tests do to it behind its back, so that a gate has something to catch.
+    pub plant: Option<Plant>,
+}
+
+impl Variant {
+    pub fn of(passes: &PassList) -> Variant {
+        Variant { passes: passes.clone(), plant: None }
+    }
+
+    /// The naive graph.
+    pub fn baseline() -> Variant {
+        Variant::of(&PassList::none())
+    }
+}
+
+/// A fault: a rewriting that is wrong, and what happens before every step.
+#[derive(Clone, Copy)]
+pub struct Plant {
+    pub rewrite: Pass,
+    pub before_step: fn(&mut Trainer),
+}
+
 /// Learning rates stay constant: no bench reaches this step.
 const LAST_STEP: u64 = u64::MAX;
 
@@ -43,14 +71,15 @@ pub struct Bench {
     trainer: Trainer,
     batches: Vec<Batch>,
     label: String,
+    before_step: Option<fn(&mut Trainer)>,
     pub program: Program,
     pub memory: MemoryNeed,
 }
 
 impl Bench {
-    /// Fresh weights by the seed, batches of the Markov source.
-    pub fn new(step: &StepConfig, keep: Keep, setting: &Setting) -> Result<Bench, ExperimentError> {
-        let training = training_program(step, keep)?;
+    /// Fresh weights by the seed, batches of the Markov source. The step's own list of passes does not count.
+    pub fn new(step: &StepConfig, variant: &Variant, keep: Keep, setting: &Setting) -> Result<Bench, ExperimentError> {
+        let training = program(step, variant, keep)?;
         let program = training.program.clone();
         let cpu = Cpu::new(setting.threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program))?;
         let mut trainer = Trainer::new(Box::new(cpu), &step.model, training, None, step.optimizer);
@@ -65,24 +94,32 @@ impl Bench {
         };
         let batches = (0..BATCHES).map(fill).collect::<Result<_, DataError>>()?;
         let memory = MemoryNeed::of(std::slice::from_ref(&program), setting.threads);
-        Ok(Bench { trainer, batches, label: step.passes.label(), program, memory })
+        let before_step = variant.plant.map(|plant| plant.before_step);
+        Ok(Bench { trainer, batches, label: variant.passes.label(), before_step, program, memory })
     }
 
     pub fn kernels(&self) -> usize {
         self.program.plan.calls.len()
     }
 
+    pub fn training(&self) -> &TrainingProgram {
+        self.trainer.program()
+    }
+
     /// Takes a step; its loss and its seconds.
     pub fn step(&mut self) -> Result<(f32, f64), ExperimentError> {
         let start = Instant::now();
+        if let Some(act) = self.before_step {
+            act(&mut self.trainer);
+        }
         let loss = self.micro_step()?;
         self.trainer.update(LAST_STEP, &mut StepTimes::default());
         Ok((loss, start.elapsed().as_secs_f64()))
     }
 
-    /// Seconds of the fastest of some steps: what the machine does when left alone.
-    pub fn fastest(&mut self, steps: usize) -> Result<f64, ExperimentError> {
-        (0..steps).try_fold(f64::INFINITY, |best, _| Ok(self.step()?.1.min(best)))
+    /// Seconds of a step.
+    pub fn seconds(&mut self) -> Result<f64, ExperimentError> {
+        Ok(self.step()?.1)
     }
 
     /// Losses of so many steps.
@@ -90,21 +127,27 @@ impl Bench {
         (0..steps).map(|_| Ok(self.step()?.0)).collect()
     }
 
-    /// Seconds of each call, the fastest of some recorded steps.
-    pub fn call_seconds(&mut self, steps: usize) -> Result<Vec<f64>, ExperimentError> {
-        let calls = self.kernels();
-        let mut fastest = vec![f64::INFINITY; calls];
-        for _ in 0..steps {
-            self.trainer.device.record(Some(Recorder::with_room_for(calls)));
-            self.step()?;
-            let recorded = self.trainer.device.record(None);
-            let spans = recorded.as_ref().map(|recorder| recorder.spans(0..recorder.len())).unwrap_or_default();
-            for span in spans {
-                let call = span.call as usize;
-                fastest[call] = fastest[call].min(span.duration().as_secs_f64());
+    /// So many steps with every call written down.
+    pub fn record(&mut self, steps: usize) -> Result<Recording, ExperimentError> {
+        let first = self.trainer.step + 1;
+        let wanted = first..=first + steps as u64 - 1;
+        self.trainer.recording = Some(Recording::of_steps(wanted.clone(), calls_a_step(&self.program, 1), 1));
+        for step in wanted {
+            if let Some(recording) = &mut self.trainer.recording {
+                recording.begin(step, &mut *self.trainer.device);
+            }
+            let (_, seconds) = self.step()?;
+            if let Some(recording) = &mut self.trainer.recording {
+                recording.end(step, Some(Duration::from_secs_f64(seconds)), &mut *self.trainer.device);
             }
         }
-        Ok(fastest)
+        Ok(self.trainer.recording.take().unwrap_or_else(|| Recording::of_steps(1..=1, 0, 1)))
+    }
+
+    /// Seconds of each call, the fastest of some recorded steps: what the machine does when left alone.
+    pub fn call_seconds(&mut self, steps: usize) -> Result<Vec<f64>, ExperimentError> {
+        let recording = self.record(steps)?;
+        Ok(fastest_calls(&recording, self.kernels()))
     }
 
     /// Loss and every gradient of the first batch, from the weights as they are; nothing is updated.
@@ -137,4 +180,20 @@ impl Bench {
             .micro_step(batch, &mut StepTimes::default())
             .map_err(|cause| ExperimentError::NotFinite { label: self.label.clone(), cause })
     }
+}
+
+/// The step under a variant, not yet on a device.
+pub fn program(step: &StepConfig, variant: &Variant, keep: Keep) -> Result<TrainingProgram, GraphError> {
+    let own: Vec<Pass> = variant.plant.iter().map(|plant| plant.rewrite).collect();
+    training_program_and(&StepConfig { passes: variant.passes.clone(), ..step.clone() }, keep, &own)
+}
+
+/// Seconds of each call, the fastest over the recorded steps.
+pub fn fastest_calls(recording: &Recording, calls: usize) -> Vec<f64> {
+    let mut fastest = vec![f64::INFINITY; calls];
+    for span in recording.steps().iter().flat_map(|step| recording.calls(step)) {
+        let call = span.call as usize;
+        fastest[call] = fastest[call].min(span.duration().as_secs_f64());
+    }
+    fastest
 }

@@ -1,7 +1,16 @@
-//! Runs of runs: what each optimisation is predicted to bring, what it brings, and the gates that it has to pass.
+//! Runs of runs: what each optimisation is predicted to bring, what it brings, and the gates that it has to pass; studies over
+//! sizes; sweeps over batch and sequence.
 
 pub mod bench;
+pub mod components;
 pub mod exactness;
+pub mod findings;
 pub mod gates;
+pub mod growth;
 pub mod ladder;
+pub mod planning;
 pub mod prediction;
+pub mod scale;
+pub mod study;
+pub mod turns;
+pub mod validation;

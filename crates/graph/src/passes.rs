@@ -137,9 +137,11 @@ impl PassList {
         PassList::none().with_all(&VERSION_2)
     }
 
-    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas.
+    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas. What begins with `+` or
+    /// `-` changes the default, `v2`.
     pub fn parse(text: &str) -> Result<PassList, String> {
-        let mut list = PassList::none();
+        let changes_default = text.trim_start().starts_with(['+', '-']);
+        let mut list = if changes_default { PassList::version_2() } else { PassList::none() };
         for (index, word) in text.split(',').map(str::trim).filter(|word| !word.is_empty()).enumerate() {
             list = match (word, index) {
                 ("none" | "v1", 0) => PassList::none(),
@@ -228,6 +230,8 @@ mod tests {
         check("v1,+fuse-norm", &["fuse-norm"]);
         check("v2,-flash-attention", &["fuse-qkv", "fuse-gate-up", "fuse-optimizer"]);
         check("fuse-optimizer,fuse-qkv", &["fuse-qkv", "fuse-optimizer"]);
+        check("-flash-attention", &["fuse-qkv", "fuse-gate-up", "fuse-optimizer"]);
+        assert_eq!(PassList::parse("+fuse-norm"), PassList::parse("v2,+fuse-norm"));
         assert_eq!(PassList::parse("all").unwrap().names().len(), OFFERED.len());
         assert!(PassList::parse("v2,+fuse-nothing").unwrap_err().contains("no pass `fuse-nothing`"));
     }

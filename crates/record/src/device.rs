@@ -23,8 +23,24 @@ pub struct DeviceRecord {
     pub memory_bandwidth_bytes: f64,
     /// Seconds for a call that does nothing.
     pub call_seconds: f64,
+    /// What its units could do, where that is known.
+    #[serde(default)]
+    pub datasheet: Option<DatasheetPeak>,
+    /// Percent of the processors' time that other programs took while this was measured.
+    #[serde(default)]
+    pub other_load_percent: Option<f64>,
     pub provenance: Provenance,
 }
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatasheetPeak {
+    pub fp32_flops: f64,
+    /// The document, or the arithmetic.
+    pub source: String,
+}
+
+/// Above it, what was measured is too low to be relied on.
+pub const HIGH_LOAD_PERCENT: f64 = 10.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrecisionPeak {
@@ -60,6 +76,8 @@ impl DeviceRecord {
             gemm_flops: facts.gemm_flops,
             memory_bandwidth_bytes: facts.memory_bandwidth_bytes,
             call_seconds: facts.call_seconds,
+            datasheet: None,
+            other_load_percent: None,
             provenance: Provenance::of(&[
                 ("threads", Origin::Assumed),
                 ("memory_total_mb", Origin::Measured),
@@ -67,6 +85,51 @@ impl DeviceRecord {
                 ("memory_bandwidth_bytes", Origin::Measured),
                 ("call_seconds", Origin::Measured),
             ]),
+        }
+    }
+
+    pub fn with_datasheet(mut self, peak: DatasheetPeak) -> DeviceRecord {
+        self.datasheet = Some(peak);
+        self.provenance.set("datasheet", Origin::Computed);
+        self
+    }
+
+    pub fn with_other_load(mut self, percent: f64) -> DeviceRecord {
+        self.other_load_percent = Some(percent);
+        self.provenance.set("other_load_percent", Origin::Measured);
+        self
+    }
+
+    pub fn was_disturbed(&self) -> bool {
+        self.other_load_percent.is_some_and(|percent| percent > HIGH_LOAD_PERCENT)
+    }
+
+    /// A peak is what a machine can do when left alone: of two measurements of one machine, the better figure of each.
+    pub fn best_of(mut self, other: &DeviceRecord) -> DeviceRecord {
+        let same = (&self.kind, &self.name, self.threads) == (&other.kind, &other.name, other.threads);
+        if !same || self.schema_version != other.schema_version {
+            return self;
+        }
+        for theirs in &other.gemm_flops {
+            match self.gemm_flops.iter_mut().find(|ours| ours.precision == theirs.precision) {
+                Some(ours) => {
+                    ours.flops_per_sec = ours.flops_per_sec.max(theirs.flops_per_sec);
+                    let best = ours.one_thread_flops_per_sec.into_iter().chain(theirs.one_thread_flops_per_sec);
+                    ours.one_thread_flops_per_sec = best.reduce(f64::max);
+                }
+                None => self.gemm_flops.push(theirs.clone()),
+            }
+        }
+        self.memory_bandwidth_bytes = self.memory_bandwidth_bytes.max(other.memory_bandwidth_bytes);
+        self.call_seconds = self.call_seconds.min(other.call_seconds);
+        if let Some(theirs) = &other.datasheet {
+            let higher = self.datasheet.as_ref().is_none_or(|ours| ours.fp32_flops < theirs.fp32_flops);
+            self = if higher { self.with_datasheet(theirs.clone()) } else { self };
+        }
+        // The quieter of the two measurements vouches for the figures.
+        match (self.other_load_percent, other.other_load_percent) {
+            (Some(ours), Some(theirs)) if theirs < ours => self.with_other_load(theirs),
+            _ => self,
         }
     }
 
@@ -81,9 +144,8 @@ mod tests {
     use super::*;
     use crate::provenance::check_provenance;
 
-    #[test]
-    fn every_figure_says_where_it_comes_from() {
-        let record = DeviceRecord::new(DeviceFacts {
+    fn record(fp32: f64, bandwidth: f64, call_seconds: f64) -> DeviceRecord {
+        DeviceRecord::new(DeviceFacts {
             timestamp: "2026-11-15T02:10:00Z".into(),
             kind: "cpu".into(),
             name: "a CPU".into(),
@@ -92,12 +154,29 @@ mod tests {
             memory_total_mb: 16384.0,
             gemm_flops: vec![PrecisionPeak {
                 precision: "fp32".into(),
-                flops_per_sec: 3e11,
-                one_thread_flops_per_sec: Some(1.6e11),
+                flops_per_sec: fp32,
+                one_thread_flops_per_sec: None,
             }],
-            memory_bandwidth_bytes: 2e10,
-            call_seconds: 1e-6,
-        });
+            memory_bandwidth_bytes: bandwidth,
+            call_seconds,
+        })
+    }
+
+    #[test]
+    fn of_two_measurements_each_figure_is_the_better_one() {
+        let (busy, quiet) = (record(2e11, 3e10, 2e-6).with_other_load(60.0), record(3e11, 2e10, 1e-6));
+        let best = busy.clone().best_of(&quiet.clone().with_other_load(1.0));
+        assert_eq!((best.gemm("fp32"), best.memory_bandwidth_bytes, best.call_seconds), (Some(3e11), 3e10, 1e-6));
+        assert!(busy.was_disturbed() && !best.was_disturbed());
+        let elsewhere = DeviceRecord { name: "another CPU".into(), ..quiet };
+        assert_eq!(busy.clone().best_of(&elsewhere), busy);
+    }
+
+    #[test]
+    fn every_figure_says_where_it_comes_from() {
+        let record = record(3e11, 2e10, 1e-6);
+        let peak = DatasheetPeak { fp32_flops: 4e11, source: "its units".into() };
+        let record = record.with_datasheet(peak).with_other_load(3.0);
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         assert_eq!(record.gemm("fp32"), Some(3e11));
         assert_eq!(record.gemm("bf16"), None);

@@ -100,7 +100,7 @@ pub struct EfficiencyMetrics {
     pub achieved_flops_per_sec: f64,
     pub device_peak_flops: f64,
     pub device_peak_source: String,
-    /// The maker's figure for the part, where the table has it.
+    /// The maker's figure for the part, or what its units could do by arithmetic, where that is known.
     pub datasheet_peak_flops: Option<f64>,
     pub datasheet_peak_source: Option<String>,
     pub mfu_of_datasheet_percent: Option<f64>,
@@ -154,7 +154,7 @@ impl FlopsRecord {
                 ("performance_metrics.avg_loss", Origin::Computed),
                 ("efficiency_metrics", facts.times),
                 ("efficiency_metrics.device_peak_flops", facts.peak),
-                ("efficiency_metrics.datasheet_peak_flops", Origin::Assumed),
+                ("efficiency_metrics.datasheet_peak_flops", Origin::Computed),
                 ("step_by_step_results", facts.times),
                 ("step_by_step_results.step", Origin::Computed),
                 ("step_by_step_results.loss", Origin::Computed),

@@ -151,6 +151,9 @@ pub struct BottleneckCategory {
     pub priority_rank: u64,
     /// What to do, and how here.
     pub remedy: String,
+    /// The passes that it asks for, applied or not.
+    #[serde(default)]
+    pub passes: Vec<String>,
     /// What the figures rest on.
     pub evidence: String,
 }

@@ -3,12 +3,20 @@
 use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 pub const VALIDATION_FILE: &str = "validation.json";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationRecord {
     pub schema_version: u32,
+    #[serde(flatten)]
+    pub facts: ValidationFacts,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValidationFacts {
     pub timestamp: String,
     pub size: String,
     pub batch_size: u64,
@@ -18,19 +26,48 @@ pub struct ValidationRecord {
     pub baseline_step_seconds: f64,
     /// Seconds of a baseline step by operator, the longest first.
     pub baseline_by_op: Vec<OpSeconds>,
+    /// What holds the baseline back, the first to do first.
+    pub findings: Vec<FindingRow>,
     /// Passes in the order in which they were tried, each against the list before it.
     pub passes: Vec<ValidationRow>,
+    /// Passes that found nothing to do, with what they need.
+    pub not_tried: Vec<NotTried>,
     /// Version 2, all passes and the kept ones, each against Version 1.
     pub versions: Vec<ValidationRow>,
+    /// All passes against all but the named one, where that was asked for.
+    pub ablation: Vec<ValidationRow>,
+    pub prediction: Option<PredictionAccuracy>,
+    /// Half of the median interval, as a share of the ratio it is of.
+    pub noise_percent: f64,
+    /// Planned memory over the length of the sequence.
+    pub memory_by_length: Vec<LengthRow>,
+    /// The power of the length with which it grows, weights and optimizer state left out: 1 is linear.
+    pub memory_growth: Growth,
+    pub targets: Targets,
     pub kept: Vec<String>,
-    pub gates: std::collections::BTreeMap<String, GateRecord>,
-    pub provenance: Provenance,
+    pub gates: BTreeMap<String, GateRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpSeconds {
     pub op: String,
     pub seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindingRow {
+    pub rank: u64,
+    pub finding: String,
+    pub percent_of_step: Option<f64>,
+    pub speedup_at_most: Option<f64>,
+    pub evidence: String,
+    pub asks_for: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotTried {
+    pub name: String,
+    pub needs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,16 +78,78 @@ pub struct ValidationRow {
     pub measured_speedup: f64,
     pub measured_ci95_low: f64,
     pub measured_ci95_high: f64,
+    /// Rounds of two steps a side that the interval rests on.
+    pub rounds: u64,
     pub memory_before_mb: f64,
     pub memory_after_mb: f64,
     pub kernels_before: u64,
     pub kernels_after: u64,
-    pub loss_difference: Option<f64>,
-    pub gradient_difference: Option<f64>,
+    pub loss_difference: f64,
+    pub gradient_difference: f64,
+    /// Of the loss over the first steps.
+    pub curve_difference: f64,
     pub kept: bool,
+    /// `kept: faster`, `kept: less memory`, `within noise`, `slower`, `not exact` or `measured`.
+    pub verdict: String,
+    /// Of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
-    /// Where the prediction was off, in words.
+    /// Where the prediction was off and what the profile shows, in words.
     pub note: Option<String>,
+}
+
+impl ValidationRow {
+    /// Percent of the step that was predicted to be saved.
+    pub fn predicted_saving_percent(&self) -> Option<f64> {
+        self.predicted_speedup.map(saving_percent)
+    }
+
+    /// Percent of the step that was saved, and its interval.
+    pub fn saving_percent(&self) -> (f64, f64, f64) {
+        let of = saving_percent;
+        (of(self.measured_speedup), of(self.measured_ci95_low), of(self.measured_ci95_high))
+    }
+}
+
+fn saving_percent(speedup: f64) -> f64 {
+    100.0 * (1.0 - 1.0 / speedup)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictionAccuracy {
+    pub passes: u64,
+    /// Of the difference between predicted and measured saving.
+    pub median_error_percent_of_step: f64,
+    /// Predictions off by at most 3% of the step or 35% of the saving, whichever is larger.
+    pub within_limit: u64,
+    /// Savings beyond 5% of the step, and how many were predicted with the right sign.
+    pub large_savings: u64,
+    pub right_sign: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LengthRow {
+    pub seq_len: u64,
+    pub baseline_mb: f64,
+    pub kept_mb: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    pub baseline_exponent: Option<f64>,
+    pub kept_exponent: Option<f64>,
+}
+
+/// The workshop's success metrics: before, and with what was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Targets {
+    pub samples_per_sec_before: f64,
+    pub samples_per_sec_after: f64,
+    pub mfu_percent_before: f64,
+    pub mfu_percent_after: f64,
+    pub memory_mb_before: f64,
+    pub memory_mb_after: f64,
+    pub kernels_before: u64,
+    pub kernels_after: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,61 +161,142 @@ pub struct GateRecord {
     pub about: String,
 }
 
-/// Everything but what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ValidationFacts {
-    pub timestamp: String,
-    pub size: String,
-    pub batch_size: u64,
-    pub seq_len: u64,
-    pub threads: u64,
-    pub device: String,
-    pub baseline_step_seconds: f64,
-    pub baseline_by_op: Vec<OpSeconds>,
-    pub passes: Vec<ValidationRow>,
-    pub versions: Vec<ValidationRow>,
-    pub kept: Vec<String>,
-    pub gates: Vec<(String, GateRecord)>,
-}
-
 impl ValidationRecord {
     pub fn new(facts: ValidationFacts) -> ValidationRecord {
-        ValidationRecord {
-            schema_version: SCHEMA_VERSION,
-            timestamp: facts.timestamp,
-            size: facts.size,
-            batch_size: facts.batch_size,
-            seq_len: facts.seq_len,
-            threads: facts.threads,
-            device: facts.device,
-            baseline_step_seconds: facts.baseline_step_seconds,
-            baseline_by_op: facts.baseline_by_op,
-            provenance: provenance(&facts.passes),
-            passes: facts.passes,
-            versions: facts.versions,
-            kept: facts.kept,
-            gates: facts.gates.into_iter().collect(),
-        }
+        ValidationRecord { schema_version: SCHEMA_VERSION, provenance: provenance(&facts), facts }
     }
 
     pub fn all_gates_pass(&self) -> bool {
-        self.gates.values().all(|gate| gate.result == "pass")
+        self.facts.gates.values().all(|gate| gate.result == "pass")
     }
 }
 
-fn provenance(passes: &[ValidationRow]) -> Provenance {
+fn provenance(facts: &ValidationFacts) -> Provenance {
     let mut provenance = Provenance::of(&[
         ("batch_size", Origin::Assumed),
         ("seq_len", Origin::Assumed),
         ("threads", Origin::Assumed),
         ("baseline_step_seconds", Origin::Measured),
         ("baseline_by_op", Origin::Measured),
-        ("versions", Origin::Measured),
+        ("noise_percent", Origin::Measured),
+        ("memory_growth", Origin::Computed),
+        ("targets", Origin::Measured),
+        ("targets.memory_mb_before", Origin::Computed),
+        ("targets.memory_mb_after", Origin::Computed),
+        ("targets.kernels_before", Origin::Computed),
+        ("targets.kernels_after", Origin::Computed),
         ("gates", Origin::Measured),
+        ("gates.memory", Origin::Computed),
     ]);
-    if !passes.is_empty() {
-        // Speed-ups and differences are measured; predictions, memory and kernels come from the plan.
-        provenance.set("passes", Origin::Measured);
+    for (key, rows) in [("passes", &facts.passes), ("versions", &facts.versions), ("ablation", &facts.ablation)] {
+        if !rows.is_empty() {
+            // Speed-ups and differences are measured; predictions, memory and kernels come from the plan.
+            provenance.set(key, Origin::Measured);
+            for planned in [
+                "predicted_speedup",
+                "memory_before_mb",
+                "memory_after_mb",
+                "kernels_before",
+                "kernels_after",
+                "rounds",
+            ] {
+                provenance.set(&format!("{key}.{planned}"), Origin::Computed);
+            }
+        }
     }
+    if !facts.findings.is_empty() {
+        provenance.set("findings", Origin::Computed);
+        provenance.set("findings.percent_of_step", Origin::Measured);
+    }
+    if !facts.memory_by_length.is_empty() {
+        provenance.set("memory_by_length", Origin::Computed);
+    }
+    provenance.set("prediction", Origin::Measured);
     provenance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    fn row() -> ValidationRow {
+        ValidationRow {
+            name: "fuse-qkv".into(),
+            passes: vec!["fuse-qkv".into()],
+            predicted_speedup: Some(1.25),
+            measured_speedup: 2.0,
+            measured_ci95_low: 1.0,
+            measured_ci95_high: 4.0,
+            rounds: 8,
+            memory_before_mb: 2.0,
+            memory_after_mb: 1.0,
+            kernels_before: 3,
+            kernels_after: 1,
+            loss_difference: 0.0,
+            gradient_difference: 1e-7,
+            curve_difference: 1e-7,
+            kept: true,
+            verdict: "kept: faster".into(),
+            effort: "low".into(),
+            note: None,
+        }
+    }
+
+    #[test]
+    fn a_speed_up_saves_what_it_leaves_out() {
+        assert_eq!(row().predicted_saving_percent().map(f64::round), Some(20.0));
+        assert_eq!(row().saving_percent(), (50.0, 0.0, 75.0));
+    }
+
+    #[test]
+    fn every_figure_says_where_it_comes_from() {
+        let gate = GateRecord { result: "pass".into(), figure: 0.5, limit: 1.0, about: "memory".into() };
+        let record = ValidationRecord::new(ValidationFacts {
+            timestamp: "2026-11-15T02:10:00Z".into(),
+            size: "nano".into(),
+            batch_size: 8,
+            seq_len: 64,
+            threads: 2,
+            device: "a CPU".into(),
+            baseline_step_seconds: 0.1,
+            baseline_by_op: vec![OpSeconds { op: "matmul".into(), seconds: 0.05 }],
+            findings: vec![FindingRow {
+                rank: 1,
+                finding: "QKV Projections".into(),
+                percent_of_step: Some(12.0),
+                speedup_at_most: Some(1.1),
+                evidence: "12 ms".into(),
+                asks_for: vec!["fuse-qkv".into()],
+            }],
+            passes: vec![row()],
+            not_tried: vec![NotTried { name: "fuse-rope".into(), needs: vec!["flash-attention".into()] }],
+            versions: vec![row()],
+            ablation: vec![],
+            prediction: Some(PredictionAccuracy {
+                passes: 1,
+                median_error_percent_of_step: 1.0,
+                within_limit: 1,
+                large_savings: 0,
+                right_sign: 0,
+            }),
+            noise_percent: 1.0,
+            memory_by_length: vec![LengthRow { seq_len: 64, baseline_mb: 2.0, kept_mb: 1.0 }],
+            memory_growth: Growth { baseline_exponent: Some(1.5), kept_exponent: None },
+            targets: Targets {
+                samples_per_sec_before: 1.0,
+                samples_per_sec_after: 2.0,
+                mfu_percent_before: 20.0,
+                mfu_percent_after: 40.0,
+                memory_mb_before: 2.0,
+                memory_mb_after: 1.0,
+                kernels_before: 3,
+                kernels_after: 1,
+            },
+            kept: vec!["fuse-qkv".into()],
+            gates: [("memory".to_string(), gate)].into(),
+        });
+        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+        assert!(record.all_gates_pass());
+    }
 }

@@ -5,7 +5,6 @@ mod html;
 mod markdown;
 mod memory_plot;
 mod roofline_plot;
-mod svg;
 mod tables;
 mod terminal;
 
@@ -24,6 +23,8 @@ use headroom_record::timeline::TimelineRecord;
 
 pub struct Profile<'a> {
     pub size: &'a str,
+    /// Passes and precision, as the run's opening names them.
+    pub label: &'a str,
     pub performance: &'a PerformanceRecord,
     pub flops: &'a FlopsRecord,
     pub intensity: &'a IntensityRecord,

@@ -71,13 +71,22 @@ impl Trained {
 const FIRST_MOMENT: &str = "first_moment";
 const SECOND_MOMENT: &str = "second_moment";
 
+/// When the norm of all gradients is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    WhereClipped,
+    /// To be looked at, where nothing is clipped by it either.
+    Always,
+}
+
 /// Adds one update a parameter, clipping and accumulation where they are asked for; returns the norm of all gradients where
-/// they are clipped. The input `rates` `[3]` is written before every update.
+/// it is computed. The input `rates` `[3]` is written before every update.
 pub fn optimize(
     graph: &mut Graph,
     config: &OptimizerConfig,
     parameters: &[ValueId],
     gradients: &[ValueId],
+    norm: Norm,
 ) -> Result<Option<ValueId>, GraphError> {
     let moment = |graph: &mut Graph, which: &str, parameter: ValueId| {
         let (name, ty) = (format!("{which}.{}", graph.get(parameter).name), graph.ty(parameter).clone());
@@ -97,16 +106,17 @@ pub fn optimize(
 
     graph.enter("optimizer", Phase::Optimizer);
     let mut clip = None;
-    if config.clip > 0.0 {
+    if config.clip > 0.0 || norm == Norm::Always {
+        let max_norm = if config.clip > 0.0 { config.clip } else { f64::INFINITY };
         let squares: Vec<ValueId> =
             gradients.iter().map(|&gradient| graph.add_one(SquaredNorm {}, &[gradient])).collect::<Result<_, _>>()?;
-        let made = graph.add(ClipScale { max_norm: config.clip }, &squares)?;
+        let made = graph.add(ClipScale { max_norm }, &squares)?;
         clip = Some((made[0], made[1]));
     }
     let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay, halves: 0 };
     for (one, &gradient) in trained.iter().zip(&gradients) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
-        match clip {
+        match clip.filter(|_| config.clip > 0.0) {
             Some((scale, _)) => graph.add(update, &[&inputs[..], &[scale]].concat())?,
             None => graph.add(update, &inputs)?,
         };

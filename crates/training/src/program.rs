@@ -3,9 +3,9 @@
 use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
-use crate::optimizer::{OptimizerConfig, Trained, optimize};
+use crate::optimizer::{Norm, OptimizerConfig, Trained, optimize};
 use headroom_engine::{Program, Target};
-use headroom_graph::pass::{Applied, apply};
+use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
 use headroom_graph::passes::{PassList, Stage, checkpoint};
 use headroom_graph::storage::stored;
@@ -34,7 +34,7 @@ pub struct TrainingProgram {
     /// `[3]`, written before every update.
     pub rates: ValueId,
     pub trained: Vec<Trained>,
-    /// `[1]`, where gradients are clipped.
+    /// `[1]`, where gradients are clipped or their norm is asked for.
     pub gradient_norm: Option<ValueId>,
     pub shape: BatchShape,
     pub passes: Vec<Applied>,
@@ -60,6 +60,8 @@ pub struct Forward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     OnlyTheLoss,
+    /// Also the norm of all gradients, clipped or not.
+    GradientNorm,
     /// Also `grad.<parameter>`.
     Gradients,
     /// And `logits`, which `fuse-loss` then leaves alone.
@@ -67,6 +69,11 @@ pub enum Keep {
 }
 
 pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgram, GraphError> {
+    training_program_and(config, keep, &[])
+}
+
+/// The same with passes of one's own after the chosen ones, on the whole step.
+pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Result<TrainingProgram, GraphError> {
     let mut graph = Graph::new();
     let logits = llama::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
     graph.input(LOSS_GRADIENT, TensorType::f32(&[1]));
@@ -79,17 +86,18 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
     let parameters = graph.parameters();
     let from = [(output(&graph, "loss")?, named(&graph, LOSS_GRADIENT)?)];
     let gradients = differentiate(&mut graph, &from, &parameters)?;
-    if keep != Keep::OnlyTheLoss {
+    if matches!(keep, Keep::Gradients | Keep::LogitsAndGradients) {
         for (parameter, gradient) in parameters.iter().zip(&gradients) {
             let name = format!("grad.{}", graph.get(*parameter).name);
             graph.output(&name, *gradient);
         }
     }
-    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients)? {
+    let norm = if keep == Keep::GradientNorm { Norm::Always } else { Norm::WhereClipped };
+    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients, norm)? {
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
-    let (mut graph, later) = apply(graph, &config.passes.stage(Stage::Step))?;
+    let (mut graph, later) = apply(graph, &[&config.passes.stage(Stage::Step), own].concat())?;
     passes.extend(later);
     if config.recomputed_layers > 0 {
         graph = checkpoint(&graph, config.recomputed_layers)?;

@@ -135,7 +135,7 @@ impl Recording {
     }
 
     /// To be called before a step: lends the device its recorder where the step is to be recorded.
-    pub(crate) fn begin(&mut self, step: u64, device: &mut dyn Device) {
+    pub fn begin(&mut self, step: u64, device: &mut dyn Device) {
         let after = step.saturating_sub(*self.wanted.end());
         self.mode = if self.keeps(step) {
             Mode::Kept
@@ -163,7 +163,7 @@ impl Recording {
     }
 
     /// To be called after a step, whether it succeeded or not; one that failed is forgotten.
-    pub(crate) fn end(&mut self, step: u64, taken: Option<Duration>, device: &mut dyn Device) {
+    pub fn end(&mut self, step: u64, taken: Option<Duration>, device: &mut dyn Device) {
         let mode = std::mem::replace(&mut self.mode, Mode::Off);
         let (start, parts, calls) = self.begun;
         if mode != Mode::Off {

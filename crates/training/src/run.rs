@@ -26,7 +26,7 @@ pub struct StepRecord {
     /// Before the update; none where nothing is computed.
     pub loss: Option<f32>,
     pub learning_rate: f64,
-    /// Of all gradients together, where they are clipped.
+    /// Of all gradients together, where the program computes it.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
     /// Were its calls written down?

@@ -187,7 +187,7 @@ impl Trainer {
         Some(data)
     }
 
-    /// Of the last step, where gradients are clipped.
+    /// Of the last step, where the program computes it.
     pub fn gradient_norm(&mut self) -> Option<f32> {
         let value = self.training.gradient_norm?;
         let mut norm = [0.0];

@@ -115,6 +115,7 @@ pub fn write_all(
     }
     let profile = Profile {
         size: &settings.size,
+        label: &settings.label(),
         performance,
         flops: &made.flops,
         intensity: &made.intensity,

@@ -4,7 +4,6 @@ use super::Profiler;
 use super::arguments::SortBy;
 use crate::train::settings::Settings;
 use headroom_diagnosis::bottlenecks::{Passes, StepFacts, bottlenecks, memory_recommendations, roofline_targets};
-use headroom_diagnosis::peaks::find;
 use headroom_graph::passes::{CHECKPOINT, OFFERED};
 use headroom_record::flops::{
     EfficiencyMetrics, FlopsAnalysis, FlopsFacts, FlopsRecord, ModelInfo, PerformanceMetrics, ProfilingConfig,
@@ -141,8 +140,7 @@ impl Base<'_> {
         let (peak, mfu_percent, achieved) =
             (self.profiler.peaks.rates.product_flops, self.mfu_percent(), self.achieved());
         let parameters = self.settings.model.parameters().total();
-        // Accelerators are in the table; a processor's rate hangs on clocks that no datasheet promises.
-        let datasheet = find(&self.performance.system_info.cpu_name).filter(|part| part.fp32 > 0.0);
+        let datasheet = self.profiler.peaks.datasheet.as_ref();
         let a_step = self.flops.avg_flops_per_step;
         let steps = self.outcome.steps.iter().map(|record| {
             let time = record.times.total.as_secs_f64();
@@ -175,9 +173,9 @@ impl Base<'_> {
                 achieved_flops_per_sec: achieved,
                 device_peak_flops: peak,
                 device_peak_source: self.profiler.peaks.source.clone(),
-                datasheet_peak_flops: datasheet.map(|part| part.fp32),
-                datasheet_peak_source: datasheet.map(|part| part.source.into()),
-                mfu_of_datasheet_percent: datasheet.map(|part| mfu_percent * peak / part.fp32),
+                datasheet_peak_flops: datasheet.map(|part| part.fp32_flops),
+                datasheet_peak_source: datasheet.map(|part| part.source.clone()),
+                mfu_of_datasheet_percent: datasheet.map(|part| mfu_percent * peak / part.fp32_flops),
                 efficiency_ratio: achieved / peak,
                 workshop_class: workshop_mfu_class(mfu_percent).into(),
             },
@@ -198,7 +196,7 @@ impl Base<'_> {
         let executed = self.flops.executed_flops_per_step as f64;
         IntensityRecord::new(IntensityFacts {
             intensity: executed / self.bytes_a_step().max(1.0),
-            idle_percent: 100.0 * (wall - self.breakdown.operators()) / wall,
+            idle_percent: 100.0 * (wall - self.breakdown.operators()).max(0.0) / wall,
             time_by_bound: time_by_bound(self.profiled, &self.places),
             roofline_metrics: RooflineMetrics {
                 peak_flops: rates.product_flops,

@@ -25,24 +25,33 @@ pub struct Arguments {
 
 #[derive(clap::Args)]
 pub struct ModelArguments {
-    /// A row of the table of sizes: nano, tiny, small, medium, large or very_large [default: tiny]
+    /// A row of the table of sizes: nano, tiny, small, medium, large or very_large; the flags below change parts of it
+    /// [default: tiny]
     #[arg(long)]
     pub size: Option<String>,
-    #[arg(long)]
+    /// Width of a token's vector; the heads divide it
+    #[arg(long, value_name = "N")]
     pub hidden_dim: Option<usize>,
-    #[arg(long, alias = "num-layers")]
+    /// Transformer layers
+    #[arg(long, alias = "num-layers", value_name = "N")]
     pub n_layers: Option<usize>,
-    #[arg(long, alias = "num-heads")]
+    /// Attention heads
+    #[arg(long, alias = "num-heads", value_name = "N")]
     pub n_heads: Option<usize>,
-    #[arg(long, alias = "num-kv-heads")]
+    /// Heads of keys and values, each shared by as many query heads; divides the heads
+    #[arg(long, alias = "num-kv-heads", value_name = "N")]
     pub n_kv_heads: Option<usize>,
-    #[arg(long)]
+    /// Width of the feed-forward part
+    #[arg(long, value_name = "N")]
     pub intermediate_dim: Option<usize>,
-    #[arg(long)]
+    /// Tokens there are
+    #[arg(long, value_name = "N")]
     pub vocab_size: Option<usize>,
-    #[arg(long)]
+    /// Tokens of a sequence
+    #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
-    #[arg(long)]
+    /// Sequences of a batch
+    #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Base of the rotary embedding [default: 10000]
     #[arg(long)]

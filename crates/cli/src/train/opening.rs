@@ -26,12 +26,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
-    text::opening(&Opening {
-        size: &settings.size,
-        version: &format!("{}, {}", settings.passes.label(), settings.precision),
-        parameters: &parameters,
-        lines: &lines,
-    })
+    text::opening(&Opening { size: &settings.size, version: &settings.label(), parameters: &parameters, lines: &lines })
 }
 
 fn recomputed(settings: &Settings, planned: &Planned) -> String {

@@ -53,36 +53,36 @@ impl Room {
 
 impl Planned {
     /// Recomputes as many layers as it takes to fit into memory, none where everything fits as it is.
-    pub fn new(settings: &Settings, sources: &Sources) -> Result<Planned, GraphError> {
+    pub fn new(settings: &Settings, sources: &Sources, keep: Keep) -> Result<Planned, GraphError> {
         let layers = settings.model.n_layers;
         let room = Room::of(settings);
         let fits = |planned: &Planned| room.as_ref().is_none_or(|room| planned.need.total() <= room.bytes);
         let asked = settings.passes.asks_for_checkpoint();
         let start = if asked && settings.memory_limit.is_none() { layers } else { 0 };
-        let first = Planned::recomputing(settings, sources, start)?;
+        let first = Planned::recomputing(settings, sources, keep, start)?;
         if fits(&first) || start == layers {
             return Ok(first);
         }
         // The more layers, the less memory: the fewest that fit.
         let (mut low, mut high) = (0, layers);
-        let least = Planned::recomputing(settings, sources, layers)?;
+        let least = Planned::recomputing(settings, sources, keep, layers)?;
         if !fits(&least) {
             return Ok(least);
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if fits(&Planned::recomputing(settings, sources, middle)?) {
+            if fits(&Planned::recomputing(settings, sources, keep, middle)?) {
                 high = middle;
             } else {
                 low = middle;
             }
         }
-        Planned::recomputing(settings, sources, high)
+        Planned::recomputing(settings, sources, keep, high)
     }
 
-    fn recomputing(settings: &Settings, sources: &Sources, layers: usize) -> Result<Planned, GraphError> {
+    fn recomputing(settings: &Settings, sources: &Sources, keep: Keep, layers: usize) -> Result<Planned, GraphError> {
         let step = settings.step(layers);
-        let training = training_program(&step, Keep::OnlyTheLoss)?;
+        let training = training_program(&step, keep)?;
         let evaluation = match &sources.evaluation {
             Some(source) => Some(evaluation_program(&step, source.shape(), &training.program)?),
             None => None,

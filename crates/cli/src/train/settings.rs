@@ -201,6 +201,11 @@ impl Settings {
         }
     }
 
+    /// Passes and precision in short, as people are told them.
+    pub fn label(&self) -> String {
+        format!("{}, {}", self.passes.label(), self.precision)
+    }
+
     /// The list of passes as files name it.
     pub fn version(&self) -> String {
         version_of_passes(self.passes.names())

@@ -40,9 +40,9 @@ pub fn cuda_options(ordinal: usize) -> Options {
 
 /// The measured peaks of this machine, or assumed ones, said so.
 fn rates(settings: &Settings) -> Rates {
-    match kept::load_device(&settings.machine.cpu_name) {
+    match kept::load_device(&settings.machine.cpu_name, settings.threads) {
         Some(record) => Rates {
-            product_flops: record.gemm("fp32").unwrap_or(ASSUMED_RATES.product_flops),
+            product_flops: record.gemm(settings.precision.name()).unwrap_or(ASSUMED_RATES.product_flops),
             bytes: record.memory_bandwidth_bytes,
             call_seconds: record.call_seconds,
         },

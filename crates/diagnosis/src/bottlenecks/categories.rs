@@ -24,7 +24,8 @@ pub fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
                 None => (Level::High, "its passes are applied: what is left is in the kernels themselves".into()),
             };
             let made = category(row.category, Some(time / wall), (row.difficulty, effort), &remedy, evidence);
-            (saved, with_gain(made, saved, wall))
+            let passes = row.passes.iter().map(|pass| pass.to_string()).collect();
+            (saved, with_gain(BottleneckCategory { passes, ..made }, saved, wall))
         })
         .collect();
     let launch = category(
@@ -68,6 +69,7 @@ fn category(
         impact: Level::Low,
         priority_rank: 0,
         remedy: remedy.into(),
+        passes: vec![],
         evidence,
     }
 }

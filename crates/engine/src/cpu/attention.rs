@@ -22,7 +22,7 @@ pub fn scores(team: &Team, op: &AttentionScores, types: &[TensorType], at: &Fram
         }
     };
     // SAFETY: each (batch, head) writes a square of its own.
-    unsafe { gemm_batch(&team.pool, team.isa, &team.packing, sizes.batch * sizes.heads, 1, &product) }
+    unsafe { gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.heads, 1, &product) }
 }
 
 pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
@@ -40,7 +40,7 @@ pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
         }
     };
     // SAFETY: each (batch, head) writes columns of its own.
-    unsafe { gemm_batch(&team.pool, team.isa, &team.packing, sizes.batch * sizes.heads, 1, &product) }
+    unsafe { gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.heads, 1, &product) }
 }
 
 /// One item a key-value head; the heads of its group are summed one after the other.
@@ -61,7 +61,9 @@ pub fn mix_back(team: &Team, op: &AttentionMixBack, types: &[TensorType], at: &F
         }
     };
     // SAFETY: each (batch, key-value head) writes columns of its own, its terms one after the other.
-    unsafe { gemm_batch(&team.pool, team.isa, &team.packing, sizes.batch * sizes.kv_heads, group, &product) }
+    unsafe {
+        gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.kv_heads, group, &product)
+    }
 }
 
 fn kv_of(sizes: &AttentionSizes, head: usize) -> usize {

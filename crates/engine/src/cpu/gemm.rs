@@ -3,22 +3,26 @@
 //! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
 //! NaN and infinity pass through as IEEE 754 has it; what C held is not read unless it is added to.
 
+mod bf16;
 mod cut;
 mod kernel;
-mod lanes;
+pub(super) mod lanes;
 mod matrix;
 mod pack;
 mod scratch;
+mod small;
 mod work;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cut::{Cut, part};
+pub use bf16::{Bf16Product, Bf16Unit, Columns, gemm_bf16};
+use cut::{Cut, Rounding, part};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 use scratch::Buffers;
 pub use scratch::Scratch;
+pub use small::{LeftIn, Small, SmallProduct};
 use work::{Progress, work};
 
 use crate::cpu::isa::Isa;
@@ -31,6 +35,14 @@ pub enum Accumulate {
     Overwrite,
     /// `c += alpha · a · b`
     Add,
+}
+
+/// What products are computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Single,
+    /// Operands rounded to bfloat16, sums in single precision.
+    Bf16(Bf16Unit),
 }
 
 /// `c (+)= alpha · a · b`, with `a` m×k, `b` k×n and `c` m×n.
@@ -52,12 +64,17 @@ const BATCH_ROWS_MIN: usize = 128;
 
 /// One product, shared by all threads of the pool.
 pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
-    let Some(product) = non_empty(product) else { return };
+    run_together(pool, isa, scratch, &product, Rounding::None);
+}
+
+fn run_together(pool: &Pool, isa: Isa, scratch: &Scratch, product: &Product, rounding: Rounding) {
+    if !non_empty(product) {
+        return;
+    }
     let rows = product.c.rows;
-    let multiply_adds = rows.saturating_mul(product.c.cols).saturating_mul(product.a.cols);
-    let threads = if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) };
+    let threads = threads_for(pool, scratch, rows, product.c.cols, product.a.cols);
     let buffers = scratch.lock();
-    let cut = Cut::new(Kernels::of(isa), &product, 0..rows, buffers.shared_right(), threads);
+    let cut = Cut::new(Kernels::of(isa), product, 0..rows, buffers.shared_right(), threads, rounding);
     buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
     let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
@@ -65,6 +82,12 @@ pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
         // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
         unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
     });
+}
+
+/// How many threads a product repays.
+fn threads_for(pool: &Pool, scratch: &Scratch, m: usize, n: usize, k: usize) -> usize {
+    let multiply_adds = m.saturating_mul(n).saturating_mul(k);
+    if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) }
 }
 
 /// `items` independent sums of products, each computed by one thread (or, where there are few, cut by rows among
@@ -79,6 +102,7 @@ pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
 pub unsafe fn gemm_batch<'a>(
     pool: &Pool,
     isa: Isa,
+    arithmetic: Arithmetic,
     scratch: &Scratch,
     items: usize,
     terms: usize,
@@ -90,7 +114,7 @@ pub unsafe fn gemm_batch<'a>(
     let rows = product(0, 0).c.rows;
     let wanted = (BATCH_ITEMS_A_THREAD * pool.threads()).div_ceil(items);
     let parts = if pool.threads() == 1 { 1 } else { wanted.min(rows / BATCH_ROWS_MIN).max(1) };
-    for_each_alone(pool, isa, scratch, items * parts, &|index, alone| {
+    for_each_alone(pool, isa, arithmetic, scratch, items * parts, &|index, alone| {
         let item = index / parts;
         for term in 0..terms {
             let product = product(item, term);
@@ -101,16 +125,25 @@ pub unsafe fn gemm_batch<'a>(
 }
 
 /// Runs `job` for every item below `items`, each on one thread, which computes products of its own.
-pub fn for_each_alone(pool: &Pool, isa: Isa, scratch: &Scratch, items: usize, job: &(dyn Fn(usize, &Alone) + Sync)) {
-    let kernels = Kernels::of(isa);
+pub fn for_each_alone(
+    pool: &Pool,
+    isa: Isa,
+    arithmetic: Arithmetic,
+    scratch: &Scratch,
+    items: usize,
+    job: &(dyn Fn(usize, &Alone) + Sync),
+) {
     let buffers = scratch.lock();
     let buffers = &*buffers;
-    pool.for_each_limited(scratch.threads(), items, &|item, worker| job(item, &Alone { kernels, buffers, worker }));
+    pool.for_each_limited(scratch.threads(), items, &|item, worker| {
+        job(item, &Alone { isa, arithmetic, buffers, worker });
+    });
 }
 
 /// One thread with its own packing buffers.
 pub struct Alone<'a> {
-    kernels: &'static Kernels,
+    isa: Isa,
+    arithmetic: Arithmetic,
     buffers: &'a Buffers,
     worker: usize,
 }
@@ -128,17 +161,30 @@ impl Alone<'_> {
 
     /// Some rows of C.
     fn product_rows(&self, product: Product, rows: Range<usize>) {
-        let Some(product) = non_empty(product).filter(|_| !rows.is_empty()) else { return };
-        let cut = Cut::new(self.kernels, &product, rows, self.buffers.own_right(self.worker), 1);
-        let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
-        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
-        unsafe { work(&cut, &progress, 0, 1, self.buffers.left(self.worker)) };
+        match self.arithmetic {
+            Arithmetic::Single => run_alone(self.isa, self.buffers, self.worker, &product, rows, Rounding::None),
+            Arithmetic::Bf16(unit) => {
+                let Product { alpha, a, b, accumulate, c } = product;
+                let product = Bf16Product { alpha, a, accumulate, columns: &[Columns { b, c }] };
+                bf16::alone(self.isa, unit, self.buffers, self.worker, &product, rows);
+            }
+        }
     }
 }
 
-/// Checks the shapes; the product itself if there is anything to add up. A sum over no depth is zero.
-fn non_empty(product: Product) -> Option<Product> {
-    let Product { a, b, c, .. } = &product;
+fn run_alone(isa: Isa, buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>, rounding: Rounding) {
+    if rows.is_empty() || !non_empty(product) {
+        return;
+    }
+    let cut = Cut::new(Kernels::of(isa), product, rows, buffers.own_right(worker), 1, rounding);
+    let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
+    // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+    unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
+}
+
+/// Checks the shapes; whether there is anything to add up. A sum over no depth is zero.
+fn non_empty(product: &Product) -> bool {
+    let Product { a, b, c, .. } = product;
     assert!(
         a.rows == c.rows && b.cols == c.cols && a.cols == b.rows,
         "product shapes do not match: {}×{} · {}×{} into {}×{}",
@@ -150,7 +196,7 @@ fn non_empty(product: Product) -> Option<Product> {
         c.cols
     );
     if c.rows == 0 || c.cols == 0 {
-        return None;
+        return false;
     }
     if a.cols == 0 {
         if product.accumulate == Accumulate::Overwrite {
@@ -159,7 +205,7 @@ fn non_empty(product: Product) -> Option<Product> {
                 unsafe { c.ptr.add(row * c.row_stride).write_bytes(0, c.cols) };
             }
         }
-        return None;
+        return false;
     }
-    Some(product)
+    true
 }

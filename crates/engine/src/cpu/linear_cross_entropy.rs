@@ -2,7 +2,7 @@
 
 use super::Team;
 use super::cross_entropy;
-use super::gemm::{Accumulate, MatMut, MatRef, Product, gemm};
+use super::gemm::{Accumulate, MatMut, MatRef, Product};
 
 /// Elements of scratch: a chunk's logits, and one loss a row.
 pub fn scratch(rows: usize, vocab: usize) -> usize {
@@ -36,16 +36,13 @@ pub fn run(team: &Team, mut head: Head, scratch: &mut [f32]) -> f32 {
         let rows = head.rows.min(tokens - first);
         let x = &head.x[first * width..][..rows * width];
         let (logits, targets) = (&mut logits[..rows * vocab], &head.targets[first..][..rows]);
-        product(
-            team,
-            Product {
-                alpha: 1.0,
-                a: MatRef::row_major(x, rows, width),
-                b: MatRef::row_major(head.weight, vocab, width).transposed(),
-                accumulate: Accumulate::Overwrite,
-                c: MatMut::row_major(logits, rows, vocab),
-            },
-        );
+        team.product(Product {
+            alpha: 1.0,
+            a: MatRef::row_major(x, rows, width),
+            b: MatRef::row_major(head.weight, vocab, width).transposed(),
+            accumulate: Accumulate::Overwrite,
+            c: MatMut::row_major(logits, rows, vocab),
+        });
         let Some(gradients) = &mut head.gradients else {
             sum += f64::from(cross_entropy::forward(team, logits, targets, losses)) * rows as f64;
             continue;
@@ -53,30 +50,20 @@ pub fn run(team: &Team, mut head: Head, scratch: &mut [f32]) -> f32 {
         let share = gradients.arrived / tokens as f32;
         cross_entropy::losses_and_gradient(team, logits, targets, share, &mut losses[..rows]);
         sum += losses[..rows].iter().map(|&loss| f64::from(loss)).sum::<f64>();
-        product(
-            team,
-            Product {
-                alpha: 1.0,
-                a: MatRef::row_major(logits, rows, vocab),
-                b: MatRef::row_major(head.weight, vocab, width),
-                accumulate: Accumulate::Overwrite,
-                c: MatMut::row_major(&mut gradients.dx[first * width..][..rows * width], rows, width),
-            },
-        );
-        product(
-            team,
-            Product {
-                alpha: 1.0,
-                a: MatRef::row_major(logits, rows, vocab).transposed(),
-                b: MatRef::row_major(x, rows, width),
-                accumulate: if first == 0 { Accumulate::Overwrite } else { Accumulate::Add },
-                c: MatMut::row_major(gradients.dweight, vocab, width),
-            },
-        );
+        team.product(Product {
+            alpha: 1.0,
+            a: MatRef::row_major(logits, rows, vocab),
+            b: MatRef::row_major(head.weight, vocab, width),
+            accumulate: Accumulate::Overwrite,
+            c: MatMut::row_major(&mut gradients.dx[first * width..][..rows * width], rows, width),
+        });
+        team.product(Product {
+            alpha: 1.0,
+            a: MatRef::row_major(logits, rows, vocab).transposed(),
+            b: MatRef::row_major(x, rows, width),
+            accumulate: if first == 0 { Accumulate::Overwrite } else { Accumulate::Add },
+            c: MatMut::row_major(gradients.dweight, vocab, width),
+        });
     }
     (sum / tokens as f64) as f32
-}
-
-fn product(team: &Team, product: Product) {
-    gemm(&team.pool, team.isa, &team.packing, product);
 }

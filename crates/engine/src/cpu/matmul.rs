@@ -2,7 +2,7 @@
 
 use super::Team;
 use super::frame::Frame;
-use super::gemm::{Accumulate, MatMut, MatRef, Product, gemm};
+use super::gemm::{Accumulate, MatMut, MatRef, Product};
 use headroom_graph::TensorType;
 use headroom_graph::ops::matmul::{Form, MatMul};
 
@@ -16,5 +16,5 @@ pub fn run(team: &Team, op: &MatMul, types: &[TensorType], at: &Frame) {
     };
     let c = MatMut::row_major(at.output(0), m, n);
     let product = Product { alpha: 1.0, a, b, accumulate: Accumulate::Overwrite, c };
-    gemm(&team.pool, team.isa, &team.packing, product);
+    team.product(product);
 }

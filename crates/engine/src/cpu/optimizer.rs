@@ -27,6 +27,9 @@ pub fn squared_norm(team: &Team, x: &[f32], scratch: &mut [f32]) -> f32 {
 /// The factor for all gradients, and their norm.
 pub fn clip_scale(max_norm: f64, squared: impl Iterator<Item = f32>) -> (f32, f32) {
     let norm = squared.map(f64::from).sum::<f64>().sqrt();
+    if max_norm == f64::INFINITY {
+        return (1.0, norm as f32);
+    }
     let scale = max_norm / (norm + 1e-6);
     // Not `min`, which would turn a NaN norm into "no clipping".
     (if scale > 1.0 { 1.0 } else { scale as f32 }, norm as f32)

@@ -13,6 +13,7 @@ op! {
 
 op! {
     /// Any number of sums of squares `[1]` → `scale` `[1]` = min(1, max_norm / (norm + 1e-6)) and `norm` `[1]`.
+    /// An infinite `max_norm` clips nothing: `scale` is 1 whatever the norm.
     pub struct ClipScale {
         pub max_norm: f64,
     }

@@ -1,8 +1,8 @@
 //! One bar for a step: what it was made of, left to right in the order of the legend.
 
 use super::Profile;
-use super::svg::escape;
 use crate::numbers::seconds;
+use crate::svg::escape;
 use std::fmt::Write;
 
 pub fn breakdown_bar(profile: &Profile) -> String {

@@ -4,19 +4,13 @@ use super::Profile;
 use super::breakdown_bar::breakdown_bar;
 use super::memory_plot::memory_plot;
 use super::roofline_plot::roofline_plot;
-use super::svg::escape;
-use super::tables::{self, Table};
-use std::fmt::Write;
-
-const STYLE: &str = include_str!("profile.css");
-const SCRIPT: &str = include_str!("profile.js");
+use super::tables;
+use crate::page::{Page, list, matrix, note, table};
+use crate::svg::escape;
 
 pub fn html(profile: &Profile) -> String {
-    let title = escape(&tables::title(profile));
-    let mut body = format!("<h1>{title}</h1>\n<p class=\"sub\">{}</p>\n", escape(&tables::subtitle(profile)));
-    let mut section = |title: &str, content: String| {
-        let _ = write!(body, "<section><h2>{}</h2>\n{content}</section>\n", escape(title));
-    };
+    let mut page = Page::new(&tables::title(profile), &tables::subtitle(profile));
+    let mut section = |title: &str, content: String| page.section(title, &content);
     section("Summary", table(&tables::summary(profile), "plain"));
     section("Where a step goes", breakdown_bar(profile) + &table(&tables::breakdown(profile), "narrow"));
     section(
@@ -39,18 +33,14 @@ pub fn html(profile: &Profile) -> String {
         table(&tables::bottlenecks(profile), "")
             + &note("Speed-ups are upper bounds from measured times and the machine's roofs: computed, not promised."),
     );
-    section("Impact against effort", matrix(profile));
+    section("Impact against effort", quadrants(profile));
     section("Furthest from the roof", table(&tables::targets(profile), ""));
     section(
         "The workshop's classes",
         table(&tables::workshop_classes(profile), "narrow")
             + &note("Fixed thresholds, shown beside; this report goes by the machine's own ridge point."),
     );
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\"><title>{title}</title>\n<style>{STYLE}</style></head>\n\
-         <body><main>\n{body}</main><div id=\"tip\" hidden></div><script>{SCRIPT}</script></body></html>\n"
-    )
+    page.finish()
 }
 
 const ROOFLINE_LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"compute_bound\"></i>compute roof</span> \
@@ -66,50 +56,8 @@ fn memory_legend(profile: &Profile) -> String {
     format!("<figcaption class=\"legend\">{items}Step {}.</figcaption>", profile.steps.0)
 }
 
-fn table(table: &Table, class: &str) -> String {
-    let align = |column: usize| if table.is_numeric(column) { " class=\"number\"" } else { "" };
-    let mut out = format!("<div class=\"scroll\"><table class=\"{class}\">");
-    if table.head.iter().any(|cell| !cell.is_empty()) {
-        out += "<thead><tr>";
-        for (column, cell) in table.head.iter().enumerate() {
-            let _ = write!(out, "<th{}>{}</th>", align(column), escape(cell));
-        }
-        out += "</tr></thead>";
-    }
-    out += "<tbody>";
-    for row in &table.rows {
-        out += "<tr>";
-        for (column, cell) in row.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", align(column), code(cell));
-        }
-        out += "</tr>";
-    }
-    out + "</tbody></table></div>\n"
-}
-
-/// Escaped, with what stands between backticks as code.
-fn code(text: &str) -> String {
-    let parts = text.split('`').enumerate();
-    parts
-        .map(|(index, part)| if index % 2 == 1 { format!("<code>{}</code>", escape(part)) } else { escape(part) })
-        .collect()
-}
-
-fn list(items: &[String]) -> String {
-    let items: String = items.iter().map(|item| format!("<li>{}</li>", code(item))).collect();
-    format!("<ul>{items}</ul>\n")
-}
-
-fn note(text: &str) -> String {
-    format!("<p class=\"note\">{}</p>\n", escape(text))
-}
-
-fn matrix(profile: &Profile) -> String {
-    let mut out = String::from("<div class=\"matrix\">");
-    for (title, rows) in tables::matrix(profile) {
-        let items: Vec<String> = rows.iter().map(|row| format!("{}: `{}`", row.category, row.remedy)).collect();
-        let items = if items.is_empty() { "<p class=\"note\">none</p>".into() } else { list(&items) };
-        let _ = write!(out, "<div><h3>{}</h3>{items}</div>", escape(title));
-    }
-    out + "</div>\n"
+fn quadrants(profile: &Profile) -> String {
+    let items = tables::matrix(profile)
+        .map(|(title, rows)| (title, rows.iter().map(|row| format!("{}: `{}`", row.category, row.remedy)).collect()));
+    matrix(&items)
 }

@@ -1,7 +1,8 @@
 //! The report as Markdown.
 
 use super::Profile;
-use super::tables::{self, Table};
+use super::tables;
+use crate::table::{markdown_list as list, markdown_table as table};
 use std::fmt::Write;
 
 pub fn markdown(profile: &Profile) -> String {
@@ -27,22 +28,6 @@ const BOUND_NOTE: &str =
     "\nSpeed-ups are upper bounds from measured times and the machine's roofs, computed, not promised.\n";
 const CLASS_NOTE: &str =
     "\nFixed thresholds of the workshop, shown beside; this report goes by the machine's own ridge point.\n";
-
-fn table(table: &Table) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let escaped = |cell: &String| cell.replace('|', "\\|");
-    let mut out = line(table.head.iter().map(|cell| cell.to_string()).collect());
-    let rule = |column: usize| if table.is_numeric(column) { "---:" } else { "---" };
-    out += &line((0..table.head.len()).map(|column| rule(column).to_string()).collect());
-    for row in &table.rows {
-        out += &line(row.iter().map(escaped).collect());
-    }
-    out
-}
-
-fn list(items: &[String]) -> String {
-    items.iter().map(|item| format!("- {item}\n")).collect()
-}
 
 fn matrix(profile: &Profile) -> String {
     let quadrant = |(title, rows): &(&str, Vec<&headroom_record::operators::BottleneckCategory>)| {

@@ -1,7 +1,7 @@
 //! Live memory over the first recorded step, by category, with the peak named.
 
 use super::Profile;
-use super::svg::{Axis, Frame, Scale, escape};
+use crate::svg::{Axis, Frame, Scale, escape};
 use headroom_record::timeline::TimelinePoint;
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! The roofline: FLOPs a second against FLOPs a byte, with the machine's two roofs and a point an operator.
 
 use super::Profile;
-use super::svg::{Axis, Frame, Scale, escape};
 use crate::numbers::{metric, seconds};
+use crate::svg::{Axis, Frame, Scale, escape};
 use headroom_record::operators::PlaceStats;
 
 const FRAME: Frame = Frame { left: 78.0, top: 14.0, width: 650.0, height: 380.0 };

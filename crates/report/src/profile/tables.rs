@@ -2,26 +2,8 @@
 
 use super::Profile;
 use crate::numbers::{bytes, grouped, metric, seconds};
+use crate::table::Table;
 use headroom_record::operators::{BottleneckCategory, Level};
-
-pub struct Table {
-    pub head: Vec<&'static str>,
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// Are the cells of a column numbers with their units, to be set flush right?
-    pub fn is_numeric(&self, column: usize) -> bool {
-        let number = |cell: &str| {
-            let starts = cell.starts_with(|first: char| first.is_ascii_digit() || first == '-');
-            cell.is_empty() || (starts && cell.chars().count() <= LONGEST_NUMBER)
-        };
-        self.rows.iter().all(|row| row.get(column).is_none_or(|cell| number(cell)))
-    }
-}
-
-/// `1,300.2 MFLOP/s`; longer cells are sentences that happen to start with a figure.
-const LONGEST_NUMBER: usize = 16;
 
 pub const TOP: usize = 15;
 
@@ -49,7 +31,7 @@ pub fn summary(profile: &Profile) -> Table {
             "MFU",
             &format!("{:.1}%", flops.mfu_percent),
             &format!(
-                "needed FLOPs of the whole step against {} ({})",
+                "of the measured peak, {} ({}): FLOPs that the model needs, over the whole step",
                 metric(flops.device_peak_flops, "FLOP/s"),
                 flops.device_peak_source
             ),
@@ -92,6 +74,12 @@ pub fn summary(profile: &Profile) -> Table {
             ),
         ]),
     ];
+    if let (Some(share), Some(peak), Some(source)) =
+        (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
+    {
+        let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
+        rows.insert(3, row(["MFU", &format!("{share:.1}%"), &about]));
+    }
     if let Some(first) = profile.first_step_seconds {
         rows.push(row(["First step", &seconds(first), "left out of every average"]));
     }
@@ -282,7 +270,7 @@ pub fn targets(profile: &Profile) -> Table {
 }
 
 pub fn title(profile: &Profile) -> String {
-    format!("Profile of LLaMA {} · {}", profile.size, profile.performance.version)
+    format!("Profile of LLaMA {} · {}", profile.size, profile.label)
 }
 
 pub fn subtitle(profile: &Profile) -> String {
@@ -310,17 +298,4 @@ fn rate(speed: Option<f64>, unit: &str) -> String {
 
 fn row(cells: [&str; 3]) -> Vec<String> {
     cells.map(String::from).to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sentence_that_starts_with_a_figure_is_not_a_number() {
-        let table = |cell: &str| Table { head: vec!["x"], rows: vec![vec![cell.into()], vec!["12.5 MiB".into()]] };
-        assert!(table("3.1%").is_numeric(0));
-        assert!(!table("1.40 ms a step, 0.47 ms at the roof").is_numeric(0));
-        assert!(!table("not time").is_numeric(0));
-    }
 }

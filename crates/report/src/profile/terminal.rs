@@ -1,8 +1,9 @@
 //! The report in short, for the terminal.
 
 use super::Profile;
-use super::tables::{self, Table};
+use super::tables;
 use crate::numbers::seconds;
+use crate::table::{Table, columns};
 use std::fmt::Write;
 
 const TOP: usize = 8;
@@ -59,31 +60,4 @@ fn bottlenecks(profile: &Profile) -> Table {
     table.head = SHOWN.map(|column| table.head[column]).to_vec();
     table.rows = table.rows.into_iter().map(|row| SHOWN.map(|column| row[column].clone()).to_vec()).collect();
     table
-}
-
-fn columns(table: &Table) -> String {
-    let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = table.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(table.head.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let set = cells.iter().enumerate().map(|(column, cell)| {
-            let width = widths[column];
-            let last = column + 1 == count;
-            match table.is_numeric(column) {
-                true => format!("{cell:>width$}"),
-                false if last => cell.to_string(),
-                false => format!("{cell:<width$}"),
-            }
-        });
-        format!("  {}\n", set.collect::<Vec<_>>().join("  "))
-    };
-    let mut out = String::new();
-    if !table.head.is_empty() {
-        out += &line(table.head.clone());
-    }
-    table.rows.iter().for_each(|row| out += &line(row.iter().map(String::as_str).collect()));
-    out
 }

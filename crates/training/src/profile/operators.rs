@@ -167,7 +167,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
     let seconds = profiled.seconds_by_call();
     let steps = profiled.recorded_steps().max(1) as f64;
     let mut patterns = Patterns {
-        idle_percent: percent(breakdown.wall - breakdown.operators(), breakdown.wall),
+        idle_percent: percent((breakdown.wall - breakdown.operators()).max(0.0), breakdown.wall),
         ..Patterns::default()
     };
     let mut kinds = BTreeSet::new();

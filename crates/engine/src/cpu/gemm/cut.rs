@@ -39,6 +39,7 @@ pub struct Cut<'a> {
     /// How the inner loop gets the operands.
     pub left: LeftPlan,
     pub right: RightPlan,
+    pub rounding: Rounding,
     rows: Range<usize>,
     buffer: Piece,
     depth_blocks: usize,
@@ -52,6 +53,14 @@ pub struct Cut<'a> {
     /// Shares: parts of the rows × parts of the columns.
     row_parts: usize,
     column_parts: usize,
+}
+
+/// What happens to operands on their way in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rounding {
+    None,
+    /// To bfloat16, in the copy: both operands are then always copied.
+    ToBf16,
 }
 
 /// Whether the left operand is read where it lies or from a copy, and how it lies there.
@@ -90,6 +99,7 @@ impl<'a> Cut<'a> {
         rows: Range<usize>,
         buffer: Piece,
         team: usize,
+        rounding: Rounding,
     ) -> Cut<'a> {
         let (depth, width) = (product.a.cols, kernels.width());
         let depth_blocks = depth.div_ceil(DEPTH_MAX);
@@ -115,7 +125,7 @@ impl<'a> Cut<'a> {
             items_across = items_across.max(wanted.min(share_panels / ITEM_PANELS_MIN));
         }
         let panels_an_item = share_panels.div_ceil(items_across);
-        let left = how_to_read_left(product, panels_an_item);
+        let left = how_to_read_left(product, panels_an_item, rounding);
         let row_panels_an_item = if left == LeftPlan::PackColumns {
             // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
             // and of each page that is touched.
@@ -128,7 +138,8 @@ impl<'a> Cut<'a> {
             product,
             kernels,
             left,
-            right: how_to_read_right(product, rows.len()),
+            right: how_to_read_right(product, rows.len(), rounding),
+            rounding,
             rows,
             buffer,
             depth_blocks,
@@ -241,9 +252,9 @@ impl<'a> Cut<'a> {
 }
 
 /// In place, or copied where it is read often enough or lies badly.
-fn how_to_read_left(product: &Product, panels_an_item: usize) -> LeftPlan {
+fn how_to_read_left(product: &Product, panels_an_item: usize, rounding: Rounding) -> LeftPlan {
     let a = &product.a;
-    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT;
+    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT || rounding == Rounding::ToBf16;
     if a.col_stride == 1 {
         if read_often || a.row_stride.is_multiple_of(PAGE) { LeftPlan::PackRows } else { LeftPlan::InPlace(Left::Rows) }
     } else if a.row_stride == 1 {
@@ -254,10 +265,11 @@ fn how_to_read_left(product: &Product, panels_an_item: usize) -> LeftPlan {
     }
 }
 
-fn how_to_read_right(product: &Product, rows: usize) -> RightPlan {
+fn how_to_read_right(product: &Product, rows: usize, rounding: Rounding) -> RightPlan {
     let b = &product.b;
     let spread = b.row_stride * b.rows;
     if b.col_stride == 1
+        && rounding == Rounding::None
         && rows <= ROWS_TO_PACK_RIGHT
         && spread <= RIGHT_SPREAD_MAX
         && !b.row_stride.is_multiple_of(PAGE)

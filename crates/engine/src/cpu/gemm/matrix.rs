@@ -94,6 +94,11 @@ impl<'a> MatMut<'a> {
         unsafe { MatMut::from_raw(data.as_mut_ptr(), rows, cols, row_stride) }
     }
 
+    /// The same view, to be used in place of this one and not beside it.
+    pub(crate) fn again(&self) -> MatMut<'a> {
+        MatMut { life: PhantomData, ..*self }
+    }
+
     /// # Safety
     /// Every element of the view may be written for as long as the view is used, rows do not overlap, and nothing
     /// else reads or writes them meanwhile.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::kernel::{PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
 use super::matrix::MatRef;
+use crate::by_isa;
 use crate::cpu::isa::Isa;
 
 /// Copies `a[rows, depth]` (at most 14 rows) to `to` [`PACKED_ROW_STRIDE`] apart.
@@ -74,6 +75,18 @@ pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Ran
             for step in 0..depth.len() {
                 to.add(step * width + columns.len()).write_bytes(0, width - columns.len());
             }
+        }
+    }
+}
+
+by_isa! {
+    /// To the nearest of 8 bits of mantissa, ties to even; NaN stays NaN.
+    pub fn round_to_bf16(values: &mut [f32]) {
+        for value in values {
+            let bits = value.to_bits();
+            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
+            let nan = bits & 0x7fff_ffff > 0x7f80_0000;
+            *value = f32::from_bits(if nan { bits | 0x0040_0000 } else { rounded });
         }
     }
 }

@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cut::{Cut, LeftPlan, Stage, part};
+use super::cut::{Cut, LeftPlan, Rounding, Stage, part};
 use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
-use super::pack::{pack_left_columns, pack_left_rows, pack_right};
+use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
 use super::{Accumulate, Product};
 use crate::cpu::pool::{Barrier, Padded};
 
@@ -82,7 +82,10 @@ unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
                 }
                 let at = cut.packed_panel(stage, &block, panel) + (first - block.start) * packed_width;
                 // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
-                unsafe { pack_right(cut.kernels.isa, b, steps.clone(), columns, packed_width, packed.add(at)) };
+                unsafe {
+                    pack_right(cut.kernels.isa, b, steps.clone(), columns, packed_width, packed.add(at));
+                    round(cut, packed.add(at), steps.len() * packed_width);
+                }
             }
         }
     }
@@ -129,7 +132,10 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
         if cut.left == LeftPlan::PackColumns {
             let row_panels = item.row_panels.clone().map(|row_panel| cut.row_panel(row_panel));
             // SAFETY: the rows and the block lie within A, and the item's panels fit the left buffer.
-            unsafe { pack_left_columns(cut.kernels.isa, a, row_panels, &block, left) };
+            unsafe {
+                pack_left_columns(cut.kernels.isa, a, row_panels, &block, left);
+                round(cut, left, item.row_panels.len() * block.len() * PACKED_COLUMN_STRIDE);
+            }
         }
         for (row_panel, nth) in item.row_panels.clone().zip(0..) {
             let rows = cut.row_panel(row_panel);
@@ -141,6 +147,7 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                     LeftPlan::PackColumns => left.add(nth * block.len() * PACKED_COLUMN_STRIDE),
                     LeftPlan::PackRows => {
                         pack_left_rows(cut.kernels.isa, a, &rows, &block, left);
+                        round(cut, left, rows.len() * PACKED_ROW_STRIDE);
                         left
                     }
                 }
@@ -161,6 +168,17 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 }
             }
         }
+    }
+}
+
+/// Rounds what was just copied, where that is asked for.
+///
+/// # Safety
+/// `at` is valid for `count` floats that nobody else touches.
+unsafe fn round(cut: &Cut, at: *mut f32, count: usize) {
+    if cut.rounding == Rounding::ToBf16 {
+        // SAFETY: passed on from the caller.
+        round_to_bf16(cut.kernels.isa, unsafe { std::slice::from_raw_parts_mut(at, count) });
     }
 }
 

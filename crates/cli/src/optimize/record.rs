@@ -1,0 +1,167 @@
+//! What was climbed, as validation.json has it.
+
+use headroom_engine::machine::Machine;
+use headroom_experiments::bench::Setting;
+use headroom_experiments::gates::Gate;
+use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
+use headroom_experiments::validation::{LengthMemory, growth};
+use headroom_record::operators::BottleneckCategory;
+use headroom_record::timestamp::utc_iso;
+use headroom_record::validation::{
+    FindingRow, GateRecord, Growth, LengthRow, NotTried, OpSeconds, PredictionAccuracy, Targets, ValidationFacts,
+    ValidationRecord, ValidationRow,
+};
+use headroom_training::program::StepConfig;
+use std::time::SystemTime;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// What a ladder was climbed on.
+pub struct Surroundings<'a> {
+    pub size: &'a str,
+    pub step: &'a StepConfig,
+    pub setting: &'a Setting,
+    pub machine: &'a Machine,
+}
+
+pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> ValidationRecord {
+    let shape = about.step.shape;
+    let lengths = &ladder.validation.memory_by_length;
+    let names = |names: &[&'static str]| -> Vec<String> { names.iter().map(|name| name.to_string()).collect() };
+    let mut widths: Vec<f64> =
+        ladder.tried.iter().chain(&ladder.versions).map(|rung| rung.measured.half_width()).collect();
+    widths.sort_by(f64::total_cmp);
+    ValidationRecord::new(ValidationFacts {
+        timestamp: utc_iso(SystemTime::now()),
+        size: about.size.into(),
+        batch_size: shape.batch_size as u64,
+        seq_len: shape.seq_len as u64,
+        threads: about.setting.threads as u64,
+        device: about.machine.cpu_name.clone(),
+        baseline_step_seconds: ladder.baseline_seconds,
+        baseline_by_op: ladder
+            .baseline_by_op
+            .iter()
+            .map(|(op, seconds)| OpSeconds { op: op.to_string(), seconds: *seconds })
+            .collect(),
+        findings: ladder.profile.findings.iter().map(finding).collect(),
+        passes: ladder.tried.iter().map(row).collect(),
+        not_tried: ladder
+            .not_tried
+            .iter()
+            .map(|(name, needs)| NotTried { name: name.to_string(), needs: names(needs) })
+            .collect(),
+        versions: ladder.versions.iter().map(row).collect(),
+        ablation: ladder.ablation.iter().map(row).collect(),
+        prediction: accuracy(&ladder.tried).map(|found| PredictionAccuracy {
+            passes: found.passes as u64,
+            median_error_percent_of_step: 100.0 * found.median_error,
+            within_limit: found.within_limit as u64,
+            large_savings: found.large as u64,
+            right_sign: found.right_sign as u64,
+        }),
+        noise_percent: 100.0 * widths.get(widths.len() / 2).copied().unwrap_or(0.0),
+        memory_by_length: lengths.iter().map(length).collect(),
+        memory_growth: growths(lengths),
+        targets: targets(ladder, shape.batch_size as f64, peak_flops),
+        kept: names(ladder.kept.names()),
+        gates: ladder.validation.gates.iter().map(gate).collect(),
+    })
+}
+
+fn finding(row: &BottleneckCategory) -> FindingRow {
+    FindingRow {
+        rank: row.priority_rank,
+        finding: row.category.clone(),
+        percent_of_step: row.percent_of_time,
+        speedup_at_most: row.speedup_at_most,
+        evidence: row.evidence.clone(),
+        asks_for: row.passes.clone(),
+    }
+}
+
+fn row(rung: &Rung) -> ValidationRow {
+    ValidationRow {
+        name: rung.name.clone(),
+        passes: rung.list.names().iter().map(|name| name.to_string()).collect(),
+        predicted_speedup: rung.predicted,
+        measured_speedup: rung.measured.median,
+        measured_ci95_low: rung.measured.low,
+        measured_ci95_high: rung.measured.high,
+        rounds: rung.measured.rounds as u64,
+        memory_before_mb: rung.memory.0 as f64 / MIB,
+        memory_after_mb: rung.memory.1 as f64 / MIB,
+        kernels_before: rung.kernels.0 as u64,
+        kernels_after: rung.kernels.1 as u64,
+        loss_difference: rung.loss_difference,
+        gradient_difference: rung.gradient_difference,
+        curve_difference: rung.curve_difference,
+        kept: rung.verdict.is_kept(),
+        verdict: rung.verdict.words().into(),
+        effort: effort(&rung.name).into(),
+        note: rung.surprise.as_ref().map(explained),
+    }
+}
+
+fn explained(surprise: &Surprise) -> String {
+    let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
+    let saved = |seconds: f64| match seconds >= 0.0 {
+        true => format!("save {}", millis(seconds)),
+        false => format!("cost {}", millis(-seconds)),
+    };
+    format!(
+        "predicted to {} a step, measured to {}; the profile shows {} in {}, {} predicted.",
+        saved(surprise.predicted_saving),
+        saved(surprise.measured_saving),
+        millis(surprise.measured_seconds),
+        surprise.op,
+        millis(surprise.predicted_seconds)
+    )
+}
+
+fn length(at: &LengthMemory) -> LengthRow {
+    LengthRow { seq_len: at.seq_len as u64, baseline_mb: at.baseline as f64 / MIB, kept_mb: at.kept as f64 / MIB }
+}
+
+fn growths(lengths: &[LengthMemory]) -> Growth {
+    let of = |bytes: fn(&LengthMemory) -> usize| {
+        let points: Vec<(usize, usize)> =
+            lengths.iter().map(|at| (at.seq_len, bytes(at).saturating_sub(at.fixed))).collect();
+        growth(&points)
+    };
+    Growth { baseline_exponent: of(|at| at.baseline), kept_exponent: of(|at| at.kept) }
+}
+
+fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
+    let before = ladder.baseline_seconds;
+    let kept = ladder.versions.last();
+    let after = before / kept.map_or(1.0, |rung| rung.measured.median);
+    let mfu = |seconds: f64| 100.0 * ladder.profile.needed_flops / seconds / peak_flops;
+    let (memory, kernels) = kept.map_or(((0, 0), (0, 0)), |rung| (rung.memory, rung.kernels));
+    Targets {
+        samples_per_sec_before: batch_size / before,
+        samples_per_sec_after: batch_size / after,
+        mfu_percent_before: mfu(before),
+        mfu_percent_after: mfu(after),
+        memory_mb_before: memory.0 as f64 / MIB,
+        memory_mb_after: memory.1 as f64 / MIB,
+        kernels_before: kernels.0 as u64,
+        kernels_after: kernels.1 as u64,
+    }
+}
+
+fn gate(gate: &Gate) -> (String, GateRecord) {
+    let result = if gate.passed { "pass" } else { "fail" };
+    let record =
+        GateRecord { result: result.into(), figure: gate.figure, limit: gate.limit, about: gate.about.clone() };
+    (gate.name.to_string(), record)
+}
+
+/// What the change would cost in a hand-written trainer.
+fn effort(pass: &str) -> &'static str {
+    match pass {
+        "flash-attention" | "fuse-loss" | "fuse-rope" => "high",
+        "fuse-norm" | "fuse-optimizer" => "medium",
+        _ => "low",
+    }
+}

@@ -1,0 +1,320 @@
+//! `headroom scale`: memory and speed over batch and sequence, their growth, what fits, and what would save memory.
+
+mod measure;
+
+use crate::failure::RunFailed;
+use crate::output;
+use crate::profile::peaks::Peaks;
+use crate::registry::{About, Entry, Headline};
+use crate::study::plan::settings_of;
+use crate::study::state::compact;
+use crate::study::stop_on_interrupt;
+use crate::train::settings::{DeviceKind, Settings};
+use anyhow::{bail, ensure};
+use headroom_engine::machine::memory_available_bytes;
+use headroom_experiments::scale::{PlannedPoint, growth, limits, plan_point, savings, set_scaling_factors};
+use headroom_graph::cost::Rates;
+use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::scaling::{Optimization, SCALING_FILE, ScalingFacts, ScalingPoint, ScalingRecord};
+use headroom_record::timestamp::utc_iso;
+use headroom_report::scale as text;
+use headroom_training::data::BatchShape;
+use headroom_training::program::StepConfig;
+use measure::{Measured, Measuring};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Sweep batch and sequence: memory and speed of every point, fitted growth, what fits, and what would save memory.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A row of the table of sizes
+    #[arg(long, default_value = "tiny")]
+    size: String,
+    /// Batch sizes to sweep, at one sequence length
+    #[arg(long, value_delimiter = ',', default_value = "4,8,16", value_name = "N,…")]
+    batch: Vec<usize>,
+    /// Sequence lengths to sweep, at one batch size
+    #[arg(long, value_delimiter = ',', default_value = "64,128,256,512", value_name = "N,…")]
+    seq: Vec<usize>,
+    /// The list of passes to sweep; v1 is the naive graph
+    #[arg(long, default_value = "v1", allow_hyphen_values = true)]
+    passes: String,
+    /// Steps of every point; the first two are warm-up
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..))]
+    num_steps: u64,
+    /// cpu, or null (computes nothing: times are predicted)
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// [default: the physical cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// The memory to fit into, such as 4GiB [default: what the machine has free]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Plan only: no point and no optimisation is run
+    #[arg(long)]
+    plan_only: bool,
+    /// Where scaling.json, scaling.md, scaling.html and the points' folders go [default: runs/scale-TIME]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Print scaling.json's content instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Averages leave these out.
+pub const WARMUP_STEPS: u64 = 2;
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_interrupt()?;
+    let base = settings_of(&train_words(&arguments, None, &arguments.passes))?.0;
+    let sweeps = Sweeps::of(&arguments, &base)?;
+    let rates = Peaks::find(&base)?.rates;
+    let step = base.step(0);
+    let mut points = sweeps.plan(&step, base.threads, &rates)?;
+    let available = available(&base)?;
+    let found = limits(&step, sweeps.base.seq_len, sweeps.base.batch_size, base.threads, available)?;
+
+    let folder = match &arguments.output_dir {
+        Some(folder) => folder.clone(),
+        None => PathBuf::from(format!("runs/scale-{}", compact(&utc_iso(SystemTime::now()), '-'))),
+    };
+    ensure!(
+        !folder.join(SCALING_FILE).exists(),
+        "{} holds a sweep already\n  help: name another folder",
+        folder.display()
+    );
+    fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
+    entry.begin(&About {
+        folder: Some(&folder),
+        size: Some(&arguments.size),
+        version: Some(&base.version()),
+        configuration: json!({ "batch": arguments.batch, "seq": arguments.seq, "num_steps": arguments.num_steps }),
+        device: base.device.name(),
+        machine: &base.machine.cpu_name,
+        threads: base.threads,
+        name: None,
+    });
+    let measuring = Measuring { folder: &folder, parent: entry.id(), stop: &stop };
+    if !arguments.plan_only {
+        let total = points.len();
+        for (index, point) in points.iter_mut().enumerate() {
+            let title = format!("[{}/{total}]", index + 1);
+            let BatchShape { batch_size, seq_len } = shape_of(&point.point);
+            output::note(&format!("{title} {}", text::before_point(&point.point)));
+            if base.device == DeviceKind::Cpu && point.need_bytes > available {
+                point.point.note = Some(format!(
+                    "does not fit: it needs {:.0} MiB, and {:.0} MiB are there",
+                    point.point.peak_memory_mb,
+                    available as f64 / MIB
+                ));
+                continue;
+            }
+            let words = train_words(&arguments, Some(shape_of(&point.point)), &arguments.passes);
+            match measuring.run(&words, &format!("batch_{batch_size}_seq_{seq_len}"))? {
+                Measured::Done(measured) => measured.write_into(&mut point.point),
+                Measured::Broken(why) => point.point.note = Some(why),
+                Measured::Stopped => return Ok(stopped(entry)),
+            }
+        }
+    }
+    let (batch_points, sequence_points) = sweeps.split(points);
+    let optimizations = match optimizations(&arguments, &base, &step, &sequence_points, available, &measuring)? {
+        Some(optimizations) => optimizations,
+        None => return Ok(stopped(entry)),
+    };
+    let record = ScalingRecord::new(ScalingFacts {
+        timestamp: utc_iso(SystemTime::now()),
+        size: arguments.size.clone(),
+        version: base.version(),
+        parameters: base.model.parameters().total(),
+        device: base.device.name().into(),
+        machine: base.machine.cpu_name.clone(),
+        threads: base.threads as u64,
+        batch_scaling: growth(&batch_points, |point| point.batch_size),
+        sequence_scaling: growth(&sequence_points, |point| point.seq_len),
+        batch_points: batch_points.into_iter().map(|planned| planned.point).collect(),
+        sequence_points: sequence_points.into_iter().map(|planned| planned.point).collect(),
+        limits: found,
+        optimizations,
+    });
+    write_json(&folder.join(SCALING_FILE), &record)?;
+    write_atomically(&folder.join("scaling.md"), text::markdown(&record).as_bytes())?;
+    write_atomically(&folder.join("scaling.html"), text::html(&record).as_bytes())?;
+    entry.figures(Headline {
+        parameters: Some(record.parameters),
+        peak_memory_mb: record.sequence_points.iter().map(|point| point.peak_memory_mb).max_by(f64::total_cmp),
+        measured: record.device != "null" && !arguments.plan_only,
+        ..Headline::default()
+    });
+    let shown = match arguments.json {
+        true => serde_json::to_string_pretty(&record)? + "\n",
+        false => text::terminal(&record),
+    };
+    output::result(&shown)?;
+    output::note(&format!("scaling.json, scaling.md and scaling.html are in {}", folder.display()));
+    let broken = record.batch_points.iter().chain(&record.sequence_points).filter(|point| {
+        !arguments.plan_only
+            && point.step_seconds.is_none()
+            && point.note.as_ref().is_none_or(|note| !note.starts_with("does not fit"))
+    });
+    match broken.count() {
+        0 => Ok(ExitCode::SUCCESS),
+        count => Err(RunFailed(format!("{count} points did not finish")).into()),
+    }
+}
+
+fn stopped(entry: &mut Entry) -> ExitCode {
+    entry.interrupted();
+    output::note("interrupted; nothing is written but the folders of the points that were run");
+    ExitCode::SUCCESS
+}
+
+/// The words of the process that takes the steps; its folder comes later.
+fn train_words(arguments: &Arguments, shape: Option<BatchShape>, passes: &str) -> Vec<String> {
+    let mut words = vec![
+        "train".to_string(),
+        format!("--size={}", arguments.size),
+        format!("--passes={passes}"),
+        format!("--num-steps={}", arguments.num_steps),
+        format!("--warmup-steps={WARMUP_STEPS}"),
+        format!("--device={}", arguments.device),
+    ];
+    words.extend(arguments.threads.map(|threads| format!("--threads={threads}")));
+    words.extend(arguments.memory_limit.iter().map(|limit| format!("--memory-limit={limit}")));
+    if let Some(shape) = shape {
+        words.push(format!("--batch-size={}", shape.batch_size));
+        words.push(format!("--seq-len={}", shape.seq_len));
+    }
+    words
+}
+
+fn available(settings: &Settings) -> anyhow::Result<usize> {
+    let free = memory_available_bytes().map(|bytes| bytes as usize);
+    match settings.memory_limit.or(free) {
+        Some(bytes) => Ok(bytes),
+        None => bail!("this system does not say how much memory is free\n  help: --memory-limit 8GiB"),
+    }
+}
+
+fn shape_of(point: &ScalingPoint) -> BatchShape {
+    BatchShape { batch_size: point.batch_size as usize, seq_len: point.seq_len as usize }
+}
+
+/// Both sweeps and the point where they cross.
+struct Sweeps {
+    batches: Vec<usize>,
+    sequences: Vec<usize>,
+    base: BatchShape,
+}
+
+impl Sweeps {
+    /// They cross at the size's own batch and length where these are swept, else at the first of the list.
+    fn of(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Sweeps> {
+        let sorted = |flag: &str, values: &[usize]| {
+            ensure!(!values.contains(&0), "{flag} has a 0 in it\n  help: numbers from 1 up, such as {flag} 4,8,16");
+            let mut values = values.to_vec();
+            values.sort();
+            values.dedup();
+            Ok(values)
+        };
+        let (batches, sequences) = (sorted("--batch", &arguments.batch)?, sorted("--seq", &arguments.seq)?);
+        let own = |value: usize, swept: &[usize]| if swept.contains(&value) { value } else { swept[0] };
+        let base = BatchShape {
+            batch_size: own(settings.shape.batch_size, &batches),
+            seq_len: own(settings.shape.seq_len, &sequences),
+        };
+        for shape in shapes(&batches, &sequences, base) {
+            settings.model.validate(shape.batch_size, shape.seq_len)?;
+        }
+        Ok(Sweeps { batches, sequences, base })
+    }
+
+    /// Every point once, in the order in which it is run.
+    fn plan(&self, step: &StepConfig, threads: usize, rates: &Rates) -> anyhow::Result<Vec<PlannedPoint>> {
+        let shapes = shapes(&self.batches, &self.sequences, self.base).into_iter();
+        let plan = |shape| plan_point(&StepConfig { shape, ..step.clone() }, threads, rates);
+        Ok(shapes.map(plan).collect::<Result<_, _>>()?)
+    }
+
+    /// The sweep over batches and that over sequences; the point where they cross is in both.
+    fn split(&self, points: Vec<PlannedPoint>) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
+        let copy = |planned: &PlannedPoint| PlannedPoint {
+            point: planned.point.clone(),
+            largest: planned.largest,
+            need_bytes: planned.need_bytes,
+        };
+        let pick = |wanted: &dyn Fn(BatchShape) -> bool, axis: fn(&ScalingPoint) -> u64| {
+            let mut sweep: Vec<PlannedPoint> =
+                points.iter().filter(|planned| wanted(shape_of(&planned.point))).map(copy).collect();
+            sweep.sort_by_key(|planned| axis(&planned.point));
+            set_scaling_factors(&mut sweep);
+            sweep
+        };
+        (
+            pick(&|shape| shape.seq_len == self.base.seq_len, |point| point.batch_size),
+            pick(&|shape| shape.batch_size == self.base.batch_size, |point| point.seq_len),
+        )
+    }
+}
+
+fn shapes(batches: &[usize], sequences: &[usize], base: BatchShape) -> Vec<BatchShape> {
+    let mut shapes: Vec<BatchShape> = batches.iter().map(|&batch_size| BatchShape { batch_size, ..base }).collect();
+    shapes.extend(sequences.iter().map(|&seq_len| BatchShape { seq_len, ..base }).filter(|shape| *shape != base));
+    if !shapes.contains(&base) {
+        shapes.push(base);
+    }
+    shapes
+}
+
+/// Planned at the longest sequence that fits, most saved first, then run. None when the command is to stop.
+fn optimizations(
+    arguments: &Arguments,
+    settings: &Settings,
+    step: &StepConfig,
+    sequence_points: &[PlannedPoint],
+    available: usize,
+    measuring: &Measuring,
+) -> anyhow::Result<Option<Vec<Optimization>>> {
+    let usable = sequence_points.iter().rev().find(|planned| planned.need_bytes <= available);
+    let Some(largest) = usable.or(sequence_points.last()) else { return Ok(Some(vec![])) };
+    let shape = shape_of(&largest.point);
+    let before = largest.point.peak_memory_mb;
+    let mut rows = vec![];
+    for saving in savings(&StepConfig { shape, ..step.clone() }, settings.threads)? {
+        let mut row = Optimization {
+            name: saving.name.into(),
+            flags: saving.passes.as_ref().map(|passes| format!("--passes {passes}")),
+            predicted_memory_mb: saving.memory_mb,
+            saved_mb: before - saving.memory_mb,
+            saved_percent: 100.0 * (before - saving.memory_mb) / before,
+            measured_before_mb: largest.point.process_peak_memory_mb,
+            measured_after_mb: None,
+            measured_saved_mb: None,
+            step_ratio: None,
+            note: saving.note,
+        };
+        let runs = !arguments.plan_only && settings.device == DeviceKind::Cpu && largest.point.step_seconds.is_some();
+        if let (Some(passes), true) = (&saving.passes, runs) {
+            output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
+            let words = train_words(arguments, Some(shape), passes);
+            match measuring.run(&words, &saving.name.replace(' ', "_"))? {
+                Measured::Done(measured) => {
+                    row.measured_after_mb = measured.process_peak_memory_mb;
+                    row.measured_saved_mb =
+                        row.measured_before_mb.zip(row.measured_after_mb).map(|(before, after)| before - after);
+                    row.step_ratio =
+                        measured.step_seconds.zip(largest.point.step_seconds).map(|(after, before)| after / before);
+                }
+                Measured::Broken(why) => row.note = Some(why),
+                Measured::Stopped => return Ok(None),
+            }
+        }
+        rows.push(row);
+    }
+    Ok(Some(rows))
+}

@@ -1,0 +1,58 @@
+//! A point of a sweep, run in a process of its own.
+
+use crate::study::child::{ChildEnd, run_child};
+use headroom_record::performance::PerformanceRecord;
+use headroom_record::scaling::ScalingPoint;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+pub struct Measuring<'a> {
+    pub folder: &'a Path,
+    pub parent: Option<i64>,
+    pub stop: &'a AtomicBool,
+}
+
+pub struct Figures {
+    pub step_seconds: Option<f64>,
+    pub samples_per_sec: Option<f64>,
+    pub tokens_per_sec: Option<f64>,
+    pub process_peak_memory_mb: Option<f64>,
+}
+
+pub enum Measured {
+    Done(Figures),
+    Broken(String),
+    Stopped,
+}
+
+impl Measuring<'_> {
+    /// With the arguments of `headroom`, into a folder of this name.
+    pub fn run(&self, words: &[String], name: &str) -> anyhow::Result<Measured> {
+        let end = run_child(words, &self.folder.join(name), self.parent, self.stop, |_| Ok(()))?;
+        Ok(match end {
+            ChildEnd::Finished(record) => Measured::Done(figures(&record)),
+            ChildEnd::Failed(why) | ChildEnd::Killed(why) => Measured::Broken(why),
+            ChildEnd::Stopped => Measured::Stopped,
+        })
+    }
+}
+
+fn figures(record: &PerformanceRecord) -> Figures {
+    let summary = &record.performance_summary;
+    let ran = record.system_info.device != "null";
+    Figures {
+        step_seconds: record.statistics.median,
+        samples_per_sec: summary.avg_training_speed,
+        tokens_per_sec: summary.tokens_per_sec,
+        process_peak_memory_mb: summary.process_peak_memory_mb.filter(|_| ran),
+    }
+}
+
+impl Figures {
+    pub fn write_into(self, point: &mut ScalingPoint) {
+        point.step_seconds = self.step_seconds;
+        point.samples_per_sec = self.samples_per_sec;
+        point.tokens_per_sec = self.tokens_per_sec;
+        point.process_peak_memory_mb = self.process_peak_memory_mb;
+    }
+}

@@ -1,0 +1,231 @@
+//! `headroom study`: sizes × versions, each run a process of its own; one table, the analysis, and files that survive a kill.
+
+pub mod child;
+mod collect;
+pub mod plan;
+mod request;
+pub mod state;
+
+use crate::failure::RunFailed;
+use crate::output;
+use crate::registry::{About, Entry, Headline};
+use anyhow::Context;
+use child::{ChildEnd, run_child, wait_for_orphan};
+use collect::measured_figures;
+use headroom_experiments::study::{size_analysis, version_analysis};
+use headroom_record::study::{StudyRecord, StudyStatus};
+use headroom_report::study as text;
+use plan::{PlannedRun, plan_run};
+use state::Study;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Train several sizes and versions, each in a process of its own, and say how speed and memory grow.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Rows of the table of sizes, or all [default: tiny small]
+    #[arg(value_name = "SIZE")]
+    pub sizes: Vec<String>,
+    /// Lists of passes, separated by commas: v1 (the naive graph), v2, all, or such as v2+fuse-loss [default: v2]
+    #[arg(long, value_name = "LIST")]
+    pub versions: Option<String>,
+    /// Profile every run: its folder gets traces, tables and a report
+    #[arg(long)]
+    pub enable_profilers: bool,
+    /// [default: 50 up to tiny, 20 for small, 10 above]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub num_steps: Option<u64>,
+    /// [default: the size's]
+    #[arg(long)]
+    pub batch_size: Option<u64>,
+    /// [default: the size's]
+    #[arg(long)]
+    pub seq_len: Option<u64>,
+    /// cpu, or null (computes nothing: what every size would need and take)
+    #[arg(long)]
+    pub device: Option<String>,
+    /// [default: the physical cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// The most memory that a run may plan with, such as 4GiB [default: what the machine has free]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Where study.json, study.md, study.html and the runs' folders go [default: runs/study-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+    /// Go on with a study that was interrupted: of --output-dir, else the newest under runs/
+    #[arg(long)]
+    pub resume: bool,
+    /// Print study.json's content instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_interrupt()?;
+    let mut study = Study::open(&arguments)?;
+    let request = study.record.request.clone();
+    entry.begin(&About {
+        folder: Some(&study.folder),
+        size: Some(&request.sizes.join(",")),
+        version: Some(&request.versions.join(",")),
+        configuration: serde_json::to_value(&request)?,
+        device: &request.device,
+        machine: &study.record.machine.name,
+        threads: request.threads as usize,
+        name: None,
+    });
+    let count = study.record.runs.len();
+    for index in 0..count {
+        if study.record.runs[index].status.has_ended() {
+            continue;
+        }
+        if !run_one(&mut study, index, entry.id(), &stop)? {
+            entry.interrupted();
+            output::note(&format!(
+                "interrupted; what is done is kept, `headroom study --resume --output-dir {}` goes on",
+                study.folder.display()
+            ));
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    conclude(&mut study, &stop)?;
+    entry.figures(headline(&study.record));
+    let shown = match arguments.json {
+        true => serde_json::to_string_pretty(&study.record)? + "\n",
+        false => text::terminal(&study.record),
+    };
+    output::result(&shown)?;
+    output::note(&format!("study.json, study.md and study.html are in {}", study.folder.display()));
+    let broken: Vec<String> = study
+        .record
+        .runs
+        .iter()
+        .filter(|run| matches!(run.status, StudyStatus::Failed | StudyStatus::Killed))
+        .map(|run| format!("{} {} {}", run.size, run.version, run.status.name()))
+        .collect();
+    match broken.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => {
+            Err(RunFailed(format!("{} of {count} runs did not finish: {}", broken.len(), broken.join(", "))).into())
+        }
+    }
+}
+
+/// Runs one row to its end and saves it; false when the study is to stop.
+fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBool) -> anyhow::Result<bool> {
+    let count = study.record.runs.len();
+    let row = &study.record.runs[index];
+    let title = format!("[{}/{count}] {} {}", index + 1, row.size, row.version);
+    let PlannedRun { settings, step, figures, refusal, arguments } = plan_run(&study.record.request, row, study.rates)?;
+    study.record.runs[index].planned = figures;
+    if let Some(refusal) = refusal {
+        output::note(&format!("{title}: {}", refusal.lines().next().unwrap_or_default()));
+        study.end(index, StudyStatus::DoesNotFit, Some(refusal))?;
+        return Ok(true);
+    }
+    let folder = study.claim_run_folder(index)?;
+    let planned = &study.record.runs[index].planned;
+    output::note(&format!("{title}: {}", text::before_run(planned)));
+
+    let started = Instant::now();
+    let resumed = study.record.runs[index].status == StudyStatus::Running;
+    let end = match resumed.then(|| wait_for_orphan(&folder, planned.num_steps, stop)).flatten() {
+        Some(end) => end,
+        None => {
+            study.record.runs[index].starts += 1;
+            study.set_running(index, None)?;
+            run_child(&arguments, &folder, parent, stop, |process_id| {
+                study.set_running(index, Some(process_id)).map_err(anyhow::Error::from)
+            })?
+        }
+    };
+    let num_steps = study.record.runs[index].planned.num_steps;
+    let recomputed = match step.recomputed_layers {
+        0 => None,
+        layers => Some(format!("activations of {layers} of {} layers are recomputed to fit", settings.model.n_layers)),
+    };
+    match end {
+        ChildEnd::Stopped => {
+            study.end(index, StudyStatus::Pending, None)?;
+            return Ok(false);
+        }
+        ChildEnd::Finished(record) if record.training_params.num_steps == num_steps => {
+            let row = &mut study.record.runs[index];
+            row.wall_seconds = Some(started.elapsed().as_secs_f64());
+            row.measured = measured_figures(&record, &row.planned, study.rates, &folder);
+            output::note(&format!("      {}", text::after_run(row)));
+            study.end(index, StudyStatus::Finished, recomputed)?;
+        }
+        ChildEnd::Finished(record) => {
+            let note = format!("ended after {} of {num_steps} steps", record.training_params.num_steps);
+            output::note(&format!("      {note}"));
+            study.end(index, StudyStatus::Failed, Some(note))?;
+        }
+        ChildEnd::Failed(why) => {
+            output::note(&format!("      failed: {why}"));
+            study.end(index, StudyStatus::Failed, Some(why))?;
+        }
+        ChildEnd::Killed(why) => {
+            output::note(&format!("      {why}; the next one starts"));
+            study.end(index, StudyStatus::Killed, Some(why))?;
+        }
+    }
+    Ok(true)
+}
+
+/// The analysis by version, from the rows and more plans of each size; then every file.
+fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<()> {
+    study.set_scaling_factors();
+    let request = study.record.request.clone();
+    let mut analysis = vec![];
+    for version in &request.versions {
+        let rows: Vec<_> = study.record.runs.iter().filter(|row| row.version == *version).collect();
+        let mut sizes = vec![];
+        for row in &rows {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let planned = plan_run(&request, row, study.rates)?;
+            sizes.push(size_analysis(row, &planned.planning(study.rates))?);
+        }
+        analysis.push(version_analysis(version, &rows, sizes));
+    }
+    study.record.conclude(analysis);
+    study.save()?;
+    study.write_reports()
+}
+
+/// The fastest finished run stands for the study.
+fn headline(record: &StudyRecord) -> Headline {
+    let finished = record.runs.iter().filter(|run| run.status == StudyStatus::Finished);
+    let largest = finished.max_by_key(|run| run.planned.parameters);
+    Headline {
+        parameters: largest.map(|run| run.planned.parameters),
+        samples_per_sec: largest.and_then(|run| run.measured.samples_per_sec),
+        tokens_per_sec: largest.and_then(|run| run.measured.tokens_per_sec),
+        peak_memory_mb: largest.and_then(|run| run.measured.peak_memory_mb),
+        mfu_percent: largest.and_then(|run| run.measured.mfu_percent),
+        measured: record.request.device != "null",
+        ..Headline::default()
+    }
+}
+
+/// Set by Ctrl-C or a request to terminate: the run in progress is ended, what is done is kept. A second one ends at once.
+pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    /// What shells report for a program that Ctrl-C ended.
+    const INTERRUPTED: i32 = 130;
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
+            std::process::exit(INTERRUPTED);
+        }
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}

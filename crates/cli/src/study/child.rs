@@ -1,0 +1,142 @@
+//! A run in a process of its own: whatever happens to it, the study goes on.
+
+use crate::output;
+use crate::registry::PARENT_VARIABLE;
+use anyhow::Context;
+use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::VecDeque;
+use std::fs::{self, File, TryLockError};
+use std::io::{BufRead, BufReader, IsTerminal, stderr};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+pub enum ChildEnd {
+    Finished(Box<PerformanceRecord>),
+    /// It said what was wrong.
+    Failed(String),
+    /// It could not say anything any more.
+    Killed(String),
+    /// The study itself is to end; the child was ended with it.
+    Stopped,
+}
+
+/// How often a child is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Lines of its last words to look for an error in.
+const LAST_WORDS: usize = 20;
+
+/// Starts `headroom` with these arguments, writing to `folder`, and waits for its end. `started` is told its process before
+/// anything else, so that it is on record if this process should go away.
+pub fn run_child(
+    arguments: &[String],
+    folder: &Path,
+    parent: Option<i64>,
+    stop: &AtomicBool,
+    started: impl FnOnce(u32) -> anyhow::Result<()>,
+) -> anyhow::Result<ChildEnd> {
+    let program = std::env::current_exe().context("cannot find the program itself")?;
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--output-dir").arg(folder).arg("--overwrite");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    if let Some(parent) = parent {
+        command.env(PARENT_VARIABLE, parent.to_string());
+    }
+    // A summary of an earlier attempt must not be taken for this one's.
+    let _ = fs::remove_file(folder.join(PERFORMANCE_FILE));
+    let mut child = command.spawn().context("cannot start a process for the run")?;
+    let words = child.stderr.take();
+    let listener = thread::spawn(move || words.map(|words| listen(BufReader::new(words))).unwrap_or_default());
+    let told = started(child.id());
+    let status = told.and_then(|()| wait(&mut child, stop))?;
+    let last_words = listener.join().unwrap_or_default();
+    Ok(match status {
+        None => ChildEnd::Stopped,
+        Some(status) if status.success() => match read_summary(folder) {
+            Some(record) => ChildEnd::Finished(record),
+            None => ChildEnd::Failed("it ended without a summary".into()),
+        },
+        Some(status) => how_it_died(status, &last_words),
+    })
+}
+
+/// A child of a study that was killed may have lived on. Waits for it, and takes over what it wrote; none where it is gone and
+/// left no summary.
+pub fn wait_for_orphan(folder: &Path, num_steps: u64, stop: &AtomicBool) -> Option<ChildEnd> {
+    let mut said = false;
+    while is_locked(folder) {
+        if !said {
+            output::note("      the process of the study that was interrupted still runs: waiting for it");
+            said = true;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Some(ChildEnd::Stopped);
+        }
+        sleep(GLANCE);
+    }
+    let record = read_summary(folder)?;
+    (record.training_params.num_steps == num_steps).then_some(ChildEnd::Finished(record))
+}
+
+/// A run holds a lock on its folder as long as it lives.
+fn is_locked(folder: &Path) -> bool {
+    File::open(folder).is_ok_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+fn read_summary(folder: &Path) -> Option<Box<PerformanceRecord>> {
+    serde_json::from_slice(&fs::read(folder.join(PERFORMANCE_FILE)).ok()?).ok()
+}
+
+/// None when it was ended because the study is.
+fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the run's process")? {
+            return Ok((!stop.load(Ordering::Relaxed)).then_some(status));
+        }
+        if stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(None);
+        }
+        sleep(GLANCE);
+    }
+}
+
+/// Shows each line on a terminal while the run goes on; keeps the last ones.
+fn listen(words: impl BufRead) -> Vec<String> {
+    let bar = stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(
+            ProgressStyle::with_template("      {spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
+        bar
+    });
+    let mut last = VecDeque::new();
+    for line in words.lines().map_while(Result::ok) {
+        if let Some(bar) = &bar {
+            bar.set_message(line.clone());
+            bar.tick();
+        }
+        last.push_back(line);
+        if last.len() > LAST_WORDS {
+            last.pop_front();
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    last.into()
+}
+
+fn how_it_died(status: ExitStatus, last_words: &[String]) -> ChildEnd {
+    let error = last_words.iter().position(|line| line.starts_with("error: "));
+    match (status.code(), error) {
+        (Some(_), Some(line)) => ChildEnd::Failed(last_words[line..].join("\n")),
+        (Some(code), None) => ChildEnd::Failed(format!("it ended with code {code}")),
+        (None, _) => ChildEnd::Killed(format!("killed ({status}): by hand, or because memory ran out")),
+    }
+}

@@ -1,0 +1,74 @@
+//! What a processor's units could do in fp32, from its family and model: no datasheet states it, arithmetic does.
+
+/// As the processor names itself: `GenuineIntel`, family 6, model 143.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processor {
+    pub vendor: String,
+    pub family: u32,
+    pub model: u32,
+}
+
+/// The multiply-add units of one core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    pub core: &'static str,
+    /// Multiply-adds that start in one cycle, and how many fp32 numbers each takes.
+    pub count: u32,
+    pub lanes: u32,
+    pub source: &'static str,
+}
+
+impl Units {
+    /// A multiply-add counts as two.
+    pub fn flops_a_cycle(&self) -> u32 {
+        2 * self.count * self.lanes
+    }
+}
+
+const INTEL: &str = "Intel 64 and IA-32 Architectures Optimization Reference Manual";
+const AMD: &str = "AMD Software Optimization Guide of the family";
+
+/// The units of a core of this family and model; none where it is not in the table.
+pub fn units(processor: &Processor) -> Option<Units> {
+    let units = |core, count, lanes, source| Some(Units { core, count, lanes, source });
+    match (processor.vendor.as_str(), processor.family, processor.model) {
+        ("GenuineIntel", 6, 85) => units("Skylake or Cascade Lake server", 2, 16, INTEL),
+        ("GenuineIntel", 6, 106 | 108) => units("Ice Lake server", 2, 16, INTEL),
+        ("GenuineIntel", 6, 143) => units("Sapphire Rapids", 2, 16, INTEL),
+        ("GenuineIntel", 6, 207) => units("Emerald Rapids", 2, 16, INTEL),
+        ("GenuineIntel", 6, 173 | 174) => units("Granite Rapids", 2, 16, INTEL),
+        // Client cores with 512-bit vectors fuse two 256-bit units into one.
+        ("GenuineIntel", 6, 125 | 126 | 140 | 141 | 167) => units("Ice, Tiger or Rocket Lake", 1, 16, INTEL),
+        ("GenuineIntel", 6, 151 | 154 | 183 | 186 | 191) => {
+            units("Alder or Raptor Lake, performance core", 2, 8, INTEL)
+        }
+        ("GenuineIntel", 6, 60 | 63 | 69 | 70) => units("Haswell", 2, 8, INTEL),
+        ("GenuineIntel", 6, 61 | 71 | 79 | 86) => units("Broadwell", 2, 8, INTEL),
+        ("GenuineIntel", 6, 78 | 94 | 142 | 158 | 165 | 166) => units("Skylake client or its successors", 2, 8, INTEL),
+        ("AuthenticAMD", 23, 0..=47) => units("Zen or Zen+", 2, 4, AMD),
+        ("AuthenticAMD", 23, _) => units("Zen 2", 2, 8, AMD),
+        ("AuthenticAMD", 25, 16..=31 | 96..=127 | 160..=175) => units("Zen 4", 2, 8, AMD),
+        ("AuthenticAMD", 25, _) => units("Zen 3", 2, 8, AMD),
+        ("AuthenticAMD", 26, _) => units("Zen 5", 2, 16, AMD),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flops_a_cycle(vendor: &str, family: u32, model: u32) -> Option<u32> {
+        units(&Processor { vendor: vendor.into(), family, model }).map(|units| units.flops_a_cycle())
+    }
+
+    #[test]
+    fn a_cores_rate_follows_from_its_units() {
+        assert_eq!(flops_a_cycle("GenuineIntel", 6, 143), Some(64));
+        assert_eq!(flops_a_cycle("GenuineIntel", 6, 158), Some(32));
+        assert_eq!(flops_a_cycle("AuthenticAMD", 23, 1), Some(16));
+        assert_eq!(flops_a_cycle("AuthenticAMD", 25, 17), Some(32));
+        assert_eq!(flops_a_cycle("AuthenticAMD", 26, 2), Some(64));
+        assert_eq!(flops_a_cycle("Somebody", 6, 143), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! Copies pieces of single-precision operands, rounded to bfloat16 (nearest, ties to even), into the layouts that tiles
+//! are multiplied in.
+//!
+//! A *panel* is [`SIDE`] rows of the left operand or [`SIDE`] columns of the right one. Depth goes in *units* of
+//! [`UNIT`], of which the last may be filled up with zeros, as may a panel. A unit of a panel is 2 KiB either way:
+//!
+//! - left: row after row, 32 numbers each;
+//! - right: 16 pairs of steps, each pair 32 columns of two numbers.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use crate::cpu::gemm::matrix::MatRef;
+
+/// Rows or columns of a panel.
+pub const SIDE: usize = 32;
+/// Steps of depth that one tile instruction takes.
+pub const UNIT: usize = 32;
+/// Numbers in a unit of a panel.
+pub const UNIT_NUMBERS: usize = SIDE * UNIT;
+
+const VECTOR: usize = 16;
+
+/// Which lanes hold what is really there.
+fn mask(lanes: usize) -> __mmask16 {
+    if lanes >= VECTOR { !0 } else { (1 << lanes) - 1 }
+}
+
+/// `a[rows, depth]`, at most [`SIDE`] rows.
+///
+/// # Safety
+/// The ranges lie within `a`, `to` has room for the depth's units, and the CPU has AVX-512 with BF16.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, to: *mut u16) {
+    let units = depth.len().div_ceil(UNIT);
+    // SAFETY: the first element of the piece.
+    let from = unsafe { a.ptr.add(rows.start * a.row_stride + depth.start * a.col_stride) };
+    for unit in 0..units {
+        let steps = UNIT.min(depth.len() - unit * UNIT);
+        for half in 0..SIDE / VECTOR {
+            let count = rows.len().saturating_sub(half * VECTOR).min(VECTOR);
+            // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the unit's own place.
+            unsafe {
+                let from = from.wrapping_add(half * VECTOR * a.row_stride + unit * UNIT * a.col_stride);
+                let to = to.add(unit * UNIT_NUMBERS + half * VECTOR * UNIT);
+                if a.col_stride == 1 {
+                    along(from, a.row_stride, count, steps, to);
+                } else if a.row_stride == 1 {
+                    let mut pairs = across(from, a.col_stride, count, steps);
+                    transpose(&mut pairs);
+                    store(&pairs, to, UNIT);
+                } else {
+                    let mut pairs = gathered(from, (a.col_stride, a.row_stride), count, steps);
+                    transpose(&mut pairs);
+                    store(&pairs, to, UNIT);
+                }
+            }
+        }
+    }
+}
+
+/// `b[depth, columns]`, at most [`SIDE`] columns.
+///
+/// # Safety
+/// As [`pack_left`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize>, to: *mut u16) {
+    let units = depth.len().div_ceil(UNIT);
+    // SAFETY: the first element of the piece.
+    let from = unsafe { b.ptr.add(depth.start * b.row_stride + columns.start * b.col_stride) };
+    for unit in 0..units {
+        let steps = UNIT.min(depth.len() - unit * UNIT);
+        for half in 0..SIDE / VECTOR {
+            let count = columns.len().saturating_sub(half * VECTOR).min(VECTOR);
+            // SAFETY: `steps` steps and `count` columns of the piece, by the matrix's own strides; the unit's own place.
+            unsafe {
+                let from = from.wrapping_add(half * VECTOR * b.col_stride + unit * UNIT * b.row_stride);
+                let to = to.add(unit * UNIT_NUMBERS + half * UNIT);
+                let pairs = if b.col_stride == 1 {
+                    across(from, b.row_stride, count, steps)
+                } else if b.row_stride == 1 {
+                    let mut rows = rounded(from, b.col_stride, count, steps);
+                    transpose(&mut rows);
+                    rows
+                } else {
+                    gathered(from, (b.row_stride, b.col_stride), count, steps)
+                };
+                store(&pairs, to, 2 * SIDE);
+            }
+        }
+    }
+}
+
+/// Rows whose steps lie next to each other: converted and stored as they are, zeros below.
+///
+/// # Safety
+/// As [`pack_left`], for `count` rows of `steps` steps.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn along(from: *const f32, stride: usize, count: usize, steps: usize, to: *mut u16) {
+    // SAFETY: passed on from the caller.
+    unsafe { store(&rounded(from, stride, count, steps), to, UNIT) }
+}
+
+/// Up to 16 runs of 32 numbers, one a register; what is missing is zero.
+///
+/// # Safety
+/// As [`pack_left`], for `count` runs of `steps` numbers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn rounded(from: *const f32, stride: usize, count: usize, steps: usize) -> [__m512i; VECTOR] {
+    let (low, high) = (mask(steps), mask(steps.saturating_sub(VECTOR)));
+    let mut all = [_mm512_setzero_si512(); VECTOR];
+    for (row, run) in all.iter_mut().enumerate() {
+        if row < count {
+            let from = from.wrapping_add(row * stride);
+            // SAFETY: masked to the run's numbers.
+            let (first, second) =
+                unsafe { (_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from.wrapping_add(VECTOR))) };
+            *run = numbers(_mm512_cvtne2ps_pbh(second, first));
+        }
+    }
+    all
+}
+
+/// 16 pairs of steps, each up to 16 neighbours (columns, or rows of a transposed matrix) of two numbers.
+///
+/// # Safety
+/// As [`pack_left`], for `steps` steps of `count` neighbours.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn across(from: *const f32, stride: usize, count: usize, steps: usize) -> [__m512i; VECTOR] {
+    let present = mask(count);
+    let order = _mm512_set_epi16(
+        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1,
+        16, 0,
+    );
+    let mut all = [_mm512_setzero_si512(); VECTOR];
+    for (pair, out) in all.iter_mut().enumerate() {
+        let step = 2 * pair;
+        let first = if step < steps { present } else { 0 };
+        let second = if step + 1 < steps { present } else { 0 };
+        let from = from.wrapping_add(step * stride);
+        // SAFETY: masked to what is there.
+        let (first, second) =
+            unsafe { (_mm512_maskz_loadu_ps(first, from), _mm512_maskz_loadu_ps(second, from.wrapping_add(stride))) };
+        *out = _mm512_permutexvar_epi16(order, numbers(_mm512_cvtne2ps_pbh(second, first)));
+    }
+    all
+}
+
+/// As [`across`] for numbers that lie anywhere, one by one.
+///
+/// # Safety
+/// As [`pack_left`], for `steps` steps of `count` neighbours.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn gathered(
+    from: *const f32,
+    (step_stride, stride): (usize, usize),
+    count: usize,
+    steps: usize,
+) -> [__m512i; VECTOR] {
+    let mut floats = [[0.0f32; VECTOR]; UNIT];
+    for (step, floats) in floats.iter_mut().enumerate().take(steps) {
+        for (neighbour, float) in floats.iter_mut().enumerate().take(count) {
+            // SAFETY: within the piece.
+            *float = unsafe { *from.add(step * step_stride + neighbour * stride) };
+        }
+    }
+    // SAFETY: the array just filled.
+    unsafe { across(floats.as_ptr().cast(), VECTOR, VECTOR, UNIT) }
+}
+
+/// # Safety
+/// `to` has room for 16 registers, `stride` numbers apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn store(all: &[__m512i; VECTOR], to: *mut u16, stride: usize) {
+    for (index, value) in all.iter().enumerate() {
+        // SAFETY: the caller vouches for it.
+        unsafe { _mm512_storeu_si512(to.add(index * stride).cast(), *value) };
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn numbers(value: __m512bh) -> __m512i {
+    // SAFETY: both are 512 bits without structure.
+    unsafe { std::mem::transmute(value) }
+}
+
+/// 16×16 pairs, transposed in registers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn transpose(m: &mut [__m512i; VECTOR]) {
+    let mut a = *m;
+    for i in 0..8 {
+        a[2 * i] = _mm512_unpacklo_epi32(m[2 * i], m[2 * i + 1]);
+        a[2 * i + 1] = _mm512_unpackhi_epi32(m[2 * i], m[2 * i + 1]);
+    }
+    // Each group of four rows: column 4·lane + j of its rows in lane `lane` of row j.
+    let mut b = a;
+    for group in 0..4 {
+        let at = 4 * group;
+        b[at] = _mm512_unpacklo_epi64(a[at], a[at + 2]);
+        b[at + 1] = _mm512_unpackhi_epi64(a[at], a[at + 2]);
+        b[at + 2] = _mm512_unpacklo_epi64(a[at + 1], a[at + 3]);
+        b[at + 3] = _mm512_unpackhi_epi64(a[at + 1], a[at + 3]);
+    }
+    for j in 0..4 {
+        let low_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[j], b[j + 4]);
+        let low_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[j], b[j + 4]);
+        let high_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[j + 8], b[j + 12]);
+        let high_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[j + 8], b[j + 12]);
+        m[j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(low_even, high_even);
+        m[j + 8] = _mm512_shuffle_i32x4::<0b11_01_11_01>(low_even, high_even);
+        m[j + 4] = _mm512_shuffle_i32x4::<0b10_00_10_00>(low_odd, high_odd);
+        m[j + 12] = _mm512_shuffle_i32x4::<0b11_01_11_01>(low_odd, high_odd);
+    }
+}

@@ -1,0 +1,229 @@
+//! One pass or list that was measured: what came of it, and where its prediction was off.
+
+use super::Prediction;
+use crate::turns::Speedup;
+use headroom_engine::Program;
+use headroom_graph::passes::PassList;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One pass that was tried on top of a list, or one list held against another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rung {
+    /// The pass, or the label of the list.
+    pub name: String,
+    pub list: PassList,
+    pub predicted: Option<f64>,
+    pub measured: Speedup,
+    pub memory: (usize, usize),
+    pub kernels: (usize, usize),
+    pub loss_difference: f64,
+    pub gradient_difference: f64,
+    /// Over a short curve.
+    pub curve_difference: f64,
+    pub verdict: Verdict,
+    /// Where the prediction was off, and by what op.
+    pub surprise: Option<Surprise>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Faster,
+    /// As fast within the noise, in less memory.
+    Smaller,
+    WithinNoise,
+    Slower,
+    /// Loss or gradients differ by more than the pass states.
+    NotExact,
+    /// Of a list, which is not up for a decision.
+    Measured,
+}
+
+impl Verdict {
+    pub fn is_kept(self) -> bool {
+        matches!(self, Verdict::Faster | Verdict::Smaller)
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Faster => "kept: faster",
+            Verdict::Smaller => "kept: less memory",
+            Verdict::WithinNoise => "within noise",
+            Verdict::Slower => "slower",
+            Verdict::NotExact => "not exact",
+            Verdict::Measured => "measured",
+        }
+    }
+}
+
+/// An op whose change was furthest from its prediction, in seconds a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Surprise {
+    pub op: &'static str,
+    pub predicted_seconds: f64,
+    pub measured_seconds: f64,
+    /// What the whole pass was predicted to save, and saved.
+    pub predicted_saving: f64,
+    pub measured_saving: f64,
+}
+
+/// How good the predictions were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Accuracy {
+    pub passes: usize,
+    /// Of |predicted - measured| saving, as a share of the step.
+    pub median_error: f64,
+    /// Predictions off by at most 3% of the step or 35% of the saving.
+    pub within_limit: usize,
+    /// Savings beyond 5% of the step, and how many of them were predicted with the right sign.
+    pub large: usize,
+    pub right_sign: usize,
+}
+
+const ERROR_OF_STEP: f64 = 0.03;
+const ERROR_OF_SAVING: f64 = 0.35;
+const LARGE_SAVING: f64 = 0.05;
+
+/// Over all rungs that had a prediction; none where none had.
+pub fn accuracy(rungs: &[Rung]) -> Option<Accuracy> {
+    let savings: Vec<(f64, f64)> =
+        rungs.iter().filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.median)))).collect();
+    let mut errors: Vec<f64> = savings.iter().map(|(predicted, measured)| (predicted - measured).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let median_error = (errors.get(errors.len().wrapping_sub(1) / 2)? + errors[errors.len() / 2]) / 2.0;
+    let within = |(predicted, measured): &&(f64, f64)| {
+        (predicted - measured).abs() <= ERROR_OF_STEP.max(ERROR_OF_SAVING * measured.abs())
+    };
+    let large: Vec<&(f64, f64)> = savings.iter().filter(|(_, measured)| measured.abs() > LARGE_SAVING).collect();
+    Some(Accuracy {
+        passes: savings.len(),
+        median_error,
+        within_limit: savings.iter().filter(within).count(),
+        large: large.len(),
+        right_sign: large.iter().filter(|(predicted, measured)| predicted * measured > 0.0).count(),
+    })
+}
+
+/// The share of the step that a speed-up saves.
+fn saving(speedup: f64) -> f64 {
+    1.0 - 1.0 / speedup
+}
+
+/// Kept is what is faster beyond the noise, and what saves memory at no cost that can be seen.
+pub(super) fn verdict(rung: &Rung, tolerance: f64, curve_limit: f64) -> Verdict {
+    let exact = rung.loss_difference <= tolerance
+        && rung.gradient_difference <= tolerance
+        && rung.curve_difference <= curve_limit;
+    let (before, after) = rung.memory;
+    match rung.measured {
+        _ if !exact => Verdict::NotExact,
+        measured if measured.low > 1.0 => Verdict::Faster,
+        measured if measured.high < 1.0 => Verdict::Slower,
+        measured if after < before && measured.median > NO_SLOWER => Verdict::Smaller,
+        _ => Verdict::WithinNoise,
+    }
+}
+
+/// A median below it is a slowdown, even where the interval holds 1.
+const NO_SLOWER: f64 = 0.99;
+
+/// Only what is off by more than this share of the step asks for an explanation.
+const EXPLAINED: f64 = 0.01;
+
+/// The op that explains most of a prediction's error: by how much it changed, against by how much it should have.
+pub(super) fn surprise(
+    (before, before_seconds): (&Program, &[f64]),
+    (after, after_seconds): (&Program, &[f64]),
+    prediction: &Prediction,
+    measured: &Speedup,
+) -> Option<Surprise> {
+    let now = prediction.now;
+    let (predicted_saving, measured_saving) = (now - prediction.after.seconds, now * saving(measured.median));
+    let error = predicted_saving - measured_saving;
+    if error.abs() < EXPLAINED * now {
+        return None;
+    }
+    let sums = |program: &Program, seconds: &[f64]| -> BTreeMap<&'static str, f64> {
+        by_op(program, seconds).into_iter().collect()
+    };
+    let (was, is) = (sums(before, before_seconds), sums(after, after_seconds));
+    let at = |sums: &BTreeMap<&'static str, f64>, op: &str| sums.get(op).copied().unwrap_or(0.0);
+    let ops: BTreeSet<&'static str> = was.keys().chain(is.keys()).copied().collect();
+    // An op that took longer than predicted explains a saving that fell short, and the other way round.
+    let explains = |op: &&'static str| {
+        let change = at(&is, op) - at(&was, op);
+        let should = at(&prediction.after.by_op, op) - at(&prediction.now_by_op.by_op, op);
+        (change - should) * error.signum()
+    };
+    let most = ops.into_iter().max_by(|left, right| explains(left).total_cmp(&explains(right)))?;
+    (explains(&most) > 0.0).then(|| Surprise {
+        op: most,
+        predicted_seconds: at(&prediction.after.by_op, most),
+        measured_seconds: at(&is, most),
+        predicted_saving,
+        measured_saving,
+    })
+}
+
+/// Seconds by op, the longest first.
+pub(super) fn by_op(program: &Program, seconds: &[f64]) -> Vec<(&'static str, f64)> {
+    let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
+    for (call, seconds) in program.plan.calls.iter().zip(seconds) {
+        *sums.entry(program.graph.node(call.node).op.name()).or_default() += seconds;
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by(|left, right| right.1.total_cmp(&left.1));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rung(predicted: f64, (low, median, high): (f64, f64, f64), memory: (usize, usize)) -> Rung {
+        Rung {
+            name: "a pass".into(),
+            list: PassList::none(),
+            predicted: Some(predicted),
+            measured: Speedup { median, low, high, rounds: 8 },
+            memory,
+            kernels: (2, 1),
+            loss_difference: 0.0,
+            gradient_difference: 0.0,
+            curve_difference: 0.0,
+            verdict: Verdict::Measured,
+            surprise: None,
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_faster_beyond_the_noise_or_smaller_at_no_cost() {
+        let verdict = |interval, memory| verdict(&rung(1.0, interval, memory), 1e-5, 1e-3);
+        assert_eq!(verdict((1.01, 1.05, 1.10), (10, 12)), Verdict::Faster);
+        assert_eq!(verdict((0.98, 1.05, 1.10), (10, 10)), Verdict::WithinNoise);
+        assert_eq!(verdict((0.98, 1.00, 1.02), (10, 9)), Verdict::Smaller);
+        assert_eq!(verdict((0.90, 0.95, 1.01), (10, 9)), Verdict::WithinNoise);
+        assert_eq!(verdict((0.90, 0.93, 0.97), (10, 9)), Verdict::Slower);
+    }
+
+    #[test]
+    fn what_is_not_exact_is_not_kept_however_fast() {
+        let wrong = Rung { gradient_difference: 1e-3, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
+        assert_eq!(super::verdict(&wrong, 1e-5, 1e-3), Verdict::NotExact);
+        let leaves = Rung { curve_difference: 1e-2, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
+        assert_eq!(super::verdict(&leaves, 1e-5, 1e-3), Verdict::NotExact);
+        let broken = Rung { loss_difference: f64::NAN, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
+        assert_eq!(super::verdict(&broken, 1e-5, 1e-3), Verdict::NotExact);
+    }
+
+    #[test]
+    fn predictions_are_judged_by_the_saving() {
+        let (even, same) = ((1.0, 1.0, 1.0), (1, 1));
+        // Savings of 0.20 against 0.25 (within 35% of it), 0.00 against -0.10 (wrong sign), 0.01 against 0.
+        let rungs =
+            [rung(1.25, (1.3, 1.0 / 0.75, 1.4), same), rung(1.0, (0.9, 1.0 / 1.1, 0.95), same), rung(1.01, even, same)];
+        let found = accuracy(&rungs).unwrap();
+        assert_eq!((found.passes, found.within_limit, found.large, found.right_sign), (3, 2, 2, 1));
+        assert!((found.median_error - 0.05).abs() < 1e-9);
+        assert_eq!(accuracy(&[]), None);
+    }
+}

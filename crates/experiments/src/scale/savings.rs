@@ -1,0 +1,73 @@
+//! What each memory optimisation would save at one point, read off the plan.
+
+use crate::planning::{MIB, PlannedStep};
+use headroom_engine::Target;
+use headroom_graph::passes::OFFERED;
+use headroom_graph::{GraphError, Precision};
+use headroom_training::program::StepConfig;
+
+/// One memory optimisation, planned.
+pub struct Saving {
+    pub name: &'static str,
+    /// What `--passes` would say; none where this device has no kernels for it.
+    pub passes: Option<String>,
+    pub memory_mb: f64,
+    /// To run it where it can be.
+    pub step: Option<StepConfig>,
+    pub note: Option<String>,
+}
+
+/// Passes that replace several kernels by one, beside attention and the optimizer.
+const FUSIONS: [&str; 6] = ["fuse-qkv", "fuse-gate-up", "fuse-swiglu", "fuse-norm", "fuse-loss", "fuse-optimizer"];
+
+/// Flash attention, checkpointing, bf16 and fusion, each alone on top of `step`; what the step has already is left out.
+pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphError> {
+    let mut found = vec![];
+    let list = step.passes.label();
+    let mut with = |name, added: &[&str]| -> Result<(), GraphError> {
+        let missing: Vec<&str> = added.iter().copied().filter(|pass| !step.passes.contains(pass)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let passes = missing.iter().fold(step.passes.clone(), |list, pass| list.with(pass));
+        let changed = StepConfig { passes, ..step.clone() };
+        let flags = missing.iter().fold(list.replace('+', ","), |flags, pass| format!("{flags},+{pass}"));
+        found.push(saving(name, Some(flags), &changed, threads)?);
+        Ok(())
+    };
+    with("flash attention", &["flash-attention"])?;
+    let offered: Vec<&str> =
+        FUSIONS.into_iter().filter(|pass| OFFERED.iter().any(|offered| offered.name == *pass)).collect();
+    with("fusion", &offered)?;
+    if step.recomputed_layers < step.model.n_layers {
+        let changed = StepConfig { recomputed_layers: step.model.n_layers, ..step.clone() };
+        let flags = format!("{},+checkpoint", list.replace('+', ","));
+        found.push(saving("checkpointing", Some(flags), &changed, threads)?);
+    }
+    found.push(half_precision(step, threads)?);
+    found.sort_by(|left, right| left.memory_mb.total_cmp(&right.memory_mb));
+    Ok(found)
+}
+
+fn saving(name: &'static str, passes: Option<String>, step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
+    let memory_mb = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
+    Ok(Saving { name, passes, memory_mb, step: Some(step.clone()), note: None })
+}
+
+/// On the CPU values stay in single precision whatever the products do, so the plan is that of a device which stores halves.
+fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
+    let planned = |precision| {
+        let changed = StepConfig { precision, target: Target::Cuda, ..step.clone() };
+        PlannedStep::new(&changed, threads).map(|planned| planned.need.total() as f64 / MIB)
+    };
+    // Layouts of the targets differ, so it is the difference within one target that counts.
+    let saved = planned(Precision::Fp32)? - planned(Precision::Bf16)?;
+    let here = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
+    Ok(Saving {
+        name: "bf16",
+        passes: None,
+        memory_mb: here - saved,
+        step: None,
+        note: Some("planned for a GPU; the CPU keeps its values in single precision".into()),
+    })
+}

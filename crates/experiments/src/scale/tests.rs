@@ -1,0 +1,93 @@
+//! Growth of real plans, and what fits.
+
+use super::*;
+use headroom_graph::passes::PassList;
+use headroom_training::config::Size;
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+
+const RATES: Rates = Rates { product_flops: 3e11, bytes: 2e10, call_seconds: 1e-6 };
+
+fn step(passes: &str, batch_size: usize, seq_len: usize) -> StepConfig {
+    StepConfig {
+        model: Size::named("nano").unwrap().model(),
+        shape: BatchShape { batch_size, seq_len },
+        optimizer: OptimizerConfig {
+            learning_rate: 3e-4,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            weight_decay: 0.01,
+            clip: 0.0,
+            accumulation: 1,
+        },
+        passes: PassList::parse(passes).unwrap(),
+        recomputed_layers: 0,
+        precision: Default::default(),
+        target: Default::default(),
+    }
+}
+
+fn sweep(passes: &str, shapes: &[(usize, usize)]) -> Vec<PlannedPoint> {
+    let point = |(batch, seq): &(usize, usize)| plan_point(&step(passes, *batch, *seq), 2, &RATES).unwrap();
+    let mut points: Vec<PlannedPoint> = shapes.iter().map(point).collect();
+    set_scaling_factors(&mut points);
+    points
+}
+
+fn component(growth: &Growth, name: &str) -> f64 {
+    growth.components.iter().find(|part| part.component == name).unwrap().exponent.unwrap()
+}
+
+#[test]
+fn memory_is_linear_in_the_batch() {
+    let growth = growth(&sweep("v1", &[(8, 64), (16, 64), (32, 64), (64, 64)]), |point| point.batch_size);
+    assert_eq!(growth.class, "linear", "{growth:?}");
+    assert!((component(&growth, "attention") - 1.0).abs() < 1e-9);
+    assert!((component(&growth, "activations") - 1.0).abs() < 0.05);
+    assert_eq!(component(&growth, "parameters"), 0.0);
+}
+
+#[test]
+fn materialised_attention_is_quadratic_in_the_sequence_and_the_whole_lies_between() {
+    let growth = growth(&sweep("v1", &[(4, 64), (4, 128), (4, 256), (4, 512)]), |point| point.seq_len);
+    assert!((component(&growth, "attention") - 2.0).abs() < 1e-9);
+    assert!((component(&growth, "activations") - 1.0).abs() < 0.05);
+    assert_eq!(growth.class, "between", "{growth:?}");
+}
+
+#[test]
+fn tiled_attention_leaves_nothing_quadratic() {
+    let growth = growth(&sweep("v2", &[(4, 64), (4, 128), (4, 256), (4, 512)]), |point| point.seq_len);
+    assert!(growth.components.iter().all(|part| part.component != "attention"));
+    assert_eq!(growth.class, "linear", "{growth:?}");
+}
+
+#[test]
+fn the_limits_fit_and_one_more_does_not() {
+    let step = step("v1", 8, 64);
+    let available = 48 << 20;
+    let found = limits(&step, 64, 8, 2, available).unwrap();
+    let fit = |batch_size: u64, seq_len: u64| {
+        fits(&step, BatchShape { batch_size: batch_size as usize, seq_len: seq_len as usize }, 2, available).unwrap()
+    };
+    let (batch, sequence) = (found.largest_batch.unwrap(), found.longest_sequence.unwrap());
+    assert!(fit(batch, 64) && !fit(batch + 1, 64), "{batch}");
+    assert!(fit(8, sequence) && !fit(8, sequence + 1), "{sequence}");
+    assert_eq!(limits(&step, 64, 8, 2, 1000).unwrap().largest_batch, None);
+}
+
+#[test]
+fn savings_are_ranked_and_what_is_there_already_is_not_offered() {
+    let found = savings(&step("v1", 4, 256), 2).unwrap();
+    assert!(found.is_sorted_by(|left, right| left.memory_mb <= right.memory_mb));
+    let names = |found: &[Saving]| {
+        let mut names: Vec<&str> = found.iter().map(|saving| saving.name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&found), ["bf16", "checkpointing", "flash attention", "fusion"]);
+    let flash = found.iter().find(|saving| saving.name == "flash attention").unwrap();
+    let before = plan_point(&step("v1", 4, 256), 2, &RATES).unwrap().point.peak_memory_mb;
+    assert!(flash.memory_mb < before);
+    assert_eq!(flash.passes.as_deref(), Some("v1,+flash-attention"));
+    assert!(!names(&savings(&step("v2", 4, 256), 2).unwrap()).contains(&"flash attention"));
+}

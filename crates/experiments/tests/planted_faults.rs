@@ -1,0 +1,185 @@
+//! Faults planted behind a list of passes, each of which the gate that is there for it must catch.
+
+use headroom_engine::Target;
+use headroom_experiments::bench::{Bench, Plant, Setting, Variant};
+use headroom_experiments::gates::Gate;
+use headroom_experiments::turns::{Clock, Patience, Speedup};
+use headroom_experiments::validation::validate;
+use headroom_graph::pass::{Copy, Pass};
+use headroom_graph::passes::PassList;
+use headroom_graph::{Category, Graph, GraphError, Op, Phase, Precision, TensorType, ValueId};
+use headroom_training::checkpoint::Content;
+use headroom_training::config::Size;
+use headroom_training::data::BatchShape;
+use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::program::{Keep, StepConfig};
+use headroom_training::trainer::Trainer;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+fn nano() -> StepConfig {
+    let size = Size::named("nano").unwrap();
+    StepConfig {
+        model: size.model(),
+        shape: BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },
+        optimizer: OptimizerConfig {
+            learning_rate: 1e-3,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            weight_decay: 0.01,
+            clip: 1.0,
+            accumulation: 1,
+        },
+        passes: PassList::none(),
+        recomputed_layers: 0,
+        precision: Precision::Fp32,
+        target: Target::Cpu,
+    }
+}
+
+const SETTING: Setting = Setting { threads: 2, seed: 42 };
+const CURVE_STEPS: usize = 20;
+
+fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mut Trainer)) -> Variant {
+    let rewrite = Pass { name: "planted", rewrite };
+    Variant { passes: PassList::version_2(), plant: Some(Plant { rewrite, before_step }) }
+}
+
+/// The gates of a variant that is as fast as `speedup` says.
+fn gates(variant: &Variant, speedup: f64) -> Vec<Gate> {
+    let speedup = Speedup { median: speedup, low: speedup, high: speedup, rounds: 1 };
+    validate(&nano(), &SETTING, variant, CURVE_STEPS, &speedup, 1.0).unwrap().gates
+}
+
+fn failed(gates: &[Gate]) -> Vec<&'static str> {
+    gates.iter().filter(|gate| !gate.passed).map(|gate| gate.name).collect()
+}
+
+fn nothing(_: &mut Trainer) {}
+
+fn unchanged(graph: &Graph) -> Result<Graph, GraphError> {
+    Ok(graph.clone())
+}
+
+#[test]
+fn without_a_fault_every_gate_passes() {
+    for list in [PassList::version_2(), PassList::all()] {
+        let gates = gates(&Variant::of(&list), 1.1);
+        assert_eq!(failed(&gates), Vec::<&str>::new(), "{gates:?}");
+        assert_eq!(gates.len(), 6);
+    }
+    assert_eq!(failed(&gates(&variant(unchanged, nothing), 1.1)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_gradient_with_a_term_missing_is_not_accurate() {
+    // The last sum of the backward pass loses its second term.
+    fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
+        let is_sum = |node: &headroom_graph::Node| node.phase == Phase::Backward && matches!(node.op, Op::Add(_));
+        let last = graph.nodes().iter().rposition(is_sum).unwrap();
+        let mut copy = Copy::new(graph);
+        for (index, node) in graph.nodes().iter().enumerate() {
+            match index == last {
+                true => copy.redirect(node.outputs[0], copy.moved(node.inputs[0])),
+                false => copy.node(node)?,
+            }
+        }
+        copy.finish()
+    }
+    let gates = gates(&variant(rewrite, nothing), 1.1);
+    assert!(failed(&gates).contains(&"accuracy"), "{gates:?}");
+}
+
+#[test]
+fn a_parameter_without_a_gradient_is_missed() {
+    // The gradient of the last norm is replaced by zeros, as by a kernel without a backward pass.
+    fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
+        let weight = graph.named("model.norm.weight").unwrap();
+        let gradient = gradient_of(graph, weight).unwrap();
+        let mut copy = Copy::new(graph);
+        let zeros = copy.state("planted.zeros", graph.ty(gradient).clone(), Category::Temporaries);
+        for node in graph.nodes() {
+            copy.node(node)?;
+            if node.outputs.contains(&gradient) {
+                copy.redirect(gradient, zeros);
+            }
+        }
+        copy.finish()
+    }
+    let gates = gates(&variant(rewrite, nothing), 1.1);
+    assert!(failed(&gates).contains(&"every_parameter_has_a_gradient"), "{gates:?}");
+}
+
+/// What updates a parameter reads as its gradient, in one call for all.
+fn gradient_of(graph: &Graph, weight: ValueId) -> Option<ValueId> {
+    let update = graph.nodes().iter().find(|node| matches!(node.op, Op::AdamWAll(_)))?;
+    let at = update.inputs.iter().position(|input| *input == weight)?;
+    Some(update.inputs[at + 3])
+}
+
+#[test]
+fn an_update_that_is_slightly_wrong_leaves_the_loss_curve() {
+    // Loss and gradients of the first batch are exact; only the steps that follow are not.
+    fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
+        let mut copy = Copy::new(graph);
+        for node in graph.nodes() {
+            let mut node = node.clone();
+            if let Op::AdamWAll(update) = &mut node.op {
+                update.eps = 1e-3;
+            }
+            copy.node(&node)?;
+        }
+        copy.finish()
+    }
+    let gates = gates(&variant(rewrite, nothing), 1.1);
+    assert_eq!(failed(&gates), ["loss_curve"], "{gates:?}");
+}
+
+#[test]
+fn a_result_that_hangs_on_something_else_is_not_deterministic() {
+    // What a race between threads would do: a weight that is a little different each time.
+    fn before_step(trainer: &mut Trainer) {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let drift = CALLS.fetch_add(1, Ordering::Relaxed) as f32 * 1e-7;
+        trainer.write("model.norm.weight", Content::Weight, 0, &[1.0 + drift]);
+    }
+    let gates = gates(&variant(unchanged, before_step), 1.1);
+    assert!(failed(&gates).contains(&"determinism"), "{gates:?}");
+    assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");
+}
+
+#[test]
+fn a_buffer_that_nobody_needs_is_too_much_memory() {
+    fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
+        let mut copy = Copy::new(graph);
+        copy.state("planted.buffer", TensorType::f32(&[8 << 20]), Category::Temporaries);
+        graph.nodes().iter().try_for_each(|node| copy.node(node))?;
+        copy.finish()
+    }
+    let gates = gates(&variant(rewrite, nothing), 1.1);
+    assert_eq!(failed(&gates), ["memory"], "{gates:?}");
+}
+
+#[test]
+fn work_done_several_times_is_too_slow() {
+    fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
+        let mut copy = Copy::new(graph);
+        for node in graph.nodes() {
+            copy.node(node)?;
+            if node.op.is_product() {
+                for _ in 0..5 {
+                    copy.add(node.op, &node.inputs)?;
+                }
+            }
+        }
+        copy.finish()
+    }
+    let slow = variant(rewrite, nothing);
+    let mut baseline = Bench::new(&nano(), &Variant::baseline(), Keep::OnlyTheLoss, &SETTING).unwrap();
+    let mut bench = Bench::new(&nano(), &slow, Keep::OnlyTheLoss, &SETTING).unwrap();
+    let patience = Patience { rounds: 8, most_rounds: 8, time: Duration::ZERO };
+    let measured = Clock::start(patience, 1).compare(&mut baseline, &mut bench).unwrap();
+    let gates = validate(&nano(), &SETTING, &slow, CURVE_STEPS, &measured, 1.0).unwrap().gates;
+    assert!(failed(&gates).contains(&"throughput"), "{measured:?}");
+    assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");
+}

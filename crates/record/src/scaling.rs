@@ -1,0 +1,245 @@
+//! `scaling.json`: memory and speed over batch and sequence, their fitted growth, what fits, and what would save memory.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use crate::study::Components;
+use serde::{Deserialize, Serialize};
+
+pub const SCALING_FILE: &str = "scaling.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalingRecord {
+    pub schema_version: u32,
+    pub timestamp: String,
+    pub size: String,
+    /// The list of passes.
+    pub version: String,
+    pub parameters: u64,
+    pub device: String,
+    pub machine: String,
+    pub threads: u64,
+    /// Batches at one sequence length, then sequences at one batch.
+    pub batch_points: Vec<ScalingPoint>,
+    pub sequence_points: Vec<ScalingPoint>,
+    pub batch_scaling: Growth,
+    pub sequence_scaling: Growth,
+    pub limits: Limits,
+    /// Most saved first, by the plan.
+    pub optimizations: Vec<Optimization>,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalingPoint {
+    pub batch_size: u64,
+    pub seq_len: u64,
+    pub peak_memory_mb: f64,
+    pub avg_memory_mb: f64,
+    pub peak_to_average: f64,
+    /// Peak memory over the tokens of the batch.
+    pub memory_per_token_kb: f64,
+    /// Peak memory over that of the first point of its sweep.
+    pub scaling_factor: f64,
+    pub memory_by_component: Components,
+    pub predicted_step_seconds: f64,
+    /// Measured where it fits; predicted under the null device.
+    pub step_seconds: Option<f64>,
+    pub samples_per_sec: Option<f64>,
+    pub tokens_per_sec: Option<f64>,
+    /// Of the whole process, as the system counted it.
+    pub process_peak_memory_mb: Option<f64>,
+    /// Why there is no speed.
+    pub note: Option<String>,
+}
+
+/// How memory grows along one axis: as the axis to the power of the exponent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Of what is there beyond parameters, gradients and optimizer state.
+    pub exponent: Option<f64>,
+    /// `constant`, `linear`, `between`, `quadratic`, or `unknown` with fewer than two points.
+    pub class: String,
+    /// Of the whole, the fixed part included.
+    pub peak_exponent: Option<f64>,
+    /// Of samples a second.
+    pub speed_exponent: Option<f64>,
+    pub components: Vec<ComponentGrowth>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComponentGrowth {
+    pub component: String,
+    pub exponent: Option<f64>,
+    pub class: String,
+    /// MiB at the first and the last point.
+    pub first_mb: f64,
+    pub last_mb: f64,
+}
+
+/// The largest that fit into memory, found on the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub available_mb: f64,
+    /// At the sequence length of the batch sweep; none where not even one fits.
+    pub largest_batch: Option<u64>,
+    pub at_seq_len: u64,
+    /// At the batch of the sequence sweep.
+    pub longest_sequence: Option<u64>,
+    pub at_batch_size: u64,
+    /// The search ended here: more would fit.
+    pub batch_searched_to: u64,
+    pub sequence_searched_to: u64,
+}
+
+/// One memory optimisation at the largest point of the sweep, against the list of passes that was swept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Optimization {
+    pub name: String,
+    /// How to have it on the command line; none where this device has no kernels for it.
+    pub flags: Option<String>,
+    pub predicted_memory_mb: f64,
+    pub saved_mb: f64,
+    pub saved_percent: f64,
+    /// Resident memory that the system counted with and without it; none where it was not run.
+    pub measured_before_mb: Option<f64>,
+    pub measured_after_mb: Option<f64>,
+    pub measured_saved_mb: Option<f64>,
+    /// Step time with it over that without.
+    pub step_ratio: Option<f64>,
+    pub note: Option<String>,
+}
+
+/// Everything but what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalingFacts {
+    pub timestamp: String,
+    pub size: String,
+    pub version: String,
+    pub parameters: u64,
+    pub device: String,
+    pub machine: String,
+    pub threads: u64,
+    pub batch_points: Vec<ScalingPoint>,
+    pub sequence_points: Vec<ScalingPoint>,
+    pub batch_scaling: Growth,
+    pub sequence_scaling: Growth,
+    pub limits: Limits,
+    pub optimizations: Vec<Optimization>,
+}
+
+impl ScalingRecord {
+    pub fn new(facts: ScalingFacts) -> ScalingRecord {
+        let times = if facts.device == "null" { Origin::Computed } else { Origin::Measured };
+        let mut provenance = Provenance::of(&[
+            ("parameters", Origin::Computed),
+            ("threads", Origin::Assumed),
+            ("limits", Origin::Computed),
+            ("limits.available_mb", Origin::Measured),
+        ]);
+        for (sweep, empty) in [("batch", facts.batch_points.is_empty()), ("sequence", facts.sequence_points.is_empty())]
+        {
+            provenance.set(&format!("{sweep}_scaling"), Origin::Computed);
+            if !empty {
+                let points = format!("{sweep}_points");
+                provenance.set(&points, Origin::Computed);
+                for key in ["step_seconds", "samples_per_sec", "tokens_per_sec", "process_peak_memory_mb"] {
+                    provenance.set(&format!("{points}.{key}"), times);
+                }
+            }
+        }
+        if !facts.optimizations.is_empty() {
+            provenance.set("optimizations", Origin::Computed);
+            for key in ["measured_before_mb", "measured_after_mb", "measured_saved_mb", "step_ratio"] {
+                provenance.set(&format!("optimizations.{key}"), times);
+            }
+        }
+        ScalingRecord {
+            schema_version: SCHEMA_VERSION,
+            timestamp: facts.timestamp,
+            size: facts.size,
+            version: facts.version,
+            parameters: facts.parameters,
+            device: facts.device,
+            machine: facts.machine,
+            threads: facts.threads,
+            batch_points: facts.batch_points,
+            sequence_points: facts.sequence_points,
+            batch_scaling: facts.batch_scaling,
+            sequence_scaling: facts.sequence_scaling,
+            limits: facts.limits,
+            optimizations: facts.optimizations,
+            provenance,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn every_figure_has_its_origin() {
+        let point = ScalingPoint {
+            batch_size: 1,
+            seq_len: 2,
+            peak_memory_mb: 3.0,
+            avg_memory_mb: 2.0,
+            peak_to_average: 1.5,
+            memory_per_token_kb: 1.0,
+            scaling_factor: 1.0,
+            memory_by_component: Components::default(),
+            predicted_step_seconds: 0.1,
+            step_seconds: Some(0.1),
+            samples_per_sec: Some(10.0),
+            tokens_per_sec: None,
+            process_peak_memory_mb: None,
+            note: None,
+        };
+        let growth = Growth {
+            exponent: Some(1.0),
+            class: "linear".into(),
+            peak_exponent: Some(0.5),
+            speed_exponent: None,
+            components: vec![],
+        };
+        let optimization = Optimization {
+            name: "flash attention".into(),
+            flags: Some("--passes +flash-attention".into()),
+            predicted_memory_mb: 1.0,
+            saved_mb: 2.0,
+            saved_percent: 66.0,
+            measured_before_mb: None,
+            measured_after_mb: None,
+            measured_saved_mb: None,
+            step_ratio: None,
+            note: None,
+        };
+        for (points, optimizations) in [(vec![], vec![]), (vec![point], vec![optimization])] {
+            let record = ScalingRecord::new(ScalingFacts {
+                timestamp: "2026-11-15T00:00:00Z".into(),
+                size: "tiny".into(),
+                version: "v1".into(),
+                parameters: 1,
+                device: "cpu".into(),
+                machine: "m".into(),
+                threads: 2,
+                batch_points: points.clone(),
+                sequence_points: points,
+                batch_scaling: growth.clone(),
+                sequence_scaling: growth.clone(),
+                limits: Limits {
+                    available_mb: 1.0,
+                    largest_batch: Some(1),
+                    at_seq_len: 1,
+                    longest_sequence: None,
+                    at_batch_size: 1,
+                    batch_searched_to: 1,
+                    sequence_searched_to: 1,
+                },
+                optimizations,
+            });
+            check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! `study.json`: sizes and versions side by side, and what their figures say about growth.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+pub const STUDY_FILE: &str = "study.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyRecord {
+    pub schema_version: u32,
+    pub timestamp: String,
+    /// What was asked for: `--resume` goes by it.
+    pub request: StudyRequest,
+    pub machine: StudyMachine,
+    /// In the order in which they run.
+    pub runs: Vec<StudyRow>,
+    /// One a version, once every run has ended.
+    pub analysis: Vec<VersionAnalysis>,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StudyRequest {
+    pub sizes: Vec<String>,
+    /// As `--passes` takes them.
+    pub versions: Vec<String>,
+    pub enable_profilers: bool,
+    /// None: as many as suit the size.
+    pub num_steps: Option<u64>,
+    pub device: String,
+    pub threads: u64,
+    pub memory_limit: Option<String>,
+    pub batch_size: Option<u64>,
+    pub seq_len: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyMachine {
+    pub name: String,
+    pub memory_total_mb: f64,
+    pub peak_flops: f64,
+    pub peak_bandwidth: f64,
+    pub peak_source: String,
+    /// False where the peaks are assumed.
+    pub peak_measured: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StudyStatus {
+    Pending,
+    Running,
+    Finished,
+    /// Ended with an error of its own.
+    Failed,
+    /// Ended by a signal: somebody killed it, or memory ran out.
+    Killed,
+    /// Never started: the plan needs more than there is.
+    DoesNotFit,
+}
+
+impl StudyStatus {
+    pub fn name(self) -> &'static str {
+        match self {
+            StudyStatus::Pending => "pending",
+            StudyStatus::Running => "running",
+            StudyStatus::Finished => "finished",
+            StudyStatus::Failed => "failed",
+            StudyStatus::Killed => "killed",
+            StudyStatus::DoesNotFit => "does not fit",
+        }
+    }
+
+    /// Nothing is left to do for it.
+    pub fn has_ended(self) -> bool {
+        !matches!(self, StudyStatus::Pending | StudyStatus::Running)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyRow {
+    pub size: String,
+    pub version: String,
+    pub status: StudyStatus,
+    /// Beside study.json.
+    pub folder: Option<String>,
+    pub process_id: Option<u32>,
+    /// How often its process was started.
+    pub starts: u64,
+    /// Seconds from its start to its end.
+    pub wall_seconds: Option<f64>,
+    /// Why it did not finish, or what is special about it.
+    pub note: Option<String>,
+    #[serde(flatten)]
+    pub planned: PlannedFigures,
+    #[serde(flatten)]
+    pub measured: MeasuredFigures,
+}
+
+/// Known before the run, from the plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFigures {
+    pub parameters: u64,
+    pub batch_size: u64,
+    pub seq_len: u64,
+    pub num_steps: u64,
+    pub kernels_per_step: u64,
+    pub recomputed_layers: u64,
+    /// The whole reservation.
+    pub planned_memory_mb: f64,
+    /// What lives at the fullest moment.
+    pub memory_by_component: Components,
+    /// Over the bytes of the parameters.
+    pub memory_over_parameters: f64,
+    /// Needed by the model, whatever the passes.
+    pub flops_per_step: f64,
+    /// FLOPs over bytes of all calls.
+    pub arithmetic_intensity: f64,
+    pub predicted_step_seconds: f64,
+}
+
+/// MiB at the fullest moment of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Components {
+    pub parameters: f64,
+    pub gradients: f64,
+    pub optimizer_state: f64,
+    /// Without attention's squares.
+    pub activations: f64,
+    /// Tensors of `[batch, heads, seq, seq]`: scores, probabilities and their gradients.
+    pub attention: f64,
+    pub temporaries: f64,
+    /// Between buffers, and what kernels pack and reduce in.
+    pub overhead: f64,
+}
+
+impl Components {
+    pub fn entries(&self) -> [(&'static str, f64); 7] {
+        [
+            ("parameters", self.parameters),
+            ("gradients", self.gradients),
+            ("optimizer_state", self.optimizer_state),
+            ("activations", self.activations),
+            ("attention", self.attention),
+            ("temporaries", self.temporaries),
+            ("overhead", self.overhead),
+        ]
+    }
+
+    pub fn total(&self) -> f64 {
+        self.entries().iter().map(|(_, size)| size).sum()
+    }
+
+    /// What does not depend on batch and sequence.
+    pub fn fixed(&self) -> f64 {
+        self.parameters + self.gradients + self.optimizer_state
+    }
+}
+
+/// From the run's own files; empty for one that did not finish.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredFigures {
+    pub samples_per_sec: Option<f64>,
+    pub tokens_per_sec: Option<f64>,
+    /// Median, warm-up excluded, and its 95% interval.
+    pub step_seconds: Option<f64>,
+    pub step_seconds_low: Option<f64>,
+    pub step_seconds_high: Option<f64>,
+    pub peak_memory_mb: Option<f64>,
+    pub avg_memory_mb: Option<f64>,
+    /// Of the whole process, as the system counted it.
+    pub process_peak_memory_mb: Option<f64>,
+    /// Peak memory over the tokens of a batch.
+    pub memory_per_token_kb: Option<f64>,
+    /// Peak memory over that of the first size of the same version.
+    pub scaling_factor: Option<f64>,
+    pub mfu_percent: Option<f64>,
+    /// `compute_bound`, `memory_bound` or `overhead_bound`.
+    pub bound: Option<String>,
+    pub final_loss: Option<f64>,
+}
+
+/// What the sizes of one version say together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VersionAnalysis {
+    pub version: String,
+    /// `samples_per_sec` grows as parameters to this power; none with fewer than two sizes.
+    pub throughput_exponent: Option<f64>,
+    /// The same of tokens, whose number a sample the sizes change.
+    pub token_exponent: Option<f64>,
+    /// The smallest size that reaches nine tenths of the best MFU among the sizes.
+    pub saturates_at: Option<String>,
+    pub best_mfu_percent: Option<f64>,
+    /// Planned memory grows as parameters to this power.
+    pub memory_exponent: Option<f64>,
+    pub sizes: Vec<SizeAnalysis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeAnalysis {
+    pub size: String,
+    pub memory_over_parameters: f64,
+    /// Of the peak.
+    pub attention_share_percent: f64,
+    /// The shortest sequence at which attention's squares are half of the peak; none where there are none.
+    pub attention_takes_over_at: Option<u64>,
+    /// The smallest batch within 5% of the best predicted speed among those that fit.
+    pub best_batch: Option<u64>,
+    pub largest_batch_that_fits: Option<u64>,
+}
+
+/// Everything but what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StudyFacts {
+    pub timestamp: String,
+    pub request: StudyRequest,
+    pub machine: StudyMachine,
+    pub runs: Vec<StudyRow>,
+}
+
+impl StudyRecord {
+    pub fn new(facts: StudyFacts) -> StudyRecord {
+        let mut record = StudyRecord {
+            schema_version: SCHEMA_VERSION,
+            timestamp: facts.timestamp,
+            request: facts.request,
+            machine: facts.machine,
+            runs: facts.runs,
+            analysis: vec![],
+            provenance: Provenance::default(),
+        };
+        record.provenance = record.origins();
+        record
+    }
+
+    pub fn conclude(&mut self, analysis: Vec<VersionAnalysis>) {
+        self.analysis = analysis;
+        self.provenance = self.origins();
+    }
+
+    fn origins(&self) -> Provenance {
+        let peak = if self.machine.peak_measured { Origin::Measured } else { Origin::Assumed };
+        // The null device's times are predicted.
+        let times = if self.request.device == "null" { Origin::Computed } else { Origin::Measured };
+        let mut provenance = Provenance::of(&[
+            ("request", Origin::Assumed),
+            ("machine", peak),
+            ("machine.memory_total_mb", Origin::Measured),
+        ]);
+        if !self.runs.is_empty() {
+            provenance.set("runs", Origin::Computed);
+            for key in ["batch_size", "seq_len", "num_steps", "process_id", "starts"] {
+                provenance.set(&format!("runs.{key}"), Origin::Assumed);
+            }
+            let measured = [
+                "wall_seconds",
+                "samples_per_sec",
+                "tokens_per_sec",
+                "step_seconds",
+                "step_seconds_low",
+                "step_seconds_high",
+                "process_peak_memory_mb",
+                "mfu_percent",
+                "final_loss",
+            ];
+            for key in measured {
+                provenance.set(&format!("runs.{key}"), times);
+            }
+        }
+        if !self.analysis.is_empty() {
+            provenance.set("analysis", Origin::Computed);
+        }
+        provenance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn every_figure_has_its_origin_before_and_after_the_analysis() {
+        let row = StudyRow {
+            size: "tiny".into(),
+            version: "v1".into(),
+            status: StudyStatus::Finished,
+            folder: Some("performance_results_tiny".into()),
+            process_id: Some(1),
+            starts: 1,
+            wall_seconds: Some(1.0),
+            note: None,
+            planned: PlannedFigures::default(),
+            measured: MeasuredFigures { mfu_percent: Some(50.0), ..MeasuredFigures::default() },
+        };
+        let mut record = StudyRecord::new(StudyFacts {
+            timestamp: "2026-11-15T00:00:00Z".into(),
+            request: StudyRequest {
+                sizes: vec!["tiny".into()],
+                versions: vec!["v1".into()],
+                enable_profilers: false,
+                num_steps: Some(5),
+                device: "cpu".into(),
+                threads: 2,
+                memory_limit: None,
+                batch_size: None,
+                seq_len: None,
+            },
+            machine: StudyMachine {
+                name: "m".into(),
+                memory_total_mb: 1.0,
+                peak_flops: 1.0,
+                peak_bandwidth: 1.0,
+                peak_source: "s".into(),
+                peak_measured: true,
+            },
+            runs: vec![row],
+        });
+        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+        record.conclude(vec![VersionAnalysis {
+            version: "v1".into(),
+            throughput_exponent: Some(-1.0),
+            token_exponent: None,
+            saturates_at: None,
+            best_mfu_percent: None,
+            memory_exponent: None,
+            sizes: vec![],
+        }]);
+        let value = serde_json::to_value(&record).unwrap();
+        check_provenance(&value).unwrap();
+        assert_eq!(record.provenance.origin_of("runs.mfu_percent"), Some(Origin::Measured));
+        assert_eq!(serde_json::from_value::<StudyRecord>(value).unwrap(), record);
+    }
+}

@@ -1,0 +1,44 @@
+//! The ladder as one HTML page.
+
+use super::plots::{ladder_plot, saving_plot};
+use super::tables;
+use crate::page::{Page, list, matrix, note, table};
+use headroom_record::validation::ValidationRecord;
+
+pub fn html(record: &ValidationRecord) -> String {
+    let facts = &record.facts;
+    let mut page = Page::new(&tables::title(facts), &tables::subtitle(facts));
+    page.section("Summary", &list(&tables::summary(facts)));
+    page.section("Where Version 1's time goes", &table(&tables::operators(facts), "narrow"));
+    page.section(
+        "Findings, the first to do first",
+        &(table(&tables::findings(facts), "")
+            + &note(
+                "\"At most\" is the step's speed-up if the finding fell to the machine's roof: a bound, not a promise.",
+            )),
+    );
+    let notes = tables::notes(facts);
+    let notes = if notes.is_empty() { String::new() } else { list(&notes) };
+    page.section(
+        "Passes, best predicted first",
+        &format!("<figure>{}{SAVING_LEGEND}</figure>{}{notes}", saving_plot(facts), table(&tables::passes(facts), "")),
+    );
+    page.section(
+        "The ladder",
+        &format!("<figure>{}</figure>{}", ladder_plot(facts), table(&tables::versions(facts), "")),
+    );
+    if !facts.ablation.is_empty() {
+        page.section("Ablation", &table(&tables::ablation(facts), ""));
+    }
+    page.section("Impact against effort", &matrix(&tables::matrix(facts)));
+    page.section("Roadmap", &table(&tables::roadmap(facts), "narrow"));
+    page.section("Success metrics", &table(&tables::targets(facts), "narrow"));
+    let growth = tables::growth(facts).map_or(String::new(), |line| note(&line));
+    page.section("Memory over the length of the sequence", &(table(&tables::lengths(facts), "narrow") + &growth));
+    page.section("Gates of what was kept", &table(&tables::gates(facts), ""));
+    page.finish()
+}
+
+const SAVING_LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"predicted\"></i>predicted, before the pass ran</span> \
+    <span><i class=\"measured\"></i>measured, with its 95% interval</span> Percent of the step that a pass saves on top of what \
+    was kept before it.</figcaption>";

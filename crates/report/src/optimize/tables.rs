@@ -1,0 +1,269 @@
+//! The tables of an optimisation, as text that every form of the report shows alike.
+
+use crate::numbers::{metric, seconds};
+use crate::table::Table;
+use headroom_record::validation::{ValidationFacts, ValidationRow};
+
+pub fn title(facts: &ValidationFacts) -> String {
+    format!("Optimisation of LLaMA {}", facts.size)
+}
+
+pub fn subtitle(facts: &ValidationFacts) -> String {
+    format!(
+        "batch {} × {} tokens · {}, {} threads · {}",
+        facts.batch_size, facts.seq_len, facts.device, facts.threads, facts.timestamp
+    )
+}
+
+/// The answer in a few sentences.
+pub fn summary(facts: &ValidationFacts) -> Vec<String> {
+    let mut lines = vec![];
+    if let Some(kept) = facts.versions.last() {
+        let list = if facts.kept.is_empty() { "none".into() } else { facts.kept.join(",") };
+        lines.push(format!(
+            "Version 1 takes {} a step. With what was kept it runs at {}, in {:.0} MiB instead of {:.0} and {} kernels \
+             instead of {}: `--passes {list}`.",
+            seconds(facts.baseline_step_seconds),
+            interval(kept),
+            kept.memory_after_mb,
+            kept.memory_before_mb,
+            kept.kernels_after,
+            kept.kernels_before
+        ));
+    }
+    if let Some(prediction) = &facts.prediction {
+        let signs = match prediction.large_savings {
+            0 => "no pass moved the step by more than 5%".into(),
+            large => {
+                format!("of {large} that moved the step by more than 5%, {} had the right sign", prediction.right_sign)
+            }
+        };
+        lines.push(format!(
+            "Predicted savings were off by {:.1}% of the step in the median of {} passes; {} lie within 3% of the step or 35% \
+             of the saving, and {signs}.",
+            prediction.median_error_percent_of_step, prediction.passes, prediction.within_limit
+        ));
+    }
+    if facts.noise_percent > NOISY {
+        lines.push(format!(
+            "The machine was not quiet: the median interval reaches {:.0}% to either side. What is called `within noise` may \
+             be decided on a machine that does nothing else, or with more `--rounds`.",
+            facts.noise_percent
+        ));
+    }
+    lines
+}
+
+/// Half an interval, in percent, above which figures ask for a quieter machine.
+const NOISY: f64 = 4.0;
+
+/// Operators shown of the baseline.
+const OPERATORS: usize = 8;
+
+pub fn operators(facts: &ValidationFacts) -> Table {
+    let total: f64 = facts.baseline_by_op.iter().map(|op| op.seconds).sum();
+    let rows = facts.baseline_by_op.iter().take(OPERATORS).map(|op| {
+        vec![op.op.clone(), seconds(op.seconds), format!("{:.1}%", 100.0 * op.seconds / total.max(f64::MIN_POSITIVE))]
+    });
+    Table { head: vec!["operator", "time a step", "share"], rows: rows.collect() }
+}
+
+pub fn findings(facts: &ValidationFacts) -> Table {
+    let rows = facts.findings.iter().filter(|row| row.percent_of_step.is_some()).map(|row| {
+        let asks = if row.asks_for.is_empty() { "every fusion".into() } else { row.asks_for.join(", ") };
+        vec![
+            row.rank.to_string(),
+            row.finding.clone(),
+            row.percent_of_step.map_or(String::new(), |share| format!("{share:.1}%")),
+            row.speedup_at_most.map_or(String::new(), |speedup| format!("{speedup:.2}×")),
+            asks,
+            row.evidence.clone(),
+        ]
+    });
+    let head = vec!["rank", "finding", "of the step", "at most", "asks for", "evidence"];
+    Table { head, rows: rows.collect() }
+}
+
+pub fn passes(facts: &ValidationFacts) -> Table {
+    rungs("pass, on top of what is kept above", &facts.passes)
+}
+
+pub fn versions(facts: &ValidationFacts) -> Table {
+    rungs("against Version 1", &facts.versions)
+}
+
+pub fn ablation(facts: &ValidationFacts) -> Table {
+    rungs("all passes, against all but", &facts.ablation)
+}
+
+fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
+    let predicted = rows.iter().any(|row| row.predicted_speedup.is_some());
+    let decided = rows.iter().any(|row| row.verdict != "measured");
+    let cells = rows.iter().map(|row| {
+        let mut cells = vec![row.name.clone()];
+        if predicted {
+            cells.push(row.predicted_speedup.map_or(String::new(), times));
+        }
+        cells.extend([
+            times(row.measured_speedup),
+            format!("{:.2} to {:.2}", row.measured_ci95_low, row.measured_ci95_high),
+            format!("{:.0} → {:.0}", row.memory_before_mb, row.memory_after_mb),
+            format!("{} → {}", row.kernels_before, row.kernels_after),
+            format!("{:.0e}", row.loss_difference.max(row.gradient_difference)),
+        ]);
+        if decided {
+            cells.push(row.verdict.clone());
+        }
+        cells
+    });
+    let mut head = vec![first];
+    head.extend(predicted.then_some("predicted"));
+    head.extend(["measured", "95%", "memory, MiB", "kernels", "off by"]);
+    head.extend(decided.then_some("verdict"));
+    Table { head, rows: cells.collect() }
+}
+
+/// Where predictions were off, and what could not be tried.
+pub fn notes(facts: &ValidationFacts) -> Vec<String> {
+    let off = facts.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?)));
+    let left = facts.not_tried.iter().map(|pass| {
+        format!(
+            "`{}` was not tried: it finds nothing to do without {}, which was not kept.",
+            pass.name,
+            pass.needs.join(", ")
+        )
+    });
+    off.chain(left).collect()
+}
+
+/// Impact is measured: a saving of 5% of the step or of 10% of its memory is high.
+pub fn matrix(facts: &ValidationFacts) -> [(&'static str, Vec<String>); 4] {
+    let high = |row: &&ValidationRow| {
+        row.measured_ci95_low > 1.0 && row.measured_speedup >= 1.05 || row.memory_after_mb <= 0.9 * row.memory_before_mb
+    };
+    let cell = |impact: bool, low_effort: bool| -> Vec<String> {
+        let chosen = facts.passes.iter().filter(|row| high(row) == impact && (row.effort == "low") == low_effort);
+        chosen
+            .map(|row| {
+                let memory = row.memory_after_mb - row.memory_before_mb;
+                format!("`{}`: {}, {memory:+.0} MiB", row.name, times(row.measured_speedup))
+            })
+            .collect()
+    };
+    [
+        ("High impact, low effort (priority 1)", cell(true, true)),
+        ("High impact, high effort (priority 2)", cell(true, false)),
+        ("Low impact, low effort (priority 3)", cell(false, true)),
+        ("Low impact, high effort (priority 4: skip)", cell(false, false)),
+    ]
+}
+
+/// The workshop's plan for Version 2: phases, what was hoped for and what came.
+pub fn roadmap(facts: &ValidationFacts) -> Table {
+    const PHASES: [(&str, &[&str]); 3] = [
+        ("1 kernel fusion", &["fuse-qkv", "fuse-gate-up", "fuse-swiglu", "fuse-norm", "fuse-rope"]),
+        ("2 attention", &["flash-attention"]),
+        ("3 additional", &[]),
+    ];
+    let phase_of = |name: &str| PHASES.iter().position(|(_, passes)| passes.contains(&name)).unwrap_or(2);
+    let mut rows = vec![];
+    for (index, (phase, _)) in PHASES.iter().enumerate() {
+        let of_phase: Vec<&ValidationRow> = facts.passes.iter().filter(|row| phase_of(&row.name) == index).collect();
+        for row in &of_phase {
+            let mark = if row.kept { "[x]" } else { "[ ]" };
+            rows.push(vec![
+                phase.to_string(),
+                format!("{mark} {}", row.name),
+                row.predicted_speedup.map_or(String::new(), times),
+                times(row.measured_speedup),
+                row.verdict.clone(),
+            ]);
+        }
+        let kept = of_phase.iter().filter(|row| row.kept);
+        let product = |of: fn(&ValidationRow) -> f64| kept.clone().map(|row| of(row)).product::<f64>();
+        rows.push(vec![
+            phase.to_string(),
+            "all that was kept of it".into(),
+            times(product(|row| row.predicted_speedup.unwrap_or(1.0))),
+            times(product(|row| row.measured_speedup)),
+            String::new(),
+        ]);
+    }
+    if let Some(kept) = facts.versions.last() {
+        let predicted = kept.predicted_speedup.map_or(String::new(), times);
+        let measured = times(kept.measured_speedup);
+        rows.push(vec!["overall".into(), "measured against Version 1".into(), predicted, measured, String::new()]);
+    }
+    Table { head: vec!["phase", "pass", "predicted", "measured", "verdict"], rows }
+}
+
+/// The workshop's success metrics, filled in.
+pub fn targets(facts: &ValidationFacts) -> Table {
+    let at = &facts.targets;
+    let row = |name: &str, before: String, after: String| vec![name.to_string(), before, after];
+    Table {
+        head: vec!["metric", "Version 1", "kept"],
+        rows: vec![
+            row(
+                "training throughput",
+                metric(at.samples_per_sec_before, "samples/s"),
+                metric(at.samples_per_sec_after, "samples/s"),
+            ),
+            row("MFU", format!("{:.1}%", at.mfu_percent_before), format!("{:.1}%", at.mfu_percent_after)),
+            row("peak memory", format!("{:.1} MiB", at.memory_mb_before), format!("{:.1} MiB", at.memory_mb_after)),
+            row("kernels a step", at.kernels_before.to_string(), at.kernels_after.to_string()),
+        ],
+    }
+}
+
+pub fn lengths(facts: &ValidationFacts) -> Table {
+    let rows = facts.memory_by_length.iter().map(|row| {
+        vec![
+            row.seq_len.to_string(),
+            format!("{:.0} MiB", row.baseline_mb),
+            format!("{:.0} MiB", row.kept_mb),
+            format!("{:.2}", row.kept_mb / row.baseline_mb.max(f64::MIN_POSITIVE)),
+        ]
+    });
+    Table { head: vec!["sequence", "Version 1", "kept", "ratio"], rows: rows.collect() }
+}
+
+pub fn growth(facts: &ValidationFacts) -> Option<String> {
+    let growth = facts.memory_growth;
+    Some(format!(
+        "Without weights and optimizer state, memory grows with the sequence to the power of {:.2} in Version 1 and of {:.2} \
+         with what was kept (1 is linear). Planned, not run.",
+        growth.baseline_exponent?, growth.kept_exponent?
+    ))
+}
+
+pub fn gates(facts: &ValidationFacts) -> Table {
+    let rows = facts.gates.iter().map(|(name, gate)| {
+        vec![
+            name.replace('_', " "),
+            gate.result.clone(),
+            figure(name, gate.figure),
+            figure(name, gate.limit),
+            gate.about.clone(),
+        ]
+    });
+    Table { head: vec!["gate", "result", "figure", "limit", "what it is"], rows: rows.collect() }
+}
+
+/// `0.54×`, whatever side of 1 it lies on.
+pub fn times(speedup: f64) -> String {
+    format!("{speedup:.2}×")
+}
+
+pub fn interval(row: &ValidationRow) -> String {
+    format!("{} ({:.2} to {:.2})", times(row.measured_speedup), row.measured_ci95_low, row.measured_ci95_high)
+}
+
+fn figure(gate: &str, figure: f64) -> String {
+    match gate {
+        "throughput" => times(figure),
+        "memory" => format!("{figure:.3}"),
+        "determinism" | "every_parameter_has_a_gradient" => format!("{figure:.0}"),
+        _ => format!("{figure:.1e}"),
+    }
+}

@@ -1,0 +1,46 @@
+//! The ladder in short, for the terminal.
+
+use super::tables;
+use crate::table::{Table, columns};
+use headroom_record::validation::ValidationRecord;
+use std::fmt::Write;
+
+/// Findings that fit beside everything else.
+const FINDINGS: usize = 6;
+
+pub fn terminal(record: &ValidationRecord) -> String {
+    let facts = &record.facts;
+    let mut out = format!("{} · {}\n", tables::title(facts), tables::subtitle(facts));
+    let mut section = |title: &str, table: &Table| {
+        let _ = write!(out, "\n{title}\n{}", columns(table));
+    };
+    let mut findings = without(tables::findings(facts), "evidence");
+    findings.rows.truncate(FINDINGS);
+    section("What holds Version 1 back, the first to do first", &findings);
+    section("Passes, best predicted first", &tables::passes(facts));
+    for note in tables::notes(facts) {
+        let _ = writeln!(out, "  {}", note.replace('`', ""));
+    }
+    let mut section = |title: &str, table: &Table| {
+        let _ = write!(out, "\n{title}\n{}", columns(table));
+    };
+    section("The ladder", &tables::versions(facts));
+    if !facts.ablation.is_empty() {
+        section("Ablation", &tables::ablation(facts));
+    }
+    section("Success metrics", &tables::targets(facts));
+    section("Gates of what was kept", &without(tables::gates(facts), "limit"));
+    out.push('\n');
+    for line in tables::summary(facts) {
+        let _ = writeln!(out, "{}", line.replace('`', ""));
+    }
+    out
+}
+
+fn without(mut table: Table, column: &str) -> Table {
+    if let Some(at) = table.head.iter().position(|head| *head == column) {
+        table.head.remove(at);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
+    table
+}

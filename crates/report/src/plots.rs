@@ -1,0 +1,125 @@
+//! Plots of several runs: lines over a logarithmic axis, and bars made of parts.
+
+use crate::svg::{Axis, Frame, Scale, escape};
+use std::fmt::Write;
+
+const FRAME: Frame = Frame { left: 78.0, top: 16.0, width: 650.0, height: 270.0 };
+
+pub struct Series {
+    pub name: String,
+    /// (x, y, what the pointer shows)
+    pub points: Vec<(f64, f64, String)>,
+}
+
+/// Lines through points, both axes logarithmic. Empty where there is nothing to draw.
+pub fn lines(label: &str, x: &str, y: &str, series: &[Series]) -> String {
+    let points = || series.iter().flat_map(|series| &series.points);
+    if points().next().is_none() {
+        return String::new();
+    }
+    let axis = |value: fn(&(f64, f64, String)) -> f64| {
+        let (from, to) =
+            points().map(value).fold((f64::INFINITY, 0.0f64), |(low, high), at| (low.min(at), high.max(at)));
+        Axis { from: from / 1.6, to: to * 1.6, scale: Scale::Log }
+    };
+    let (x_axis, y_axis) = (axis(|point| point.0), axis(|point| point.1));
+    let mut out = format!(r#"<figure><svg viewBox="0 0 760 336" role="img" aria-label="{}">"#, escape(label));
+    out += &FRAME.grid((&x_axis, x), (&y_axis, y), tick);
+    for (index, series) in series.iter().enumerate() {
+        let place = |point: &(f64, f64, String)| (FRAME.x(&x_axis, point.0), FRAME.y(&y_axis, point.1));
+        let path: Vec<String> = series.points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let colour = index % 7;
+        let _ = write!(
+            out,
+            r#"<polyline points="{}" fill="none" style="stroke:var(--c{})" stroke-width="2"/>"#,
+            path.join(" "),
+            colour + 1
+        );
+        for point in &series.points {
+            let (px, py) = place(point);
+            let _ = write!(
+                out,
+                r#"<circle class="point" style="fill:var(--c{})" cx="{px:.1}" cy="{py:.1}" r="6" tabindex="0" data-tip="{}"/>"#,
+                colour + 1,
+                escape(&point.2)
+            );
+        }
+    }
+    out += "</svg>";
+    let names = series.iter().enumerate().map(|(index, series)| {
+        format!("<span><i style=\"background:var(--c{})\"></i>{}</span> ", index % 7 + 1, escape(&series.name))
+    });
+    out + "<figcaption class=\"legend\">" + &names.collect::<String>() + "</figcaption></figure>\n"
+}
+
+pub struct Bar {
+    pub name: String,
+    /// One a part, in the order of the parts' names.
+    pub sizes: Vec<f64>,
+    /// At the bar's end.
+    pub label: String,
+}
+
+/// Horizontal bars made of named parts, each bar over its own length where `of_longest` is not wanted.
+pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], bars: &[Bar]) -> String {
+    const ROW: f64 = 26.0;
+    let longest = bars.iter().map(|bar| bar.sizes.iter().sum::<f64>()).fold(0.0, f64::max);
+    if longest <= 0.0 {
+        return String::new();
+    }
+    let height = 8.0 + ROW * bars.len() as f64;
+    let (left, width) = (130.0, 480.0);
+    let mut out = format!(r#"<figure><svg viewBox="0 0 760 {height}" role="img" aria-label="{}">"#, escape(label));
+    for (row, bar) in bars.iter().enumerate() {
+        let top = 4.0 + ROW * row as f64;
+        let _ = write!(
+            out,
+            r#"<text class="label" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+            left - 8.0,
+            top + 15.0,
+            escape(&bar.name)
+        );
+        let mut at = left;
+        for ((name, colour), size) in parts.iter().zip(&bar.sizes) {
+            let long = width * size / longest;
+            let _ = write!(
+                out,
+                r#"<rect class="{colour}" x="{at:.2}" y="{top:.1}" width="{long:.2}" height="20" data-tip="{}"/>"#,
+                escape(&format!("{}\n{name} {size:.1} {unit}", bar.name))
+            );
+            at += long;
+        }
+        let _ = write!(
+            out,
+            r#"<text class="tick" x="{:.1}" y="{:.1}">{}</text>"#,
+            at + 6.0,
+            top + 15.0,
+            escape(&bar.label)
+        );
+    }
+    out += "</svg>";
+    let legend = parts.iter().filter(|(name, _)| !name.is_empty());
+    let names: String =
+        legend.map(|(name, colour)| format!("<span><i class=\"{colour}\"></i>{}</span> ", escape(name))).collect();
+    out + "<figcaption class=\"legend\">" + &names + "</figcaption></figure>\n"
+}
+
+/// The parts of `Components`, with the colours that every page gives them.
+pub const COMPONENTS: [(&str, &str); 7] = [
+    ("parameters", "parameters"),
+    ("gradients", "gradients"),
+    ("optimizer state", "optimizer_state"),
+    ("activations", "activations"),
+    ("attention's squares", "part5"),
+    ("temporaries", "temporaries"),
+    ("gaps and scratch", "part6"),
+];
+
+fn tick(value: f64) -> String {
+    match value {
+        value if value >= 1e9 => format!("{}G", value / 1e9),
+        value if value >= 1e6 => format!("{}M", value / 1e6),
+        value if value >= 1e4 => format!("{}k", value / 1e3),
+        value => format!("{value}"),
+    }
+}

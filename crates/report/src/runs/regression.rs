@@ -1,0 +1,71 @@
+//! The answer of `headroom regress`.
+
+use crate::numbers::seconds;
+use headroom_record::registry::RunRow;
+use headroom_record::registry::change::{Change, Verdict};
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Regression {
+    pub baseline: RunRow,
+    pub run: RunRow,
+    pub change: Change,
+    /// Growth of the step that is let pass, in percent.
+    pub threshold_percent: f64,
+    pub verdict: Verdict,
+    /// Growth of planned memory, in percent, and how much is let pass.
+    pub memory_growth_percent: Option<f64>,
+    pub max_memory_growth_percent: Option<f64>,
+    pub memory_regressed: bool,
+    /// Where the runs are not of the same making.
+    pub notes: Vec<String>,
+}
+
+impl Regression {
+    pub fn regressed(&self) -> bool {
+        self.verdict == Verdict::Regression || self.memory_regressed
+    }
+}
+
+/// The verdict in the first line, then what it rests on.
+pub fn regression(answer: &Regression) -> String {
+    let mut out = String::new();
+    let first = match (answer.verdict, answer.memory_regressed) {
+        (Verdict::Regression, _) => "regression: steps are slower than the baseline's",
+        (_, true) => "regression: more memory than the baseline",
+        (Verdict::Faster, _) => "no regression: steps are faster than the baseline's",
+        (Verdict::NoRegression, _) => "no regression",
+        (Verdict::Unclear, _) => "no regression shown, none excluded: the interval reaches beyond the threshold",
+    };
+    let _ = writeln!(out, "{first}");
+    let _ = writeln!(
+        out,
+        "  step {} → {}, {} (threshold +{}%)",
+        answer.baseline.figures.step_seconds.map_or("?".into(), seconds),
+        answer.run.figures.step_seconds.map_or("?".into(), seconds),
+        change_text(&answer.change),
+        answer.threshold_percent
+    );
+    if let (Some(growth), Some(before), Some(after)) =
+        (answer.memory_growth_percent, answer.baseline.figures.peak_memory_mb, answer.run.figures.peak_memory_mb)
+    {
+        let limit = answer.max_memory_growth_percent.map_or(String::new(), |most| format!(" (at most +{most}%)"));
+        let _ = writeln!(out, "  memory {before:.1} MiB → {after:.1} MiB, {growth:+.1}%{limit}");
+    }
+    let named = |run: &RunRow| match &run.name {
+        Some(name) => format!("run {} ({name}, {})", run.id, run.start.started),
+        None => format!("run {} ({})", run.id, run.start.started),
+    };
+    let _ = writeln!(out, "  baseline {}, against {}", named(&answer.baseline), named(&answer.run));
+    for note in &answer.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    out
+}
+
+/// `+3.1% (95%: +2.0% to +4.4%)`.
+pub fn change_text(change: &Change) -> String {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    format!("{:+.1}% (95%: {:+.1}% to {:+.1}%)", percent(change.ratio), percent(change.low), percent(change.high))
+}

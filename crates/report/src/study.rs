@@ -1,0 +1,159 @@
+//! A study as text: lines while it runs, the table, the answers, Markdown and a page.
+
+mod answers;
+mod tables;
+
+use crate::numbers::{bytes, rate, seconds};
+use crate::page::{self, Page};
+use crate::plots::{Bar, COMPONENTS, Series, bars, lines};
+use crate::table::{columns, markdown_list, markdown_table};
+use headroom_record::study::{PlannedFigures, StudyRecord, StudyRow, StudyStatus};
+
+/// Said before a run: what its plan says.
+pub fn before_run(planned: &PlannedFigures) -> String {
+    let total = planned.predicted_step_seconds * planned.num_steps as f64;
+    format!(
+        "batch {} × seq {}, {} planned, {} steps, at least {} by the machine's roofs",
+        planned.batch_size,
+        planned.seq_len,
+        mebibytes(planned.planned_memory_mb),
+        planned.num_steps,
+        seconds(total)
+    )
+}
+
+/// Said after it.
+pub fn after_run(row: &StudyRow) -> String {
+    let measured = &row.measured;
+    let parts = [
+        measured.samples_per_sec.map(|speed| format!("{} samples/s", rate(speed))),
+        measured.step_seconds.map(|time| format!("{} a step", seconds(time))),
+        measured.peak_memory_mb.map(mebibytes),
+        measured.mfu_percent.map(|mfu| format!("MFU {mfu:.1}%")),
+    ];
+    let said: Vec<String> = parts.into_iter().flatten().collect();
+    format!("done in {}: {}", row.wall_seconds.map_or("?".into(), seconds), said.join(", "))
+}
+
+pub fn terminal(record: &StudyRecord) -> String {
+    let mut out = format!("{}\n{}\n\n{}", title(record), subtitle(record), columns(&tables::runs(record)));
+    out += "\n";
+    for (question, said) in answers::answers(record) {
+        out += &format!("{question}\n");
+        said.iter().for_each(|line| out += &format!("  {}\n", line.replace('`', "")));
+    }
+    let refused = not_finished(record);
+    if !refused.is_empty() {
+        out += "\nNot run to the end:\n";
+        refused.iter().for_each(|line| out += &format!("  {line}\n"));
+    }
+    out
+}
+
+pub fn markdown(record: &StudyRecord) -> String {
+    let mut out = format!("# {}\n\n{}\n\n{}", title(record), subtitle(record), markdown_table(&tables::runs(record)));
+    out += &format!("\n## Memory at the fullest moment\n\n{}", markdown_table(&tables::memory(record)));
+    out += "\n## What the figures say\n";
+    for (question, said) in answers::answers(record) {
+        out += &format!("\n**{question}**\n\n{}", markdown_list(&said));
+    }
+    let refused = not_finished(record);
+    if !refused.is_empty() {
+        out += &format!("\n## Not run to the end\n\n{}", markdown_list(&refused));
+    }
+    out + "\nPlots: `study.html`. Every figure with its provenance: `study.json`.\n"
+}
+
+pub fn html(record: &StudyRecord) -> String {
+    let mut page = Page::new(&title(record), &subtitle(record));
+    page.section("Runs", &(page::table(&tables::runs(record), "") + &page::note(RUNS_NOTE)));
+    let said: String = answers::answers(record)
+        .iter()
+        .map(|(question, said)| format!("<h3>{}</h3>{}", page::code(question), page::list(said)))
+        .collect();
+    page.section("What the figures say", &said);
+    page.section("Speed over size", &speed_plot(record));
+    page.section("Utilisation", &utilisation_plot(record));
+    page.section("Memory at the fullest moment", &(memory_plot(record) + &page::table(&tables::memory(record), "")));
+    let refused = not_finished(record);
+    if !refused.is_empty() {
+        page.section("Not run to the end", &page::list(&refused));
+    }
+    page.finish()
+}
+
+const RUNS_NOTE: &str = "Step times are medians after the warm-up. Memory is what the plan reserves, which is what a run then \
+    uses. MFU counts the FLOPs that the model needs, whatever the passes, against the machine's peak.";
+
+fn title(record: &StudyRecord) -> String {
+    format!("Study of {} under {}", record.request.sizes.join(", "), record.request.versions.join(", "))
+}
+
+fn subtitle(record: &StudyRecord) -> String {
+    let machine = &record.machine;
+    let nothing = if record.request.device == "null" { " · nothing was computed: times are predicted" } else { "" };
+    format!(
+        "{} · {} threads · {} · peak {} ({}){nothing}",
+        machine.name,
+        record.request.threads,
+        record.timestamp,
+        crate::numbers::metric(machine.peak_flops, "FLOP/s"),
+        machine.peak_source
+    )
+}
+
+/// Sizes that cannot fit with what they would need, and runs that broke.
+fn not_finished(record: &StudyRecord) -> Vec<String> {
+    let broken = record.runs.iter().filter(|row| row.status != StudyStatus::Finished);
+    broken
+        .map(|row| {
+            let note = row.note.as_deref().unwrap_or("not started");
+            let lines: Vec<&str> = note.lines().map(|line| line.trim().trim_start_matches("error: ")).collect();
+            let predicted = match row.status {
+                StudyStatus::DoesNotFit => {
+                    format!("; a step would take at least {}", seconds(row.planned.predicted_step_seconds))
+                }
+                _ => String::new(),
+            };
+            format!("{} {}: {}: {}{predicted}", row.size, row.version, row.status.name(), lines.join("; "))
+        })
+        .collect()
+}
+
+fn mebibytes(size: f64) -> String {
+    bytes((size * 1024.0 * 1024.0) as u64)
+}
+
+fn speed_plot(record: &StudyRecord) -> String {
+    let series = record.request.versions.iter().map(|version| {
+        let rows = record.runs.iter().filter(|row| row.version == *version);
+        let points = rows.filter_map(|row| {
+            let tokens = row.measured.tokens_per_sec?;
+            let tip = format!("{} {version}\n{} tokens/s", row.size, rate(tokens));
+            Some((row.planned.parameters as f64, tokens, tip))
+        });
+        Series { name: version.clone(), points: points.collect() }
+    });
+    let series: Vec<Series> = series.collect();
+    lines("Tokens a second over parameters", "parameters", "tokens a second", &series)
+}
+
+fn utilisation_plot(record: &StudyRecord) -> String {
+    let rows = record.runs.iter().filter_map(|row| {
+        let mfu = row.measured.mfu_percent?;
+        Some(Bar { name: format!("{} {}", row.size, row.version), sizes: vec![mfu], label: format!("{mfu:.1}%") })
+    });
+    bars("MFU of every run", "%", &[("MFU", "part0")], &rows.collect::<Vec<_>>())
+}
+
+fn memory_plot(record: &StudyRecord) -> String {
+    let rows = record.runs.iter().map(|row| Bar {
+        name: format!("{} {}", row.size, row.version),
+        sizes: row.planned.memory_by_component.entries().map(|(_, size)| size).to_vec(),
+        label: mebibytes(row.planned.planned_memory_mb),
+    });
+    bars("Planned memory by component", "MiB", &COMPONENTS, &rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests;

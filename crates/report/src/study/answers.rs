@@ -1,0 +1,136 @@
+//! The workshop's questions about growth, answered in sentences from the figures.
+
+use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis};
+
+/// Questions with what each version says to them.
+pub fn answers(record: &StudyRecord) -> Vec<(&'static str, Vec<String>)> {
+    let of_versions = |answer: fn(&StudyRecord, &VersionAnalysis) -> Option<String>| -> Vec<String> {
+        record
+            .analysis
+            .iter()
+            .filter_map(|analysis| answer(record, analysis).map(|text| format!("{}: {text}", analysis.version)))
+            .collect()
+    };
+    let questions = [
+        ("Does throughput fall with size?", of_versions(throughput)),
+        ("Where does the device saturate?", of_versions(saturation)),
+        ("What bounds a step?", of_versions(bounds)),
+        ("Does memory grow with the parameters?", of_versions(memory)),
+        ("Where does attention's memory take over?", of_versions(attention)),
+        ("Which batch?", of_versions(batch)),
+        ("What do the versions change?", versions(record)),
+    ];
+    questions.into_iter().filter(|(_, said)| !said.is_empty()).collect()
+}
+
+fn rows<'a>(record: &'a StudyRecord, version: &str) -> Vec<&'a StudyRow> {
+    record.runs.iter().filter(|row| row.version == version).collect()
+}
+
+fn throughput(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let exponent = analysis.throughput_exponent?;
+    let measured: Vec<&StudyRow> =
+        rows(record, &analysis.version).into_iter().filter(|row| row.measured.samples_per_sec.is_some()).collect();
+    let (first, last) = (measured.first()?, measured.last()?);
+    let grown = last.planned.parameters as f64 / first.planned.parameters as f64;
+    let ratio = first.measured.samples_per_sec? / last.measured.samples_per_sec?;
+    let verdict = match exponent {
+        exponent if exponent > -0.1 => "no",
+        exponent if exponent > -0.9 => "yes, less than in proportion",
+        exponent if exponent > -1.1 => "yes, in proportion",
+        _ => "yes, more than in proportion (longer sequences cost too)",
+    };
+    let tokens =
+        analysis.token_exponent.map_or(String::new(), |exponent| format!(", tokens/s as parameters^{exponent:.2}"));
+    Some(format!(
+        "{verdict}: from {} to {} parameters grow {grown:.1}×, samples/s fall {ratio:.1}× (as parameters^{exponent:.2}{tokens})",
+        first.size, last.size
+    ))
+}
+
+fn saturation(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let (size, best) = (analysis.saturates_at.as_ref()?, analysis.best_mfu_percent?);
+    let each: Vec<String> = rows(record, &analysis.version)
+        .iter()
+        .filter_map(|row| row.measured.mfu_percent.map(|mfu| format!("{} {mfu:.1}%", row.size)))
+        .collect();
+    if each.len() < 2 {
+        return Some(format!("one size shows no trend: MFU of {}", each.join(", ")));
+    }
+    Some(format!("from {size} on (nine tenths of the best MFU, {best:.1}%): {}", each.join(", ")))
+}
+
+fn bounds(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let ridge = record.machine.peak_flops / record.machine.peak_bandwidth;
+    let each: Vec<String> = rows(record, &analysis.version)
+        .iter()
+        .filter_map(|row| {
+            let bound = row.measured.bound.as_ref()?.trim_end_matches("_bound").to_string();
+            Some(format!("{} {bound} ({:.1} FLOPs a byte)", row.size, row.planned.arithmetic_intensity))
+        })
+        .collect();
+    (!each.is_empty()).then(|| format!("{}; the machine's ridge lies at {ridge:.1}", each.join(", ")))
+}
+
+fn memory(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let each: Vec<String> =
+        analysis.sizes.iter().map(|size| format!("{} {:.1}×", size.size, size.memory_over_parameters)).collect();
+    if each.is_empty() {
+        return None;
+    }
+    let grows = analysis.memory_exponent.map_or(String::new(), |exponent| format!("as parameters^{exponent:.2}; "));
+    Some(format!("{grows}peak over the parameters' own bytes: {}", each.join(", ")))
+}
+
+fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let say = |size: &SizeAnalysis| match size.attention_takes_over_at {
+        Some(length) => {
+            format!("{} has {:.0}% there, half from seq {length} on", size.size, size.attention_share_percent)
+        }
+        None if size.attention_share_percent > 0.0 => {
+            format!("{} has {:.0}% there and never half", size.size, size.attention_share_percent)
+        }
+        None => format!("{} keeps none", size.size),
+    };
+    if analysis.sizes.is_empty() {
+        return None;
+    }
+    if analysis.sizes.iter().all(|size| size.attention_share_percent == 0.0) {
+        return Some("nowhere: tiled attention keeps no tensor of seq × seq".into());
+    }
+    Some(analysis.sizes.iter().map(say).collect::<Vec<_>>().join("; "))
+}
+
+fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let say = |size: &SizeAnalysis| {
+        let most = size.largest_batch_that_fits.map_or(String::new(), |most| format!(", {most} fit"));
+        match size.best_batch {
+            Some(best) => format!("{} {best}{most}", size.size),
+            None => format!("{}: none fits", size.size),
+        }
+    };
+    let each: Vec<String> = analysis.sizes.iter().map(say).collect();
+    (!each.is_empty()).then(|| {
+        format!("{} (predicted: the smallest within 5% of the best speed; `headroom scale` measures)", each.join("; "))
+    })
+}
+
+/// Every later version against the first, size by size.
+fn versions(record: &StudyRecord) -> Vec<String> {
+    let Some((first, others)) = record.request.versions.split_first() else { return vec![] };
+    let mut said = vec![];
+    for other in others {
+        for (old, new) in rows(record, first).iter().zip(rows(record, other)) {
+            let (Some(before), Some(after)) = (old.measured.step_seconds, new.measured.step_seconds) else { continue };
+            let memory = new.planned.planned_memory_mb / old.planned.planned_memory_mb;
+            said.push(format!(
+                "{}: {other} takes {:.2}× the time a step of {first}, {memory:.2}× the memory, {} kernels instead of {}",
+                old.size,
+                after / before,
+                new.planned.kernels_per_step,
+                old.planned.kernels_per_step
+            ));
+        }
+    }
+    said
+}

@@ -1,0 +1,106 @@
+//! A study's texts on a made-up record.
+
+use super::*;
+use headroom_record::study::{
+    Components, MeasuredFigures, SizeAnalysis, StudyFacts, StudyMachine, StudyRequest, VersionAnalysis,
+};
+
+fn row(size: &str, parameters: u64, speed: f64) -> StudyRow {
+    let finished = speed > 0.0;
+    StudyRow {
+        size: size.into(),
+        version: "v1".into(),
+        status: if finished { StudyStatus::Finished } else { StudyStatus::DoesNotFit },
+        folder: None,
+        process_id: None,
+        starts: 1,
+        wall_seconds: Some(8.0),
+        note: (!finished).then(|| "size large needs 43.8 GiB on the CPU\n  help: <none>".into()),
+        planned: PlannedFigures {
+            parameters,
+            planned_memory_mb: 100.0,
+            memory_by_component: Components { attention: 50.0, parameters: 50.0, ..Components::default() },
+            predicted_step_seconds: 2.5,
+            ..PlannedFigures::default()
+        },
+        measured: MeasuredFigures {
+            samples_per_sec: finished.then_some(speed),
+            tokens_per_sec: finished.then_some(128.0 * speed),
+            step_seconds: finished.then_some(8.0 / speed),
+            mfu_percent: finished.then_some(50.0),
+            ..MeasuredFigures::default()
+        },
+    }
+}
+
+fn record() -> StudyRecord {
+    let mut record = StudyRecord::new(StudyFacts {
+        timestamp: "2026-11-15T00:00:00Z".into(),
+        request: StudyRequest {
+            sizes: vec!["tiny".into(), "small".into(), "large".into()],
+            versions: vec!["v1".into()],
+            enable_profilers: false,
+            num_steps: None,
+            device: "cpu".into(),
+            threads: 2,
+            memory_limit: None,
+            batch_size: None,
+            seq_len: None,
+        },
+        machine: StudyMachine {
+            name: "a <machine>".into(),
+            memory_total_mb: 1.0,
+            peak_flops: 3e11,
+            peak_bandwidth: 2e10,
+            peak_source: "kept".into(),
+            peak_measured: true,
+        },
+        runs: vec![row("tiny", 1_000, 80.0), row("small", 10_000, 8.0), row("large", 100_000, 0.0)],
+    });
+    record.conclude(vec![VersionAnalysis {
+        version: "v1".into(),
+        throughput_exponent: Some(-1.0),
+        token_exponent: Some(-1.0),
+        saturates_at: Some("tiny".into()),
+        best_mfu_percent: Some(50.0),
+        memory_exponent: Some(0.9),
+        sizes: vec![SizeAnalysis {
+            size: "tiny".into(),
+            memory_over_parameters: 9.5,
+            attention_share_percent: 12.0,
+            attention_takes_over_at: Some(845),
+            best_batch: Some(4),
+            largest_batch_that_fits: Some(600),
+        }],
+    }]);
+    record
+}
+
+#[test]
+fn every_form_answers_the_workshops_questions_and_names_what_did_not_fit() {
+    let record = record();
+    for text in [terminal(&record), markdown(&record), html(&record)] {
+        for words in [
+            "yes, in proportion: from tiny to small parameters grow 10.0×, samples/s fall 10.0×",
+            "from tiny on (nine tenths of the best MFU, 50.0%)",
+            "tiny has 12% there, half from seq 845 on",
+            "tiny 9.5×",
+            "tiny 4, 600 fit",
+            "size large needs 43.8 GiB on the CPU",
+            "a step would take at least 2.50 s",
+        ] {
+            assert!(text.contains(words), "`{words}` is not in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere_and_shows_names_as_text() {
+    let page = html(&record());
+    assert!(page.contains("a &lt;machine&gt;") && !page.contains("a <machine>"));
+    assert!(page.contains("help: &lt;none&gt;"));
+    for elsewhere in ["http:", "https:", "src=", "@import", "url("] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+    assert_eq!(page.matches("<svg").count(), 3);
+}
