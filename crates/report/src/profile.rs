@@ -10,7 +10,6 @@ mod terminal;
 
 pub use html::html;
 pub use markdown::markdown;
-pub(crate) use svg::escape;
 pub use terminal::terminal;
 
 use headroom_record::flops::FlopsRecord;
