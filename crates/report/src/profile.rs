@@ -8,9 +8,9 @@ mod roofline_plot;
 mod tables;
 mod terminal;
 
+pub(crate) use crate::svg::escape;
 pub use html::html;
 pub use markdown::markdown;
-pub(crate) use crate::svg::escape;
 pub use terminal::terminal;
 
 use headroom_record::flops::FlopsRecord;
