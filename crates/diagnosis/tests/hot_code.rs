@@ -187,6 +187,23 @@ def train(model, loader, optimizer, device=None):
 }
 
 #[test]
+fn eval_at_the_very_end_of_a_step_evaluates_nothing() {
+    let script = "import torch
+
+class Learner:
+    def learn(self, x, y):
+        self.net.train()
+        loss = self.criterion(self.net(x.cuda()), y.cuda())
+        loss.backward()
+        self.optimizer.step()
+        self.net.eval()
+        return loss.item()  # <-
+";
+    check("TP101", script);
+    check("TP101", &script.replace("return loss.item()  # <-", "return self.net(x).item()"));
+}
+
+#[test]
 fn parts_of_a_dataset_are_read_by_loaders_too() {
     check(
         "TP301",
