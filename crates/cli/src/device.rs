@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Hold every kernel against a reference, and steps of these sizes against the CPU, instead of measuring
     #[arg(long, value_name = "SIZES", num_args = 0.., value_delimiter = ',')]
     verify: Option<Vec<String>>,
+    /// Rates of bf16 products of these shapes on a GPU, such as 8192x4096x2048, in the three forms of a layer
+    #[arg(long, hide = true, value_delimiter = ',')]
+    products: Vec<String>,
     /// Print the record instead of the table
     #[arg(long)]
     json: bool,
@@ -39,6 +42,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let device = device_named(&arguments.device)?;
     if let Some(sizes) = &arguments.verify {
         return verify::run(device, sizes);
+    }
+    if let DeviceKind::Cuda(ordinal) = device
+        && !arguments.products.is_empty()
+    {
+        return products(ordinal, &arguments.products);
     }
     if let DeviceKind::Cuda(ordinal) = device {
         return gpu(ordinal);
@@ -65,6 +73,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match kept {
         Some(path) => output::note(&format!("kept in {}", path.display())),
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn products(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
+    let sizes = |shape: &String| -> anyhow::Result<[usize; 3]> {
+        let sizes: Vec<usize> = shape.split('x').map(str::parse).collect::<Result<_, _>>().context("m x n x k")?;
+        sizes.try_into().map_err(|_| anyhow::anyhow!("`{shape}` is not m x n x k"))
+    };
+    let shapes: Vec<[usize; 3]> = shapes.iter().map(sizes).collect::<anyhow::Result<_>>()?;
+    for (what, rate) in cuda::product_rates(&cuda_options(ordinal), &shapes)? {
+        output::result(&format!("{what:<28} {}\n", metric(rate, "FLOP/s")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

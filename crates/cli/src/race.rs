@@ -1,5 +1,6 @@
 //! `headroom race`: keeps models warm and answers timing requests, one a line, so that a benchmark can take turns with
-//! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line.
+//! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line. `small:1x2048` is a
+//! size with another batch and sequence.
 
 use crate::train::settings::{DeviceKind, device_named};
 use crate::train::start::cuda_options;
@@ -70,10 +71,12 @@ fn answer(
     };
     let steps: usize = steps.parse()?;
     anyhow::ensure!(steps > 0, "at least one step");
-    let Some((passes, precision)) = variant.rsplit_once('-') else {
+    let named = |precision: &Precision| variant.strip_suffix(precision.name()).and_then(|rest| rest.strip_suffix('-'));
+    let split = Precision::ALL.into_iter().rev().find_map(|precision| Some((named(&precision)?, precision)));
+    let Some((passes, precision)) = split else {
         anyhow::bail!("there is no variant `{variant}`: a list of passes and a precision, such as v1-fp32");
     };
-    let (passes, precision) = (PassList::parse(passes).map_err(anyhow::Error::msg)?, precision.parse::<Precision>()?);
+    let passes = PassList::parse(passes).map_err(anyhow::Error::msg)?;
     let key = format!("{name} {variant}");
     if !races.contains_key(&key) {
         let mut race = Race::new(name, passes, precision, on)?;
@@ -108,8 +111,15 @@ struct Race {
 
 impl Race {
     fn new(name: &str, passes: PassList, precision: Precision, on: &On) -> anyhow::Result<Race> {
+        let (name, shape) = name.split_once(':').map_or((name, None), |(name, shape)| (name, Some(shape)));
         let Some(size) = Size::named(name) else { anyhow::bail!("there is no size `{name}`") };
-        let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
+        let shape = match shape.map(|shape| shape.split_once('x')) {
+            Some(Some((batch, seq))) => BatchShape { batch_size: batch.parse()?, seq_len: seq.parse()? },
+            Some(None) => anyhow::bail!("a size with its own shape is `small:1x2048`"),
+            None => BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },
+        };
+        let model = size.model();
+        model.validate(shape.batch_size, shape.seq_len)?;
         let optimizer = OptimizerConfig {
             learning_rate: 3e-4,
             schedule: Schedule::Constant,

@@ -15,7 +15,7 @@ pub struct Arguments {
     /// The kept run: its name or number. `headroom runs name RUN NAME` names one, and so does `train --name`
     #[arg(long, value_name = "RUN")]
     baseline: String,
-    /// The run to judge: a number, a name, or newest (the newest finished one with steps)
+    /// The run to judge: a number, a name, or newest (the newest finished one with steps that no study or sweep started)
     #[arg(default_value = "newest")]
     run: String,
     /// Percent that a step may grow: a regression is an interval that lies beyond it as a whole
@@ -80,7 +80,8 @@ fn judged(registry: &Registry, baseline: &RunRow, which: &str) -> anyhow::Result
     }
     let finished = Filter { status: Some(RunStatus::Finished), ..Filter::default() };
     let candidates = registry.list(&finished)?.into_iter();
-    let mut with_steps = candidates.filter(|run| run.id != baseline.id && run.figures.step_seconds_low.is_some());
+    let mut with_steps = candidates
+        .filter(|run| run.id != baseline.id && run.start.parent.is_none() && run.figures.step_seconds_low.is_some());
     with_steps.next().context(
         "there is no finished run to judge besides the baseline\n  help: run `headroom train` or `headroom profile` first",
     )

@@ -92,7 +92,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     entry.begin(&About {
         folder: Some(&folder),
         size: Some(&arguments.size),
-        version: Some(&base.version()),
+        version: Some(&base.passes.label()),
         configuration: json!({ "batch": arguments.batch, "seq": arguments.seq, "num_steps": arguments.num_steps }),
         device: base.device.name(),
         machine: &base.machine.cpu_name,
@@ -130,7 +130,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let record = ScalingRecord::new(ScalingFacts {
         timestamp: utc_iso(SystemTime::now()),
         size: arguments.size.clone(),
-        version: base.version(),
+        version: base.passes.label(),
         parameters: base.model.parameters().total(),
         device: base.device.name().into(),
         machine: base.machine.cpu_name.clone(),

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Open the page in the default browser
     #[arg(long)]
     open: bool,
-    /// Let pages delete runs
+    /// Let pages delete and name runs
     #[arg(long)]
     allow_changes: bool,
 }
@@ -69,7 +69,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::result(&format!("{address}\n"))?;
         let mode = match access {
             Access::ReadOnly => "read-only",
-            Access::Changes => "runs may be deleted",
+            Access::Changes => "runs may be deleted and named",
         };
         output::note(&format!(
             "The dashboard is at the address above, for this machine only ({mode}). Ctrl-C ends it."

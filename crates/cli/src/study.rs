@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Profile every run: its folder gets traces, tables and a report
     #[arg(long)]
     pub enable_profilers: bool,
-    /// [default: 50 up to tiny, 20 for small, 10 above]
+    /// [default: 50 up to tiny, 15 for small, 10 above]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
     /// [default: the size's]

@@ -69,7 +69,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         entry.begin(&About {
             folder: Some(&folder.path),
             size: Some(&settings.size),
-            version: Some(&config.version),
+            version: Some(&settings.passes.label()),
             configuration: serde_json::to_value(&config.configuration)?,
             device: settings.device.name(),
             machine: &settings.machine.cpu_name,

@@ -10,6 +10,7 @@ mod flash_attention;
 mod frame;
 pub mod gemm;
 pub mod isa;
+mod lanes;
 mod linear_cross_entropy;
 mod linears;
 mod math;
@@ -23,7 +24,7 @@ mod shared;
 use crate::by_isa;
 use crate::device::{Device, EngineError, Program, check_precision};
 use crate::recorder::{CallSpan, Recorder};
-use arena::Arena;
+use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
 use gemm::{Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatRef, Product, Scratch, gemm, gemm_bf16};
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
@@ -63,7 +64,7 @@ pub struct Team {
     /// Partial sums of a long reduction.
     pub parts: usize,
     /// One a thread, for kernels that work on tiles.
-    pub tiles: Vec<Mutex<Vec<f32>>>,
+    pub tiles: Vec<Mutex<Room>>,
 }
 
 impl Team {
@@ -76,7 +77,7 @@ impl Team {
         tile_elements: usize,
     ) -> Result<Team, EngineError> {
         let pool = Pool::new(threads).map_err(|error| EngineError::Threads { threads, error })?;
-        let tiles = (0..threads).map(|_| Mutex::new(vec![0.0; tile_elements])).collect();
+        let tiles = (0..threads).map(|_| room(tile_elements).map(Mutex::new)).collect::<Result<_, _>>()?;
         let (packing, parts) = (Scratch::new(threads), reductions.parts(threads));
         Ok(Team { pool, isa, arithmetic, packing, parts, tiles })
     }
@@ -114,7 +115,7 @@ pub struct Cpu {
     arena: Arena,
     programs: Vec<Loaded>,
     /// For kernels that reduce in parts; as long as the largest of them needs.
-    reduction: Vec<f32>,
+    reduction: Room,
     started: Instant,
     recorder: Option<Recorder>,
 }
@@ -148,14 +149,7 @@ impl Cpu {
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
         let need = |program: &Program| reduction_elements(&program.graph, team.parts);
         let reduction = programs.iter().map(need).max().unwrap_or(0);
-        Ok(Cpu {
-            team,
-            arena,
-            programs: loaded,
-            reduction: vec![0.0; reduction],
-            started: Instant::now(),
-            recorder: None,
-        })
+        Ok(Cpu { team, arena, programs: loaded, reduction: room(reduction)?, started: Instant::now(), recorder: None })
     }
 
     /// What the kernels need beside the arena.
@@ -227,6 +221,10 @@ impl Device for Cpu {
     fn clock(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+fn room(floats: usize) -> Result<Room, EngineError> {
+    Room::new(floats).map_err(|error| EngineError::Arena { bytes: floats * size_of::<f32>(), error })
 }
 
 /// The one precision of all programs, which is one of the CPU's.

@@ -4,6 +4,7 @@
 pub mod compile;
 mod driver;
 mod error;
+mod lanes;
 mod launch;
 mod library;
 mod lower;
@@ -12,14 +13,15 @@ mod product;
 mod queue;
 
 pub use error::CudaError;
-pub use peaks::{Peaks, measure_peaks};
+pub use peaks::{Peaks, measure_peaks, product_rates};
 
 use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
 use driver::{Context, Event, Memory, Stream};
-use headroom_graph::{DType, Precision, ValueId};
+use headroom_graph::ops::matmul::Form;
+use headroom_graph::{DType, Node, Op, Phase, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
 use lower::{Call, Grid, Lowering, Operand};
 use product::Products;
@@ -88,7 +90,7 @@ pub struct Cuda {
     _kernels: Kernels,
     scratch: Memory,
     arena: Memory,
-    _side: Stream,
+    side: Stream,
     stream: Stream,
     context: Context,
     replay: ReplayChoice,
@@ -99,11 +101,20 @@ pub struct Cuda {
 }
 
 struct Loaded {
-    calls: Vec<Vec<Action>>,
+    calls: Vec<Prepared>,
     /// By value; the place, type and pitch of those that have a buffer.
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
     _tables: Vec<Memory>,
+}
+
+/// What a call does, and the memory that it touches.
+struct Prepared {
+    actions: Vec<Action>,
+    reads: Vec<Range<u64>>,
+    writes: Vec<Range<u64>>,
+    /// Only the update needs what it makes, and it uses no scratch: it may run beside the calls that follow.
+    beside: bool,
 }
 
 /// Kernels that the backend itself uses.
@@ -156,7 +167,7 @@ impl Cuda {
             _kernels: kernels,
             scratch,
             arena,
-            _side: side,
+            side,
             stream,
             context,
             replay: options.replay,
@@ -179,7 +190,7 @@ impl Cuda {
             let elements = memory.bytes / if half == 0 { 4 } else { 2 };
             self.draw(single, half, elements, 1, 1, 1.0)?;
         }
-        for action in self.programs.iter().flat_map(|program| program.calls.iter().flatten()) {
+        for action in self.programs.iter().flat_map(|program| program.calls.iter().flat_map(|call| &call.actions)) {
             if let Action::Product(shape, at) = action {
                 self.products.prepare(&self.stream, *shape, *at)?;
             }
@@ -268,7 +279,7 @@ impl Cuda {
     fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
         if self.recorder.is_none() {
             for call in &self.programs[program].calls[calls] {
-                for action in call {
+                for action in &call.actions {
                     action.run(&self.stream, 0, &self.products)?;
                 }
             }
@@ -278,7 +289,7 @@ impl Cuda {
         let begun = self.started.elapsed();
         events[0].record(&self.stream)?;
         for call in &self.programs[program].calls[calls.clone()] {
-            for action in call {
+            for action in &call.actions {
                 action.run(&self.stream, 0, &self.products)?;
             }
             let end = Event::timed()?;
@@ -312,6 +323,16 @@ fn exchange_unit() -> Unit {
 
 fn random_unit() -> Unit {
     Unit { source: RANDOM, options: NO_CONTRACTION.iter().map(|option| option.to_string()).collect() }
+}
+
+/// Is it a product whose result only the update reads?
+fn is_weight_gradient(node: &Node) -> bool {
+    let form = match node.op {
+        Op::MatMul(op) => op.form == Form::Tn,
+        Op::LinearsGradWeights(_) => true,
+        _ => false,
+    };
+    form && node.phase == Phase::Backward
 }
 
 /// Every program's calls as actions, and the most scratch that one of them needs.
@@ -348,7 +369,16 @@ fn lower_all(
         for node in graph.nodes() {
             let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
             let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
-            calls.push(lowering.lower(&call)?);
+            let actions = lowering.lower(&call)?;
+            let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
+            let updated = node.op.updates();
+            let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
+            // What is updated is both.
+            writes.extend(updated.iter().map(|&index| inputs[index].range()));
+            reads.retain(|range| !range.is_empty());
+            let products = actions.iter().all(|action| matches!(action, Action::Product(..)));
+            let beside = products && is_weight_gradient(node);
+            calls.push(Prepared { actions, reads, writes, beside });
         }
         needed = needed.max(lowering.scratch_needed);
         let _tables = lowering.tables;

@@ -22,8 +22,8 @@ pub struct Wanted {
     pub patience: Patience,
     /// Steps of the final list's loss curve.
     pub curve_steps: usize,
-    /// The least speed-up of the kept list, by the lower end of its interval.
-    pub min_speedup: f64,
+    /// The least speed-up of the kept list, by the lower end of its interval, where one is asked for.
+    pub min_speedup: Option<f64>,
     pub ablation: Ablation,
     /// The machine's peaks.
     pub rates: Rates,

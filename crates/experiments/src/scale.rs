@@ -66,7 +66,7 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
     };
     let beyond_fixed = |planned: &PlannedPoint| {
         let components = &planned.point.memory_by_component;
-        components.total() - components.fixed()
+        components.total() - components.fixed() - components.overhead
     };
     let measured: Vec<(f64, f64)> = points
         .iter()

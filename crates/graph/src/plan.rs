@@ -87,7 +87,7 @@ impl Plan {
                 }
             })
             .collect();
-        let alive = lifetimes(graph);
+        let alive = together::lengthened(graph, layout, lifetimes(graph));
         let mut buffers: Vec<Option<Buffer>> = vec![None; graph.values().len()];
         let mut kept_bytes = 0;
         for id in kept_order(graph) {

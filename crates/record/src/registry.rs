@@ -45,7 +45,7 @@ pub struct RunStart {
     /// Absolute; none for a run that writes no folder.
     pub folder: Option<String>,
     pub size: Option<String>,
-    /// The list of passes as `config.json` names it.
+    /// The list of passes by its name: `v1`, `v2`, `all`, or the passes themselves.
     pub version: Option<String>,
     /// `config.json`'s `configuration`, or what the command has in its place.
     pub configuration: Value,

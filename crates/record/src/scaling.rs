@@ -55,7 +55,7 @@ pub struct ScalingPoint {
 /// How memory grows along one axis: as the axis to the power of the exponent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
-    /// Of what is there beyond parameters, gradients and optimizer state.
+    /// Of what is there beyond parameters, gradients, optimizer state and the kernels' own scratch.
     pub exponent: Option<f64>,
     /// `constant`, `linear`, `between`, `quadratic`, or `unknown` with fewer than two points.
     pub class: String,

@@ -24,7 +24,7 @@ pub fn lines(label: &str, x: &str, y: &str, series: &[Series]) -> String {
     };
     let (x_axis, y_axis) = (axis(|point| point.0), axis(|point| point.1));
     let mut out = format!(r#"<figure><svg viewBox="0 0 760 336" role="img" aria-label="{}">"#, escape(label));
-    out += &FRAME.grid((&x_axis, x), (&y_axis, y), tick);
+    out += &grid((&x_axis, x), (&y_axis, y), points().map(|point| point.0).collect());
     for (index, series) in series.iter().enumerate() {
         let place = |point: &(f64, f64, String)| (FRAME.x(&x_axis, point.0), FRAME.y(&y_axis, point.1));
         let path: Vec<String> = series.points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -60,10 +60,21 @@ pub struct Bar {
     pub label: String,
 }
 
-/// Horizontal bars made of named parts, each bar over its own length where `of_longest` is not wanted.
-pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], bars: &[Bar]) -> String {
+/// What a bar of the full width stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Full {
+    Longest,
+    Value(f64),
+}
+
+/// Horizontal bars made of named parts.
+pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], full: Full, bars: &[Bar]) -> String {
     const ROW: f64 = 26.0;
     let longest = bars.iter().map(|bar| bar.sizes.iter().sum::<f64>()).fold(0.0, f64::max);
+    let longest = match full {
+        Full::Value(value) if longest > 0.0 => longest.max(value),
+        _ => longest,
+    };
     if longest <= 0.0 {
         return String::new();
     }
@@ -104,6 +115,54 @@ pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], bars: &[Bar]) -> St
     out + "<figcaption class=\"legend\">" + &names + "</figcaption></figure>\n"
 }
 
+/// Lines at the swept values themselves, and at 1, 2 and 5 of every power of ten upwards.
+fn grid(x: (&Axis, &str), y: (&Axis, &str), mut at: Vec<f64>) -> String {
+    at.sort_by(f64::total_cmp);
+    at.dedup();
+    let (right, bottom) = (FRAME.left + FRAME.width, FRAME.top + FRAME.height);
+    let mut out = String::new();
+    for value in at {
+        let place = FRAME.x(x.0, value);
+        let _ = write!(
+            out,
+            r#"<line class="grid" x1="{place:.1}" x2="{place:.1}" y1="{:.1}" y2="{bottom:.1}"/><text class="tick" x="{place:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
+            FRAME.top,
+            bottom + 16.0,
+            tick(value)
+        );
+    }
+    for value in round_values(y.0) {
+        let place = FRAME.y(y.0, value);
+        let _ = write!(
+            out,
+            r#"<line class="grid" x1="{:.1}" x2="{right:.1}" y1="{place:.1}" y2="{place:.1}"/><text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+            FRAME.left,
+            FRAME.left - 6.0,
+            place + 4.0,
+            tick(value)
+        );
+    }
+    let _ = write!(
+        out,
+        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">{}</text><text class="axis" transform="translate({:.1} {:.1}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        FRAME.left + FRAME.width / 2.0,
+        bottom + 36.0,
+        escape(x.1),
+        FRAME.left - 52.0,
+        FRAME.top + FRAME.height / 2.0,
+        escape(y.1)
+    );
+    out
+}
+
+/// Few enough to read: powers of ten alone where the axis spans many.
+fn round_values(axis: &Axis) -> Vec<f64> {
+    let (first, last) = (axis.from.log10().floor() as i32, axis.to.log10().ceil() as i32);
+    let units: &[f64] = if last - first > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let all = (first..=last).flat_map(|power| units.iter().map(move |unit| unit * 10f64.powi(power)));
+    all.filter(|value| (axis.from..=axis.to).contains(value)).collect()
+}
+
 /// The parts of `Components`, with the colours that every page gives them.
 pub const COMPONENTS: [(&str, &str); 7] = [
     ("parameters", "parameters"),
@@ -116,10 +175,32 @@ pub const COMPONENTS: [(&str, &str); 7] = [
 ];
 
 fn tick(value: f64) -> String {
+    let digits = |value: f64, unit: &str| {
+        let text = format!("{value:.1}");
+        format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
+    };
     match value {
-        value if value >= 1e9 => format!("{}G", value / 1e9),
-        value if value >= 1e6 => format!("{}M", value / 1e6),
-        value if value >= 1e4 => format!("{}k", value / 1e3),
-        value => format!("{value}"),
+        value if value >= 1e9 => digits(value / 1e9, "G"),
+        value if value >= 1e6 => digits(value / 1e6, "M"),
+        value if value >= 1e4 => digits(value / 1e3, "k"),
+        value => format!("{}", (value * 1e6).round() / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_on_an_axis_are_round_and_short() {
+        assert_eq!([0.2, 64.0, 5000.0, 20_890_112.0, 1.3e9].map(tick), ["0.2", "64", "5000", "20.9M", "1.3G"]);
+        let axis = Axis { from: 3.0, to: 60.0, scale: Scale::Log };
+        assert_eq!(round_values(&axis), [5.0, 10.0, 20.0, 50.0]);
+    }
+
+    #[test]
+    fn nothing_to_draw_is_no_picture() {
+        assert_eq!(lines("", "x", "y", &[]), "");
+        assert_eq!(bars("", "", &[("a", "part0")], Full::Value(100.0), &[]), "");
     }
 }

@@ -9,6 +9,7 @@ pub use regression::{Regression, change_text, regression};
 use crate::numbers::{grouped, rate, seconds};
 use crate::text_table::{Align, text_table};
 use headroom_record::registry::{RunRow, RunStatus};
+use serde_json::Value;
 use std::fmt::Write;
 
 /// A line a run, as it is given.
@@ -56,7 +57,7 @@ fn line(run: &RunRow) -> Vec<String> {
 
 /// A long list of passes by its length: the whole stands under `show`.
 pub fn short_version(version: &str) -> String {
-    match version.split('+').count() {
+    match version.split(['+', ',']).count() {
         passes if passes > 2 && version.len() > 24 => format!("{passes} passes"),
         _ => version.into(),
     }
@@ -85,8 +86,7 @@ pub fn show(run: &RunRow) -> String {
     line("size", start.size.clone());
     line("passes", start.version.clone());
     for (key, value) in start.configuration.as_object().into_iter().flatten() {
-        let value = value.as_u64().map_or_else(|| value.to_string(), grouped);
-        line(key, Some(value));
+        line(key, setting(value));
     }
     line("machine", Some(format!("{}, {} threads, device {}", start.machine, start.threads, start.device)));
     line("headroom", Some(start.headroom_version.clone()));
@@ -94,6 +94,16 @@ pub fn show(run: &RunRow) -> String {
         line(name, value);
     }
     out
+}
+
+/// A setting as people write it; none where it was left open.
+fn setting(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        Value::String(text) => text.clone(),
+        Value::Array(elements) => elements.iter().filter_map(setting).collect::<Vec<_>>().join(", "),
+        other => other.as_u64().map_or_else(|| other.to_string(), grouped),
+    })
 }
 
 /// Runs side by side, with the change from the first to the last where there are two.

@@ -4,7 +4,7 @@ mod tables;
 
 use crate::numbers::{bytes, grouped, seconds};
 use crate::page::{self, Page};
-use crate::plots::{Bar, COMPONENTS, Series, bars, lines};
+use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
 use headroom_record::scaling::{Growth, ScalingPoint, ScalingRecord};
 
@@ -25,7 +25,8 @@ pub fn terminal(record: &ScalingRecord) -> String {
     section("Batches", columns(&tables::points(&record.batch_points)));
     section("Sequences", columns(&tables::points(&record.sequence_points)));
     section("Growth", columns(&tables::growth(record)));
-    section("", answers(record).iter().map(|line| format!("  {}\n", line.replace('`', ""))).collect());
+    let said = answers(record).iter().map(|line| format!("  {}\n", line.replace('`', ""))).collect();
+    section("What the figures say", said);
     section(&saving_title(record), columns(&tables::optimizations(record)));
     out
 }
@@ -65,12 +66,15 @@ pub fn html(record: &ScalingRecord) -> String {
         lines(&format!("Memory over {name}"), name, "MiB at the fullest moment", &series)
     };
     let over_batch = memory(&record.batch_points, |point| point.batch_size, "batch size");
-    page.section("Batches", &(page::table(&tables::points(&record.batch_points), "") + &over_batch));
+    page.section("Batches", &(page::table(&tables::points(&record.batch_points), "dense") + &over_batch));
     let over_length = memory(&record.sequence_points, |point| point.seq_len, "sequence length");
     let parts = parts_plot(&record.sequence_points);
-    page.section("Sequences", &(page::table(&tables::points(&record.sequence_points), "") + &over_length + &parts));
+    page.section(
+        "Sequences",
+        &(page::table(&tables::points(&record.sequence_points), "dense") + &over_length + &parts),
+    );
     page.section("Growth", &(page::table(&tables::growth(record), "narrow") + &page::note(GROWTH_NOTE)));
-    page.section(&saving_title(record), &page::table(&tables::optimizations(record), ""));
+    page.section(&saving_title(record), &page::table(&tables::optimizations(record), "dense"));
     page.finish()
 }
 
@@ -83,7 +87,7 @@ fn parts_plot(points: &[ScalingPoint]) -> String {
         sizes: point.memory_by_component.entries().map(|(_, size)| size).to_vec(),
         label: mebibytes(point.peak_memory_mb),
     });
-    bars("Memory by component over sequence length", "MiB", &COMPONENTS, &rows.collect::<Vec<_>>())
+    bars("Memory by component over sequence length", "MiB", &COMPONENTS, Full::Longest, &rows.collect::<Vec<_>>())
 }
 
 fn title(record: &ScalingRecord) -> String {
@@ -146,7 +150,8 @@ fn grows(axis: &str, growth: &Growth, points: &[ScalingPoint]) -> Option<String>
         .iter()
         .filter_map(|part| part.exponent.map(|exponent| (exponent, part.component.as_str())))
         .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map_or(String::new(), |(exponent, name)| format!("; {name} grow steepest ({exponent:.2})"));
+        .filter(|(exponent, _)| *exponent > 1.5)
+        .map_or(String::new(), |(exponent, name)| format!("; {name} grows steepest, as {axis}^{exponent:.2}"));
     let speed = growth.speed_exponent.map_or(String::new(), |exponent| format!("; samples/s as {axis}^{exponent:.2}"));
     Some(format!(
         "memory over {axis}: {} (what is not fixed grows as {axis}^{exponent:.2}; the whole {:.2}× from {:.0} to {:.0} MiB){steepest}{speed}",

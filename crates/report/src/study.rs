@@ -5,7 +5,7 @@ mod tables;
 
 use crate::numbers::{bytes, rate, seconds};
 use crate::page::{self, Page};
-use crate::plots::{Bar, COMPONENTS, Series, bars, lines};
+use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
 use headroom_record::study::{PlannedFigures, StudyRecord, StudyRow, StudyStatus};
 
@@ -66,15 +66,20 @@ pub fn markdown(record: &StudyRecord) -> String {
 
 pub fn html(record: &StudyRecord) -> String {
     let mut page = Page::new(&title(record), &subtitle(record));
-    page.section("Runs", &(page::table(&tables::runs(record), "") + &page::note(RUNS_NOTE)));
+    page.section("Runs", &(page::table(&tables::runs(record), "dense") + &page::note(RUNS_NOTE)));
     let said: String = answers::answers(record)
         .iter()
         .map(|(question, said)| format!("<h3>{}</h3>{}", page::code(question), page::list(said)))
         .collect();
     page.section("What the figures say", &said);
-    page.section("Speed over size", &speed_plot(record));
+    if record.request.sizes.len() > 1 {
+        page.section("Speed over size", &speed_plot(record));
+    }
     page.section("Utilisation", &utilisation_plot(record));
-    page.section("Memory at the fullest moment", &(memory_plot(record) + &page::table(&tables::memory(record), "")));
+    page.section(
+        "Memory at the fullest moment",
+        &(memory_plot(record) + &page::table(&tables::memory(record), "dense")),
+    );
     let refused = not_finished(record);
     if !refused.is_empty() {
         page.section("Not run to the end", &page::list(&refused));
@@ -143,7 +148,7 @@ fn utilisation_plot(record: &StudyRecord) -> String {
         let mfu = row.measured.mfu_percent?;
         Some(Bar { name: format!("{} {}", row.size, row.version), sizes: vec![mfu], label: format!("{mfu:.1}%") })
     });
-    bars("MFU of every run", "%", &[("MFU", "part0")], &rows.collect::<Vec<_>>())
+    bars("MFU of every run", "%", &[("of the machine's peak", "part0")], Full::Value(100.0), &rows.collect::<Vec<_>>())
 }
 
 fn memory_plot(record: &StudyRecord) -> String {
@@ -152,7 +157,7 @@ fn memory_plot(record: &StudyRecord) -> String {
         sizes: row.planned.memory_by_component.entries().map(|(_, size)| size).to_vec(),
         label: mebibytes(row.planned.planned_memory_mb),
     });
-    bars("Planned memory by component", "MiB", &COMPONENTS, &rows.collect::<Vec<_>>())
+    bars("Planned memory by component", "MiB", &COMPONENTS, Full::Longest, &rows.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -16,16 +16,55 @@ use crate::{Outcome, process, python};
 struct Pairing {
     name: &'static str,
     ours: &'static str,
-    peer: &'static str,
+    peer: Peer,
 }
 
-const PAIRINGS: &[Pairing] = &[Pairing { name: "v1", ours: "v1-fp32", peer: "v1-fp32" }];
+/// Whom we race.
+#[derive(Clone, Copy)]
+enum Peer {
+    PyTorch(&'static str),
+    /// Another variant of our own.
+    Ours(&'static str),
+}
 
-const SIZES: &[&str] = &["tiny", "small", "medium", "large", "very_large"];
+impl Peer {
+    fn variant(self) -> &'static str {
+        match self {
+            Peer::PyTorch(variant) | Peer::Ours(variant) => variant,
+        }
+    }
+}
+
+const PAIRINGS: &[Pairing] = &[
+    Pairing { name: "v1", ours: "v1-fp32", peer: Peer::PyTorch("v1-fp32") },
+    Pairing { name: "v2", ours: "v2-fp32", peer: Peer::PyTorch("v2-fp32") },
+    Pairing { name: "all", ours: "all-fp32", peer: Peer::PyTorch("v2-fp32") },
+    Pairing { name: "compile", ours: "all-fp32", peer: Peer::PyTorch("compile-fp32") },
+    Pairing { name: "bf16-v1", ours: "all-bf16", peer: Peer::PyTorch("v1-bf16") },
+    Pairing { name: "bf16-v2", ours: "all-bf16", peer: Peer::PyTorch("v2-bf16") },
+    Pairing { name: "bf16-compile", ours: "all-bf16", peer: Peer::PyTorch("compile-bf16") },
+    Pairing { name: "bf16-fp32", ours: "all-bf16", peer: Peer::Ours("all-fp32") },
+    Pairing { name: "all-v1", ours: "all-fp32", peer: Peer::Ours("v1-fp32") },
+];
+
+/// The last one is a size with another batch and sequence, which only we know.
+const SIZES: &[&str] = &["tiny", "small", "medium", "large", "very_large", "small:1x2048"];
 
 const GATES: &[Gate] = &[
     Gate { pairing: "v1", size: "tiny", speed_at_least: 1.3, memory_below: 1.0 },
     Gate { pairing: "v1", size: "small", speed_at_least: 1.1, memory_below: 1.0 },
+    Gate { pairing: "all", size: "tiny", speed_at_least: 1.4, memory_below: 1.0 },
+    Gate { pairing: "all", size: "small", speed_at_least: 1.2, memory_below: 1.0 },
+    Gate { pairing: "compile", size: "tiny", speed_at_least: 1.25, memory_below: 1.0 },
+    Gate { pairing: "compile", size: "small", speed_at_least: 1.1, memory_below: 1.0 },
+    // The best of PyTorch's variants in bf16 is the one that counts, so all of them must be beaten.
+    Gate { pairing: "bf16-v1", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
+    Gate { pairing: "bf16-v2", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
+    Gate { pairing: "bf16-compile", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
+    Gate { pairing: "bf16-fp32", size: "tiny", speed_at_least: 1.0, memory_below: 1.1 },
+    Gate { pairing: "bf16-fp32", size: "small", speed_at_least: 1.0, memory_below: 1.1 },
+    // At most 0.65 of the time.
+    Gate { pairing: "all-v1", size: "small:1x2048", speed_at_least: 1.0 / 0.65, memory_below: 0.5 },
 ];
 
 #[derive(Args)]
@@ -34,7 +73,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "tiny,small", value_parser = known(SIZES))]
     sizes: Vec<String>,
     /// What to compare
-    #[arg(long, value_delimiter = ',', default_value = "v1", value_parser = known(PAIRINGS.iter().map(|p| p.name)))]
+    #[arg(long, value_delimiter = ',', default_value = "v1,v2,all,compile", value_parser = known(PAIRINGS.iter().map(|p| p.name)))]
     variants: Vec<String>,
     /// How often each side has its turn
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
@@ -67,7 +106,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
             eprintln!("{size} {}: both sides warm up", pairing.name);
             // One process for each side and row, so that its peak memory is this row's.
             let mut ours = Server::start("headroom", &mut our_command(&headroom, threads), size, pairing.ours)?;
-            let mut peer = Server::start("PyTorch", &mut peer_command(&python, threads), size, pairing.peer)?;
+            let mut peer = match pairing.peer {
+                Peer::PyTorch(variant) => Server::start("PyTorch", &mut peer_command(&python, threads), size, variant)?,
+                Peer::Ours(variant) => Server::start("headroom", &mut our_command(&headroom, threads), size, variant)?,
+            };
             let heading = format!("{size} {}", pairing.name);
             let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, |round, ours, peer| {
                 eprintln!("{}", progress_line(&heading, round, options.rounds, ours, peer));
@@ -75,7 +117,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             if let Some(version) = rounds.peer.last().and_then(|answer| answer.all["torch"].as_str()) {
                 peer_version = version.to_string();
             }
-            rows.push(report::row(size, pairing.name, [pairing.ours, pairing.peer], &rounds));
+            rows.push(report::row(size, pairing.name, [pairing.ours, pairing.peer.variant()], &rounds));
         }
     }
 

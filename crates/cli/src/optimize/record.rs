@@ -31,6 +31,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
     let mut widths: Vec<f64> =
         ladder.tried.iter().chain(&ladder.versions).map(|rung| rung.measured.half_width()).collect();
     widths.sort_by(f64::total_cmp);
+    let timed = ladder.profile.findings.iter().filter(|row| row.percent_of_time.is_some());
     ValidationRecord::new(ValidationFacts {
         timestamp: utc_iso(SystemTime::now()),
         size: about.size.into(),
@@ -44,7 +45,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
             .iter()
             .map(|(op, seconds)| OpSeconds { op: op.to_string(), seconds: *seconds })
             .collect(),
-        findings: ladder.profile.findings.iter().map(finding).collect(),
+        findings: (1..).zip(timed).map(finding).collect(),
         passes: ladder.tried.iter().map(row).collect(),
         not_tried: ladder
             .not_tried
@@ -69,9 +70,9 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
     })
 }
 
-fn finding(row: &BottleneckCategory) -> FindingRow {
+fn finding((rank, row): (u64, &BottleneckCategory)) -> FindingRow {
     FindingRow {
-        rank: row.priority_rank,
+        rank,
         finding: row.category.clone(),
         percent_of_step: row.percent_of_time,
         speedup_at_most: row.speedup_at_most,
@@ -110,12 +111,14 @@ fn explained(surprise: &Surprise) -> String {
         false => format!("cost {}", millis(-seconds)),
     };
     format!(
-        "predicted to {} a step, measured to {}; the profile shows {} in {}, {} predicted.",
+        "predicted to {} a step, measured to {}. The profile shows it in {}: {} → {}, predicted {} → {}.",
         saved(surprise.predicted_saving),
         saved(surprise.measured_saving),
-        millis(surprise.measured_seconds),
         surprise.op,
-        millis(surprise.predicted_seconds)
+        millis(surprise.measured_seconds.0),
+        millis(surprise.measured_seconds.1),
+        millis(surprise.predicted_seconds.0),
+        millis(surprise.predicted_seconds.1)
     )
 }
 
@@ -152,8 +155,13 @@ fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
 
 fn gate(gate: &Gate) -> (String, GateRecord) {
     let result = if gate.passed { "pass" } else { "fail" };
-    let record =
-        GateRecord { result: result.into(), figure: gate.figure, limit: gate.limit, about: gate.about.clone() };
+    // JSON has no infinity.
+    let record = GateRecord {
+        result: result.into(),
+        figure: gate.figure.min(f64::MAX),
+        limit: gate.limit,
+        about: gate.about.clone(),
+    };
     (gate.name.to_string(), record)
 }
 

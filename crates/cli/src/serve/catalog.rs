@@ -9,6 +9,7 @@ use headroom_record::config::CONFIG_FILE;
 use headroom_record::performance::PERFORMANCE_FILE;
 use headroom_report::dashboard::runs::Kind;
 
+use crate::registry::{self, Filter, REGISTRY_FILE, Registry, RegistryError};
 use crate::train::folder::LOG_FILE;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +18,18 @@ pub struct Entry {
     pub name: String,
     pub path: PathBuf,
     pub kind: Kind,
+    /// Its numbers in the registry, the newest first: a folder may have been written more than once.
+    pub registered: Vec<i64>,
 }
 
 pub struct Catalog {
     roots: Vec<PathBuf>,
+}
+
+/// What there is, and what could not be looked at.
+pub struct Listing {
+    pub entries: BTreeMap<String, Entry>,
+    pub notes: Vec<String>,
 }
 
 /// How far below a given folder runs are looked for: `runs/study/run` is found from `runs`.
@@ -33,17 +42,21 @@ impl Catalog {
         Catalog { roots: paths.into_iter().chain([PathBuf::from("runs")]).collect() }
     }
 
-    /// What is there now, by its number. Runs come and go, so nothing is remembered.
-    pub fn entries(&self) -> BTreeMap<String, Entry> {
-        let mut found = BTreeMap::new();
+    /// What is there now, by its number, in the folders and in the registry. Runs come and go, so nothing is remembered.
+    pub fn list(&self) -> Listing {
+        let mut entries = BTreeMap::new();
         for root in &self.roots {
-            collect(root, DEEPEST, &mut found);
+            collect(root, DEEPEST, &mut entries);
         }
-        found
+        let notes = match add_registered(&mut entries) {
+            Ok(()) => vec![],
+            Err(error) => vec![error.to_string()],
+        };
+        Listing { entries, notes }
     }
 
     pub fn find(&self, id: &str) -> Option<Entry> {
-        self.entries().remove(id)
+        self.list().entries.remove(id)
     }
 
     /// The traces that were asked for by name: the ones to read ahead.
@@ -75,12 +88,30 @@ fn collect(path: &Path, depth: usize, found: &mut BTreeMap<String, Entry>) {
     }
 }
 
+/// Runs anywhere on this machine whose folders still are there; those that were named carry their names.
+fn add_registered(entries: &mut BTreeMap<String, Entry>) -> Result<(), RegistryError> {
+    // A dashboard does not make a registry where no run has.
+    if !registry::folder().is_some_and(|folder| folder.join(REGISTRY_FILE).is_file()) {
+        return Ok(());
+    }
+    for run in Registry::open()?.list(&Filter::default())? {
+        let Some(folder) = run.start.folder.as_deref().map(Path::new).filter(|folder| is_run(folder)) else { continue };
+        let Some(new) = entry(folder, Kind::Run) else { continue };
+        let known = entries.entry(new.id.clone()).or_insert(new);
+        if let (Some(name), true) = (&run.name, known.registered.is_empty()) {
+            known.name = name.clone();
+        }
+        known.registered.push(run.id);
+    }
+    Ok(())
+}
+
 fn entry(path: &Path, kind: Kind) -> Option<Entry> {
     let path = path.canonicalize().ok()?;
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     let name = path.file_name()?.to_string_lossy().into_owned();
-    Some(Entry { id: format!("{:016x}", hasher.finish()), name, path, kind })
+    Some(Entry { id: format!("{:016x}", hasher.finish()), name, path, kind, registered: vec![] })
 }
 
 fn is_run(folder: &Path) -> bool {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State as Shared};
 use axum::http::{Response, StatusCode};
 use axum::middleware::{self, Next};
-use axum::routing::get;
+use axum::routing::{get, put};
 use headroom_report::dashboard::{Page, Subject, asset, page};
 use serde::Serialize;
 use serde_json::json;
@@ -56,6 +56,7 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/runs/{id}/files/{name}", get(file))
         .route("/api/runs", get(runs))
         .route("/api/runs/{id}", axum::routing::delete(delete))
+        .route("/api/runs/{id}/name", put(rename))
         .route("/api/runs/{id}/timeline", get(timeline))
         .route("/api/runs/{id}/alive/{microseconds}", get(alive))
         .route("/api/runs/{id}/{page}", get(data))
@@ -115,8 +116,10 @@ async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> R
 
 async fn runs(Shared(state): App) -> Reply {
     blocking(move || {
-        let rows: Vec<_> = state.catalog.entries().values().map(pages::row).collect();
-        reply::json(&json!({ "runs": rows, "may_delete": state.access == Access::Changes }))
+        let listing = state.catalog.list();
+        let rows: Vec<_> = listing.entries.values().map(pages::row).collect();
+        let may_change = state.access == Access::Changes;
+        reply::json(&json!({ "runs": rows, "notes": listing.notes, "may_change": may_change }))
     })
     .await
 }
@@ -151,7 +154,7 @@ async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, Strin
 
 async fn compare(Shared(state): App, Path((before, after)): Path<(String, String)>) -> Reply {
     blocking(move || {
-        let mut entries = state.catalog.entries();
+        let mut entries = state.catalog.list().entries;
         // Both may be the same one.
         let (Some(left), Some(right)) = (entries.get(&before).cloned(), entries.remove(&after)) else {
             return reply::problem(StatusCode::NOT_FOUND, "one of the two runs is gone");
@@ -162,11 +165,24 @@ async fn compare(Shared(state): App, Path((before, after)): Path<(String, String
 }
 
 async fn delete(Shared(state): App, Path(id): Path<String>) -> Reply {
+    change(state, id, changes::delete).await
+}
+
+/// The body is the name itself; an empty one takes the name away.
+async fn rename(Shared(state): App, Path(id): Path<String>, name: String) -> Reply {
+    change(state, id, move |entry| changes::name(entry, name.trim())).await
+}
+
+async fn change(
+    state: Arc<State>,
+    id: String,
+    work: impl FnOnce(&Entry) -> anyhow::Result<()> + Send + 'static,
+) -> Reply {
     if state.access == Access::ReadOnly {
         return reply::problem(StatusCode::FORBIDDEN, "this dashboard is read-only: start it with --allow-changes");
     }
-    with_entry(state, id, |entry, _| match changes::delete(entry) {
-        Ok(()) => reply::json(&json!({ "deleted": entry.name })),
+    with_entry(state, id, |entry, _| match work(entry) {
+        Ok(()) => reply::json(&json!({ "changed": entry.id })),
         Err(error) => reply::problem(StatusCode::CONFLICT, &format!("{error:#}")),
     })
     .await

@@ -55,7 +55,7 @@ impl PlannedRun {
         let available = match (self.settings.device, self.settings.memory_limit) {
             (_, Some(limit)) => Some(limit),
             (DeviceKind::Null, None) => None,
-            (DeviceKind::Cpu, None) => free,
+            (_, None) => free,
             (DeviceKind::Cuda(_), None) => self.settings.gpu.as_ref().map(|gpu| gpu.free_bytes),
         };
         Planning { step: &self.step, threads: self.settings.threads, available, rates }
@@ -66,7 +66,7 @@ impl PlannedRun {
 pub fn default_steps(size: &str) -> u64 {
     match size {
         "nano" | "tiny" => 50,
-        "small" => 20,
+        "small" => 15,
         _ => 10,
     }
 }

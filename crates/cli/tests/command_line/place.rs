@@ -130,6 +130,11 @@ impl Done {
         self.stdout.lines().map(parse).collect()
     }
 
+    /// How many objects the array on stdout has.
+    pub fn objects_in_array(&self) -> usize {
+        serde_json::from_str::<Vec<Value>>(&self.stdout).unwrap().len()
+    }
+
     /// The losses of `--json`, from the first step on.
     pub fn losses(&self) -> Vec<f64> {
         self.objects().iter().filter_map(|object| object["loss"].as_f64()).collect()
@@ -148,6 +153,11 @@ impl Running {
         let mut child = self.0.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Waits for it to end by itself.
+    pub fn ends(mut self) -> Done {
+        Done::of(self.0.take().unwrap().wait_with_output().unwrap())
     }
 
     /// As Ctrl-C does.

@@ -165,6 +165,13 @@ fn nothing_is_deleted_without_being_asked_for_and_by_no_other_page() {
         assert_eq!(delete(&open, None), 403);
         assert_eq!(delete(&open, Some("http://headroom.example".into())), 403);
         assert!(folder.join("runs/one/config.json").is_file());
+        let (host, cookie, origin) = (open.host(), open.cookie(), own(&open).unwrap());
+        let headers = [("Host", host.as_str()), ("Cookie", cookie.as_str()), ("Origin", origin.as_str())];
+        let name = format!("/api/runs/{}/name", open.id("one"));
+        assert_eq!(request(open.port, "PUT", &name, &headers[..2], b"mine").status, 403);
+        assert_eq!(request(open.port, "PUT", &name, &headers, b"baseline").status, 200);
+        assert_eq!(open.id("baseline"), server.id("baseline"), "the registry has its name");
+        assert_eq!(request(open.port, "PUT", &name, &headers, b"").status, 200);
         fs::write(folder.join("runs/one/notes.txt"), "mine").unwrap();
         assert_eq!(delete(&open, own(&open)), 200);
         let left: Vec<_> =

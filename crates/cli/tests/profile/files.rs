@@ -1,6 +1,6 @@
 //! Which files a profile leaves, and what is in them.
 
-use crate::runs::{Run, headroom, names_in, nano, said};
+use crate::runs::{Run, headroom, names_in, nano, said, tiny};
 use headroom_record::provenance::check_provenance;
 use headroom_trace::validate::perfetto_problems;
 use std::fs;
@@ -105,6 +105,13 @@ fn the_trace_keeps_perfettos_rules_and_marks_one_step_more() {
     let steps: Vec<usize> = (4..=9).map(|step| text.matches(&format!("\"ProfilerStep#{step}\"")).count()).collect();
     assert_eq!(steps, [1; 6]);
     assert!(text.contains("\"enumerate(DataLoader)#headroom.__next__\""));
+}
+
+#[test]
+fn the_gradients_norm_is_among_the_scalars_of_every_step_without_clipping() {
+    let events = fs::read(tiny().only("events.out.tfevents.", "")).unwrap();
+    let tag = b"train/gradient_norm";
+    assert_eq!(events.windows(tag.len()).filter(|window| *window == tag).count(), 12);
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod endings;
 mod figures;
 mod files;
+mod peaks;
 mod runs;
 mod workshop;

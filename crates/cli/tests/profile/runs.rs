@@ -24,7 +24,7 @@ pub fn headroom() -> Command {
     command
 }
 
-fn made_up_peaks() -> DeviceRecord {
+pub fn made_up_peaks() -> DeviceRecord {
     let machine = Machine::detect();
     DeviceRecord::new(DeviceFacts {
         timestamp: "2026-11-15T00:00:00Z".into(),

@@ -1,14 +1,16 @@
-//! The one block of memory that all values of a run live in.
+//! Memory straight from the system: the one block that all values of a run live in, and the kernels' scratch.
 
 use super::frame::Slot;
 use headroom_graph::DType;
 use std::io;
+use std::ops::{Deref, DerefMut};
 
 /// Zeroed memory straight from the system: pages are real only once touched, and huge where the system allows it, which
 /// spares the address translation that large products would otherwise wait for.
 pub struct Arena {
     start: *mut u8,
     bytes: usize,
+    mapping: system::Mapping,
 }
 
 // SAFETY: the memory belongs to the arena alone; who reads and writes it is up to the (unsafe) users of its slots.
@@ -16,8 +18,13 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub fn new(bytes: usize) -> io::Result<Arena> {
-        let start = system::reserve(bytes.max(1))?;
-        Ok(Arena { start, bytes })
+        let (start, mapping) = system::reserve(bytes.max(1))?;
+        Ok(Arena { start, bytes, mapping })
+    }
+
+    /// Aligned to pages, and to huge ones where there is room for one.
+    pub fn start(&self) -> *mut u8 {
+        self.start
     }
 
     pub fn bytes(&self) -> usize {
@@ -34,8 +41,37 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: reserved in `new` with the same size, and slots do not outlive their device.
-        unsafe { system::release(self.start, self.bytes.max(1)) }
+        // SAFETY: reserved in `new`, and slots do not outlive their device.
+        unsafe { system::release(&self.mapping) }
+    }
+}
+
+/// Floats for a kernel's own use, zero at first. Products read them by columns, a page a step: in small pages that takes
+/// twice the time.
+pub struct Room {
+    arena: Arena,
+    floats: usize,
+}
+
+impl Room {
+    pub fn new(floats: usize) -> io::Result<Room> {
+        Ok(Room { arena: Arena::new(floats * size_of::<f32>())?, floats })
+    }
+}
+
+impl Deref for Room {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: the arena is as long, zeroed, aligned to pages, and lent out through this room only.
+        unsafe { std::slice::from_raw_parts(self.arena.start.cast(), self.floats) }
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.arena.start.cast(), self.floats) }
     }
 }
 
@@ -43,27 +79,40 @@ impl Drop for Arena {
 mod system {
     use std::{io, ptr};
 
-    pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
+    pub struct Mapping {
+        base: *mut libc::c_void,
+        bytes: usize,
+    }
+
+    const HUGE_PAGE: usize = 2 << 20;
+
+    /// Where the memory begins, and what to release.
+    pub fn reserve(bytes: usize) -> io::Result<(*mut u8, Mapping)> {
+        // The system gives huge pages at their own boundaries only; addresses to skip cost nothing.
+        let slack = if bytes >= HUGE_PAGE / 2 { HUGE_PAGE } else { 0 };
+        let mapped = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new anonymous mapping touches nothing that exists.
-        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
+        let base = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        let skip = if slack > 0 { (base as usize).next_multiple_of(HUGE_PAGE) - base as usize } else { 0 };
+        let start = base.cast::<u8>().wrapping_add(skip);
         // A request, not a need: without huge pages everything works, a little slower.
         // SAFETY: the range was mapped just now.
         #[cfg(target_os = "linux")]
         unsafe {
-            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+            libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
         }
-        Ok(start.cast())
+        Ok((start, Mapping { base, bytes: mapped }))
     }
 
     /// # Safety
-    /// `start` and `bytes` are those of an earlier [`reserve`], and nothing uses the memory any more.
-    pub unsafe fn release(start: *mut u8, bytes: usize) {
+    /// The mapping is of an earlier [`reserve`], and nothing uses the memory any more.
+    pub unsafe fn release(mapping: &Mapping) {
         // SAFETY: as the caller promises.
-        unsafe { libc::munmap(start.cast(), bytes) };
+        unsafe { libc::munmap(mapping.base, mapping.bytes) };
     }
 }
 
@@ -76,18 +125,23 @@ mod system {
         Layout::from_size_align(bytes, 4096).map_err(io::Error::other)
     }
 
-    pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
+    pub struct Mapping {
+        start: *mut u8,
+        bytes: usize,
+    }
+
+    pub fn reserve(bytes: usize) -> io::Result<(*mut u8, Mapping)> {
         // SAFETY: the size is at least one byte.
         let start = unsafe { alloc_zeroed(layout(bytes)?) };
-        if start.is_null() { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(start) }
+        if start.is_null() { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok((start, Mapping { start, bytes })) }
     }
 
     /// # Safety
-    /// `start` and `bytes` are those of an earlier [`reserve`], and nothing uses the memory any more.
-    pub unsafe fn release(start: *mut u8, bytes: usize) {
-        if let Ok(layout) = layout(bytes) {
+    /// The mapping is of an earlier [`reserve`], and nothing uses the memory any more.
+    pub unsafe fn release(mapping: &Mapping) {
+        if let Ok(layout) = layout(mapping.bytes) {
             // SAFETY: as the caller promises.
-            unsafe { dealloc(start, layout) }
+            unsafe { dealloc(mapping.start, layout) }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::math::sigmoid;
 use super::{Team, by_isa};
+use crate::cpu::lanes::by_lanes;
 
 /// Elements handed to a thread at a time: 64 KiB, large enough to be worth a hand-over, small enough to balance.
 const CHUNK: usize = 16 * 1024;
@@ -90,25 +91,45 @@ by_isa! {
         }
     }
 
-    fn swiglu_chunk(gate: &[f32], up: &[f32], y: &mut [f32]) {
-        for ((y, &gate), up) in y.iter_mut().zip(gate).zip(up) {
-            *y = gate * sigmoid(gate) * up;
-        }
-    }
-
-    fn swiglu_gradient_chunk(gate: &[f32], up: &[f32], dy: &[f32], dgate: &mut [f32], dup: &mut [f32]) {
-        let length = gate.len();
-        let (up, dy, dgate, dup) = (&up[..length], &dy[..length], &mut dgate[..length], &mut dup[..length]);
-        for i in 0..length {
-            let s = sigmoid(gate[i]);
-            dup[i] = dy[i] * gate[i] * s;
-            dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
-        }
-    }
-
     fn accumulate_chunk(x: &[f32], kept: &mut [f32]) {
         for (kept, x) in kept.iter_mut().zip(x) {
             *kept += x;
+        }
+    }
+}
+
+by_lanes! {
+    fn swiglu_chunk<L>(gate: &[f32], up: &[f32], y: &mut [f32]) {
+        let (up, y) = (&up[..gate.len()], &mut y[..gate.len()]);
+        // SAFETY: masks end where the slices, all of one length, end.
+        unsafe {
+            let (one, minus_one) = (L::splat(1.0), L::splat(-1.0));
+            for at in (0..gate.len()).step_by(L::LANES) {
+                let mask = L::first(gate.len() - at);
+                let (g, u) = (L::load_masked(mask, gate.as_ptr().add(at)), L::load_masked(mask, up.as_ptr().add(at)));
+                let s = L::divide(one, L::add(one, L::exp(L::multiply(g, minus_one))));
+                L::store_masked(mask, y.as_mut_ptr().add(at), L::multiply(L::multiply(g, s), u));
+            }
+        }
+    }
+
+    fn swiglu_gradient_chunk<L>(gate: &[f32], up: &[f32], dy: &[f32], dgate: &mut [f32], dup: &mut [f32]) {
+        let length = gate.len();
+        let (up, dy, dgate, dup) = (&up[..length], &dy[..length], &mut dgate[..length], &mut dup[..length]);
+        // SAFETY: masks end where the slices, all of one length, end.
+        unsafe {
+            let (one, minus_one) = (L::splat(1.0), L::splat(-1.0));
+            for at in (0..length).step_by(L::LANES) {
+                let mask = L::first(length - at);
+                let g = L::load_masked(mask, gate.as_ptr().add(at));
+                let u = L::load_masked(mask, up.as_ptr().add(at));
+                let d = L::load_masked(mask, dy.as_ptr().add(at));
+                let s = L::divide(one, L::add(one, L::exp(L::multiply(g, minus_one))));
+                let ds = L::multiply(d, s);
+                L::store_masked(mask, dup.as_mut_ptr().add(at), L::multiply(ds, g));
+                let slope = L::multiply_add(g, L::subtract(one, s), one);
+                L::store_masked(mask, dgate.as_mut_ptr().add(at), L::multiply(L::multiply(ds, u), slope));
+            }
         }
     }
 }

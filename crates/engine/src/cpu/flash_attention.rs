@@ -17,6 +17,7 @@ use super::shared::Shared;
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
 use headroom_graph::ops::flash_attention::{FlashAttention, Rotation};
+use rows::{Copied, Rows};
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -81,24 +82,29 @@ impl<'a> Attention<'a> {
     }
 
     fn copy_row(&self, from: &[f32], position: usize, turn: Turn, factor: f32, to: &mut [f32]) {
+        let width = self.sizes.head_dim;
+        self.copy_rows(from, position, turn, factor, to, Copied { rows: 1, width, from_stride: 0, to_stride: 0 });
+    }
+
+    /// Rows of positions from `first` on.
+    fn copy_rows(&self, from: &[f32], first: usize, turn: Turn, factor: f32, to: &mut [f32], copied: Copied) {
         let (Some((cos, sin)), true) = (self.tables, turn != Turn::None) else {
-            rows::scale_into(self.isa, factor, from, to);
+            rows::copy(self.isa, factor, from, to, copied);
             return;
         };
         let half = self.sizes.head_dim / 2;
         let sign = if turn == Turn::Back { -1.0 } else { 1.0 };
-        let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
-        rows::turn(self.isa, sign, factor, from, cos, sin, to);
+        rows::turn(self.isa, sign, factor, from, (&cos[first * half..], &sin[first * half..]), to, copied);
     }
 
     /// Rows of one head, in whole vectors, zeros behind.
     fn stack(&self, from: &[f32], of: &Head, positions: Range<usize>, turn: Turn, factor: f32, to: &mut [f32]) {
-        let hd = self.sizes.head_dim;
-        for (position, to) in positions.zip(to.chunks_exact_mut(self.wide())) {
-            let from = &from[self.row(of.heads, of.batch, position, of.head)..][..hd];
-            let (to, behind) = to.split_at_mut(hd);
-            self.copy_row(from, position, turn, factor, to);
-            behind.fill(0.0);
+        let (hd, wide) = (self.sizes.head_dim, self.wide());
+        let from = &from[self.row(of.heads, of.batch, positions.start, of.head)..];
+        let copied = Copied { rows: positions.len(), width: hd, from_stride: of.heads * hd, to_stride: wide };
+        self.copy_rows(from, positions.start, turn, factor, to, copied);
+        if hd < wide {
+            to.chunks_exact_mut(wide).take(positions.len()).for_each(|row| row[hd..].fill(0.0));
         }
     }
 
@@ -196,9 +202,8 @@ fn forward_positions(
                 c_stride: stride,
             });
             let mut figures = [(0.0, 0.0); ROWS_MAX];
-            for ((position, row), figures) in panel.clone().zip(scores.chunks_mut(stride)).zip(&mut figures) {
-                *figures = rows::soften(attention.isa, &mut row[..panel.end], position + 1);
-            }
+            let seen = Rows { stride, seen: panel.start as isize + 1, keys: panel.end };
+            rows::soften(attention.isa, scores, seen, &mut figures[..panel.len()]);
             small.product(SmallProduct {
                 rows: panel.len(),
                 depth: panel.end,
@@ -218,7 +223,7 @@ fn forward_positions(
                     let place = attention.row(heads, of.batch, position, head);
                     (out.slice(place, hd), lse.slice((of.batch * heads + head) * seq + position, 1))
                 };
-                rows::scale_into(attention.isa, 1.0 / sum, &mixed[..hd], out);
+                attention.copy_row(&mixed[..hd], position, Turn::None, 1.0 / sum, out);
                 lse[0] = top + sum.ln();
             }
         }

@@ -6,7 +6,6 @@
 mod bf16;
 mod cut;
 mod kernel;
-pub(super) mod lanes;
 mod matrix;
 mod pack;
 mod scratch;

@@ -84,13 +84,17 @@ pub fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
     total(lanes, a_tail.iter().zip(b_tail).zip(c_tail).map(|((a, b), c)| a * b * c))
 }
 
-/// The lanes added up in order, then what was left over.
+/// The lanes added up by halves, then what was left over in order.
 #[inline(always)]
-fn total(lanes: [f32; LANES], tail: impl Iterator<Item = f32>) -> f32 {
-    let mut sum = 0.0;
-    for lane in lanes {
-        sum += lane;
+fn total(mut lanes: [f32; LANES], tail: impl Iterator<Item = f32>) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
+        }
+        half /= 2;
     }
+    let mut sum = lanes[0];
     for rest in tail {
         sum += rest;
     }

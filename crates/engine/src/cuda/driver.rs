@@ -78,10 +78,6 @@ impl Context {
         cu!(cuMemGetInfo_v2(&mut free, &mut total))?;
         Ok((free, total))
     }
-
-    pub fn wait(&self) -> Result<(), CudaError> {
-        cu!(cuCtxSynchronize())
-    }
 }
 
 impl Drop for Context {

@@ -69,7 +69,15 @@ impl Kernel {
         let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
         let parameters = pointers.as_mut_ptr();
         let extra = std::ptr::null_mut();
-        cu!(cuLaunchKernel(self.function, gx, gy, gz, bx, by, bz, self.shared, stream.0, parameters, extra))
+        cu!(cuLaunchKernel(self.function, gx, gy, gz, bx, by, bz, self.shared, stream.0, parameters, extra)).map_err(
+            |error| match error {
+                CudaError::Driver { call, name, text } => {
+                    let text = format!("{text}; {} on {:?} blocks of {:?}", self.name, self.grid, self.block);
+                    CudaError::Driver { call, name, text }
+                }
+                other => other,
+            },
+        )
     }
 }
 

@@ -13,6 +13,7 @@ use super::launch::{Action, Arguments, Kernel};
 use super::product::{Arithmetic, Element};
 use headroom_graph::{DType, Graph, Node, Op, Precision, TensorType};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A value where it lies.
 #[derive(Clone, Debug)]
@@ -35,6 +36,12 @@ impl Operand {
 
     pub fn is_dense(&self) -> bool {
         self.pitch == self.columns()
+    }
+
+    /// The bytes that it lies in, gaps between rows included.
+    pub fn range(&self) -> Range<u64> {
+        let bytes = self.rows().saturating_sub(1) * self.pitch + self.columns();
+        self.at..self.at + (bytes * self.ty.dtype.bytes()) as u64
     }
 
     pub fn element(&self) -> Element {
@@ -176,7 +183,7 @@ impl Grid {
 
 /// Scratch that the hungriest call needs at most, known without a device.
 pub fn scratch_bound(graph: &Graph) -> usize {
-    const MOST_BLOCKS: usize = 2 * 256;
+    const MOST_BLOCKS: usize = 6 * 256;
     let need = |node: &Node| {
         let first = graph.ty(node.inputs[0]);
         let rows = first.elements() / first.shape.row().max(1);

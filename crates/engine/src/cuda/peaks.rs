@@ -76,6 +76,45 @@ pub fn measure_peaks(options: &Options) -> Result<Peaks, CudaError> {
     })
 }
 
+/// Rates of bf16 products `[m, n, k]` in the three forms of a layer, sustained for a while: what a model's own shapes can do.
+pub fn product_rates(options: &Options, shapes: &[[usize; 3]]) -> Result<Vec<(String, f64)>, CudaError> {
+    library::open()?;
+    let context = Context::new(options.ordinal)?;
+    let stream = Stream::new()?;
+    let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
+    let mut products = Products::new(&context, options.cache.as_deref())?;
+    let room = Memory::new(&context, 6 << 30)?;
+    fill(&context, &mut kernels, &products, &stream, &room, Element::Bf16)?;
+    let timer = Timer { stream: &stream, start: Event::timed()?, end: Event::timed()? };
+    let mut rates = vec![];
+    for &[m, n, k] in shapes {
+        for (form, a, b) in
+            [("nt", (k, false), (k, true)), ("nn", (k, false), (n, false)), ("tn", (m, true), (n, false))]
+        {
+            let side = |(pitch, transposed): (usize, bool)| Side { pitch, transposed };
+            let shape = Shape {
+                m,
+                n,
+                k,
+                a: side(a),
+                b: side(b),
+                c_pitch: n,
+                inputs: Element::Bf16,
+                output: Element::Bf16,
+                arithmetic: Arithmetic::Bf16,
+                adds: false,
+            };
+            let at = Addresses { a: room.at, b: room.at + (2 << 30), c: room.at + (4 << 30) };
+            products.prepare(&stream, shape, at)?;
+            let times = (0.2 / (2.0 * (m * n * k) as f64 / 7e14)).clamp(10.0, 5000.0) as usize;
+            let many = || (0..times).try_for_each(|_| products.run(&stream, 0, &shape, at));
+            let seconds = timer.least(2, many)? / times as f64;
+            rates.push((format!("{m}x{n}x{k} {form}"), 2.0 * (m * n * k) as f64 / seconds));
+        }
+    }
+    Ok(rates)
+}
+
 struct Timer<'a> {
     stream: &'a Stream,
     start: Event,

@@ -1,6 +1,6 @@
 //! Matrix products through cuBLASLt: descriptors made once a shape, the algorithm chosen by measurement and kept on disk.
 
-use super::driver::{Context, Event, Memory, Stream};
+use super::driver::{Context, Event, Memory, Replay, Stream};
 use super::error::CudaError;
 use cudarc::cublaslt::sys as lt;
 use std::collections::BTreeMap;
@@ -13,8 +13,12 @@ use std::ptr::null_mut;
 pub const WORKSPACE: usize = 32 << 20;
 
 /// How many of cuBLASLt's proposals are timed, and how often each.
-const CANDIDATES: usize = 8;
+const CANDIDATES: usize = 16;
 const REPEATS: usize = 10;
+
+/// How many of them are timed again, for so long each.
+const FINALISTS: usize = 4;
+const FINAL_SECONDS: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Element {
@@ -225,47 +229,51 @@ impl Products {
         at: Addresses,
     ) -> Result<lt::cublasLtMatmulAlgo_t, CudaError> {
         let proposals = self.proposals(product)?;
-        let mut best: Option<(f64, lt::cublasLtMatmulAlgo_t)> = None;
-        for proposal in &proposals {
-            // One that cannot run, or cannot be captured, is passed over.
-            let Ok(seconds) = self.timed(stream, product, &proposal.algo, at) else { continue };
-            if best.is_none_or(|(least, _)| seconds < least) {
-                best = Some((seconds, proposal.algo));
+        // One that cannot run, or cannot be captured, is passed over.
+        let mut ran: Vec<(f64, lt::cublasLtMatmulAlgo_t)> = proposals
+            .iter()
+            .filter_map(|proposal| {
+                let replay = self.repeated(stream, product, &proposal.algo, at, REPEATS).ok()?;
+                Some((least_seconds(stream, &replay, 2).ok()? / REPEATS as f64, proposal.algo))
+            })
+            .collect();
+        ran.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some(&(fastest, _)) = ran.first() else {
+            return Err(CudaError::Product {
+                call: "cublasLtMatmul",
+                status: format!("none of {} algorithms ran", proposals.len()),
+                shape: Some(product.shape.to_string()),
+            });
+        };
+        // The best few again, in turns and for longer: a short run does not show how one does once the device is warm.
+        ran.truncate(FINALISTS);
+        let repeats = ((FINAL_SECONDS / fastest) as usize).clamp(REPEATS, 2000);
+        let replays: Vec<Replay> = ran
+            .iter()
+            .map(|(_, algorithm)| self.repeated(stream, product, algorithm, at, repeats.min(100)))
+            .collect::<Result<_, _>>()?;
+        let mut seconds = vec![0.0; ran.len()];
+        for _ in 0..repeats.div_ceil(100).max(3) {
+            for (total, replay) in seconds.iter_mut().zip(&replays) {
+                *total += least_seconds(stream, replay, 1)?;
             }
         }
-        best.map(|(_, algorithm)| algorithm).ok_or_else(|| CudaError::Product {
-            call: "cublasLtMatmul",
-            status: format!("none of {} algorithms ran", proposals.len()),
-            shape: Some(product.shape.to_string()),
-        })
+        let best = (0..ran.len()).min_by(|&a, &b| seconds[a].total_cmp(&seconds[b])).unwrap_or(0);
+        Ok(ran[best].1)
     }
 
-    /// Replayed from a graph, so that the launch is not what is measured.
-    fn timed(
+    /// So many of a product, replayed from a graph so that the launch is not what is measured.
+    fn repeated(
         &self,
         stream: &Stream,
         product: &Product,
         algorithm: &lt::cublasLtMatmulAlgo_t,
         at: Addresses,
-    ) -> Result<f64, CudaError> {
+        times: usize,
+    ) -> Result<Replay, CudaError> {
         self.queue(stream, 0, product, algorithm, at)?;
         stream.wait()?;
-        let replay = stream.captured(|| {
-            for _ in 0..REPEATS {
-                self.queue(stream, 0, product, algorithm, at)?;
-            }
-            Ok(())
-        })?;
-        let (start, end) = (Event::timed()?, Event::timed()?);
-        let mut least = f64::INFINITY;
-        for _ in 0..3 {
-            start.record(stream)?;
-            replay.launch(stream)?;
-            end.record(stream)?;
-            end.wait()?;
-            least = least.min(end.seconds_since(&start)?);
-        }
-        Ok(least)
+        stream.captured(|| (0..times).try_for_each(|_| self.queue(stream, 0, product, algorithm, at)))
     }
 
     fn proposals(&self, product: &Product) -> Result<Vec<lt::cublasLtMatmulHeuristicResult_t>, CudaError> {
@@ -319,6 +327,19 @@ impl Drop for Product {
             let _ = lt!(None, cublasLtMatrixLayoutDestroy(layout));
         }
     }
+}
+
+fn least_seconds(stream: &Stream, replay: &Replay, times: usize) -> Result<f64, CudaError> {
+    let (start, end) = (Event::timed()?, Event::timed()?);
+    let mut least = f64::INFINITY;
+    for _ in 0..times {
+        start.record(stream)?;
+        replay.launch(stream)?;
+        end.record(stream)?;
+        end.wait()?;
+        least = least.min(end.seconds_since(&start)?);
+    }
+    Ok(least)
 }
 
 fn none_yet() -> lt::cublasLtMatmulHeuristicResult_t {

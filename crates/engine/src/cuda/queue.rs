@@ -2,6 +2,7 @@
 //! between them captured once and replayed.
 
 use super::driver::{Event, Memory, Pinned, Replay};
+use super::lanes::{Beside, Lanes, Trial};
 use super::launch::Arguments;
 use super::lower::Grid;
 use super::{Cuda, CudaError, ReplayChoice};
@@ -15,11 +16,14 @@ const SLOTS: usize = 8;
 /// Steps whose results are kept until they are collected.
 const PLACES: usize = 1024;
 
-/// How events are recorded: as the stream goes, or as part of a captured graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recorded {
-    Eagerly,
-    InAGraph,
+/// How a step is queued.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    /// Is the time taken at the boundaries of its phases?
+    timed: bool,
+    /// Is it captured, to be replayed?
+    captured: bool,
+    lanes: Lanes,
 }
 
 /// One kind of submission: the same calls of the same program.
@@ -31,8 +35,9 @@ pub struct Submitted {
     /// How many were queued, and how many of them were collected.
     queued: usize,
     collected: usize,
-    /// The plain one, and one that also takes the time at the boundaries of its phases.
-    replays: [Option<Replay>; 2],
+    /// On one lane and on two, each plain and with the time taken at the boundaries of its phases.
+    replays: [Option<Replay>; 4],
+    lanes: Trial,
     marks: Option<[usize; 2]>,
     boundaries: [Event; 4],
     start: Event,
@@ -125,12 +130,14 @@ impl Cuda {
         }
         // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
         let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
+        let lanes = self.submitted[index].lanes.at(step);
         if self.replay == ReplayChoice::CallByCall || step == 0 {
-            self.queue_step(index, timed, Recorded::Eagerly)?;
+            self.queue_step(index, How { timed, captured: false, lanes: Lanes::One })?;
         } else {
-            let which = usize::from(timed);
+            let which = usize::from(timed) + 2 * lanes as usize;
             if self.submitted[index].replays[which].is_none() {
-                let replay = self.stream.captured(|| self.queue_step(index, timed, Recorded::InAGraph))?;
+                let how = How { timed, captured: true, lanes };
+                let replay = self.stream.captured(|| self.queue_step(index, how))?;
                 self.submitted[index].replays[which] = Some(replay);
             }
             if let Some(replay) = &self.submitted[index].replays[which] {
@@ -165,7 +172,8 @@ impl Cuda {
             results: [results.first().copied(), results.get(1).copied()],
             queued: 0,
             collected: 0,
-            replays: [None, None],
+            replays: [None, None, None, None],
+            lanes: Trial::default(),
             marks,
             boundaries: [Event::timed()?, Event::timed()?, Event::timed()?, Event::timed()?],
             start: Event::timed()?,
@@ -178,23 +186,35 @@ impl Cuda {
         })
     }
 
-    fn queue_step(&self, index: usize, timed: bool, recorded: Recorded) -> Result<(), CudaError> {
+    fn queue_step(&self, index: usize, how: How) -> Result<(), CudaError> {
         let one = &self.submitted[index];
-        let boundary = |which: usize| match (timed, recorded) {
+        let boundary = |which: usize| match (how.timed, how.captured) {
             (false, _) => Ok(()),
-            (true, Recorded::Eagerly) => one.boundaries[which].record(&self.stream),
-            (true, Recorded::InAGraph) => one.boundaries[which].record_from_a_graph(&self.stream),
+            (true, false) => one.boundaries[which].record(&self.stream),
+            (true, true) => one.boundaries[which].record_from_a_graph(&self.stream),
         };
+        let mut beside = Beside::new(&self.stream, &self.side);
         boundary(0)?;
         self.take_inputs(index)?;
-        for call in one.calls.clone() {
-            if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == call)) {
+        for number in one.calls.clone() {
+            if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == number)) {
                 boundary(1 + mark)?;
             }
-            for action in &self.programs[one.program].calls[call] {
-                action.run(&self.stream, 0, &self.products)?;
+            let call = &self.programs[one.program].calls[number];
+            let aside = how.lanes == Lanes::Two && call.beside;
+            match aside {
+                true => beside.begin()?,
+                false => beside.wait_for(call)?,
+            }
+            let (stream, lane) = if aside { (&self.side, 1) } else { (&self.stream, 0) };
+            for action in &call.actions {
+                action.run(stream, lane, &self.products)?;
+            }
+            if aside {
+                beside.end(call)?;
             }
         }
+        beside.wait_for_all()?;
         self.give_results(index)?;
         boundary(3)
     }
@@ -230,11 +250,14 @@ impl Cuda {
             return Ok(());
         }
         one.ends[(one.queued - 1) % PLACES].wait()?;
+        let mut lanes = one.lanes.clone();
         for step in one.collected..one.queued {
+            lanes.took(step, one.seconds(step)?);
             let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
             let phases = if step == one.collected { one.phases()? } else { None };
             self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)?, phases });
         }
+        self.submitted[index].lanes = lanes;
         self.submitted[index].collected = self.submitted[index].queued;
         Ok(())
     }

@@ -59,8 +59,9 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surprise {
     pub op: &'static str,
-    pub predicted_seconds: f64,
-    pub measured_seconds: f64,
+    /// Without and with the pass.
+    pub predicted_seconds: (f64, f64),
+    pub measured_seconds: (f64, f64),
     /// What the whole pass was predicted to save, and saved.
     pub predicted_saving: f64,
     pub measured_saving: f64,
@@ -129,7 +130,8 @@ const NO_SLOWER: f64 = 0.99;
 /// Only what is off by more than this share of the step asks for an explanation.
 const EXPLAINED: f64 = 0.01;
 
-/// The op that explains most of a prediction's error: by how much it changed, against by how much it should have.
+/// The op that explains most of a prediction's error: by how much it changed, against by how much it should have. None
+/// where the prediction lies within the noise of the measurement.
 pub(super) fn surprise(
     (before, before_seconds): (&Program, &[f64]),
     (after, after_seconds): (&Program, &[f64]),
@@ -137,6 +139,10 @@ pub(super) fn surprise(
     measured: &Speedup,
 ) -> Option<Surprise> {
     let now = prediction.now;
+    let expected = now / prediction.after.seconds;
+    if (measured.low..=measured.high).contains(&expected) {
+        return None;
+    }
     let (predicted_saving, measured_saving) = (now - prediction.after.seconds, now * saving(measured.median));
     let error = predicted_saving - measured_saving;
     if error.abs() < EXPLAINED * now {
@@ -157,8 +163,8 @@ pub(super) fn surprise(
     let most = ops.into_iter().max_by(|left, right| explains(left).total_cmp(&explains(right)))?;
     (explains(&most) > 0.0).then(|| Surprise {
         op: most,
-        predicted_seconds: at(&prediction.after.by_op, most),
-        measured_seconds: at(&is, most),
+        predicted_seconds: (at(&prediction.now_by_op.by_op, most), at(&prediction.after.by_op, most)),
+        measured_seconds: (at(&was, most), at(&is, most)),
         predicted_saving,
         measured_saving,
     })

@@ -4,8 +4,10 @@
 //! makes, and what its gradients are made from, is put side by side here.
 
 use super::{align, row_bytes};
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, Node, Phase, ValueId};
 use crate::op::Op;
+use crate::ops::matmul::Form;
+use std::ops::Range;
 
 /// How values are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,31 @@ pub struct Member {
     /// From the start of the block.
     pub offset: usize,
     pub pitch: usize,
+}
+
+/// Calls that a product of a weight's gradient may lag behind.
+const LAG: usize = 5;
+
+/// Where products of weights' gradients may run beside the calls that follow them, what they read stays a few calls longer.
+pub fn lengthened(graph: &Graph, layout: Layout, mut alive: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    if layout == Layout::Apart {
+        return alive;
+    }
+    let backward = graph.nodes().iter().take_while(|node| node.phase <= Phase::Backward).count();
+    for (call, node) in graph.nodes().iter().enumerate().filter(|(_, node)| node.phase == Phase::Backward) {
+        let of_a_weight = match node.op {
+            Op::MatMul(op) => op.form == Form::Tn,
+            Op::LinearsGradWeights(_) => true,
+            _ => false,
+        };
+        if of_a_weight {
+            for input in &node.inputs {
+                let until = (call + 1 + LAG).min(backward);
+                alive[input.0].end = alive[input.0].end.max(until);
+            }
+        }
+    }
+    alive
 }
 
 /// The moving values, each in one block.

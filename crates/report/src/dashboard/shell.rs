@@ -1,6 +1,6 @@
 //! The HTML around every page: its title, the way to the other pages, the place that its script fills.
 
-use crate::profile::escape;
+use crate::svg::escape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {

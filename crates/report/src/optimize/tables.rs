@@ -69,7 +69,7 @@ pub fn operators(facts: &ValidationFacts) -> Table {
 }
 
 pub fn findings(facts: &ValidationFacts) -> Table {
-    let rows = facts.findings.iter().filter(|row| row.percent_of_step.is_some()).map(|row| {
+    let rows = facts.findings.iter().map(|row| {
         let asks = if row.asks_for.is_empty() { "every fusion".into() } else { row.asks_for.join(", ") };
         vec![
             row.rank.to_string(),
@@ -118,7 +118,7 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
     });
     let mut head = vec![first];
     head.extend(predicted.then_some("predicted"));
-    head.extend(["measured", "95%", "memory, MiB", "kernels", "off by"]);
+    head.extend(["measured", "95%", "memory, MiB", "kernels", "results differ by"]);
     head.extend(decided.then_some("verdict"));
     Table { head, rows: cells.collect() }
 }

@@ -5,7 +5,7 @@ use crate::table::{Table, columns};
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
 
-/// Findings that fit beside everything else.
+/// The first findings; the report has all.
 const FINDINGS: usize = 6;
 
 pub fn terminal(record: &ValidationRecord) -> String {

@@ -56,8 +56,14 @@ fn memory_legend(profile: &Profile) -> String {
     format!("<figcaption class=\"legend\">{items}Step {}.</figcaption>", profile.steps.0)
 }
 
+/// A flag is code, a sentence is not.
+fn remedy(text: &str) -> String {
+    if text.starts_with("--") { format!("`{text}`") } else { text.into() }
+}
+
 fn quadrants(profile: &Profile) -> String {
-    let items = tables::matrix(profile)
-        .map(|(title, rows)| (title, rows.iter().map(|row| format!("{}: `{}`", row.category, row.remedy)).collect()));
+    let items = tables::matrix(profile).map(|(title, rows)| {
+        (title, rows.iter().map(|row| format!("{}: {}", row.category, remedy(&row.remedy))).collect())
+    });
     matrix(&items)
 }

@@ -78,7 +78,7 @@ pub fn summary(profile: &Profile) -> Table {
         (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
     {
         let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
-        rows.insert(3, row(["MFU", &format!("{share:.1}%"), &about]));
+        rows.insert(3, row(["", &format!("{share:.1}%"), &about]));
     }
     if let Some(first) = profile.first_step_seconds {
         rows.push(row(["First step", &seconds(first), "left out of every average"]));

@@ -83,7 +83,7 @@ fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
     for text in [terminal(&record), markdown(&record), html(&record)] {
         for words in [
             "memory over sequence length: between (what is not fixed grows as sequence length^1.60; the whole 4.00×",
-            "attention grow steepest (2.00)",
+            "attention grows steepest, as sequence length^2.00",
             "into 2.0 GiB fit 77 sequences of 64 tokens",
             "at batch 8 sequences of at least 131072 tokens fit",
             "--passes v1,+flash-attention",

@@ -2,6 +2,9 @@
 
 use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis};
 
+/// The search for what fits ends here.
+const MOST_SEARCHED: u64 = 1 << 12;
+
 /// Questions with what each version says to them.
 pub fn answers(record: &StudyRecord) -> Vec<(&'static str, Vec<String>)> {
     let of_versions = |answer: fn(&StudyRecord, &VersionAnalysis) -> Option<String>| -> Vec<String> {
@@ -103,7 +106,10 @@ fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
 
 fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     let say = |size: &SizeAnalysis| {
-        let most = size.largest_batch_that_fits.map_or(String::new(), |most| format!(", {most} fit"));
+        let most = size.largest_batch_that_fits.map_or(String::new(), |most| match most {
+            MOST_SEARCHED => format!(", {most} and more fit"),
+            most => format!(", {most} fit"),
+        });
         match size.best_batch {
             Some(best) => format!("{} {best}{most}", size.size),
             None => format!("{}: none fits", size.size),

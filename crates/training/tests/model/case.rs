@@ -82,17 +82,13 @@ impl Case {
     }
 
     pub fn trainer_with(&self, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
+        self.trainer_at(Precision::Fp32, isa, threads, passes, keep)
+    }
+
+    pub fn trainer_at(&self, precision: Precision, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
         let optimizer = self.optimizer();
         let (model, shape) = (self.config.clone(), self.shape);
-        let step = StepConfig {
-            model,
-            shape,
-            optimizer,
-            passes,
-            recomputed_layers: 0,
-            precision: Precision::Fp32,
-            target: Target::Cpu,
-        };
+        let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target: Target::Cpu };
         let training = training_program(&step, keep).unwrap();
         let cpu = Cpu::new(threads, isa, Reductions::Fixed, std::slice::from_ref(&training.program)).unwrap();
         let mut trainer = Trainer::new(Box::new(cpu), &self.config, training, None, optimizer);

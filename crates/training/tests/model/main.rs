@@ -1,5 +1,7 @@
 //! The model against Hugging Face, as the naive graph and under every list of passes.
 
+mod bf16;
 mod case;
+mod gradient_norm;
 mod passes;
 mod reference;

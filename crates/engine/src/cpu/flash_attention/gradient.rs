@@ -4,7 +4,8 @@ use super::super::Team;
 use super::super::frame::Frame;
 use super::super::gemm::{Accumulate, LeftIn, MatRef, SmallProduct};
 use super::super::shared::Shared;
-use super::{Attention, Head, KEY_PANEL, Turn, rows, score_stride, wide};
+use super::rows::{self, Rows};
+use super::{Attention, Head, KEY_PANEL, Turn, score_stride, wide};
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
 use headroom_graph::ops::flash_attention::FlashAttention;
@@ -155,10 +156,9 @@ fn scores_and_dqueries(
                 c_stride: stride,
             });
         }
-        for (row, (p, ds)) in panel.clone().zip(p.chunks_mut(stride).zip(ds.chunks_mut(stride))) {
-            let own = (block.start + row + 1).saturating_sub(keys.start).min(keys.len());
-            rows::soften_gradient(attention.isa, figures[row], own, &mut p[..keys.len()], &mut ds[..keys.len()]);
-        }
+        let own =
+            Rows { stride, seen: (block.start + panel.start + 1) as isize - keys.start as isize, keys: keys.len() };
+        rows::soften_gradient(attention.isa, p, ds, own, &figures[panel.clone()]);
         small.product(SmallProduct {
             rows: panel.len(),
             depth: seen,

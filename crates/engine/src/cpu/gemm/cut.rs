@@ -15,6 +15,8 @@ use super::scratch::{LEFT_FLOATS, Piece};
 
 /// Floats of packed right operand that an item reads over and over: 1 MiB, half a core's L2.
 const RIGHT_IN_CACHE: usize = 256 * 1024;
+/// Floats of right operand that are packed as one stage: what two cores keep in L2 beside everything else.
+const STAGE_ALONE: usize = 384 * 1024;
 /// Column panels of the narrowest share; below that, threads have columns in common and divide the rows.
 const SHARE_PANELS_MIN: usize = 2;
 /// Narrower items would copy the left operand too often.
@@ -106,7 +108,7 @@ impl<'a> Cut<'a> {
         let deepest_block = depth.div_ceil(depth_blocks);
         let panels = product.b.cols.div_ceil(width);
         let row_panels = rows.len().div_ceil(kernels.rows_max);
-        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats {
+        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
             (1, (buffer.floats / 2 / (deepest_block * width)).clamp(1, panels))

@@ -3,10 +3,10 @@
 //! Every element is `Σ a·b` in the order of the depth, from zero, whatever the tile's size and wherever it lies: so the
 //! bits of C depend on the instruction set and the blocks of depth only, never on how the work was cut or shared.
 
-#[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, Portable};
 use crate::cpu::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::lanes::{Avx2, Avx512};
+use crate::cpu::lanes::{Lanes, Portable};
 
 /// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one streams by.
 pub const DEPTH_MAX: usize = 512;

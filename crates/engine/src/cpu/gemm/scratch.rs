@@ -1,10 +1,11 @@
 //! The memory that products pack their operands into: allocated once, its size known beforehand.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::kernel::{DEPTH_MAX, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX};
+use crate::cpu::arena::Arena;
 use crate::cpu::pool::Padded;
 
 /// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
@@ -14,7 +15,6 @@ const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
 /// Packed left operand a thread: 128 KiB hold a panel by rows, or four panels of the full depth by columns.
 pub(super) const LEFT_FLOATS: usize = 32 * 1024;
 const _: () = assert!(LEFT_FLOATS >= ROWS_MAX * PACKED_ROW_STRIDE && LEFT_FLOATS >= DEPTH_MAX * PACKED_COLUMN_STRIDE);
-const ALIGNMENT: usize = 4096;
 
 /// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for
 /// it, so a product that is started inside a pool's job needs a scratch of its own.
@@ -31,14 +31,13 @@ impl Scratch {
 
     pub fn new(threads: usize) -> Scratch {
         let threads = threads.max(1);
-        let layout = Scratch::layout(threads);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) }.cast::<f32>();
-        if start.is_null() {
-            handle_alloc_error(layout);
-        }
+        let bytes = (right_floats(threads) + threads * LEFT_FLOATS) * size_of::<f32>();
+        let Ok(arena) = Arena::new(bytes) else {
+            handle_alloc_error(Layout::new::<u8>());
+        };
+        let start = arena.start().cast::<f32>();
         let claims = (0..threads).map(|_| Padded(AtomicUsize::new(0))).collect();
-        Scratch { buffers: Mutex::new(Buffers { start, threads, claims }), threads }
+        Scratch { buffers: Mutex::new(Buffers { start, threads, claims, _arena: arena }), threads }
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -48,24 +47,13 @@ impl Scratch {
     pub(super) fn lock(&self) -> MutexGuard<'_, Buffers> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn layout(threads: usize) -> Layout {
-        let floats = right_floats(threads) + threads * LEFT_FLOATS;
-        Layout::from_size_align(floats * size_of::<f32>(), ALIGNMENT).expect("a few MiB a thread fit in memory")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let start = self.lock().start;
-        // SAFETY: allocated in `new` with the same layout, and nothing borrows it any more.
-        unsafe { dealloc(start.cast(), Scratch::layout(self.threads)) }
-    }
 }
 
 pub(super) struct Buffers {
     start: *mut f32,
     threads: usize,
+    /// What `start` lies in.
+    _arena: Arena,
     /// The next unclaimed item of each thread's share of a product.
     pub(super) claims: Box<[Padded<AtomicUsize>]>,
 }

@@ -37,55 +37,83 @@ __device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weig
     }
 }
 
-// dx = r w dy - x r^3 / cols * sum(w dy x), and `also`, a gradient that reaches x on another way. A block goes through rows
-// and keeps its share of dweight in registers; its rows' shares are added up in `partial`, a line a block.
+// Sums of two values over a row's threads, with one barrier: the rooms of one turn and the next are not the same.
+__device__ __forceinline__ float2 row_sums(float a, float b, float2* room, u32 turn) {
+    a = warp_sum(a);
+    b = warp_sum(b);
+    u32 warps = blockDim.x / 32, lane = threadIdx.x % 32;
+    if (warps == 1) return make_float2(a, b);
+    float2* mine = room + (turn % 2) * 256 + threadIdx.y * 32;
+    if (lane == 0) mine[threadIdx.x / 32] = make_float2(a, b);
+    __syncthreads();
+    float2 part = lane < warps ? mine[lane] : make_float2(0.0f, 0.0f);
+    return make_float2(warp_sum(part.x), warp_sum(part.y));
+}
+
+// dx = r w dy - x r^3 / cols * sum(w dy x), and `also`, a gradient that reaches x on another way. A block goes through rows,
+// the next one on its way while one is computed, and keeps its share of dweight in registers; its rows' shares are added up
+// in `partial`, a line a block.
 template <int W, int P>
 __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT* dy, const ACT* also, ACT* dx, float* partial,
                                    u32 rows, u32 cols, float eps) {
     extern __shared__ float shared[];
-    float* room = shared;
-    float* lines = shared + 32 * 8;
-    float dweight[P][W];
+    float2* room = (float2*)shared;
+    float* lines = shared + 2 * 2 * 256;
+    float dweight[P][W], gain[P][W];
+    Pack<ACT, W> xs[P], ds[P], os[P];
+    u32 stride = gridDim.x * blockDim.y;
+    auto fetch = [&](u32 row) {
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            u32 col = (p * blockDim.x + threadIdx.x) * W;
+            if (row >= rows || col >= cols) continue;
+            u64 at = (u64)row * cols + col;
+            xs[p] = load<W>(x + at);
+            ds[p] = load<W>(dy + at);
+            if (also) os[p] = load<W>(also + at);
+        }
+    };
 #pragma unroll
     for (int p = 0; p < P; p++)
 #pragma unroll
-        for (int k = 0; k < W; k++) dweight[p][k] = 0.0f;
+        for (int k = 0; k < W; k++) {
+            u32 col = (p * blockDim.x + threadIdx.x) * W + k;
+            dweight[p][k] = 0.0f;
+            gain[p][k] = col < cols ? weight[col] : 0.0f;
+        }
+    fetch(blockIdx.x * blockDim.y + threadIdx.y);
+    u32 turn = 0;
     // All rows of a block take part in every turn: the sums below wait for each other.
-    for (u32 first = blockIdx.x * blockDim.y; first < rows; first += gridDim.x * blockDim.y) {
+    for (u32 first = blockIdx.x * blockDim.y; first < rows; first += stride, turn++) {
         u32 row = first + threadIdx.y;
-        bool inside = row < rows;
-        Pack<ACT, W> xs[P], ds[P];
+        float value[P][W], arrived[P][W], other[P][W];
         float squares = 0.0f, dot = 0.0f;
 #pragma unroll
         for (int p = 0; p < P; p++) {
-            u32 col = (p * blockDim.x + threadIdx.x) * W;
-            if (!inside || col >= cols) continue;
-            xs[p] = load<W>(x + (u64)row * cols + col);
-            ds[p] = load<W>(dy + (u64)row * cols + col);
+            bool inside = row < rows && (p * blockDim.x + threadIdx.x) * W < cols;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                float value = to_float(xs[p].x[k]);
-                squares += value * value;
-                dot += weight[col + k] * to_float(ds[p].x[k]) * value;
+                value[p][k] = inside ? to_float(xs[p].x[k]) : 0.0f;
+                arrived[p][k] = inside ? to_float(ds[p].x[k]) : 0.0f;
+                other[p][k] = inside && also ? to_float(os[p].x[k]) : 0.0f;
+                squares += value[p][k] * value[p][k];
+                dot += gain[p][k] * arrived[p][k] * value[p][k];
             }
         }
-        float scale = 1.0f / sqrtf(row_sum(squares, room) / cols + eps);
-        float pull = row_sum(dot, room) * scale * scale * scale / cols;
+        fetch(row + stride);
+        float2 sums = row_sums(squares, dot, room, turn);
+        float scale = 1.0f / sqrtf(sums.x / cols + eps), pull = sums.y * scale * scale * scale / cols;
 #pragma unroll
         for (int p = 0; p < P; p++) {
             u32 col = (p * blockDim.x + threadIdx.x) * W;
-            if (!inside || col >= cols) continue;
-            u64 at = (u64)row * cols + col;
-            Pack<ACT, W> other, out;
-            if (also) other = load<W>(also + at);
+            if (row >= rows || col >= cols) continue;
+            Pack<ACT, W> out;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                float value = to_float(xs[p].x[k]), arrived = to_float(ds[p].x[k]);
-                dweight[p][k] += arrived * value * scale;
-                float made = scale * weight[col + k] * arrived - value * pull;
-                out.x[k] = from_float<ACT>(also ? made + to_float(other.x[k]) : made);
+                dweight[p][k] += arrived[p][k] * value[p][k] * scale;
+                out.x[k] = from_float<ACT>(scale * gain[p][k] * arrived[p][k] - value[p][k] * pull + other[p][k]);
             }
-            store<W>(dx + at, out);
+            store<W>(dx + (u64)row * cols + col, out);
         }
     }
 #pragma unroll
@@ -108,7 +136,7 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
                                                  float e) {                                                             \
         rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
     }                                                                                                                   \
-    extern "C" __global__ void rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
+    extern "C" __global__ void __launch_bounds__(512) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
                                                       float* part, u32 r, u32 c, float e) {                             \
         rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e);                                                    \
     }
@@ -117,17 +145,17 @@ NORM(v2, WIDE, 2)
 NORM(v4, WIDE, 4)
 NORM(s4, 1, 4)
 
-// dweight[c] = the sum of the lines of `partial`, in order. 32 columns a block, 8 threads a column.
+// dweight[c] = the sum of the lines of `partial`, in order. 16 columns a block, 32 threads a column.
 extern "C" __global__ void sum_lines(const float* partial, float* dweight, u32 lines, u32 cols) {
-    __shared__ float part[8][33];
-    u32 col = blockIdx.x * 32 + threadIdx.x;
+    __shared__ float part[32][17];
+    u32 col = blockIdx.x * 16 + threadIdx.x;
     float total = 0.0f;
     if (col < cols)
-        for (u32 line = threadIdx.y; line < lines; line += 8) total += partial[(u64)line * cols + col];
+        for (u32 line = threadIdx.y; line < lines; line += 32) total += partial[(u64)line * cols + col];
     part[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y == 0 && col < cols) {
-        for (int k = 1; k < 8; k++) total += part[k][threadIdx.x];
+        for (int k = 1; k < 32; k++) total += part[k][threadIdx.x];
         dweight[col] = total;
     }
 }

@@ -14,7 +14,7 @@ typedef bf16 GRADIENT;
 typedef float GRADIENT;
 #endif
 
-#define CHUNK 4096
+#define CHUNK 16384
 
 struct Tensor {
     void *weight, *first, *second;
@@ -71,44 +71,65 @@ __device__ __forceinline__ float updated(float weight, float& first, float& seco
 }
 
 template <typename T, typename G>
+__device__ __forceinline__ void update_one(const Tensor& t, u64 i, const Rates& r) {
+    float m = to_float(((T*)t.first)[i]), v = to_float(((T*)t.second)[i]);
+    float made = updated(to_float(((T*)t.weight)[i]), m, v, to_float(((const G*)t.gradient)[i]), r);
+    if constexpr (sizeof(T) == 2) {
+        u32 random = noise((u32)i, __float_as_uint(m), __float_as_uint(v));
+        ((T*)t.weight)[i] = round_by_chance(made, random);
+        ((T*)t.second)[i] = round_by_chance(v, noise(random, (u32)i, 7u));
+    } else {
+        ((T*)t.weight)[i] = from_float<T>(made);
+        ((T*)t.second)[i] = from_float<T>(v);
+    }
+    ((T*)t.first)[i] = from_float<T>(m);
+    if (t.half) t.half[i] = from_float<bf16>(made);
+}
+
+// A whole chunk: each thread has two packs of four on their way at a time.
+template <typename T, typename G>
 __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end, const Rates& r) {
-    constexpr int W = 4;
+    constexpr int W = 4, AHEAD = 2;
+    if (end - first < CHUNK) {
+        for (u64 i = first + threadIdx.x; i < end; i += blockDim.x) update_one<T, G>(t, i, r);
+        return;
+    }
     T *weights = (T*)t.weight, *ms = (T*)t.first, *vs = (T*)t.second;
     const G* gradients = (const G*)t.gradient;
-    for (u64 i = first + threadIdx.x * W; i < end; i += blockDim.x * W) {
-        if (i + W <= end) {
-            auto w = load<W>(weights + i), m = load<W>(ms + i), v = load<W>(vs + i);
-            auto g = load<W>(gradients + i);
+    for (u64 start = first + threadIdx.x * W; start < end; start += AHEAD * blockDim.x * W) {
+        Pack<T, W> w[AHEAD], m[AHEAD], v[AHEAD];
+        Pack<G, W> g[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            u64 i = start + a * blockDim.x * W;
+            w[a] = load<W>(weights + i);
+            m[a] = load<W>(ms + i);
+            v[a] = load<W>(vs + i);
+            g[a] = load<W>(gradients + i);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            u64 i = start + a * blockDim.x * W;
             Pack<bf16, W> h;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                float mk = to_float(m.x[k]), vk = to_float(v.x[k]), gk = to_float(g.x[k]);
-                float made = updated(to_float(w.x[k]), mk, vk, gk, r);
+                float mk = to_float(m[a].x[k]), vk = to_float(v[a].x[k]);
+                float made = updated(to_float(w[a].x[k]), mk, vk, to_float(g[a].x[k]), r);
                 if constexpr (sizeof(T) == 2) {
                     u32 random = noise((u32)(i + k), __float_as_uint(mk), __float_as_uint(vk));
-                    w.x[k] = round_by_chance(made, random);
-                    m.x[k] = from_float<T>(mk);
-                    v.x[k] = round_by_chance(vk, noise(random, (u32)(i + k), 7u));
+                    w[a].x[k] = round_by_chance(made, random);
+                    v[a].x[k] = round_by_chance(vk, noise(random, (u32)(i + k), 7u));
                 } else {
-                    w.x[k] = from_float<T>(made);
-                    m.x[k] = from_float<T>(mk);
-                    v.x[k] = from_float<T>(vk);
+                    w[a].x[k] = from_float<T>(made);
+                    v[a].x[k] = from_float<T>(vk);
                 }
+                m[a].x[k] = from_float<T>(mk);
                 h.x[k] = from_float<bf16>(made);
             }
-            store<W>(weights + i, w);
-            store<W>(ms + i, m);
-            store<W>(vs + i, v);
+            store<W>(weights + i, w[a]);
+            store<W>(ms + i, m[a]);
+            store<W>(vs + i, v[a]);
             if (t.half) store<W>(t.half + i, h);
-        } else {
-            for (u64 j = i; j < end; j++) {
-                float mk = to_float(ms[j]), vk = to_float(vs[j]);
-                float made = updated(to_float(weights[j]), mk, vk, to_float(gradients[j]), r);
-                weights[j] = from_float<T>(made);
-                ms[j] = from_float<T>(mk);
-                vs[j] = from_float<T>(vk);
-                if (t.half) t.half[j] = from_float<bf16>(made);
-            }
         }
     }
 }

@@ -10,7 +10,7 @@ use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::clip::ClipScale;
 
 /// Elements that a block updates: `CHUNK` of the kernel.
-pub const CHUNK: usize = 4096;
+pub const CHUNK: usize = 16384;
 const THREADS: usize = 256;
 
 /// One parameter's tensors.

@@ -12,6 +12,9 @@ const THREADS: usize = 256;
 /// Blocks a multiprocessor for kernels that go through memory.
 const BLOCKS: usize = 16;
 
+/// Blocks a multiprocessor for the gradient of a norm: each adds a line to the sum for the weight.
+const NORM_BLOCKS: usize = 3;
+
 /// Elements in 16 bytes.
 fn wide(operand: &Operand) -> usize {
     16 / operand.ty.dtype.bytes()
@@ -108,7 +111,7 @@ impl Lowering<'_> {
         let (dx, dweight) = (&call.outputs[0], &call.outputs[1]);
         let fit = Fit::of(call, x)?;
         let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
-        let blocks = rows.div_ceil(rows_a_block).min(2 * self.context.multiprocessors as usize);
+        let blocks = rows.div_ceil(rows_a_block).min(NORM_BLOCKS * self.context.multiprocessors as usize);
         let partial = self.scratch(0, blocks * columns * 4);
         let arguments = Arguments::default()
             .pointer(x.at)
@@ -120,11 +123,11 @@ impl Lowering<'_> {
             .u32(rows)
             .u32(columns)
             .f32(eps);
-        let shared = (32 * 8 + rows_a_block * columns) * 4;
+        let shared = (2 * 2 * 256 + rows_a_block * columns) * 4;
         let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
         let name = format!("rms_norm_grad_{}", fit.suffix);
         let lines = Arguments::default().pointer(partial).pointer(dweight.at).u32(blocks).u32(columns);
-        let sum = Grid::of([columns.div_ceil(32), 1, 1], [32, 8, 1]);
+        let sum = Grid::of([columns.div_ceil(16), 1, 1], [16, 32, 1]);
         Ok(vec![self.kernel(call, NORM, &name, grid, arguments)?, self.kernel(call, NORM, "sum_lines", sum, lines)?])
     }
 
@@ -147,12 +150,12 @@ impl Fit {
         let (width, vector) = if is_wide(x, columns) { (wide(x), true) } else { (1, false) };
         let packs = columns.div_ceil(width);
         let each = match (vector, packs) {
-            (true, ..=256) => 1,
+            (true, ..=512) => 1,
             (true, ..=1024) => 2,
             _ => 4,
         };
         let threads = packs.div_ceil(each).next_multiple_of(32);
-        if threads > 1024 {
+        if threads > 512 {
             return Err(call.unsupported(format!("rows of {columns} are longer than a block can hold")));
         }
         let suffix = match (vector, each) {

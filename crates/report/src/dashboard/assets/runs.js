@@ -5,7 +5,7 @@ import { table } from "./table.js";
 import { count, mebibytes, metric, percent, plain, seconds } from "./numbers.js";
 
 start(async () => {
-  const { runs, may_delete: mayDelete } = await load("/api/runs");
+  const { runs, notes, may_change: mayChange } = await load("/api/runs");
   const chosen = [];
   const compare = make("button", { type: "button", class: "primary", disabled: true, onclick: openComparison }, "Compare two");
   const search = make("input", { type: "search", placeholder: "Filter: name, size, version, status", "aria-label": "Filter runs" });
@@ -28,13 +28,13 @@ start(async () => {
     { title: "bound by", value: (run) => run.bound },
     { title: "loss", number: true, value: (run) => run.final_loss, cell: (run) => plain(run.final_loss) },
   ];
-  if (mayDelete) columns.push({ title: "", cell: (run) => (run.kind === "run" ? deleteButton(run) : "") });
+  if (mayChange) columns.push({ title: "", cell: (run) => (run.kind === "run" ? [nameButton(run), " ", deleteButton(run)] : "") });
   const list = table({
     columns, rows: runs, sort: { column: 5, descending: true }, mark: (run) => ({ "data-run": run.id }),
     empty: runs.length ? "No run matches the filter." : "No runs yet: `headroom profile` makes one here, under runs/.",
   });
 
-  main.append(make("h1", {}, "Runs"), make("div", { class: "bar" }, search, compare, tally), list.element);
+  main.append(make("h1", {}, "Runs"), notes.length ? make("div", { class: "reserve" }, notes.map((note) => make("p", {}, note))) : "", make("div", { class: "bar" }, search, compare, tally), list.element);
   search.addEventListener("input", filter);
   filter();
 
@@ -70,16 +70,30 @@ start(async () => {
   }
 
   function deleteButton(run) {
-    return make("button", { type: "button", class: "danger", "aria-label": `Delete ${run.name}`, onclick: async () => {
+    return make("button", { type: "button", class: "danger", "aria-label": `Delete ${run.name}`, onclick: () => {
       if (!confirm(`Delete the files of ${run.name}?\n${run.folder}`)) return;
-      try {
-        await load(`/api/runs/${run.id}`, { method: "DELETE" });
+      change(`/api/runs/${run.id}`, { method: "DELETE" }, () => {
         runs.splice(runs.indexOf(run), 1);
-        filter();
         say(`${run.name} was deleted.`);
-      } catch (error) {
-        say(error.message, "problem");
-      }
+      });
     } }, "Delete");
+  }
+
+  function nameButton(run) {
+    return make("button", { type: "button", "aria-label": `Name ${run.name}`, onclick: () => {
+      const name = prompt("Name of the run (empty: none)", run.name);
+      if (name === null) return;
+      change(`/api/runs/${run.id}/name`, { method: "PUT", body: name }, () => location.reload());
+    } }, "Name");
+  }
+
+  async function change(path, request, done) {
+    try {
+      await load(path, request);
+      done();
+      filter();
+    } catch (error) {
+      say(error.message, "problem");
+    }
   }
 });

@@ -1,0 +1,159 @@
+//! The registry through the binary: every run has its row, and `runs` and `regress` read it.
+
+use crate::place::{Place, SMALL};
+use rusqlite::Connection;
+use serde_json::Value;
+
+fn runs(place: &Place) -> Vec<Value> {
+    serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap()
+}
+
+/// Every step of a run takes so many times as long, as if it had.
+fn slow_down(place: &Place, run: i64, factor: f64) {
+    let database = Connection::open(place.path("home/runs.sqlite")).unwrap();
+    let read = |row: &rusqlite::Row| row.get::<_, String>(0);
+    let steps = database.query_row("SELECT seconds FROM step_times WHERE run = ?1", [run], read).unwrap();
+    let steps: Vec<f64> = serde_json::from_str(&steps).unwrap();
+    let slower: Vec<f64> = steps.iter().map(|seconds| seconds * factor).collect();
+    let slower = serde_json::to_string(&slower).unwrap();
+    database.execute("UPDATE step_times SET seconds = ?2 WHERE run = ?1", (run, slower)).unwrap();
+}
+
+#[test]
+fn a_run_is_recorded_with_its_folder_figures_and_command_line() {
+    let place = Place::new();
+    place.succeeds(&format!("train {SMALL} --num-steps 12 --output-dir a --name first"));
+    let [run] = &runs(&place)[..] else { panic!("one run") };
+    assert_eq!((run["command"].as_str(), run["status"].as_str()), (Some("train"), Some("finished")));
+    assert_eq!(
+        (run["name"].as_str(), run["version"].as_str(), run["size"].as_str()),
+        (Some("first"), Some("v2"), Some("nano"))
+    );
+    assert!(run["folder"].as_str().unwrap().ends_with("/a"), "{run}");
+    assert_eq!(run["configuration"]["batch_size"], 2);
+    assert!(run["command_line"].to_string().contains("--num-steps"));
+    let summary = place.json("a/performance_summary.json");
+    assert_eq!(run["figures"]["step_seconds"], summary["statistics"]["median"]);
+    assert_eq!(run["figures"]["peak_memory_mb"], summary["performance_summary"]["peak_memory_mb"]);
+    let shown: Value = serde_json::from_str(&place.succeeds("runs show first --json").stdout).unwrap();
+    assert_eq!(shown["step_times"].as_array().unwrap().len(), 9);
+    assert!(place.succeeds("runs show").stdout.contains("run 1 (first)"));
+    place.refuses(&format!("train {SMALL} --name first --output-dir b"), &["the name `first` is run 1's"]);
+}
+
+#[test]
+fn failed_killed_and_interrupted_runs_say_so() {
+    let place = Place::new();
+    let running = place.start(&format!("train {SMALL} --num-steps 100000 --log-interval 1 --output-dir a"));
+    running.has_written(&place.path("a/training_output.log"));
+    assert_eq!(runs(&place)[0]["status"], "running");
+    running.kill();
+    assert_eq!(runs(&place)[0]["status"], "interrupted");
+    let running = place.start(&format!("train {SMALL} --num-steps 100000 --log-interval 1 --output-dir b"));
+    let log = place.path("b/training_output.log");
+    running.waits_until(|| std::fs::read_to_string(&log).is_ok_and(|log| log.contains("Step 2/")));
+    running.interrupt();
+    assert_eq!(runs(&place)[0]["status"], "interrupted");
+    let failed = place.run(&format!("train {SMALL} --num-steps 50 --learning-rate 1e30 --output-dir c"));
+    assert_eq!(failed.code, Some(3));
+    let newest = &runs(&place)[0];
+    assert_eq!(newest["status"], "failed");
+    assert!(newest["error"].as_str().unwrap().contains("not finite"), "{newest}");
+    assert_eq!(place.succeeds("runs list --status failed --json").objects_in_array(), 1);
+}
+
+#[test]
+fn runs_at_the_same_time_are_all_recorded() {
+    let place = Place::new();
+    let running: Vec<_> =
+        (0..4).map(|run| place.start(&format!("train {SMALL} --num-steps 5 --output-dir r{run}"))).collect();
+    for run in running {
+        assert_eq!(run.ends().code, Some(0));
+    }
+    let runs = runs(&place);
+    assert_eq!(runs.len(), 4);
+    assert!(runs.iter().all(|run| run["status"] == "finished"), "{runs:?}");
+}
+
+#[test]
+fn a_registry_that_cannot_be_written_is_a_warning_and_no_failure() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("home/runs.sqlite")).unwrap();
+    let done = place.succeeds(&format!("train {SMALL} --num-steps 3 --output-dir a"));
+    assert!(done.stderr.contains("warning: the run goes on"), "{}", done.stderr);
+    assert!(place.path("a/performance_summary.json").exists());
+    let asked = place.run("runs list");
+    asked.is_error(2, "runs list", &["cannot use the registry of runs"]);
+}
+
+#[test]
+fn regress_answers_by_its_exit_code() {
+    let place = Place::new();
+    for folder in ["a", "b"] {
+        place.succeeds(&format!("train {SMALL} --num-steps 40 --output-dir {folder}"));
+    }
+    place.succeeds("runs name 1 main");
+    // Runs of a busy machine differ; with room enough these two do not.
+    place.succeeds("regress --baseline main --threshold 900");
+    slow_down(&place, 2, 100.0);
+    let slower = place.run("regress --baseline main newest --threshold 900");
+    assert_eq!(slower.code, Some(1), "{}{}", slower.stdout, slower.stderr);
+    assert!(slower.stdout.starts_with("regression: steps are slower"), "{}", slower.stdout);
+    let json: Value = serde_json::from_str(&place.run("regress --baseline main 2 --json").stdout).unwrap();
+    assert_eq!(json["verdict"], "regression");
+    // The other way round it is faster.
+    assert!(place.succeeds("regress --baseline 2 1").stdout.contains("no regression: steps are faster"));
+
+    place.refuses("regress --baseline none", &["there is no run `none`"]);
+    place.refuses("regress --baseline main --threshold -1", &["--threshold is -1"]);
+    place.succeeds("train --size nano --batch-size 4 --seq-len 16 --num-steps 40 --output-dir c");
+    place.refuses("regress --baseline main", &["cannot be held against each other", "batch_size 2, 4"]);
+    place.succeeds(&format!("train {SMALL} --num-steps 4 --output-dir d"));
+    place.refuses("regress --baseline main 4", &["has 1 steps after its warm-up"]);
+}
+
+#[test]
+fn memory_that_grows_is_a_regression_where_asked() {
+    let place = Place::new();
+    for passes in ["v2", "v1"] {
+        place.succeeds(&format!("train --size nano --num-steps 12 --passes {passes} --output-dir {passes}"));
+    }
+    place.succeeds("regress --baseline 1 2 --threshold 9000");
+    let more = place.run("regress --baseline 1 2 --threshold 9000 --max-memory-growth 0");
+    assert_eq!(more.code, Some(1), "{}", more.stdout);
+    assert!(more.stdout.contains("more memory than the baseline") && more.stdout.contains("passes v2 → v1"));
+}
+
+#[test]
+fn a_deleted_run_leaves_its_files_unless_told_and_never_takes_others() {
+    let place = Place::new();
+    for folder in ["a", "b", "c"] {
+        place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir {folder}"));
+    }
+    place.succeeds("runs delete 1");
+    assert!(place.path("a/config.json").exists());
+    place.write("b/notes.txt", "mine");
+    place.succeeds("runs delete 2 3 --with-folder");
+    assert_eq!(place.names(), ["a", "b"]);
+    assert_eq!(std::fs::read_dir(place.path("b")).unwrap().count(), 1);
+    assert!(runs(&place).is_empty());
+    place.refuses("runs delete 2", &["there is no run `2`"]);
+}
+
+#[test]
+fn runs_are_exported_and_compared() {
+    let place = Place::new();
+    for passes in ["v1", "v2"] {
+        place.succeeds(&format!("train {SMALL} --num-steps 12 --passes {passes} --output-dir {passes}"));
+    }
+    let csv = place.succeeds("runs export --format csv --output runs.csv");
+    assert!(csv.stderr.contains("2 runs written"));
+    let csv = String::from_utf8(place.read("runs.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 3);
+    assert!(csv.starts_with("id,name,status,"), "{csv}");
+    let redacted = place.succeeds("runs export --redact").stdout;
+    assert!(!redacted.contains(&place.path("v1").display().to_string()));
+    let compared = place.succeeds("runs compare 1 2").stdout;
+    assert!(compared.contains("step (95%)") && compared.contains("95%:"), "{compared}");
+    place.refuses("runs compare 1", &[]);
+}

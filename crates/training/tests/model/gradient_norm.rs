@@ -1,0 +1,51 @@
+//! The norm of the gradients where nothing is clipped by it: right, and without a trace in the weights.
+
+use crate::case::Case;
+use headroom_engine::cpu::isa::Isa;
+use headroom_graph::passes::PassList;
+use headroom_training::checkpoint::Content;
+use headroom_training::program::Keep;
+use headroom_training::trainer::Trainer;
+
+fn unclipped() -> Case {
+    Case { clip: 0.0, ..Case::load("nano") }
+}
+
+fn weights(trainer: &mut Trainer) -> Vec<u32> {
+    let mut bits = vec![];
+    for (name, _) in trainer.parameters() {
+        let read: Result<(), ()> = trainer.read(&name, Content::Weight, |piece| {
+            bits.extend(piece.iter().map(|x| x.to_bits()));
+            Ok(())
+        });
+        read.unwrap();
+    }
+    bits
+}
+
+#[test]
+fn the_norm_is_that_of_all_gradients_together() {
+    let case = unclipped();
+    let squares = |data: &Vec<f32>| data.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    let gradients = case.expected.iter().filter(|(name, _)| name.starts_with("grad."));
+    let want = gradients.map(|(_, data)| squares(data)).sum::<f64>().sqrt();
+    for list in [PassList::none(), PassList::version_2(), PassList::all()] {
+        let mut trainer = case.trainer_with(Isa::detect(), 2, list, Keep::GradientNorm);
+        case.step(&mut trainer);
+        let have = f64::from(trainer.gradient_norm().unwrap());
+        assert!((have / want - 1.0).abs() < 1e-4, "{have}, not {want}");
+    }
+}
+
+#[test]
+fn looking_at_the_norm_changes_no_byte() {
+    let case = unclipped();
+    for list in [PassList::none(), PassList::version_2()] {
+        let [without, with] = [Keep::OnlyTheLoss, Keep::GradientNorm].map(|keep| {
+            let mut trainer = case.trainer_with(Isa::detect(), 2, list.clone(), keep);
+            (0..3).for_each(|_| drop(case.step(&mut trainer)));
+            weights(&mut trainer)
+        });
+        assert!(without == with, "weights differ under {}", list.label());
+    }
+}
