@@ -17,3 +17,4 @@ mod run_folder;
 mod runs;
 mod scale;
 mod study;
+mod workshop;
