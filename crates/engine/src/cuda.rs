@@ -1,35 +1,42 @@
 //! The CUDA backend: the same plan on a GPU. Products through cuBLASLt, kernels compiled at run time, the step captured once
 //! and replayed. The driver and libraries are found when they are needed, so one binary runs with and without them.
 
+mod activity;
 pub mod compile;
+mod cupti;
 mod driver;
 mod error;
+pub mod health;
 mod lanes;
 mod launch;
 mod library;
 mod lower;
+mod nvtx;
 mod peaks;
 mod product;
 mod queue;
+mod tracing;
 
 pub use error::CudaError;
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
-use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, check_precision};
-use crate::recorder::{CallSpan, Recorder};
+use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, Walk, check_precision};
+use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
-use driver::{Context, Event, Memory, Stream};
+use driver::{Context, Memory, Stream};
 use headroom_graph::ops::matmul::Form;
 use headroom_graph::{DType, Node, Op, Phase, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
 use lower::{Call, Grid, Lowering, Operand};
+use nvtx::{Labels, Ranges};
 use product::Products;
 use queue::Submitted;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tracing::Tracing;
 
 /// Scratch that is reserved in any case.
 const LEAST_SCRATCH: usize = 1 << 20;
@@ -40,15 +47,16 @@ pub struct Options {
     pub ordinal: usize,
     /// Where compiled kernels and measured choices are kept; nowhere without it.
     pub cache: Option<PathBuf>,
-    pub replay: ReplayChoice,
+    pub ranges: RangesChoice,
 }
 
-/// Is a step launched call by call, or captured once and replayed?
+/// Are calls marked with NVTX ranges, for the vendors' own profilers? Ranges hold what the host launches meanwhile, so
+/// they ask for steps that are launched call by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplayChoice {
-    CallByCall,
+pub enum RangesChoice {
     #[default]
-    Replayed,
+    Unmarked,
+    Marked,
 }
 
 /// What is known of a device before anything runs on it.
@@ -60,6 +68,8 @@ pub struct Facts {
     pub free_bytes: usize,
     pub total_bytes: usize,
     pub driver_version: String,
+    /// Where it sits, by which NVML knows it.
+    pub bus: String,
 }
 
 /// Opens the driver and asks for the device; says what was looked for where there is none.
@@ -74,7 +84,11 @@ pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
         multiprocessors: context.multiprocessors,
         free_bytes,
         total_bytes,
-        driver_version: format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        driver_version: match health::driver_version() {
+            Some(driver) => format!("{driver} (CUDA {}.{})", version / 1000, version % 1000 / 10),
+            None => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        },
+        bus: context.bus.clone(),
     })
 }
 
@@ -93,15 +107,22 @@ pub struct Cuda {
     side: Stream,
     stream: Stream,
     context: Context,
-    replay: ReplayChoice,
+    /// Is a step launched call by call, or captured once and replayed?
+    walk: Walk,
     started: Instant,
     recorder: Option<Recorder>,
+    tracing: Tracing,
+    /// Kernels of replays that were tied to no call.
+    untied: usize,
+    ranges: Option<Ranges>,
     /// The first thing that went wrong; nothing is launched after it.
     failed: Option<CudaError>,
 }
 
 struct Loaded {
     calls: Vec<Prepared>,
+    /// By call: its phase and its module, for ranges.
+    labels: Vec<Labels>,
     /// By value; the place, type and pitch of those that have a buffer.
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
@@ -170,9 +191,15 @@ impl Cuda {
             side,
             stream,
             context,
-            replay: options.replay,
+            walk: match (options.ranges, programs.first()) {
+                (RangesChoice::Unmarked, Some(program)) => program.walk,
+                _ => Walk::CallByCall,
+            },
             started: Instant::now(),
             recorder: None,
+            tracing: Tracing::NotAsked,
+            untied: 0,
+            ranges: (options.ranges == RangesChoice::Marked).then(Ranges::open),
             failed: None,
         };
         cuda.prepare_products(programs)?;
@@ -275,36 +302,18 @@ impl Cuda {
         Ok(())
     }
 
-    /// Queues calls one by one; where they are recorded, each between two events.
-    fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
-        if self.recorder.is_none() {
-            for call in &self.programs[program].calls[calls] {
-                for action in &call.actions {
-                    action.run(&self.stream, 0, &self.products)?;
-                }
-            }
-            return Ok(());
+    /// Queues one call, within its ranges where those are wanted; `lane` says which workspace its products use.
+    fn run_call(&self, program: usize, call: usize, (stream, lane): (&Stream, usize)) -> Result<(), CudaError> {
+        let program = &self.programs[program];
+        if let Some(ranges) = &self.ranges {
+            ranges.enter(&program.labels[call]);
         }
-        let mut events = vec![Event::timed()?];
-        let begun = self.started.elapsed();
-        events[0].record(&self.stream)?;
-        for call in &self.programs[program].calls[calls.clone()] {
-            for action in &call.actions {
-                action.run(&self.stream, 0, &self.products)?;
-            }
-            let end = Event::timed()?;
-            end.record(&self.stream)?;
-            events.push(end);
+        let mut actions = program.calls[call].actions.iter();
+        let ran = actions.try_for_each(|action| action.run(stream, lane, &self.products));
+        if let Some(ranges) = &self.ranges {
+            ranges.leave(&program.labels[call], program.labels.get(call + 1));
         }
-        self.stream.wait()?;
-        let Some(recorder) = &mut self.recorder else { return Ok(()) };
-        let mut start = begun;
-        for (call, event) in calls.zip(&events[1..]) {
-            let end = begun + Duration::from_secs_f64(event.seconds_since(&events[0])?);
-            recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
-            start = end;
-        }
-        Ok(())
+        ran
     }
 }
 
@@ -382,7 +391,8 @@ fn lower_all(
         }
         needed = needed.max(lowering.scratch_needed);
         let _tables = lowering.tables;
-        loaded.push(Loaded { calls, values, _tables });
+        let labels = graph.nodes().iter().map(|node| Labels::of(node.phase.name(), node.op.name(), &node.module));
+        loaded.push(Loaded { calls, labels: labels.collect(), values, _tables });
     }
     Ok((loaded, needed))
 }
@@ -433,16 +443,25 @@ impl Device for Cuda {
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
-        std::mem::replace(&mut self.recorder, recorder)
+        let (mut before, mut recorder) = (self.recorder.take(), recorder);
+        before.iter_mut().for_each(|recorder| self.stop_recording(recorder));
+        recorder.iter_mut().for_each(|recorder| self.start_recording(recorder));
+        self.recorder = recorder;
+        before
+    }
+
+    fn wait(&mut self) {
+        let waited = self.stream.wait();
+        self.note(waited);
     }
 
     fn clock(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// None while calls are recorded: each is then waited for.
+    /// None while calls are recorded by events: each is then waited for.
     fn queue(&mut self) -> Option<&mut dyn Queue> {
-        if self.recorder.is_some() { None } else { Some(self) }
+        if self.recorder.is_some() && self.tracer().is_none() { None } else { Some(self) }
     }
 
     fn failure(&mut self) -> Option<EngineError> {
@@ -468,6 +487,10 @@ impl Device for Cuda {
 
     fn notes(&self) -> Vec<String> {
         self.products.choices()
+    }
+
+    fn recording_notes(&self) -> Vec<String> {
+        Cuda::recording_notes(self)
     }
 }
 
