@@ -199,20 +199,19 @@ fn fastest_products(profiled: &Profiled) -> f64 {
     products.map(|place| place.flops as f64 / place.time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
-/// Steps after which a GPU takes all that follow alike.
-const SETTLING_STEPS: u64 = 16;
+/// Steps that count for nothing: those asked for, and on a GPU those in which it captures its steps and tries how to replay
+/// them, where the run is long enough for both.
+pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
+    const SETTLING: u64 = 16;
+    let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
+    let settling = if matches!(settings.device, DeviceKind::Cuda(_)) { SETTLING.min(after) } else { 0 };
+    arguments.output.warmup_steps.max(settling)
+}
 
 /// After the warm-up, and never the first step where the run has another.
 fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<RangeInclusive<u64>> {
     let (before, last) = (settings.first_step, settings.last_step);
-    let asked = arguments.output.warmup_steps.max(1);
-    let wanted = arguments.profiling.profile_steps;
-    // A GPU captures its steps and tries how to replay them first, where the run is long enough for both.
-    let settles = match settings.device {
-        DeviceKind::Cuda(_) => SETTLING_STEPS.min((last - before).saturating_sub(wanted)),
-        _ => 0,
-    };
-    let skipped = asked.max(settles).min((last - before).saturating_sub(1));
+    let skipped = warm_up(arguments, settings).max(1).min((last - before).saturating_sub(1));
     let first = arguments.profiling.flops_profile_step.unwrap_or(before + skipped + 1);
     ensure!(
         (before + 1..=last).contains(&first),

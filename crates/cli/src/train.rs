@@ -14,7 +14,7 @@ pub use arguments::Arguments;
 
 use crate::failure::RunFailed;
 use crate::output;
-use crate::profile::Profiler;
+use crate::profile::{self, Profiler};
 use crate::registry::{self, About, Entry};
 use anyhow::Context;
 use arguments::OutputArguments;
@@ -107,7 +107,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         timestamp: &utc_iso(SystemTime::now()),
         profile_dir: folder.path.display().to_string(),
         num_steps: trainer.step,
-        warmup_steps: arguments.output.warmup_steps,
+        warmup_steps: profile::warm_up(&arguments, &settings),
     };
     let written = if arguments.output.validate_setup {
         Ok(output::result(

@@ -406,6 +406,7 @@ impl Device for Cuda {
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
         if self.failed.is_none() {
+            self.rest_tracing();
             let ran = self.run_calls(program, calls).and_then(|()| self.stream.wait());
             self.note(ran);
         }

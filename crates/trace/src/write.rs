@@ -166,6 +166,12 @@ impl<'w> TraceWriter<'w> {
         self.raw(&format!(r#"{{{head}, "args": {{"External id": {external_id}}}}}"#))
     }
 
+    /// What the profiler itself costs.
+    pub fn overhead(&mut self, name: &str, place: HostPlace) -> io::Result<()> {
+        let head = host_span("overhead", name, place);
+        self.raw(&format!("{{{head}}}"))
+    }
+
     pub fn operator(&mut self, operator: &WrittenOperator) -> io::Result<()> {
         let head = host_span("cpu_op", operator.name, operator.place);
         let dims: Vec<String> = operator.input_dims.iter().map(|sizes| list(sizes)).collect();

@@ -168,19 +168,29 @@ impl Recording {
 
     /// Is a step that a device takes by itself waited for, so that its time is its own and not that of its neighbours?
     pub fn waits_for(&self, step: u64) -> bool {
-        // Two before the first, so that the one right before it is taken as it is, and what that sets up is there.
-        (step..=step + 2).any(|step| self.keeps(step)) || self.turn(step).is_some()
+        (step..=step + WARMED).any(|step| self.keeps(step)) || self.turn(step).is_some()
     }
 
-    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone?
+    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone? On a device with a queue
+    /// turns are of several steps, and end.
     fn turn(&self, step: u64) -> Option<Mode> {
-        let after = step.saturating_sub(*self.wanted.end());
-        let last = if self.queued { QUEUED_TURNS } else { u64::MAX };
-        (1..=last).contains(&after).then_some(if after.is_multiple_of(2) { Mode::Forgotten } else { Mode::Off })
+        let after = step.checked_sub(*self.wanted.end()).filter(|after| *after > 0)?;
+        let turn = if self.queued { after.div_ceil(QUEUED_TURN) } else { after };
+        let is_over = self.queued && turn > QUEUED_TURNS;
+        (!is_over).then_some(if turn.is_multiple_of(2) { Mode::Forgotten } else { Mode::Off })
     }
 
-    /// What a step took, as soon as that is known.
+    /// Right before the recorded steps of a device with a queue: recorded too, so that what recording sets up is there.
+    fn warms(&self, step: u64) -> bool {
+        self.queued && (step + 1..=step + WARMED).any(|step| self.keeps(step))
+    }
+
+    /// What a step took, as soon as that is known. The first of a turn of several still pays for the change.
     pub(crate) fn took(&mut self, step: u64, seconds: f64) {
+        let after = step.saturating_sub(*self.wanted.end());
+        if self.queued && after % QUEUED_TURN == 1 {
+            return;
+        }
         match self.turn(step) {
             Some(Mode::Forgotten) => self.turns.recorded.push(seconds),
             Some(_) => self.turns.unrecorded.push(seconds),
@@ -191,7 +201,11 @@ impl Recording {
     /// To be called before a step: lends the device its recorder where the step is to be recorded.
     pub fn begin(&mut self, step: u64, device: &mut dyn Device) {
         self.queued = device.queue().is_some();
-        self.mode = if self.keeps(step) { Mode::Kept } else { self.turn(step).unwrap_or(Mode::Off) };
+        self.mode = match self.turn(step) {
+            _ if self.keeps(step) => Mode::Kept,
+            _ if self.warms(step) => Mode::Forgotten,
+            turn => turn.unwrap_or(Mode::Off),
+        };
         if self.mode == Mode::Off {
             return;
         }
@@ -246,8 +260,12 @@ impl Recording {
     }
 }
 
-/// Steps after the recorded ones that a device with a queue takes one by one, to see what recording costs.
-const QUEUED_TURNS: u64 = 24;
+/// Turns of a device with a queue, and steps of each: they are taken one by one, to see what recording costs.
+const QUEUED_TURNS: u64 = 4;
+const QUEUED_TURN: u64 = 4;
+
+/// Steps before the first recorded one that a device with a queue takes as if they were recorded.
+const WARMED: u64 = 2;
 
 /// A step from the times of its calls: the batch on its way until the first begins, phases until the next one's first call,
 /// the results on their way back after the last.
@@ -281,6 +299,19 @@ pub fn calls_a_step(program: &Program, accumulation: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headroom_graph::Graph;
+
+    #[test]
+    fn a_device_with_a_queue_takes_turns_of_several_steps_and_then_goes_on_alone() {
+        let mut recording = Recording::of_steps(5..=6, &Program::new(Graph::new()), 1);
+        recording.queued = true;
+        assert_eq!((1..5).map(|step| recording.warms(step)).collect::<Vec<_>>(), [false, false, true, true]);
+        let turns: Vec<bool> = (7..23).map(|step| recording.turn(step) == Some(Mode::Forgotten)).collect();
+        assert_eq!(turns, [[false; 4], [true; 4], [false; 4], [true; 4]].concat());
+        assert_eq!((recording.turn(23), recording.waits_for(22), recording.waits_for(23)), (None, true, false));
+        (1..=40).for_each(|step| recording.took(step, 1.0));
+        assert_eq!((recording.turns.recorded.len(), recording.turns.unrecorded.len()), (6, 6));
+    }
 
     #[test]
     fn calls_of_a_device_give_the_parts_of_its_step() {

@@ -31,6 +31,8 @@ pub struct StepRecord {
     pub times: StepTimes,
     /// Were its calls written down?
     pub recorded: bool,
+    /// Was it waited for by itself, on a device that others follow each other on?
+    pub alone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -230,6 +232,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
             gradient_norm: None,
             times,
             recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
+            alone: trainer.recording.as_ref().is_some_and(|recording| recording.waits_for(trainer.step)),
         });
     }
     trainer.update(schedule.last_step, &mut times);
@@ -245,6 +248,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         gradient_norm: if computes { trainer.gradient_norm() } else { None },
         times,
         recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
+        alone: false,
     })
 }
 

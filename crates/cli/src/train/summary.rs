@@ -50,10 +50,14 @@ pub struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// After the warm-up; a run shorter than that is measured by its last step.
-    fn counted(&self) -> &[StepRecord] {
+    /// After the warm-up; a run shorter than that is measured by its last step. Where a device takes steps one after the
+    /// other, those that a recorder waited for are no measure of its speed, if there are others enough.
+    fn counted(&self) -> Vec<StepRecord> {
+        const ENOUGH: usize = 5;
         let steps = &self.outcome.steps;
-        &steps[(self.warmup_steps as usize).min(steps.len().saturating_sub(1))..]
+        let counted = &steps[(self.warmup_steps as usize).min(steps.len().saturating_sub(1))..];
+        let in_a_row: Vec<StepRecord> = counted.iter().copied().filter(|record| !record.alone).collect();
+        if in_a_row.len() >= ENOUGH { in_a_row } else { counted.to_vec() }
     }
 
     pub fn counted_seconds(&self) -> Vec<f64> {
@@ -64,7 +68,7 @@ impl Ended<'_> {
 pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceRecord {
     let model = &settings.model;
     let measured = ended.counted();
-    let skipped = ended.outcome.steps.len() - measured.len();
+    let skipped = (ended.warmup_steps as usize).min(ended.outcome.steps.len().saturating_sub(1));
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
         config: ModelConfig {
@@ -85,7 +89,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             profile_steps: 0,
             recording: vec![],
         },
-        performance_summary: summary(settings, ended, measured),
+        performance_summary: summary(settings, ended, &measured),
         statistics: step_statistics(&ended.counted_seconds()),
         training_params: TrainingParams {
             num_steps: ended.num_steps,

@@ -1,6 +1,6 @@
 //! Time by operator: self and total, on the host and on the device, per input shape.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
@@ -66,12 +66,23 @@ pub fn operators(view: &View, flops: &[f64]) -> Operators {
             children[outer] += host.duration[at].min(host.end(outer) - host.start[at]);
         }
     }
+    // What a graph replays was not launched by the host's operators: theirs are the device's times.
+    let device = &view.trace.device;
+    let launched_whole = |&at: &usize| {
+        let call = view.call_of[at];
+        call != NONE && view.operator_of(call as usize).is_none()
+    };
+    let replayed: HashSet<usize> =
+        device.busy().filter(launched_whole).filter_map(|at| view.operator_of_device(at)).collect();
     let mut sums: HashMap<(NameId, NameId), Sum> = HashMap::new();
     for at in (0..host.len()).filter(|&at| is_operator(at) && inside(at)) {
         let sum = sums.entry((host.name[at], host.dims[at])).or_default();
         sum.calls += 1;
-        sum.host_self += (host.duration[at] - children[at]).max(0);
         sum.flops += flops[at];
+        if replayed.contains(&at) {
+            continue;
+        }
+        sum.host_self += (host.duration[at] - children[at]).max(0);
         // Recursion through the same name must not count twice.
         let mut outer = view.ancestors(at).skip(1).filter(|&outer| is_operator(outer));
         if !outer.any(|outer| host.name[outer] == host.name[at]) {

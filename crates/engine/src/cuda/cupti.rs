@@ -8,6 +8,7 @@ use libloading::Library;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -57,6 +58,10 @@ pub struct Tracer {
     pushed: RefCell<Vec<Pushed>>,
 }
 
+/// CUPTI is one for all devices of the process. The first launch after it was turned on takes a millisecond or more, so it
+/// stays on from one recorded step to the next.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
 impl Tracer {
     /// Why not, where it cannot be had.
     pub fn open() -> Result<Tracer, String> {
@@ -64,15 +69,28 @@ impl Tracer {
         let tracer = Tracer { functions, pushed: RefCell::new(vec![]) };
         // Tried once, so that a refusal is known before the first recorded step.
         tracer.start()?;
-        tracer.stop()?;
         Ok(tracer)
     }
 
     pub fn start(&self) -> Result<(), String> {
         self.pushed.borrow_mut().clear();
-        for kind in KINDS {
-            // SAFETY: takes a number, has no preconditions.
-            self.check("cuptiActivityEnable", unsafe { (self.functions.enable)(kind) })?;
+        if !IS_ON.swap(true, Ordering::Relaxed) {
+            for kind in KINDS {
+                // SAFETY: takes a number, has no preconditions.
+                self.check("cuptiActivityEnable", unsafe { (self.functions.enable)(kind) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called before work that is not recorded: it then runs as if there were no CUPTI.
+    pub fn rest(&self) -> Result<(), String> {
+        if IS_ON.swap(false, Ordering::Relaxed) {
+            self.stop()?;
+            for kind in KINDS {
+                // SAFETY: as above.
+                self.check("cuptiActivityDisable", unsafe { (self.functions.disable)(kind) })?;
+            }
         }
         Ok(())
     }
@@ -82,10 +100,6 @@ impl Tracer {
         const EVERYTHING: u32 = 1;
         // SAFETY: takes a number; completed buffers come through `give`.
         self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(EVERYTHING) })?;
-        for kind in KINDS {
-            // SAFETY: as above.
-            self.check("cuptiActivityDisable", unsafe { (self.functions.disable)(kind) })?;
-        }
         let records = TOLD.lock().map(|mut told| std::mem::take(&mut *told)).unwrap_or_default();
         Ok((records, self.pushed.take()))
     }

@@ -93,6 +93,7 @@ impl Submitted {
 impl Queue for Cuda {
     fn submit(&mut self, submission: &Submission) {
         if self.failed.is_none() {
+            self.rest_tracing();
             let submitted = self.try_submit(submission);
             self.note(submitted);
         }

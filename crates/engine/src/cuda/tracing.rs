@@ -78,6 +78,15 @@ impl Cuda {
         self.tracing.tracer().filter(|_| self.recorder.is_some())
     }
 
+    /// Before work that is not recorded.
+    pub(super) fn rest_tracing(&mut self) {
+        if self.recorder.is_none()
+            && let Some(Err(why)) = self.tracing.tracer().map(Tracer::rest)
+        {
+            self.tracing = Tracing::Missing(why);
+        }
+    }
+
     pub(super) fn start_recording(&mut self, recorder: &mut Recorder) {
         if matches!(self.tracing, Tracing::NotAsked) {
             self.tracing = Tracing::open();

@@ -74,14 +74,24 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     let measures = &analysis.measures;
     if measures.kernels.count > 0 {
+        let launches = &measures.launches;
+        let graphs = match launches.graph_launches {
+            0 => String::new(),
+            graphs => format!(", {graphs} launches of whole graphs"),
+        };
+        let single = match launches.count {
+            0 => String::new(),
+            _ => format!(
+                ", {:.0} launches of {:.1} µs, {} with nothing queued ahead",
+                launches.per_step,
+                launches.call_micros_median,
+                percent(launches.nothing_ahead_share)
+            ),
+        };
         writeln!(
             out,
-            "  {:.0} kernels a step (median {:.1} µs), {:.0} launches of {:.1} µs, {} with nothing queued ahead",
-            measures.kernels.per_step,
-            measures.kernels.median_micros,
-            measures.launches.per_step,
-            measures.launches.call_micros_median,
-            percent(measures.launches.nothing_ahead_share)
+            "  {:.0} kernels a step (median {:.1} µs){single}{graphs}",
+            measures.kernels.per_step, measures.kernels.median_micros
         )?;
     }
     if let Some(path) = critical_path(analysis) {

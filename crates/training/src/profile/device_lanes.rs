@@ -58,12 +58,17 @@ pub fn write_step(
     }
     let answered: HashSet<u32> =
         activities.iter().filter(|one| one.stream().is_some()).map(|one| one.correlation).collect();
-    for one in &activities {
+    let own_wait = activities.iter().rposition(|one| one.what == What::DriverCall && one.name.contains("Synchronize"));
+    for (index, one) in activities.iter().enumerate() {
         let (external_id, correlation) = (ids.of(one), FIRST_CORRELATION + one.correlation);
         match one.what {
             What::DriverCall => {
                 // Clocks agree to a microsecond: a call that ends a step ends in it.
                 let place = events.place(one.start, one.end.min(step.end));
+                if own_wait == Some(index) {
+                    writer.overhead("the recorder waits for the step", place)?;
+                    continue;
+                }
                 let queues_work = if answered.contains(&one.correlation) { Queues::Work } else { Queues::Nothing };
                 writer.call(&WrittenCall { name: &one.name, place, external_id, correlation, queues_work })?;
             }

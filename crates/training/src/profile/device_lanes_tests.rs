@@ -116,7 +116,10 @@ fn kernels_of_a_replay_name_their_operators_and_its_one_launch() {
     let program = program();
     let recording = recording(&program, Timing::ReplayedKernels);
     let calls = program.program.plan.calls.len();
-    assert_eq!(ties(&traced(&profiled(&program, &recording))), (calls, calls + 1));
+    let trace = traced(&profiled(&program, &recording));
+    assert_eq!(ties(&trace), (calls, calls + 1));
+    let waits = (0..trace.host.len()).filter(|&at| trace.host.category[at] == Category::Overhead).count();
+    assert_eq!(waits, 1, "the recorder's own wait is none of the program's");
 }
 
 #[test]

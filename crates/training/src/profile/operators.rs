@@ -3,11 +3,12 @@
 use super::device_work::device_work;
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
-use headroom_engine::recorder::Timing;
-use headroom_graph::{NodeId, Phase, Source};
+use headroom_engine::recorder::{CallSpan, Timing};
+use headroom_graph::{NodeId, Phase};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The sizes of every input of a call.
 type InputShapes = Vec<Vec<u64>>;
@@ -158,13 +159,14 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     for step in steps {
         sum.wall += seconds(step.end - step.start);
         let calls = recording.calls(step);
-        for span in calls {
+        let alone = alone(calls);
+        for (span, alone) in calls.iter().zip(&alone) {
             let operators = match profiled.plan().calls[span.call as usize].phase {
                 Phase::Forward => &mut sum.forward_operators,
                 Phase::Backward => &mut sum.backward_operators,
                 Phase::Optimizer => &mut sum.optimizer_operators,
             };
-            *operators += seconds(span.duration());
+            *operators += alone;
         }
         let mut next = 0;
         for part in recording.parts(step) {
@@ -175,8 +177,8 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
                 Part::Forward | Part::Backward | Part::Optimizer => {
                     // Calls lie in order of time, and a phase's lie inside it.
                     let inside = calls[next..].iter().take_while(|span| span.start < part.end);
-                    let (count, busy) =
-                        inside.fold((0, 0.0), |(count, busy), span| (count + 1, busy + seconds(span.duration())));
+                    let count = inside.count();
+                    let busy: f64 = alone[next..next + count].iter().sum();
                     next += count;
                     sum.between_calls += (length - busy).max(0.0);
                 }
@@ -197,6 +199,17 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     };
     mean.other = mean.wall - mean.accounted();
     mean
+}
+
+/// Seconds of each call in which none that began before it still ran, so that calls beside each other count once.
+fn alone(calls: &[CallSpan]) -> Vec<f64> {
+    let mut until = Duration::ZERO;
+    let alone = |span: &CallSpan| {
+        let length = span.end.saturating_sub(span.start.max(until));
+        until = until.max(span.end);
+        seconds(length)
+    };
+    calls.iter().map(alone).collect()
 }
 
 /// The workshop's pattern questions, answered.
@@ -232,7 +245,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         add(call.phase == Phase::Optimizer, &mut patterns.optimizer_percent);
         patterns.kernels_per_step += profiled.runs_a_step(index);
         kinds.insert(name);
-        let reads_weight = node.inputs.iter().any(|input| graph.get(*input).source == Source::Parameter);
+        let reads_weight = node.inputs.iter().any(|input| graph.get(*input).source.is_kept());
         if call.phase == Phase::Forward && call.is_product && reads_weight {
             patterns.linear_projections += 1;
         }
