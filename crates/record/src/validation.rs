@@ -21,6 +21,7 @@ pub struct ValidationFacts {
     pub size: String,
     pub batch_size: u64,
     pub seq_len: u64,
+    /// 0 where a GPU computed.
     pub threads: u64,
     pub device: String,
     pub baseline_step_seconds: f64,

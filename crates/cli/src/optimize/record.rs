@@ -1,6 +1,6 @@
 //! What was climbed, as validation.json has it.
 
-use headroom_experiments::bench::Setting;
+use headroom_experiments::bench::{Setting, Where};
 use headroom_experiments::gates::Gate;
 use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
 use headroom_experiments::validation::{LengthMemory, growth};
@@ -36,7 +36,10 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         size: about.size.into(),
         batch_size: shape.batch_size as u64,
         seq_len: shape.seq_len as u64,
-        threads: about.setting.threads as u64,
+        threads: match about.setting.device {
+            Where::Cpu => about.setting.threads as u64,
+            Where::Cuda(_) => 0,
+        },
         device: about.device.into(),
         baseline_step_seconds: ladder.baseline_seconds,
         baseline_by_op: ladder

@@ -9,10 +9,8 @@ pub fn title(facts: &ValidationFacts) -> String {
 }
 
 pub fn subtitle(facts: &ValidationFacts) -> String {
-    format!(
-        "batch {} × {} tokens · {}, {} threads · {}",
-        facts.batch_size, facts.seq_len, facts.device, facts.threads, facts.timestamp
-    )
+    let threads = if facts.threads > 0 { format!(", {} threads", facts.threads) } else { String::new() };
+    format!("batch {} × {} tokens · {}{threads} · {}", facts.batch_size, facts.seq_len, facts.device, facts.timestamp)
 }
 
 /// The answer in a few sentences.

@@ -4,7 +4,7 @@ use super::device_work::device_work;
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
 use headroom_engine::recorder::{CallSpan, Timing};
-use headroom_graph::{NodeId, Phase};
+use headroom_graph::{Category, NodeId, Phase, Source};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,7 +245,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         add(call.phase == Phase::Optimizer, &mut patterns.optimizer_percent);
         patterns.kernels_per_step += profiled.runs_a_step(index);
         kinds.insert(name);
-        let reads_weight = node.inputs.iter().any(|input| graph.get(*input).source.is_kept());
+        let reads_weight = node.inputs.iter().any(|input| is_weight(graph.get(*input).source));
         if call.phase == Phase::Forward && call.is_product && reads_weight {
             patterns.linear_projections += 1;
         }
@@ -260,6 +260,11 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         patterns.distinct_kernels = work.distinct_kernels as u64;
     }
     patterns
+}
+
+/// Or the copy in half precision that products read in its place.
+fn is_weight(source: Source) -> bool {
+    matches!(source, Source::Parameter | Source::State(Category::Parameters))
 }
 
 fn is_qkv(leaf: &str) -> bool {
