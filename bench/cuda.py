@@ -13,6 +13,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 # size, our variant, PyTorch's variant, least ratio wanted (none where it is only told)
@@ -28,6 +29,10 @@ RACES = [
     ("small", "v1-fp32", "v1-fp32", None),
     ("medium", "all-bf16", "graphs-bf16", 1.05),
     ("large", "all-bf16", "compile-bf16", 1.0),
+]
+STANDINGS = [
+    ("tiny", "all-bf16", 50), ("small", "all-bf16", 50), ("medium", "all-bf16", 20), ("large", "all-bf16", 8),
+    ("very_large", "all-bf16-pure", 6),
 ]
 STEPS = {"tiny": 50, "small": 50, "medium": 20, "large": 8}
 
@@ -78,8 +83,47 @@ def race(ours, theirs, size, mine, peer, least, rounds):
         "ratio": round(statistics.median(ratios), 3), "ratio_low": round(low, 3), "ratio_high": round(high, 3),
         "wanted": least, "reached": least is None or statistics.median(ratios) >= least,
         "headroom_mb": round(a["peak_mb"]), "pytorch_mb": round(b["peak_mb"]),
-        "tflops": b.get("tflops_causal", 0) * b["ms_per_step"] / statistics.median(times[0]),
     }
+
+
+def standing(headroom, ours, size, variant, peaks, steps):
+    """How far our best is from the larger of the two floors, and what our own profile names as the next thing in the way."""
+    ours.ask(size, variant, 24)
+    answer = ours.ask(size, variant, steps)
+    passes, precision = variant.split("-", 1)
+    peak = peaks[precision.replace("-pure", "")]
+    compute, memory = answer["model_flops"] / peak * 1e3, answer["plan_bytes"] / peaks["bytes"] * 1e3
+    took = answer["ms_per_step"]
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        command = [headroom, "profile", "--device", "cuda", "--size", size, "--passes", passes, "--precision", precision,
+                   "--num-steps", "12", "--output-dir", run]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+        with open(os.path.join(run, "computational_intensity.json")) as file:
+            ops = json.load(file)["by_op"]
+    whole = sum(op["time"] for op in ops)
+    # Time above the roof: what would be gained if an operator ran at it.
+    lost = sorted(ops, key=lambda op: op["time"] * (1 - min(op["percent_of_roof"], 100) / 100), reverse=True)
+    named = ", ".join(f"{op['name']} ({100 * op['time'] / whole:.0f}% of the step, at {op['percent_of_roof']:.0f}% of its roof)" for op in lost[:3])
+    return {
+        "size": size, "variant": variant, "ms": round(took, 4), "mfu_percent": round(100 * compute / took, 1),
+        "floor_flops_ms": round(compute, 4), "floor_bytes_ms": round(memory, 4),
+        "times_the_floor": round(took / max(compute, memory), 2), "next": named, "mb": round(answer["peak_mb"]),
+    }
+
+
+def measured_peaks(headroom):
+    """Of this device, as `headroom device` measures them."""
+    text = subprocess.run([headroom, "device", "--device", "cuda"], check=True, capture_output=True, text=True).stdout
+    unit = {"T": 1e12, "G": 1e9}
+    peaks = {}
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["GEMM"]:
+            peaks[words[1]] = float(words[2]) * unit[words[3][0]]
+        elif words[:1] == ["memory"]:
+            peaks["bytes"] = float(words[1]) * unit[words[2][0]]
+    return peaks
 
 
 def markdown(result):
@@ -96,7 +140,21 @@ def markdown(result):
             f"| {row['size']} | {row['headroom']} | {row['headroom_ms']} | {row['pytorch']} | {row['pytorch_ms']} "
             f"| **{row['ratio']}×** | {row['ratio_low']} to {row['ratio_high']} | {wanted} "
             f"| {row['headroom_mb']} / {row['pytorch_mb']} |")
-    return "\n".join(lines + result["notes"]) + "\n"
+    if result["standings"]:
+        peaks = result["peaks"]
+        lines += [
+            "", "## How far from the floor", "",
+            f"The larger of two floors: the FLOPs that the model needs over the measured rate of large products "
+            f"(bf16 {peaks['bf16'] / 1e12:.0f} TFLOP/s), and the bytes that the plan's calls move at least over the measured "
+            f"bandwidth ({peaks['bytes'] / 1e12:.1f} TB/s).", "",
+            "| size | list | ms | MFU | FLOPs' floor, ms | bytes' floor, ms | times the larger | memory, MB | next in the way, by our own profile |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        for row in result["standings"]:
+            lines.append(
+                f"| {row['size']} | {row['variant']} | {row['ms']} | {row['mfu_percent']}% | {row['floor_flops_ms']} "
+                f"| {row['floor_bytes_ms']} | {row['times_the_floor']} | {row['mb']} | {row['next']} |")
+    return "\n".join(lines) + "\n"
 
 
 def main():
@@ -115,7 +173,7 @@ def main():
     theirs = Side([sys.executable, options.peer, "--device", "cuda", "--serve"])
     result = {
         "gpu": gpu, "driver": driver, "torch": torch.__version__, "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "notes": [],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "standings": [], "peaks": measured_peaks(options.headroom),
     }
     for size, mine, peer, least in RACES:
         if options.only and size not in options.only.split(","):
@@ -124,8 +182,15 @@ def main():
         result["races"].append(row)
         print(f"{size:7} {mine:10} {row['headroom_ms']:9.3f} ms  {peer:12} {row['pytorch_ms']:9.3f} ms  {row['ratio']:.2f}x "
               f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})  {row['headroom_mb']} / {row['pytorch_mb']} MB", flush=True)
-    ours.close()
     theirs.close()
+    for size, variant, steps in STANDINGS:
+        if options.only and size not in options.only.split(","):
+            continue
+        row = standing(options.headroom, ours, size, variant, result["peaks"], steps)
+        result["standings"].append(row)
+        print(f"{size:10} {variant:13} {row['ms']:9.3f} ms  MFU {row['mfu_percent']}%  {row['times_the_floor']} times its floor; "
+              f"next: {row['next']}", flush=True)
+    ours.close()
     os.makedirs(options.out, exist_ok=True)
     with open(os.path.join(options.out, "cuda.json"), "w") as out:
         json.dump(result, out, indent=1)

@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `screenshots`, `tidy` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `screenshots`, `tidy` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -6,6 +6,7 @@ mod bench;
 mod browser;
 mod ci;
 mod interop;
+mod kernels;
 mod process;
 mod python;
 mod test;
@@ -47,6 +48,8 @@ enum Command {
         #[arg(long)]
         transformers: bool,
     },
+    /// Every CUDA kernel compiles, by the real compiler and without a GPU
+    Kernels,
     /// The README's pictures of the dashboard, taken anew
     Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),
+        Command::Kernels => kernels::run(),
         Command::Tidy => tidy::run(),
         Command::Bench(bench) => bench::run(&bench),
     };

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use crate::{Outcome, browser, interop, process};
+use crate::{Outcome, browser, interop, kernels, process};
 
 /// Runs every stage even after a failure, so that one run shows all there is to mend.
 pub fn run() -> Result<Outcome> {
-    let outcomes = [unit_and_integration()?, documentation()?, interop::run(interop::Readers::Small)?];
+    let outcomes = [unit_and_integration()?, documentation()?, kernels::run()?, interop::run(interop::Readers::Small)?];
     Ok(Outcome::from_success(outcomes.iter().all(|outcome| *outcome == Outcome::Passed)))
 }
 

@@ -56,7 +56,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(6..))]
     rounds: u16,
     /// Seconds after which no comparison gets more than its least rounds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 75)]
     time: u64,
     /// Steps of the final loss curve
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]

@@ -91,6 +91,7 @@ fn answer(
     Ok(json!({
         "size": name, "variant": variant, "device": on.device.name(), "steps": steps, "ms_per_step": median * 1e3,
         "samples_per_s": samples, "tokens_per_s": samples * race.shape.seq_len as f64,
+        "model_flops": race.model_flops, "plan_bytes": race.plan_bytes,
         "peak_mb": race.peak_bytes(on, at_start) as f64 / (1024.0 * 1024.0),
         "loss": race.loss, "threads": on.threads, "headroom": env!("CARGO_PKG_VERSION"),
     }))
@@ -106,6 +107,9 @@ struct Race {
     trainer: Trainer,
     batches: Vec<Batch>,
     shape: BatchShape,
+    /// FLOPs that a step needs, and bytes that its calls move at least.
+    model_flops: u64,
+    plan_bytes: u64,
     loss: f32,
 }
 
@@ -138,6 +142,8 @@ impl Race {
             target: on.device.target(),
         };
         let program = training_program(&step, Keep::OnlyTheLoss)?;
+        let model_flops = 3 * model.needed_forward_flops(shape.batch_size, shape.seq_len);
+        let plan_bytes = program.program.plan.calls.iter().map(|call| call.bytes).sum();
         let programs = std::slice::from_ref(&program.program);
         let device: Box<dyn Device> = match on.device {
             DeviceKind::Cuda(ordinal) => Box::new(Cuda::new(&cuda_options(ordinal), programs)?),
@@ -154,7 +160,7 @@ impl Race {
             source.fill(position, &mut batch)?;
             batches.push(batch);
         }
-        Ok(Race { trainer, batches, shape, loss: f32::NAN })
+        Ok(Race { trainer, batches, shape, model_flops, plan_bytes, loss: f32::NAN })
     }
 
     /// On a GPU what was taken of it; else what the process grew by.

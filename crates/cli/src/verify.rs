@@ -1,5 +1,6 @@
 //! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
 
+use crate::output;
 use crate::train::settings::DeviceKind;
 use crate::train::start::cuda_options;
 use anyhow::bail;
@@ -25,19 +26,21 @@ pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
     }
     let mut failed = 0;
     let mut total = 0;
-    let mut show = |title: &str, checks: &[Check]| {
-        println!("{title}");
+    let mut show = |title: &str, checks: &[Check]| -> anyhow::Result<()> {
+        let mut text = format!("{title}\n");
         for check in checks {
             let mark = if check.holds() { "ok  " } else { "FAIL" };
-            println!("  {mark} {:<86} {:.1e} of {:.0e}", check.what, check.difference, check.tolerance);
+            let Check { what, difference, tolerance } = check;
+            text.push_str(&format!("  {mark} {what:<86} {difference:.1e} of {tolerance:.0e}\n"));
         }
         failed += checks.iter().filter(|check| !check.holds()).count();
         total += checks.len();
+        Ok(output::result(&text)?)
     };
-    show("kernels against the reference in double precision", &exactness::kernels(&open)?);
+    show("kernels against the reference in double precision", &exactness::kernels(&open)?)?;
     for size in sizes {
-        show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?);
+        show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?)?;
     }
-    println!("{} of {total} hold", total - failed);
+    output::result(&format!("{} of {total} hold\n", total - failed))?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -54,6 +54,30 @@ fn a_step_that_is_handed_over_is_called_by_whoever_gets_it() {
 }
 
 #[test]
+fn a_training_step_is_one_by_its_name_where_its_parts_cannot_be_followed() {
+    check(
+        "TP101",
+        "import torch
+from somewhere import Engine
+
+def run(forward_pass, backward_passes, kind):
+    backward_pass = backward_passes[kind]
+
+    def training_step(engine, batch):
+        loss = forward_pass(batch.to(torch.device('cuda')))
+        output = {'loss': loss.item()}  # <-
+        backward_pass(engine, loss)
+        return output
+
+    def validation_step(engine, batch):
+        return forward_pass(batch).item()
+
+    return Engine(training_step), Engine(validation_step)
+",
+    );
+}
+
+#[test]
 fn a_step_may_be_spread_over_methods() {
     check(
         "TP101",
@@ -184,6 +208,39 @@ def train(model, loader, optimizer, device=None):
 ";
     check("TP102", script);
     check("TP102", &script.replace(".cpu().numpy()  # <-", ".numpy()"));
+}
+
+#[test]
+fn eval_at_the_very_end_of_a_step_evaluates_nothing() {
+    let script = "import torch
+
+class Learner:
+    def learn(self, x, y):
+        self.net.train()
+        loss = self.criterion(self.net(x.cuda()), y.cuda())
+        loss.backward()
+        self.optimizer.step()
+        self.net.eval()
+        return loss.item()  # <-
+";
+    check("TP101", script);
+    check("TP101", &script.replace("return loss.item()  # <-", "return self.net(x).item()"));
+}
+
+#[test]
+fn a_dataset_of_host_tensors_gains_from_workers_and_one_of_device_tensors_does_not() {
+    let script = "import torch
+from torch.utils import data
+
+def train(model, optimizer, x, y):
+    loader = data.DataLoader(data.TensorDataset(x, y), batch_size=8)  # <-
+    for a, b in loader:
+        loss = (model(a.cuda()) - b.cuda()).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+";
+    check("TP301", script);
+    check("TP301", &script.replace("TensorDataset(x, y)", "TensorDataset(x.cuda(), y.cuda())").replace("  # <-", ""));
 }
 
 #[test]

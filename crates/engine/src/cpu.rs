@@ -22,7 +22,7 @@ mod rope;
 mod shared;
 
 use crate::by_isa;
-use crate::device::{Device, EngineError, Program, check_precision};
+use crate::device::{Device, EngineError, Program, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
@@ -121,6 +121,7 @@ pub struct Cpu {
 }
 
 struct Loaded {
+    walk: Walk,
     calls: Vec<Prepared>,
     values: Vec<Option<Slot>>,
 }
@@ -200,6 +201,7 @@ impl Device for Cpu {
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
+        let _held = (self.programs[program].walk == Walk::Replayed).then(|| self.team.pool.hold());
         for index in calls {
             let call = &self.programs[program].calls[index];
             let start = self.recorder.is_some().then(|| self.started.elapsed());
@@ -238,7 +240,7 @@ fn precision_of(programs: &[Program]) -> Result<Precision, EngineError> {
 }
 
 fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
-    let Program { graph, plan, .. } = program;
+    let Program { graph, plan, walk, .. } = program;
     let values: Vec<Option<Slot>> = graph
         .value_ids()
         .map(|id| plan.buffer(id).map(|buffer| arena.slot(buffer.offset, graph.ty(id).elements(), graph.ty(id).dtype)))
@@ -271,7 +273,7 @@ fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
             })
         })
         .collect::<Result<_, _>>()?;
-    Ok(Loaded { calls, values })
+    Ok(Loaded { walk: *walk, calls, values })
 }
 
 /// Elements of reduction scratch that the hungriest call needs.

@@ -13,6 +13,17 @@ pub struct Program {
     pub plan: Plan,
     pub precision: Precision,
     pub target: Target,
+    pub walk: Walk,
+}
+
+/// How a device goes through a program's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Walk {
+    /// Each call is started by the host, and could be followed by any other.
+    #[default]
+    CallByCall,
+    /// A range of calls is one thing that was prepared whole: `graph-replay`.
+    Replayed,
 }
 
 impl Program {
@@ -27,7 +38,7 @@ impl Program {
 
     pub fn made_for(target: Target, precision: Precision, graph: Graph) -> Program {
         let plan = Plan::laid_out(&graph, target.layout(), 0);
-        Program { graph, plan, precision, target }
+        Program { graph, plan, precision, target, walk: Walk::CallByCall }
     }
 }
 

@@ -11,4 +11,4 @@ pub mod peaks;
 pub mod recorder;
 pub mod reference;
 
-pub use device::{Device, Drawn, EngineError, Finished, Program, Queue, Submission, Target, Words};
+pub use device::{Device, Drawn, EngineError, Finished, Program, Queue, Submission, Target, Walk, Words};

@@ -21,7 +21,7 @@ fn every_kernel_compiles() {
 #[ignore = "needs NVRTC: `cargo xtask test` installs it and runs this"]
 fn a_kernel_that_does_not_compile_is_named_with_what_the_compiler_says() {
     let mut unit = all_units().remove(0);
-    unit.options.push("-Du32=nonsense".into());
+    unit.options.push("-Dfloat=nonsense".into());
     let error = compile(&unit, "sm_90a").map(|image| image.len()).unwrap_err().to_string();
     assert!(error.contains(unit.source.name) && error.contains("nonsense"), "{error}");
 }

@@ -165,3 +165,23 @@ fn thread_count() -> usize {
 fn thread_count() -> usize {
     0
 }
+
+#[test]
+fn a_held_team_serves_its_holder_and_then_everybody() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let pool = Pool::new(3).unwrap();
+    let runs = AtomicUsize::new(0);
+    {
+        let _held = pool.hold();
+        let _again = pool.hold();
+        for _ in 0..100 {
+            pool.broadcast(&|_| _ = runs.fetch_add(1, Ordering::Relaxed));
+        }
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 300);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.broadcast(&|_| _ = runs.fetch_add(1, Ordering::Relaxed)));
+        pool.broadcast(&|_| _ = runs.fetch_add(1, Ordering::Relaxed));
+    });
+    assert_eq!(runs.load(Ordering::Relaxed), 306);
+}

@@ -8,8 +8,10 @@ mod fuse_norm;
 mod fuse_optimizer;
 mod fuse_rope;
 mod fuse_swiglu;
+mod graph_replay;
 
 pub use checkpoint::{checkpoint, layers};
+pub use graph_replay::GRAPH_REPLAY;
 
 use crate::graph::{Graph, GraphError};
 use crate::pass::Pass;
@@ -43,7 +45,7 @@ impl Offered {
 }
 
 /// Every pass of `all`, in the order of their application.
-pub const OFFERED: [Offered; 8] = [
+pub const OFFERED: [Offered; 9] = [
     Offered {
         name: "fuse-qkv",
         about: "the q, k and v projections become one product",
@@ -107,6 +109,14 @@ pub const OFFERED: [Offered; 8] = [
         tolerance: 1e-6,
         needs: &[],
         rewrite: fuse_optimizer::rewrite,
+    },
+    Offered {
+        name: GRAPH_REPLAY,
+        about: "the calls of a step run as one prepared list, the team held together between them",
+        stage: Stage::Step,
+        tolerance: 1e-6,
+        needs: &[],
+        rewrite: graph_replay::rewrite,
     },
 ];
 

@@ -112,11 +112,11 @@ impl Plan {
             .iter()
             .map(|block| Interval {
                 bytes: align(block.bytes),
-                alive: block
-                    .members
-                    .iter()
-                    .map(|member| &alive[member.value.0])
-                    .fold(usize::MAX..0, |all, one| all.start.min(one.start)..all.end.max(one.end)),
+                alive: {
+                    let lives = || block.members.iter().map(|member| &alive[member.value.0]);
+                    let start = lives().map(|life| life.start).min().unwrap_or(0);
+                    start..lives().map(|life| life.end).max().unwrap_or(0)
+                },
             })
             .collect();
         let placed = place(&intervals);

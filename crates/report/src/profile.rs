@@ -8,7 +8,6 @@ mod roofline_plot;
 mod tables;
 mod terminal;
 
-pub(crate) use crate::svg::escape;
 pub use html::html;
 pub use markdown::markdown;
 pub use terminal::terminal;

@@ -4,10 +4,10 @@ use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
 use crate::optimizer::{Norm, OptimizerConfig, Trained, optimize};
-use headroom_engine::{Program, Target};
+use headroom_engine::{Program, Target, Walk};
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
-use headroom_graph::passes::{PassList, Stage, checkpoint};
+use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage, checkpoint};
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
@@ -119,7 +119,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         gradient_norm: graph.output_named("gradient_norm"),
         shape: config.shape,
         passes,
-        program: Program::made_for(config.target, config.precision, graph),
+        program: Program { walk: walk(config), ..Program::made_for(config.target, config.precision, graph) },
     })
 }
 
@@ -143,8 +143,12 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    let program = Program { graph, plan, precision: config.precision, target: config.target };
+    let program = Program { graph, plan, precision: config.precision, target: config.target, walk: walk(config) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
+}
+
+fn walk(config: &StepConfig) -> Walk {
+    if config.passes.contains(GRAPH_REPLAY) { Walk::Replayed } else { Walk::CallByCall }
 }
 
 /// Kernels that one step runs, by phase.

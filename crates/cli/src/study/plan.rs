@@ -55,8 +55,8 @@ impl PlannedRun {
         let available = match (self.settings.device, self.settings.memory_limit) {
             (_, Some(limit)) => Some(limit),
             (DeviceKind::Null, None) => None,
-            (_, None) => free,
             (DeviceKind::Cuda(_), None) => self.settings.gpu.as_ref().map(|gpu| gpu.free_bytes),
+            (_, None) => free,
         };
         Planning { step: &self.step, threads: self.settings.threads, available, rates }
     }

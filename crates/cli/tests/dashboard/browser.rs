@@ -29,7 +29,7 @@ const HOW_TO_GET: &str = "these tests need Chromium and its driver: `cargo xtask
 impl Browser {
     pub fn start() -> Browser {
         let mut driver = Command::new("chromedriver")
-            .args(["--port=0", "--log-level=OFF"])
+            .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -95,6 +95,14 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
     is_step && passes[function].backward && passes[function].update
 }
 
+/// `training_step`, of whatever trainer calls it.
+fn is_step_by_name(program: &Program, function: FunctionId) -> bool {
+    matches!(
+        program.symbols.functions[function].name,
+        "training_step" | "train_step" | "train_batch" | "train_on_batch"
+    )
+}
+
 /// Which halves of a step a function runs, what it calls included.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Passes {
@@ -210,6 +218,9 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         .map(|(function, facts)| match facts.kind {
             FunctionKind::Step if !loops[function] => Some(0),
             FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &passes) => Some(0),
+            FunctionKind::Plain if !facts.is_called && !loops[function] && is_step_by_name(program, function) => {
+                Some(0)
+            }
             FunctionKind::Loss if !facts.is_called && !facts.is_handed_over => Some(0),
             _ => None,
         })

@@ -47,7 +47,9 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
             _ => None,
         },
         (Callee::Method, "cpu") => {
-            (may_be_on_device(&call.receiver) && !feeds_item(program, call)).then_some(Read::Copy)
+            // A comparison of unknown values is a tensor, too, where it has such a method.
+            let may_be = may_be_on_device(&call.receiver) || matches!(call.receiver, Value::Bool(None));
+            (may_be && !feeds_item(program, call)).then_some(Read::Copy)
         }
         // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
         (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),

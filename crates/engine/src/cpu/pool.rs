@@ -47,6 +47,7 @@ impl Pool {
             job: UnsafeCell::new(None),
             generation: Padded(AtomicUsize::new(0)),
             running: Padded(AtomicUsize::new(0)),
+            held: AtomicBool::new(false),
             parked: (1..threads).map(|_| Padded(AtomicBool::new(false))).collect(),
             stopping: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -174,9 +175,20 @@ impl Pool {
         self.shared.spins
     }
 
+    /// Keeps the team awake, and for this thread alone, until the guard is dropped: hand-overs in between take no lock.
+    pub fn hold(&self) -> Held<'_> {
+        if self.shared.is_held_here() {
+            return Held { pool: None, _turn: None };
+        }
+        let turn = lock(&self.turn);
+        self.shared.held.store(true, Ordering::Relaxed);
+        HELD.set(Arc::as_ptr(&self.shared));
+        Held { pool: Some(self), _turn: Some(turn) }
+    }
+
     fn run_on_all(&self, job: &(dyn Fn(usize) + Sync)) {
-        let _turn = lock(&self.turn);
         let shared = &*self.shared;
+        let turn = (!shared.is_held_here()).then(|| lock(&self.turn));
         // SAFETY: only the lifetime changes. No worker touches the job after `running` is back at zero, and this
         // function does not return, nor unwind, before that.
         let job: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(job) };
@@ -198,8 +210,24 @@ impl Pool {
         let panic = own.err().or_else(|| lock(&shared.panic).take());
         if let Some(panic) = panic {
             lock(&shared.panic).take();
-            drop(_turn);
+            drop(turn);
             resume_unwind(panic);
+        }
+    }
+}
+
+/// A pool's team, held together by one thread.
+pub struct Held<'a> {
+    /// None inside another hold of the same pool.
+    pool: Option<&'a Pool>,
+    _turn: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool {
+            pool.shared.held.store(false, Ordering::Relaxed);
+            HELD.set(std::ptr::null());
         }
     }
 }
@@ -222,6 +250,8 @@ struct Shared {
     generation: Padded<AtomicUsize>,
     running: Padded<AtomicUsize>,
     parked: Vec<Padded<AtomicBool>>,
+    /// Somebody holds the team: nobody goes to sleep.
+    held: AtomicBool,
     stopping: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// How often a waiting thread looks again before it gives its CPU away: soon, where threads outnumber CPUs.
@@ -235,9 +265,15 @@ unsafe impl Send for Shared {}
 
 thread_local! {
     static INSIDE_A_JOB: Cell<bool> = const { Cell::new(false) };
+    /// The pool that this thread holds.
+    static HELD: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
 impl Shared {
+    fn is_held_here(&self) -> bool {
+        std::ptr::eq(HELD.get(), self)
+    }
+
     fn serve(&self, worker: usize) {
         let mut seen = 0;
         loop {
@@ -267,7 +303,7 @@ impl Shared {
                 }
                 waiting.pause();
             }
-            if start.elapsed() < SPIN {
+            if start.elapsed() < SPIN || self.held.load(Ordering::Relaxed) {
                 continue;
             }
             let parked = &self.parked[worker - 1].0;

@@ -28,7 +28,7 @@ impl Trial {
     /// How to take a step: by turns at first, then as the faster.
     pub fn at(&self, step: usize) -> Lanes {
         if step < FIRST + 2 * TRIED {
-            return if step % 2 == 0 { Lanes::One } else { Lanes::Two };
+            return if step.is_multiple_of(2) { Lanes::One } else { Lanes::Two };
         }
         let least = |which: usize| self.seconds[which].iter().copied().fold(f64::INFINITY, f64::min);
         if least(1) < least(0) { Lanes::Two } else { Lanes::One }

@@ -38,14 +38,13 @@ fn find(what: &'static str, names: &[&str], is_there: impl Fn() -> bool) -> Resu
     if is_there() {
         return Ok(());
     }
-    let tried =
-        names.iter().map(|name| format!("{name} on the library path")).chain(folders.iter().map(shown)).collect();
+    let tried = names
+        .iter()
+        .map(|name| format!("{name} on the library path"))
+        .chain(folders.iter().map(|folder| folder.display().to_string()))
+        .collect();
     let help = "install the CUDA toolkit (12 or 13), or its PyPI packages into the active environment, or point CUDA_HOME at it";
     Err(CudaError::NoLibrary { what, tried, help })
-}
-
-fn shown(path: &PathBuf) -> String {
-    path.display().to_string()
 }
 
 /// The file of this name in the folder, with or without a version behind it; the highest where there are several.
@@ -80,7 +79,7 @@ fn folders() -> &'static [PathBuf] {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOLDERS.get_or_init(|| {
         let mut homes: Vec<PathBuf> =
-            ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| std::env::var_os(name)).map(PathBuf::from).collect();
+            ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
         homes.extend(beginning_with(Path::new("/usr/local"), "cuda"));
         homes.push("/opt/cuda".into());
         let mut folders: Vec<PathBuf> = homes

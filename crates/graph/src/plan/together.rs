@@ -99,7 +99,8 @@ fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
         members.push(Member { value, offset, pitch });
         offset += row_bytes(graph, value);
     }
-    let aligned = members.iter().all(|member| member.offset % ROW_ALIGNMENT == 0) && pitch % ROW_ALIGNMENT == 0;
+    let aligned =
+        members.iter().all(|member| member.offset.is_multiple_of(ROW_ALIGNMENT)) && pitch.is_multiple_of(ROW_ALIGNMENT);
     aligned.then_some(Block { bytes: rows * pitch, members })
 }
 

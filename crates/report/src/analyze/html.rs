@@ -16,7 +16,7 @@ use crate::table::Table;
 pub fn html(analysis: &Analysis) -> String {
     let trace = &analysis.trace;
     let device = trace.device.as_deref().unwrap_or("no device");
-    let events = grouped(trace.reading.events as u64);
+    let events = grouped(trace.reading.events);
     let about = format!("{events} events, {device}, rank {} of {}", trace.rank, trace.world_size);
     let mut page = Page::new(&trace.name, &about);
     let mut section = |title: &str, content: String| {

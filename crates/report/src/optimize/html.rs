@@ -20,15 +20,15 @@ pub fn html(record: &ValidationRecord) -> String {
     let notes = tables::notes(facts);
     let notes = if notes.is_empty() { String::new() } else { list(&notes) };
     page.section(
-        "Passes, best predicted first",
+        "Passes, best predicted first, each on top of what was kept before it",
         &format!("<figure>{}{SAVING_LEGEND}</figure>{}{notes}", saving_plot(facts), table(&tables::passes(facts), "")),
     );
     page.section(
-        "The ladder",
+        "The ladder, against Version 1",
         &format!("<figure>{}</figure>{}", ladder_plot(facts), table(&tables::versions(facts), "")),
     );
     if !facts.ablation.is_empty() {
-        page.section("Ablation", &table(&tables::ablation(facts), ""));
+        page.section("Ablation: all passes, against all but one", &table(&tables::ablation(facts), ""));
     }
     page.section("Impact against effort", &matrix(&tables::matrix(facts)));
     page.section("Roadmap", &table(&tables::roadmap(facts), "narrow"));

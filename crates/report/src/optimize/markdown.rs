@@ -16,10 +16,13 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Findings, the first to do first", table(&tables::findings(facts)) + UPPER_BOUNDS);
     let notes = tables::notes(facts);
     let notes = if notes.is_empty() { String::new() } else { format!("\n{}", list(&notes)) };
-    section("Passes, best predicted first", table(&tables::passes(facts)) + &notes);
-    section("The ladder", table(&tables::versions(facts)));
+    section(
+        "Passes, best predicted first, each on top of what was kept before it",
+        table(&tables::passes(facts)) + &notes,
+    );
+    section("The ladder, against Version 1", table(&tables::versions(facts)));
     if !facts.ablation.is_empty() {
-        section("Ablation", table(&tables::ablation(facts)));
+        section("Ablation: all passes, against all but one", table(&tables::ablation(facts)));
     }
     let quadrant = |(title, items): &(&str, Vec<String>)| {
         format!("**{title}**\n\n{}", if items.is_empty() { "- none\n".into() } else { list(items) })

@@ -85,15 +85,15 @@ pub fn findings(facts: &ValidationFacts) -> Table {
 }
 
 pub fn passes(facts: &ValidationFacts) -> Table {
-    rungs("pass, on top of what is kept above", &facts.passes)
+    rungs("pass", &facts.passes)
 }
 
 pub fn versions(facts: &ValidationFacts) -> Table {
-    rungs("against Version 1", &facts.versions)
+    rungs("list", &facts.versions)
 }
 
 pub fn ablation(facts: &ValidationFacts) -> Table {
-    rungs("all passes, against all but", &facts.ablation)
+    rungs("without", &facts.ablation)
 }
 
 fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
@@ -118,7 +118,7 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
     });
     let mut head = vec![first];
     head.extend(predicted.then_some("predicted"));
-    head.extend(["measured", "95%", "memory, MiB", "kernels", "results differ by"]);
+    head.extend(["measured", "95%", "memory, MiB", "kernels", "difference"]);
     head.extend(decided.then_some("verdict"));
     Table { head, rows: cells.collect() }
 }

@@ -17,16 +17,16 @@ pub fn terminal(record: &ValidationRecord) -> String {
     let mut findings = without(tables::findings(facts), "evidence");
     findings.rows.truncate(FINDINGS);
     section("What holds Version 1 back, the first to do first", &findings);
-    section("Passes, best predicted first", &tables::passes(facts));
+    section("Passes, best predicted first, each on top of what was kept before it", &tables::passes(facts));
     for note in tables::notes(facts) {
         let _ = writeln!(out, "  {}", note.replace('`', ""));
     }
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
-    section("The ladder", &tables::versions(facts));
+    section("The ladder, against Version 1", &tables::versions(facts));
     if !facts.ablation.is_empty() {
-        section("Ablation", &tables::ablation(facts));
+        section("Ablation: all passes, against all but one", &tables::ablation(facts));
     }
     section("Success metrics", &tables::targets(facts));
     section("Gates of what was kept", &without(tables::gates(facts), "limit"));

@@ -226,6 +226,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 };
             }
             "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
+            // Of tensors that lie on the device; of others, a dataset like any other.
+            "utils.data.TensorDataset" if arguments.all().any(Value::holds_device) => return Value::DEVICE,
+            _ if rest.starts_with("utils.data.") => return Value::Unknown,
             _ => {}
         }
         if rest.starts_with("optim.lr_scheduler") {

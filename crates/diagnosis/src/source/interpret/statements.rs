@@ -37,7 +37,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == name)
                     && call.arguments.is_empty()))
         };
-        calls(statement, "eval") && !rest.iter().any(|later| calls(later, "train"))
+        // Tidying up at a step's end: nothing is evaluated any more.
+        let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
+        calls(statement, "eval") && !ends && !rest.iter().any(|later| calls(later, "train"))
     }
 
     /// Runs one statement; the frame that the rest of its block runs under, if it makes one.
@@ -441,4 +443,19 @@ pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> 
         }
     }
     one
+}
+
+/// `loss.item()`, `a.detach().cpu(), b`: values are handed on, and nothing is computed.
+fn only_reads(expression: &Expr) -> bool {
+    match expression {
+        Expr::Call(call) => {
+            let Expr::Attribute(method) = &*call.func else { return false };
+            matches!(method.attr.as_str(), "item" | "cpu" | "numpy" | "detach" | "tolist" | "mean" | "sum")
+                && only_reads(&method.value)
+        }
+        Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
+        Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
+        Expr::Attribute(_) | Expr::Name(_) | Expr::StringLiteral(_) | Expr::NumberLiteral(_) => true,
+        _ => false,
+    }
 }

@@ -117,6 +117,11 @@ impl<'a> Cut<'a> {
             .rev()
             .find(|&parts| team.is_multiple_of(parts) && panels_a_stage >= parts * SHARE_PANELS_MIN)
             .unwrap_or(1);
+        // A left operand that lies by columns is copied for each share that it meets: rows are divided where a thread's
+        // cache holds all columns.
+        let by_columns = product.a.row_stride == 1 && product.a.col_stride != 1;
+        let narrow = deepest_block * panels_a_stage * width <= RIGHT_IN_CACHE;
+        let column_parts = if by_columns && narrow && row_panels >= ITEMS_A_SHARE * team { 1 } else { column_parts };
         let row_parts = team / column_parts;
         let (share_panels, share_row_panels) = (panels_a_stage.div_ceil(column_parts), row_panels.div_ceil(row_parts));
         let in_cache = (RIGHT_IN_CACHE / (deepest_block * depth_blocks_a_stage * width)).max(1);

@@ -78,45 +78,58 @@ __device__ __forceinline__ void write(element* to, float value) {
 #endif
 }
 
-// Copies rows row0..row0+ROWS-1 of one head into shared memory as floats, turned where cosines are given; rows past
-// `seq` become zeros. Even sizes go in pairs of columns c and c + HEAD_DIM/2, which rotate together.
-template <int ROWS>
-__device__ __forceinline__ void load_tile(float* tile, const element* head, int stride, int row0, int seq, const float* cosines,
-                                          const float* sines) {
-    if constexpr (HEAD_DIM % 2 == 0) {
-        constexpr int COUNT = HEAD_DIM % 8 == 0 ? 4 : 1, HALF = HEAD_DIM / 2, ITEMS = HALF / COUNT;
-#pragma unroll 4
-        for (int i = threadIdx.x; i < ROWS * ITEMS; i += THREADS) {
-            int row = i / ITEMS, column = i % ITEMS * COUNT;
-            float a[COUNT] = {}, b[COUNT] = {};
-            if (row0 + row < seq) {
-                read<COUNT>(head + (size_t)(row0 + row) * stride + column, a);
-                read<COUNT>(head + (size_t)(row0 + row) * stride + column + HALF, b);
-                if (cosines) {
+// Copies rows row0..row0+ROWS-1 of one head of each tensor into shared memory as floats; the first tensor is
+// turned where cosines are given; rows past `seq` become zeros. Even sizes go in pairs of columns
+// c and c + HEAD_DIM/2, which rotate together. Each batch reads everything before it writes anything, so that a
+// tile costs few waits on memory.
+struct Rows {
+    float* tile;
+    const element* head;
+    int stride;
+};
+
+template <int ROWS, int TENSORS>
+__device__ __forceinline__ void load_tiles(const Rows (&from)[TENSORS], int row0, int seq, const float* cosines, const float* sines) {
+    constexpr int COUNT = HEAD_DIM % 8 == 0 ? 4 : 1, WAYS = HEAD_DIM % 2 == 0 ? 2 : 1, PART = HEAD_DIM / WAYS, ITEMS = PART / COUNT;
+    constexpr int TOTAL = ROWS * ITEMS, NEEDED = (TOTAL + THREADS - 1) / THREADS, MOST = COUNT == 4 ? 4 : 8, BATCH = NEEDED < MOST ? NEEDED : MOST;
 #pragma unroll
-                    for (int n = 0; n < COUNT; n++) {
-                        float c = __ldg(cosines + (row0 + row) * HALF + column + n), s = __ldg(sines + (row0 + row) * HALF + column + n);
-                        float turned = a[n] * c - b[n] * s;
-                        b[n] = b[n] * c + a[n] * s;
-                        a[n] = turned;
-                    }
+    for (int base = 0; base < TOTAL; base += BATCH * THREADS) {
+        float x[TENSORS][BATCH][WAYS][COUNT];
+#pragma unroll
+        for (int t = 0; t < TENSORS; t++)
+#pragma unroll
+            for (int n = 0; n < BATCH; n++) {
+                int i = base + n * THREADS + threadIdx.x, row = min(row0 + i / ITEMS, seq - 1), column = i % ITEMS * COUNT;
+#pragma unroll
+                for (int way = 0; way < WAYS; way++) read<COUNT>(from[t].head + (size_t)row * from[t].stride + column + way * PART, x[t][n][way]);
+            }
+        if (WAYS == 2 && cosines) {
+#pragma unroll
+            for (int n = 0; n < BATCH; n++) {
+                int i = base + n * THREADS + threadIdx.x, at = min(row0 + i / ITEMS, seq - 1) * PART + i % ITEMS * COUNT;
+#pragma unroll
+                for (int m = 0; m < COUNT; m++) {
+                    float c = __ldg(cosines + at + m), s = __ldg(sines + at + m), a = x[0][n][0][m], b = x[0][n][WAYS - 1][m];
+                    x[0][n][0][m] = a * c - b * s;
+                    x[0][n][WAYS - 1][m] = b * c + a * s;
                 }
             }
-            if constexpr (COUNT == 4) {
-                *(float4*)(tile + row * STRIDE + column) = make_float4(a[0], a[1], a[2], a[3]);
-                *(float4*)(tile + row * STRIDE + column + HALF) = make_float4(b[0], b[1], b[2], b[3]);
-            } else {
-                tile[row * STRIDE + column] = a[0];
-                tile[row * STRIDE + column + HALF] = b[0];
+        }
+#pragma unroll
+        for (int t = 0; t < TENSORS; t++)
+#pragma unroll
+            for (int n = 0; n < BATCH; n++) {
+                int i = base + n * THREADS + threadIdx.x, row = i / ITEMS, column = i % ITEMS * COUNT;
+                if (TOTAL % (BATCH * THREADS) && i >= TOTAL) continue;
+                float keep = row0 + row < seq ? 1 : 0;
+#pragma unroll
+                for (int way = 0; way < WAYS; way++) {
+                    float* to = from[t].tile + row * STRIDE + column + way * PART;
+                    float(&v)[COUNT] = x[t][n][way];
+                    if constexpr (COUNT == 4) *(float4*)to = make_float4(v[0] * keep, v[1] * keep, v[2] * keep, v[3] * keep);
+                    else *to = v[0] * keep;
+                }
             }
-        }
-    } else {
-        for (int i = threadIdx.x; i < ROWS * HEAD_DIM; i += THREADS) {
-            int row = i / HEAD_DIM, column = i % HEAD_DIM;
-            float value[1] = {0};
-            if (row0 + row < seq) read<1>(head + (size_t)(row0 + row) * stride + column, value);
-            tile[row * STRIDE + column] = value[0];
-        }
     }
 }
 
@@ -162,7 +175,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sums)[ROWS][COLUMNS], 
 #pragma unroll
         for (int j = 0; j < 4; j++) scratch[own_row(i) * SCORE_STRIDE + other_row(j)] = weights[i][j];
     __syncwarp();
-#pragma unroll 2
+#pragma unroll (HEAD_DIM > 64 ? 1 : 2)
     for (int k = 0; k < OTHER; k += 4) {
         float4 a[ROWS];
 #pragma unroll
@@ -233,15 +246,15 @@ __device__ __forceinline__ void forward(const element* q, const element* k, cons
     k += (size_t)b * seq * ldk + kv * HEAD_DIM;
     v += (size_t)b * seq * ldv + kv * HEAD_DIM;
     clear_padding(q_tile, OWN + 2 * OTHER);
-    load_tile<OWN>(q_tile, q + (size_t)b * seq * ldq + h * HEAD_DIM, ldq, row0, seq, cosines, sines);
+    const Rows own[1] = {{q_tile, q + (size_t)b * seq * ldq + h * HEAD_DIM, ldq}}, other[2] = {{k_tile, k, ldk}, {v_tile, v, ldv}};
+    load_tiles<OWN>(own, row0, seq, cosines, sines);
     float sums[ROWS][COLUMNS] = {}, highest[ROWS], total[ROWS] = {};
 #pragma unroll
     for (int i = 0; i < ROWS; i++) highest[i] = NEGATIVE_INFINITY;
 
     for (int key0 = 0; key0 < end; key0 += OTHER) {
         __syncthreads();
-        load_tile<OTHER>(k_tile, k, ldk, key0, seq, cosines, sines);
-        load_tile<OTHER>(v_tile, v, ldv, key0, seq, nullptr, nullptr);
+        load_tiles<OTHER>(other, key0, seq, cosines, sines);
         __syncthreads();
         float scores[ROWS][4];
         multiply_tiles<ROWS>(scores, q_tile, k_tile);
@@ -286,15 +299,29 @@ struct Backward {
     float scale;
 };
 
-// sum(dout * out) of one row, over the 16 lanes that call it together; `tile_row` is dout's row in shared memory.
-__device__ __forceinline__ float delta_of_row(const float* tile_row, const element* out_row, bool exists) {
-    float delta = 0, value[1];
-    if (exists)
-        for (int column = threadIdx.x % 16; column < HEAD_DIM; column += 16) {
-            read<1>(out_row + column, value);
-            delta += tile_row[column] * value[0];
+// delta[i] = sum(dout * out) of row row0 + own_row(i): dout from its tile in shared memory, out from one head in
+// global memory. Four rows are read before any is used. Rows past `seq` hold zeros in the tile.
+template <int COUNT>
+__device__ __forceinline__ void take_deltas(float (&delta)[COUNT], const float* dout_tile, const element* out, int stride, int row0, int seq) {
+#pragma unroll
+    for (int base = 0; base < COUNT; base += 4) {
+        float value[4][COLUMNS][1];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                read<1>(out + (size_t)min(row0 + own_row(base + i), seq - 1) * stride + min((int)(threadIdx.x % 16) + 16 * c, HEAD_DIM - 1), value[i][c]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float sum = 0;
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                int column = threadIdx.x % 16 + 16 * c;
+                if (column < HEAD_DIM) sum += dout_tile[own_row(base + i) * STRIDE + column] * value[i][c][0];
+            }
+            delta[base + i] = sum_of_row(sum);
         }
-    return sum_of_row(delta);
+    }
 }
 
 template <int ROWS>
@@ -308,22 +335,23 @@ __device__ __forceinline__ void backward_q(const Backward& p, int block) {
     const element* out = p.out + (size_t)b * p.seq * p.ldo + h * HEAD_DIM;
     const float *cosines = p.rotated ? nullptr : p.cosines, *sines = p.sines;
     clear_padding(q_tile, 2 * OWN + 2 * OTHER);
-    load_tile<OWN>(q_tile, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq, row0, p.seq, cosines, sines);
-    load_tile<OWN>(dout_tile, p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM, p.lddo, row0, p.seq, nullptr, nullptr);
+    const Rows own[2] = {{q_tile, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq},
+                         {dout_tile, p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM, p.lddo}};
+    const Rows other[2] = {{k_tile, k, p.ldk}, {v_tile, v, p.ldv}};
+    load_tiles<OWN>(own, row0, p.seq, cosines, sines);
     __syncthreads();
     float sums[ROWS][COLUMNS] = {}, lse[ROWS], delta[ROWS], factors[ROWS];
+    take_deltas<ROWS>(delta, dout_tile, out, p.ldo, row0, p.seq);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         int row = row0 + own_row(i);
         factors[i] = p.scale;
         lse[i] = row < p.seq ? p.lse[(size_t)pair * p.seq + row] * LOG2_E : 0;
-        delta[i] = delta_of_row(dout_tile + own_row(i) * STRIDE, out + (size_t)row * p.ldo, row < p.seq);
         if (p.delta && threadIdx.x % 16 == 0 && row < p.seq) p.delta[(size_t)pair * p.seq + row] = delta[i];
     }
     for (int key0 = 0; key0 < end; key0 += OTHER) {
         __syncthreads();
-        load_tile<OTHER>(k_tile, k, p.ldk, key0, p.seq, cosines, sines);
-        load_tile<OTHER>(v_tile, v, p.ldv, key0, p.seq, nullptr, nullptr);
+        load_tiles<OTHER>(other, key0, p.seq, cosines, sines);
         __syncthreads();
         float scores[ROWS][4], slopes[ROWS][4];
         multiply_tiles<ROWS>(scores, q_tile, k_tile);
@@ -350,17 +378,18 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
     int row0 = block / pairs * OWN;  // the first keys have the most queries
     const float *cosines = p.rotated ? nullptr : p.cosines, *sines = p.sines;
     clear_padding(k_tile, 2 * OWN + 2 * OTHER);
-    load_tile<OWN>(k_tile, p.k + (size_t)b * p.seq * p.ldk + kv * HEAD_DIM, p.ldk, row0, p.seq, cosines, sines);
-    load_tile<OWN>(v_tile, p.v + (size_t)b * p.seq * p.ldv + kv * HEAD_DIM, p.ldv, row0, p.seq, nullptr, nullptr);
+    const Rows own[2] = {{k_tile, p.k + (size_t)b * p.seq * p.ldk + kv * HEAD_DIM, p.ldk},
+                         {v_tile, p.v + (size_t)b * p.seq * p.ldv + kv * HEAD_DIM, p.ldv}};
+    load_tiles<OWN>(own, row0, p.seq, cosines, sines);
     float dk[ROWS][COLUMNS] = {}, dv[ROWS][COLUMNS] = {}, factors[ROWS];
 
     for (int h = kv * sharing; h < (kv + 1) * sharing; h++)
         for (int query0 = row0 / OTHER * OTHER; query0 < p.seq; query0 += OTHER) {
             size_t first = ((size_t)b * p.heads + h) * p.seq + query0;
-            const element* out = p.out + ((size_t)b * p.seq + query0) * p.ldo + h * HEAD_DIM;
             __syncthreads();
-            load_tile<OTHER>(q_tile, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq, query0, p.seq, cosines, sines);
-            load_tile<OTHER>(dout_tile, p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM, p.lddo, query0, p.seq, nullptr, nullptr);
+            const Rows other[2] = {{q_tile, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq},
+                                   {dout_tile, p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM, p.lddo}};
+            load_tiles<OTHER>(other, query0, p.seq, cosines, sines);
             if (threadIdx.x < OTHER) {
                 bool exists = query0 + threadIdx.x < p.seq;
                 lse[threadIdx.x] = exists ? p.lse[first + threadIdx.x] * LOG2_E : 0;
@@ -371,10 +400,11 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
             multiply_tiles<ROWS>(scores, k_tile, q_tile);
             multiply_tiles<ROWS>(slopes, v_tile, dout_tile);
             if (!p.delta) {
-                for (int row = threadIdx.x / 16; row < OTHER; row += 8) {
-                    float sum = delta_of_row(dout_tile + row * STRIDE, out + (size_t)row * p.ldo, query0 + row < p.seq);
-                    if (threadIdx.x % 16 == 0) delta[row] = sum;
-                }
+                float taken[OTHER / 8];
+                take_deltas<OTHER / 8>(taken, dout_tile, p.out + (size_t)b * p.seq * p.ldo + h * HEAD_DIM, p.ldo, query0, p.seq);
+#pragma unroll
+                for (int i = 0; i < OTHER / 8; i++)
+                    if (threadIdx.x % 16 == 0) delta[own_row(i)] = taken[i];
                 __syncthreads();
             }
 #pragma unroll
@@ -410,11 +440,11 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
     Backward { q, k, v, out, dout, lse, delta, dq, dk, dv, cosines, sines, batch, heads, kv_heads, seq, ldq, ldk, ldv, ldo, lddo, lddq, \
                lddk, lddv, rotated, scale }
 
-extern "C" __global__ void __launch_bounds__(THREADS) NAMED(flash_forward)(FORWARD_PARAMETERS) { forward<8>(FORWARD_ARGUMENTS); }
-extern "C" __global__ void __launch_bounds__(THREADS) NAMED(flash_forward_small)(FORWARD_PARAMETERS) { forward<4>(FORWARD_ARGUMENTS); }
-extern "C" __global__ void __launch_bounds__(THREADS) NAMED(flash_backward_q)(BACKWARD_PARAMETERS) { backward_q<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
-extern "C" __global__ void __launch_bounds__(THREADS) NAMED(flash_backward_kv)(BACKWARD_PARAMETERS) { backward_kv<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
-extern "C" __global__ void __launch_bounds__(THREADS) NAMED(flash_backward_small)(BACKWARD_PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 3) NAMED(flash_forward)(FORWARD_PARAMETERS) { forward<8>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 2 : 3) NAMED(flash_forward_small)(FORWARD_PARAMETERS) { forward<4>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_q)(BACKWARD_PARAMETERS) { backward_q<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_kv)(BACKWARD_PARAMETERS) { backward_kv<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 2 : 3) NAMED(flash_backward_small)(BACKWARD_PARAMETERS) {
     int key_blocks = (seq + 31) / 32 * batch * kv_heads, block = blockIdx.x;
     if (block < key_blocks) backward_kv<4>(BACKWARD_ARGUMENTS, block);
     else backward_q<4>(BACKWARD_ARGUMENTS, block - key_blocks);

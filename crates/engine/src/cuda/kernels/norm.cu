@@ -86,23 +86,24 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
     // All rows of a block take part in every turn: the sums below wait for each other.
     for (u32 first = blockIdx.x * blockDim.y; first < rows; first += stride, turn++) {
         u32 row = first + threadIdx.y;
-        float value[P][W], arrived[P][W], other[P][W];
+        Pack<ACT, W> x_now[P], d_now[P], o_now[P];
         float squares = 0.0f, dot = 0.0f;
 #pragma unroll
         for (int p = 0; p < P; p++) {
-            bool inside = row < rows && (p * blockDim.x + threadIdx.x) * W < cols;
+            x_now[p] = xs[p];
+            d_now[p] = ds[p];
+            o_now[p] = os[p];
+            if (row >= rows || (p * blockDim.x + threadIdx.x) * W >= cols) continue;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                value[p][k] = inside ? to_float(xs[p].x[k]) : 0.0f;
-                arrived[p][k] = inside ? to_float(ds[p].x[k]) : 0.0f;
-                other[p][k] = inside && also ? to_float(os[p].x[k]) : 0.0f;
-                squares += value[p][k] * value[p][k];
-                dot += gain[p][k] * arrived[p][k] * value[p][k];
+                float value = to_float(x_now[p].x[k]);
+                squares += value * value;
+                dot += gain[p][k] * to_float(d_now[p].x[k]) * value;
             }
         }
         fetch(row + stride);
         float2 sums = row_sums(squares, dot, room, turn);
-        float scale = 1.0f / sqrtf(sums.x / cols + eps), pull = sums.y * scale * scale * scale / cols;
+        float scale = rsqrtf(sums.x / cols + eps), pull = sums.y * scale * scale * scale / cols;
 #pragma unroll
         for (int p = 0; p < P; p++) {
             u32 col = (p * blockDim.x + threadIdx.x) * W;
@@ -110,8 +111,10 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
             Pack<ACT, W> out;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                dweight[p][k] += arrived[p][k] * value[p][k] * scale;
-                out.x[k] = from_float<ACT>(scale * gain[p][k] * arrived[p][k] - value[p][k] * pull + other[p][k]);
+                float value = to_float(x_now[p].x[k]), arrived = to_float(d_now[p].x[k]);
+                dweight[p][k] += arrived * value * scale;
+                float made = scale * gain[p][k] * arrived - value * pull;
+                out.x[k] = from_float<ACT>(also ? made + to_float(o_now[p].x[k]) : made);
             }
             store<W>(dx + (u64)row * cols + col, out);
         }
@@ -131,19 +134,20 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
     }
 }
 
-#define NORM(suffix, W, P)                                                                                              \
+#define NORM(suffix, W, P, THREADS, BLOCKS)                                                                                           \
     extern "C" __global__ void rms_norm_##suffix(const ACT* x, const ACT* b, const float* w, ACT* s, ACT* y, u32 r, u32 c, \
                                                  float e) {                                                             \
         rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
     }                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(512) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
                                                       float* part, u32 r, u32 c, float e) {                             \
         rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e);                                                    \
     }
-NORM(v1, WIDE, 1)
-NORM(v2, WIDE, 2)
-NORM(v4, WIDE, 4)
-NORM(s4, 1, 4)
+NORM(v1, WIDE, 1, 256, 3)
+NORM(w1, WIDE, 1, 512, 1)
+NORM(v2, WIDE, 2, 512, 1)
+NORM(v4, WIDE, 4, 512, 1)
+NORM(s4, 1, 4, 512, 2)
 
 // dweight[c] = the sum of the lines of `partial`, in order. 16 columns a block, 32 threads a column.
 extern "C" __global__ void sum_lines(const float* partial, float* dweight, u32 lines, u32 cols) {

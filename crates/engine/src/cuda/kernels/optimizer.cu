@@ -102,10 +102,10 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
             u64 i = start + a * blockDim.x * W;
-            w[a] = load<W>(weights + i);
-            m[a] = load<W>(ms + i);
-            v[a] = load<W>(vs + i);
-            g[a] = load<W>(gradients + i);
+            w[a] = load_once<W>(weights + i);
+            m[a] = load_once<W>(ms + i);
+            v[a] = load_once<W>(vs + i);
+            g[a] = load_once<W>(gradients + i);
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
@@ -126,9 +126,9 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
                 m[a].x[k] = from_float<T>(mk);
                 h.x[k] = from_float<bf16>(made);
             }
-            store<W>(weights + i, w[a]);
-            store<W>(ms + i, m[a]);
-            store<W>(vs + i, v[a]);
+            store_once<W>(weights + i, w[a]);
+            store_once<W>(ms + i, m[a]);
+            store_once<W>(vs + i, v[a]);
             if (t.half) store<W>(t.half + i, h);
         }
     }

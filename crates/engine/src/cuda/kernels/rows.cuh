@@ -20,6 +20,22 @@ __device__ __forceinline__ Pack<T, W> load(const T* at) { return *(const Pack<T,
 template <int W, typename T>
 __device__ __forceinline__ void store(T* at, Pack<T, W> pack) { *(Pack<T, W>*)at = pack; }
 
+// The same for what is used once: it need not stay in the caches. Packs of 8 or 16 bytes.
+template <int W, typename T>
+__device__ __forceinline__ Pack<T, W> load_once(const T* at) {
+    Pack<T, W> pack;
+    if constexpr (sizeof(pack) == 16) *(uint4*)&pack = __ldcs((const uint4*)at);
+    else if constexpr (sizeof(pack) == 8) *(uint2*)&pack = __ldcs((const uint2*)at);
+    else pack = load<W>(at);
+    return pack;
+}
+template <int W, typename T>
+__device__ __forceinline__ void store_once(T* at, Pack<T, W> pack) {
+    if constexpr (sizeof(pack) == 16) __stcs((uint4*)at, *(uint4*)&pack);
+    else if constexpr (sizeof(pack) == 8) __stcs((uint2*)at, *(uint2*)&pack);
+    else store<W>(at, pack);
+}
+
 // Elements in 16 bytes of activations.
 #define WIDE (16 / (int)sizeof(ACT))
 

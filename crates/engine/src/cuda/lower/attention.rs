@@ -1,7 +1,7 @@
 //! Attention: the products of materialised scores, and the tiled kernels that never write them.
 
 use super::{Call, Grid, Lowering, Operand};
-use crate::cuda::compile::{ATTENTION, FLASH, FLASH_PLAIN, Unit};
+use crate::cuda::compile::{ATTENTION, FLASH_BACKWARD, FLASH_FORWARD, FLASH_PLAIN, Source, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::ops::attention::{AttentionMix, AttentionMixBack, AttentionScores, AttentionSizes};
@@ -72,12 +72,12 @@ impl Lowering<'_> {
             .pointer(cosine)
             .pointer(sine);
         let arguments = pitches(of_sizes(arguments, &sizes), &[q, k, v, out]).f32(op.scale);
-        let variant = kind.variant(&sizes, self.context.multiprocessors as usize);
+        let variant = kind.forward_variant(&sizes, self.context.multiprocessors as usize);
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch * sizes.heads;
         let shared = kind.forward_shared(&sizes, variant);
         let name = format!("flash_forward{}{}", variant.suffix, kind.suffix());
         let grid = Grid::new(tiles, variant.threads).with_shared(shared);
-        actions.push(self.kernel_of(&kind.unit(&sizes), &name, grid, arguments)?);
+        actions.push(self.kernel_of(&kind.unit(FLASH_FORWARD, &sizes), &name, grid, arguments)?);
         Ok(actions)
     }
 
@@ -92,7 +92,7 @@ impl Lowering<'_> {
         let arguments = pitches(of_sizes(arguments, sizes), &[q, k]);
         let items = sizes.batch * sizes.seq * (sizes.heads + sizes.kv_heads) * (sizes.head_dim / 16);
         let grid = Grid::new(items.div_ceil(256), 256);
-        self.kernel_of(&Kind::TensorCores.unit(sizes), "flash_rotate_bf16", grid, arguments)
+        self.kernel_of(&Kind::TensorCores.unit(FLASH_FORWARD, sizes), "flash_rotate_bf16", grid, arguments)
     }
 
     /// One launch where the device is not full anyway; else one for dq and one for dk and dv.
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         let turned_before = usize::from(self.turned.contains(&q.at));
         let arguments =
             pitches(of_sizes(arguments, &sizes), &[q, k, v, out, dout, dq, dk, dv]).u32(turned_before).f32(op.scale);
-        let (unit, shared) = (kind.unit(&sizes), kind.backward_shared(&sizes, variant));
+        let (unit, shared) = (kind.unit(FLASH_BACKWARD, &sizes), kind.backward_shared(&sizes, variant));
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch;
         let parts: &[(&str, usize)] = match variant.small {
             true => &[("flash_backward_small", sizes.heads + sizes.kv_heads)],
@@ -200,12 +200,22 @@ impl Kind {
         }
     }
 
-    fn unit(self, sizes: &AttentionSizes) -> Unit {
+    /// `tensor_cores` is the source where it is theirs.
+    fn unit(self, tensor_cores: Source, sizes: &AttentionSizes) -> Unit {
         let head = format!("-DHEAD_DIM={}", sizes.head_dim);
         match self {
-            Kind::TensorCores => Unit { source: FLASH, options: vec![head] },
+            Kind::TensorCores => Unit { source: tensor_cores, options: vec![head] },
             Kind::Plain("_any_bf16") => Unit { source: FLASH_PLAIN, options: vec![head, "-DSTORAGE_BF16".into()] },
             Kind::Plain(_) => Unit { source: FLASH_PLAIN, options: vec![head] },
+        }
+    }
+
+    /// On an H200 small tiles were as fast up to this length, and faster the shorter it is.
+    fn forward_variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
+        const LONG: usize = 2048;
+        match self == Kind::TensorCores && sizes.seq < LONG {
+            true => self.variant(sizes, usize::MAX / 2),
+            false => self.variant(sizes, multiprocessors),
         }
     }
 

@@ -160,7 +160,8 @@ impl Fit {
         }
         let suffix = match (vector, each) {
             (false, _) => "s4",
-            (_, 1) => "v1",
+            (_, 1) if threads <= 256 => "v1",
+            (_, 1) => "w1",
             (_, 2) => "v2",
             _ => "v4",
         };
