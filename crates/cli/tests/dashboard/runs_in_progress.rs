@@ -16,7 +16,10 @@ fn a_run_is_followed_while_it_goes_on_and_to_its_end() {
     let server = Server::start(folder.path(), &[]);
     let browser = Browser::start();
     browser.enter(&server);
-    while browser.texts("a.running").is_empty() {
+    for _ in 0..500 {
+        if !browser.texts("a.running").is_empty() {
+            break;
+        }
         browser.page(&server, "/");
     }
     browser.click("a.running");
