@@ -70,7 +70,7 @@ fn in_half(example: &Example) -> Vec<(TensorType, headroom_graph::op::Fill)> {
         Op::FlashAttentionGrad(_) => index == 4 || index >= 6,
         Op::Accumulate(_) => index == 0,
         Op::AdamW(_) => index != 3,
-        Op::AdamWAll(_) => index % 4 != 0 || index == 0,
+        Op::AdamWAll(_) => !index.is_multiple_of(4) || index == 0,
         Op::ClipScale(_) | Op::Zero(_) => true,
         _ => false,
     };
