@@ -2,7 +2,7 @@
 //! Nothing here asks a device: records in, spans out.
 
 use crate::recorder::{Activity, CallId, CallSpan, What};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,13 +133,15 @@ fn calls_in_replays(
     let (mut calls, mut untied) = (HashMap::new(), 0);
     for ((_, which), mut group) in groups {
         let nodes = replays.get(which).map_or(&[][..], |nodes| nodes);
-        if nodes.len() != group.len() {
+        // On one stream work starts in the order of its capture. Beside each other nodes start as they can: their numbers
+        // rise in the order of capture then, where they are told.
+        let one_stream = group.iter().all(|&index| stream(&records[index]) == stream(&records[group[0]]));
+        let numbers: HashSet<u64> =
+            group.iter().map(|&index| node(&records[index])).filter(|node| *node != 0).collect();
+        if nodes.len() != group.len() || !(one_stream || numbers.len() == group.len()) {
             untied += group.len();
             continue;
         }
-        // On one stream work starts in the order of its capture. Beside each other nodes start as they can: their numbers
-        // rise in the order of capture then.
-        let one_stream = group.iter().all(|&index| stream(&records[index]) == stream(&records[group[0]]));
         if !one_stream {
             group.sort_by_key(|&index| node(&records[index]));
         }

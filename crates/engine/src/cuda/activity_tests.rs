@@ -81,6 +81,13 @@ fn nodes_on_several_streams_are_told_apart_by_their_numbers() {
 }
 
 #[test]
+fn nodes_on_several_streams_without_numbers_are_tied_to_no_call() {
+    let records = vec![tie(40, 0), kernel("one", (1100, 1200), 40, (7, 0)), kernel("two", (1150, 1400), 40, (8, 0))];
+    let resolved = resolve(records, &[Pushed::Replay(0)], &[vec![call(0), call(1)]], aligned());
+    assert_eq!((resolved.spans.len(), resolved.untied), (0, 2));
+}
+
+#[test]
 fn a_replay_with_other_kernels_than_were_captured_is_tied_to_no_call() {
     let records = vec![tie(40, 0), kernel("one", (1100, 1200), 40, (7, 0)), kernel("two", (1300, 1400), 40, (7, 0))];
     let resolved = resolve(records, &[Pushed::Replay(0)], &[vec![call(0)]], aligned());
