@@ -11,6 +11,7 @@ pub mod health;
 mod lanes;
 mod launch;
 mod library;
+mod load;
 mod lower;
 mod nvtx;
 mod peaks;
@@ -27,14 +28,13 @@ use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
 use driver::{Context, Memory, Stream};
-use headroom_graph::ops::matmul::Form;
-use headroom_graph::{DType, Node, Op, Phase, Precision, ValueId};
+use headroom_graph::{DType, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
-use lower::{Call, Grid, Lowering, Operand};
+use load::lower_all;
+use lower::{Grid, Operand};
 use nvtx::{Labels, Ranges};
 use product::Products;
 use queue::Submitted;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -303,69 +303,6 @@ fn random_unit() -> Unit {
     Unit { source: RANDOM, options: NO_CONTRACTION.iter().map(|option| option.to_string()).collect() }
 }
 
-/// Is it a product whose result only the update reads?
-fn is_weight_gradient(node: &Node) -> bool {
-    let form = match node.op {
-        Op::MatMul(op) => op.form == Form::Tn,
-        Op::LinearsGradWeights(_) => true,
-        _ => false,
-    };
-    form && node.phase == Phase::Backward
-}
-
-/// Every program's calls as actions, and the most scratch that one of them needs.
-fn lower_all(
-    context: &Context,
-    kernels: &mut Kernels,
-    arena: &Memory,
-    scratch: &Memory,
-    programs: &[Program],
-) -> Result<(Vec<Loaded>, usize), CudaError> {
-    let mut loaded = vec![];
-    let mut needed = 0;
-    for program in programs {
-        let Program { graph, plan, precision, .. } = program;
-        let mut lowering = Lowering {
-            context,
-            kernels,
-            precision: *precision,
-            scratch: scratch.at,
-            scratch_needed: 0,
-            turned: BTreeSet::new(),
-            tables: vec![],
-        };
-        let values: Vec<Option<Operand>> = graph
-            .value_ids()
-            .map(|id| {
-                let (buffer, ty) = (plan.buffer(id)?, graph.ty(id).clone());
-                let pitch = buffer.pitch / ty.dtype.bytes();
-                Some(Operand { at: arena.at + buffer.offset as u64, ty, pitch })
-            })
-            .collect();
-        let operands = |ids: &[ValueId]| -> Vec<Operand> { ids.iter().filter_map(|id| values[id.0].clone()).collect() };
-        let mut calls = vec![];
-        for node in graph.nodes() {
-            let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
-            let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
-            let actions = lowering.lower(&call)?;
-            let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
-            let updated = node.op.updates();
-            let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
-            // What is updated is both.
-            writes.extend(updated.iter().map(|&index| inputs[index].range()));
-            reads.retain(|range| !range.is_empty());
-            let products = actions.iter().all(|action| matches!(action, Action::Product(..)));
-            let beside = products && is_weight_gradient(node);
-            calls.push(Prepared { actions, reads, writes, beside });
-        }
-        needed = needed.max(lowering.scratch_needed);
-        let _tables = lowering.tables;
-        let labels = graph.nodes().iter().map(|node| Labels::of(node.phase.name(), node.op.name(), &node.module));
-        loaded.push(Loaded { calls, labels: labels.collect(), values, _tables });
-    }
-    Ok((loaded, needed))
-}
-
 impl Device for Cuda {
     fn kind(&self) -> &'static str {
         "cuda"
@@ -471,8 +408,15 @@ mod tests {
     #[test]
     fn numbers_are_rounded_to_the_nearest_half_and_ties_to_even() {
         let value = |bits: u16| f32::from_bits(u32::from(bits) << 16);
-        for (x, want) in [(1.0, 1.0f32), (1.00390625, 1.0), (1.01171875, 1.015625), (-1.0e-3, -9.994_507e-4)] {
-            assert!((value(rounded(x)) - want).abs() <= want.abs() * 1e-6, "{x}");
+        // 1 + 2^-8 lies halfway and goes to the even neighbour, 1 + 3 · 2^-8 as well.
+        let unit = 2.0f32.powi(-8);
+        for (x, want) in [
+            (1.0, 1.0),
+            (1.0 + unit, 1.0),
+            (1.0 + 3.0 * unit, 1.0 + 4.0 * unit),
+            (-1.0 - 1.5 * unit, -1.0 - 2.0 * unit),
+        ] {
+            assert_eq!(value(rounded(x)), want, "{x}");
         }
         assert!(value(rounded(f32::NAN)).is_nan() && value(rounded(f32::INFINITY)).is_infinite());
     }
