@@ -4,6 +4,7 @@ use crate::train::settings::{DeviceKind, device_named};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verify};
 use anyhow::Context;
+use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::isa::Isa;
@@ -48,13 +49,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     {
         return products(ordinal, &arguments.products);
     }
-    if let DeviceKind::Cuda(ordinal) = device {
-        return gpu(ordinal);
-    }
-    let machine = Machine::detect();
-    let threads = arguments.threads.map_or(machine.cores, usize::from);
-    output::note(&format!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name));
-    let measured = measure_now(&machine, threads)?;
+    let measured = match device {
+        DeviceKind::Cuda(ordinal) => {
+            let facts = cuda::facts(ordinal)?;
+            output::note(&format!("measuring {} (about 10 seconds)", facts.name));
+            measure_gpu(&facts, ordinal)?
+        }
+        _ => {
+            let machine = Machine::detect();
+            let threads = arguments.threads.map_or(machine.cores, usize::from);
+            output::note(&format!("measuring {} on {threads} threads (about 4 seconds)", machine.cpu_name));
+            measure_now(&machine, threads)?
+        }
+    };
     let now = measured.gemm("fp32");
     let (best, kept) = kept::save_device(measured).context("the measurement is done, but cannot be kept")?;
     if arguments.json {
@@ -89,20 +96,37 @@ fn products(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measured, printed; not kept yet.
-fn gpu(ordinal: usize) -> anyhow::Result<ExitCode> {
-    let facts = cuda::facts(ordinal)?;
-    output::note(&format!("measuring {} (about 10 seconds)", facts.name));
+/// Products per precision, memory, launches and replays of a GPU, with its datasheet's figures where they are known.
+pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<DeviceRecord> {
     let peaks = cuda::measure_peaks(&cuda_options(ordinal))?;
-    let mut lines = vec![facts.name, format!("  driver            {}", facts.driver_version)];
-    for (precision, rate) in &peaks.products {
-        lines.push(format!("  GEMM {precision:<12} {}", metric(*rate, "FLOP/s")));
-    }
-    lines.push(format!("  memory            {}", metric(peaks.bytes, "B/s")));
-    lines.push(format!("  a launch          {}", seconds(peaks.launch_seconds)));
-    lines.push(format!("  a replayed kernel {}", seconds(peaks.replay_seconds)));
-    output::result(&(lines.join("\n") + "\n"))?;
-    Ok(ExitCode::SUCCESS)
+    let (major, minor) = facts.capability;
+    let peak = |(precision, flops_per_sec): &(&'static str, f64)| PrecisionPeak {
+        precision: precision.to_string(),
+        flops_per_sec: *flops_per_sec,
+        one_thread_flops_per_sec: None,
+    };
+    let record = DeviceRecord::new(DeviceFacts {
+        timestamp: utc_iso(SystemTime::now()),
+        kind: "cuda".into(),
+        name: facts.name.clone(),
+        threads: u64::from(facts.multiprocessors),
+        instruction_set: format!("sm_{major}{minor}"),
+        memory_total_mb: facts.total_bytes as f64 / (1024.0 * 1024.0),
+        gemm_flops: peaks.products.iter().map(peak).collect(),
+        memory_bandwidth_bytes: peaks.bytes,
+        call_seconds: peaks.launch_seconds,
+    });
+    let record = record.with_replay(peaks.replay_seconds);
+    let stated = |rate: f64| (rate > 0.0).then_some(rate);
+    Ok(match find(&facts.name) {
+        Some(part) => record.with_datasheet(DatasheetPeak {
+            fp32_flops: part.fp32,
+            tf32_flops: stated(part.tf32),
+            bf16_flops: stated(part.bf16),
+            source: part.source.into(),
+        }),
+        None => record,
+    })
 }
 
 /// Says so where other programs were in the way. What measuring took of memory does not count for the run that follows.
@@ -136,6 +160,8 @@ fn datasheet(threads: usize) -> Option<DatasheetPeak> {
     let clock = clock_hertz(Duration::from_millis(50))?;
     Some(DatasheetPeak {
         fp32_flops: threads as f64 * f64::from(units.flops_a_cycle()) * clock,
+        tf32_flops: None,
+        bf16_flops: None,
         source: format!(
             "computed: {threads} cores × {} multiply-add units of {} lanes × 2 × {:.2} GHz as timed ({}; {})",
             units.count,
@@ -171,24 +197,37 @@ pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord 
 }
 
 fn table(record: &DeviceRecord) -> String {
+    let is_gpu = record.kind == "cuda";
+    let units = if is_gpu { "multiprocessors" } else { "threads" };
     let mut lines = vec![
-        format!("{} · {} threads · {}", record.name, record.threads, record.instruction_set),
+        format!("{} · {} {units} · {}", record.name, record.threads, record.instruction_set),
         format!("  memory            {:.1} GiB", record.memory_total_mb / 1024.0),
     ];
     for peak in &record.gemm_flops {
         let one = peak
             .one_thread_flops_per_sec
             .map_or(String::new(), |one| format!(" ({} on one thread)", metric(one, "FLOP/s")));
-        lines.push(format!("  GEMM {:<12} {}{one}", peak.precision, metric(peak.flops_per_sec, "FLOP/s")));
+        let stated = record.datasheet.as_ref().filter(|_| is_gpu).and_then(|stated| stated.flops(&peak.precision));
+        let share = stated.map_or(String::new(), |stated| {
+            format!(" ({:.0}% of its datasheet's {})", 100.0 * peak.flops_per_sec / stated, metric(stated, "FLOP/s"))
+        });
+        lines.push(format!("  GEMM {:<12} {}{one}{share}", peak.precision, metric(peak.flops_per_sec, "FLOP/s")));
     }
-    if let (Some(peak), Some(measured)) = (&record.datasheet, record.gemm("fp32")) {
+    if let (Some(peak), Some(measured)) = (record.datasheet.as_ref().filter(|_| !is_gpu), record.gemm("fp32")) {
         let share = 100.0 * measured / peak.fp32_flops;
         lines.push(format!("  its units, fp32   {} ({share:.0}% of it measured)", metric(peak.fp32_flops, "FLOP/s")));
         lines.push(format!("                    {}", peak.source));
     }
-    let ridge = record.gemm("fp32").map_or(0.0, |flops| flops / record.memory_bandwidth_bytes);
+    let precision = if is_gpu { "bf16" } else { "fp32" };
+    let ridge = record.gemm(precision).map_or(0.0, |flops| flops / record.memory_bandwidth_bytes);
     lines.push(format!("  memory bandwidth  {}", metric(record.memory_bandwidth_bytes, "B/s")));
-    lines.push(format!("  ridge point       {ridge:.1} FLOPs a byte (fp32)"));
-    lines.push(format!("  empty call        {}", seconds(record.call_seconds)));
+    lines.push(format!("  ridge point       {ridge:.1} FLOPs a byte ({precision})"));
+    match record.replay_seconds {
+        Some(replay) => {
+            lines.push(format!("  a launch          {}", seconds(record.call_seconds)));
+            lines.push(format!("  a replayed kernel {}", seconds(replay)));
+        }
+        None => lines.push(format!("  empty call        {}", seconds(record.call_seconds))),
+    }
     lines.join("\n") + "\n"
 }

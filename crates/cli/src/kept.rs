@@ -1,4 +1,5 @@
-//! What the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine.
+//! What the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine
+//! and of each GPU.
 
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::device::{DEVICE_FILE, DeviceRecord};
@@ -12,6 +13,18 @@ pub fn folder() -> Option<PathBuf> {
     set("HEADROOM_HOME")
         .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("headroom")))
         .or_else(|| set("HOME").map(|home| home.join(".cache/headroom")))
+}
+
+/// A GPU's own file, by its name.
+fn gpu_file(name: &str) -> Option<PathBuf> {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let slug: String = name.chars().map(plain).collect();
+    Some(folder()?.join(format!("device-{slug}.json")))
+}
+
+/// The kept record of a GPU; none where there is none, or it is of another layout or part.
+pub fn load_gpu(name: &str) -> Option<DeviceRecord> {
+    read(&gpu_file(name)?).filter(|record| record.kind == "cuda" && record.name == name)
 }
 
 /// One file for the threads that a run has by itself, and one for each other number of them.
@@ -36,7 +49,8 @@ pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
 /// Keeps the better of this record and what was kept before, figure by figure. Gives back what is kept now, and where; no
 /// place where there is no folder for it.
 pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf>), FileError> {
-    let Some(path) = device_file(record.threads) else { return Ok((record, None)) };
+    let path = if record.kind == "cuda" { gpu_file(&record.name) } else { device_file(record.threads) };
+    let Some(path) = path else { return Ok((record, None)) };
     let best = match read(&path) {
         Some(before) => record.best_of(&before),
         None => record,

@@ -6,10 +6,12 @@ use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry};
+use crate::train::settings::{DeviceKind, device_named};
+use crate::train::start::cuda_options;
 use anyhow::{Context, ensure};
-use headroom_engine::Target;
-use headroom_engine::machine::Machine;
-use headroom_experiments::bench::Setting;
+use headroom_engine::cuda;
+use headroom_engine::machine::{Machine, memory_available_bytes};
+use headroom_experiments::bench::{Setting, Where};
 use headroom_experiments::ladder::{Ablation, Wanted, Watcher, climb};
 use headroom_experiments::turns::Patience;
 use headroom_graph::Precision;
@@ -42,6 +44,9 @@ pub struct Arguments {
     /// Tokens of a sequence [default: the size's]
     #[arg(long, value_name = "N")]
     seq_len: Option<usize>,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -76,21 +81,30 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
-    let step = step_of(&arguments)?;
     let machine = Machine::detect();
-    let setting = Setting { threads: arguments.threads.map_or(machine.cores, usize::from), seed: arguments.seed };
+    let on = On::named(&arguments.device, &machine)?;
+    let step = step_of(&arguments, &on)?;
+    let setting = Setting {
+        threads: arguments.threads.map_or(machine.cores, usize::from),
+        seed: arguments.seed,
+        device: on.place(),
+    };
     make_folder(&arguments.output_dir)?;
     entry.begin(&About {
         folder: Some(&arguments.output_dir),
         size: Some(&arguments.size),
         version: None,
         configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
-        device: "cpu",
-        machine: &machine.cpu_name,
+        device: on.kind.name(),
+        machine: &on.name,
         threads: setting.threads,
         name: None,
     });
-    let peaks = Peaks::of_machine(&machine, setting.threads, step.precision)?;
+    let peaks = match (&on.gpu, on.kind) {
+        // Version 1 is what is profiled, and it is launched call by call.
+        (Some(gpu), DeviceKind::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
+        _ => Peaks::of_machine(&machine, setting.threads, step.precision)?,
+    };
     let rounds = usize::from(arguments.rounds);
     let wanted = Wanted {
         patience: Patience {
@@ -105,7 +119,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     };
     let mut progress = Progress { started: Instant::now() };
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
-    let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, machine: &machine };
+    let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, device: &on.name };
     let record = record_of(&about, &ladder, peaks.rates.product_flops);
     entry.figures(headline(&record, &step));
     write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
@@ -127,6 +141,42 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         ));
     }
     Ok(if record.all_gates_pass() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// What the ladder is climbed on.
+struct On {
+    kind: DeviceKind,
+    /// As people know it.
+    name: String,
+    gpu: Option<cuda::Facts>,
+}
+
+impl On {
+    fn named(name: &str, machine: &Machine) -> anyhow::Result<On> {
+        let kind = device_named(name)?;
+        ensure!(kind != DeviceKind::Null, "there is nothing to measure on --device null\n  help: --device cpu or cuda");
+        let gpu = match kind {
+            DeviceKind::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
+            _ => None,
+        };
+        let name = gpu.as_ref().map_or_else(|| machine.cpu_name.clone(), |gpu| gpu.name.clone());
+        Ok(On { kind, name, gpu })
+    }
+
+    fn place(&self) -> Where {
+        match self.kind {
+            DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
+            _ => Where::Cpu,
+        }
+    }
+
+    /// Bytes that are free for models.
+    fn room(&self) -> Option<usize> {
+        match &self.gpu {
+            Some(gpu) => Some(gpu.free_bytes),
+            None => memory_available_bytes().map(|bytes| bytes as usize),
+        }
+    }
 }
 
 /// Beyond it an interval that is still wide will not become narrow.
@@ -158,7 +208,7 @@ impl Watcher for Progress {
     }
 }
 
-fn step_of(arguments: &Arguments) -> anyhow::Result<StepConfig> {
+fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
     let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
     let size = Size::named(&arguments.size).with_context(|| {
         format!("there is no size `{}`\n  help: choose one of {}", arguments.size, names.join(", "))
@@ -190,19 +240,18 @@ fn step_of(arguments: &Arguments) -> anyhow::Result<StepConfig> {
         passes: PassList::none(),
         recomputed_layers: 0,
         precision: Precision::Fp32,
-        target: Target::Cpu,
+        target: on.kind.target(),
     };
-    check_memory(arguments, &step)?;
+    check_memory(arguments, &step, on)?;
     Ok(step)
 }
 
 /// The gates hold two models at a time, one of them at twice the batch and length.
-fn check_memory(arguments: &Arguments, step: &StepConfig) -> anyhow::Result<()> {
-    use headroom_engine::machine::memory_available_bytes;
+fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Result<()> {
     use headroom_training::memory::MemoryNeed;
     use headroom_training::program::{Keep, training_program};
     let limit = arguments.memory_limit.as_deref().map(parse_bytes).transpose()?;
-    let Some(room) = limit.or(memory_available_bytes().map(|bytes| bytes as usize)) else { return Ok(()) };
+    let Some(room) = limit.or(on.room()) else { return Ok(()) };
     let shape = BatchShape { batch_size: 2 * step.shape.batch_size, seq_len: 2 * step.shape.seq_len };
     let larger = training_program(&StepConfig { shape, ..step.clone() }, Keep::Gradients)?;
     let need = 2 * MemoryNeed::of(&[larger.program], 1).total();

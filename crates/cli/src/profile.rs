@@ -8,24 +8,31 @@ mod records;
 use crate::output;
 use crate::registry::Entry;
 use crate::train::plan::Planned;
-use crate::train::settings::Settings;
+use crate::train::settings::{DeviceKind, Settings};
 use crate::train::{self, Arguments};
 use anyhow::ensure;
+use headroom_engine::cuda;
+use headroom_engine::cuda::health::{Health, Watch};
 use headroom_engine::machine::memory_available_bytes;
+use headroom_engine::recorder::Timing;
 use headroom_record::config::ProfilersEnabled;
 use headroom_record::intensity::Bound;
-use headroom_record::performance::PerformanceRecord;
+use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
+use headroom_trace::DeviceProperties;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
-use headroom_training::profile::operators::{by_place, step_breakdown};
-use headroom_training::recording::{Recording, calls_a_step};
+use headroom_training::profile::device_work::device_work;
+use headroom_training::profile::operators::{busy_seconds, by_place, step_breakdown};
+use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
 use peaks::Peaks;
 use records::Made;
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// `train` with everything recorded.
 pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
@@ -43,6 +50,11 @@ pub struct Profiler {
     peaks: Peaks,
     largest_batch: Option<usize>,
     redact: bool,
+    /// The GPU, as the trace names it.
+    gpu: Option<DeviceProperties>,
+    bus: Option<String>,
+    /// Clocks and power while the run goes on, or why they are not known.
+    watch: Rc<RefCell<Option<Result<Watch, String>>>>,
 }
 
 impl Profiler {
@@ -53,7 +65,10 @@ impl Profiler {
             return Ok(None);
         }
         let steps = recorded_steps(arguments, settings)?;
-        let free = memory_available_bytes().map(|bytes| bytes as usize);
+        let free = match &settings.gpu {
+            Some(gpu) => Some(gpu.free_bytes),
+            None => memory_available_bytes().map(|bytes| bytes as usize),
+        };
         let available = settings.memory_limit.or(free);
         let step = settings.step(planned.recomputed_layers);
         let fits = |bytes| largest_batch_that_fits(&step, settings.threads, bytes);
@@ -66,22 +81,35 @@ impl Profiler {
             peaks: Peaks::find(settings)?,
             largest_batch: available.map(fits).transpose()?.flatten(),
             redact: arguments.output.redact,
+            gpu: settings.gpu.as_ref().map(properties),
+            bus: settings.gpu.as_ref().map(|gpu| gpu.bus.clone()),
+            watch: Rc::new(RefCell::new(None)),
         }))
     }
 
     pub fn attach(&self, trainer: &mut Trainer, settings: &Settings) {
         let accumulation = settings.optimizer.accumulation;
-        let calls = calls_a_step(&trainer.program().program, accumulation);
-        trainer.recording = Some(Recording::of_steps(self.steps.clone(), calls, accumulation));
+        trainer.recording = Some(Recording::of_steps(self.steps.clone(), &trainer.program().program, accumulation));
+        *self.watch.borrow_mut() = self.bus.as_deref().map(Watch::start);
     }
 
     /// What the recording knows better than the loop's own clock.
     pub fn amend(&self, record: &mut PerformanceRecord, trainer: &Trainer, settings: &Settings) {
+        let watched = self.watch.take();
         let Some(profiled) = self.profiled(trainer, settings) else { return };
+        let notes = &mut record.profiler_config.recording;
+        notes.extend(how_timed(&profiled));
+        notes.extend(trainer.device.recording_notes());
+        match watched.map(|watch| watch.map(Watch::end)) {
+            Some(Ok(Some(health))) => *record = record.clone().with_gpu_state(state_of(&health)),
+            Some(Ok(None)) => notes.push("clocks and power are not known: NVML gave no sample".into()),
+            Some(Err(why)) => notes.push(format!("clocks and power are not known: {why}")),
+            None => {}
+        }
         record.profiler_config.profile_steps = profiled.recorded_steps() as u64;
         let breakdown = step_breakdown(&profiled);
         let summary = &mut record.performance_summary;
-        summary.device_utilization_percent = Some(100.0 * breakdown.operators() / breakdown.wall);
+        summary.device_utilization_percent = Some(100.0 * busy_seconds(&profiled) / breakdown.wall);
         summary.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
     }
 
@@ -119,16 +147,72 @@ impl Profiler {
     }
 }
 
+fn properties(gpu: &cuda::Facts) -> DeviceProperties {
+    DeviceProperties {
+        id: 0,
+        name: gpu.name.clone(),
+        memory_bytes: gpu.total_bytes as u64,
+        compute_major: gpu.capability.0,
+        compute_minor: gpu.capability.1,
+        multiprocessors: gpu.multiprocessors,
+    }
+}
+
+/// In a person's words; nothing on a CPU, where there is one way only.
+fn how_timed(profiled: &Profiled) -> Option<String> {
+    let work = device_work(profiled)?;
+    let (steps, launches) = (profiled.recorded_steps().max(1), work.launches);
+    let how = match profiled.recording.timing() {
+        Timing::ReplayedKernels => "replayed as in the rest of the run",
+        _ => "launched call by call as in the rest of the run",
+    };
+    Some(format!(
+        "kernels timed by the GPU itself (CUPTI) in {steps} steps, {how}: {} kernels and {} calls of the driver that queue \
+         work a step, each step waited for",
+        work.kernels / steps,
+        launches / steps
+    ))
+}
+
+fn state_of(health: &Health) -> GpuState {
+    let held_back = |(reason, share): &(&'static str, f64)| HeldBack {
+        reason: reason.to_string(),
+        percent_of_samples: 100.0 * share,
+    };
+    GpuState {
+        samples: health.samples as u64,
+        sm_clock_mhz_median: health.multiprocessor_megahertz_median,
+        sm_clock_mhz_least: health.multiprocessor_megahertz_least,
+        sm_clock_mhz_most: health.multiprocessor_megahertz_most,
+        memory_clock_mhz_median: health.memory_megahertz_median,
+        power_watts_median: health.watts_median,
+        power_watts_most: health.watts_most,
+        power_watts_limit: health.watts_limit,
+        temperature_celsius_most: health.celsius_most,
+        held_back_by: health.held_back_by.iter().map(held_back).collect(),
+    }
+}
+
 /// FLOPs a second of the place that came to most, in products.
 fn fastest_products(profiled: &Profiled) -> f64 {
     let products = by_place(profiled).into_iter().filter(|place| place.bound == Bound::ComputeBound);
     products.map(|place| place.flops as f64 / place.time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
+/// Steps after which a GPU takes all that follow alike.
+const SETTLING_STEPS: u64 = 16;
+
 /// After the warm-up, and never the first step where the run has another.
 fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<RangeInclusive<u64>> {
     let (before, last) = (settings.first_step, settings.last_step);
-    let skipped = arguments.output.warmup_steps.max(1).min((last - before).saturating_sub(1));
+    let asked = arguments.output.warmup_steps.max(1);
+    let wanted = arguments.profiling.profile_steps;
+    // A GPU captures its steps and tries how to replay them first, where the run is long enough for both.
+    let settles = match settings.device {
+        DeviceKind::Cuda(_) => SETTLING_STEPS.min((last - before).saturating_sub(wanted)),
+        _ => 0,
+    };
+    let skipped = asked.max(settles).min((last - before).saturating_sub(1));
     let first = arguments.profiling.flops_profile_step.unwrap_or(before + skipped + 1);
     ensure!(
         (before + 1..=last).contains(&first),

@@ -20,6 +20,7 @@ use anyhow::Context;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
+use headroom_record::atomic::write_atomically;
 use headroom_record::progress::ProgressHeader;
 use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
@@ -187,6 +188,9 @@ fn schedule(flags: &OutputArguments, settings: &Settings) -> Schedule {
     }
 }
 
+/// Shapes of products and the algorithm that was chosen for each by measurement, on a device that chooses.
+const CHOICES_FILE: &str = "products.txt";
+
 /// Writes and shows the summary.
 fn conclude(
     folder: &mut RunFolder,
@@ -211,6 +215,11 @@ fn conclude(
         Format::Json => output::result(&format!("{}\n", json!({ "summary": record })))?,
     }
     kept?;
+    // Two runs give the same bytes where they made the same choices: those are noted.
+    let choices = trainer.device.notes();
+    if !choices.is_empty() {
+        write_atomically(&folder.path.join(CHOICES_FILE), (choices.join("\n") + "\n").as_bytes())?;
+    }
     if let Some(profiler) = profiler {
         let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record, entry)?;
         if format == Format::Text {

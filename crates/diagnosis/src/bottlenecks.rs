@@ -24,6 +24,13 @@ pub struct StepFacts<'a> {
     pub causal_share: f64,
     pub fragmentation_percent: f64,
     pub passes: Passes<'a>,
+    pub ran_on: RanOn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RanOn {
+    Host,
+    Gpu,
 }
 
 const TARGETS: usize = 8;
@@ -35,7 +42,7 @@ pub fn bottlenecks(facts: &StepFacts) -> Bottlenecks {
     };
     Bottlenecks {
         top_cpu_time: names(&|_| true),
-        top_cuda_time: vec![],
+        top_cuda_time: if facts.ran_on == RanOn::Gpu { names(&|_| true) } else { vec![] },
         memory_intensive: names(&|place| place.bound == Bound::MemoryBound),
         low_flops_utilization: names(&|place| place.bound == Bound::ComputeBound && place.percent_of_roof < 50.0),
         optimization_targets: targets(facts),
@@ -199,6 +206,7 @@ mod tests {
             causal_share: 0.5,
             fragmentation_percent: 1.0,
             passes: V1,
+            ran_on: RanOn::Host,
         }
     }
 

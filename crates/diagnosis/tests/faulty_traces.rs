@@ -34,6 +34,7 @@ impl Run {
         ));
     }
 
+    #[expect(clippy::too_many_arguments, reason = "an event's own fields, in the order of the file")]
     fn device_span(&mut self, category: &str, name: &str, stream: u32, at: f64, duration: f64, id: u32, more: &str) {
         self.events.push(format!(
             r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":0,"tid":{stream},"ts":{at:.3},"dur":{duration:.3},"args":{{"device":0,"stream":{stream},"correlation":{id}{more}}}}}"#

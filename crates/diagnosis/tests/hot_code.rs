@@ -244,6 +244,27 @@ def train(model, optimizer, x, y):
 }
 
 #[test]
+fn whether_something_exists_is_answered_by_the_host() {
+    check(
+        "TP104",
+        "import torch
+from torch import nn
+from somewhere import exists
+
+class Layer(nn.Module):
+    def forward(self, x, mask, cache):
+        if exists(mask):
+            x = x * mask
+        if not cache.is_recording(0):
+            x = x + 1
+        if (x > 3).any():  # <-
+            x = x.clamp(max=3)
+        return x.cuda()
+",
+    );
+}
+
+#[test]
 fn parts_of_a_dataset_are_read_by_loaders_too() {
     check(
         "TP301",

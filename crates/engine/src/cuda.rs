@@ -1,35 +1,44 @@
 //! The CUDA backend: the same plan on a GPU. Products through cuBLASLt, kernels compiled at run time, the step captured once
 //! and replayed. The driver and libraries are found when they are needed, so one binary runs with and without them.
 
+mod activity;
 pub mod compile;
+mod cupti;
 mod driver;
 mod error;
+mod facts;
+pub mod health;
 mod lanes;
 mod launch;
 mod library;
+mod load;
 mod lower;
+mod nvtx;
 mod peaks;
 mod product;
 mod queue;
+mod tracing;
 
 pub use error::CudaError;
+pub use facts::{Facts, facts};
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
-use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, check_precision};
-use crate::recorder::{CallSpan, Recorder};
+use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, Walk, check_precision};
+use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
-use driver::{Context, Event, Memory, Stream};
-use headroom_graph::ops::matmul::Form;
-use headroom_graph::{DType, Node, Op, Phase, Precision, ValueId};
+use driver::{Context, Memory, Stream};
+use headroom_graph::{DType, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
-use lower::{Call, Grid, Lowering, Operand};
+use load::lower_all;
+use lower::{Grid, Operand};
+use nvtx::{Labels, Ranges};
 use product::Products;
 use queue::Submitted;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tracing::Tracing;
 
 /// Scratch that is reserved in any case.
 const LEAST_SCRATCH: usize = 1 << 20;
@@ -40,42 +49,16 @@ pub struct Options {
     pub ordinal: usize,
     /// Where compiled kernels and measured choices are kept; nowhere without it.
     pub cache: Option<PathBuf>,
-    pub replay: ReplayChoice,
+    pub ranges: RangesChoice,
 }
 
-/// Is a step launched call by call, or captured once and replayed?
+/// Are calls marked with NVTX ranges, for the vendors' own profilers? Ranges hold what the host launches meanwhile, so
+/// they ask for steps that are launched call by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplayChoice {
-    CallByCall,
+pub enum RangesChoice {
     #[default]
-    Replayed,
-}
-
-/// What is known of a device before anything runs on it.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    pub name: String,
-    pub capability: (u32, u32),
-    pub multiprocessors: u32,
-    pub free_bytes: usize,
-    pub total_bytes: usize,
-    pub driver_version: String,
-}
-
-/// Opens the driver and asks for the device; says what was looked for where there is none.
-pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
-    library::open()?;
-    let context = Context::new(ordinal)?;
-    let (free_bytes, total_bytes) = context.memory()?;
-    let version = context.driver_version;
-    Ok(Facts {
-        name: context.name.clone(),
-        capability: context.capability,
-        multiprocessors: context.multiprocessors,
-        free_bytes,
-        total_bytes,
-        driver_version: format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
-    })
+    Unmarked,
+    Marked,
 }
 
 pub struct Cuda {
@@ -93,15 +76,22 @@ pub struct Cuda {
     side: Stream,
     stream: Stream,
     context: Context,
-    replay: ReplayChoice,
+    /// Is a step launched call by call, or captured once and replayed?
+    walk: Walk,
     started: Instant,
     recorder: Option<Recorder>,
+    tracing: Tracing,
+    /// Kernels of replays that were tied to no call.
+    untied: usize,
+    ranges: Option<Ranges>,
     /// The first thing that went wrong; nothing is launched after it.
     failed: Option<CudaError>,
 }
 
 struct Loaded {
     calls: Vec<Prepared>,
+    /// By call: its phase and its module, for ranges.
+    labels: Vec<Labels>,
     /// By value; the place, type and pitch of those that have a buffer.
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
@@ -170,9 +160,15 @@ impl Cuda {
             side,
             stream,
             context,
-            replay: options.replay,
+            walk: match (options.ranges, programs.first()) {
+                (RangesChoice::Unmarked, Some(program)) => program.walk,
+                _ => Walk::CallByCall,
+            },
             started: Instant::now(),
             recorder: None,
+            tracing: Tracing::NotAsked,
+            untied: 0,
+            ranges: (options.ranges == RangesChoice::Marked).then(Ranges::open),
             failed: None,
         };
         cuda.prepare_products(programs)?;
@@ -275,36 +271,18 @@ impl Cuda {
         Ok(())
     }
 
-    /// Queues calls one by one; where they are recorded, each between two events.
-    fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
-        if self.recorder.is_none() {
-            for call in &self.programs[program].calls[calls] {
-                for action in &call.actions {
-                    action.run(&self.stream, 0, &self.products)?;
-                }
-            }
-            return Ok(());
+    /// Queues one call, within its ranges where those are wanted; `lane` says which workspace its products use.
+    fn run_call(&self, program: usize, call: usize, (stream, lane): (&Stream, usize)) -> Result<(), CudaError> {
+        let program = &self.programs[program];
+        if let Some(ranges) = &self.ranges {
+            ranges.enter(&program.labels[call]);
         }
-        let mut events = vec![Event::timed()?];
-        let begun = self.started.elapsed();
-        events[0].record(&self.stream)?;
-        for call in &self.programs[program].calls[calls.clone()] {
-            for action in &call.actions {
-                action.run(&self.stream, 0, &self.products)?;
-            }
-            let end = Event::timed()?;
-            end.record(&self.stream)?;
-            events.push(end);
+        let mut actions = program.calls[call].actions.iter();
+        let ran = actions.try_for_each(|action| action.run(stream, lane, &self.products));
+        if let Some(ranges) = &self.ranges {
+            ranges.leave(&program.labels[call], program.labels.get(call + 1));
         }
-        self.stream.wait()?;
-        let Some(recorder) = &mut self.recorder else { return Ok(()) };
-        let mut start = begun;
-        for (call, event) in calls.zip(&events[1..]) {
-            let end = begun + Duration::from_secs_f64(event.seconds_since(&events[0])?);
-            recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
-            start = end;
-        }
-        Ok(())
+        ran
     }
 }
 
@@ -323,68 +301,6 @@ fn exchange_unit() -> Unit {
 
 fn random_unit() -> Unit {
     Unit { source: RANDOM, options: NO_CONTRACTION.iter().map(|option| option.to_string()).collect() }
-}
-
-/// Is it a product whose result only the update reads?
-fn is_weight_gradient(node: &Node) -> bool {
-    let form = match node.op {
-        Op::MatMul(op) => op.form == Form::Tn,
-        Op::LinearsGradWeights(_) => true,
-        _ => false,
-    };
-    form && node.phase == Phase::Backward
-}
-
-/// Every program's calls as actions, and the most scratch that one of them needs.
-fn lower_all(
-    context: &Context,
-    kernels: &mut Kernels,
-    arena: &Memory,
-    scratch: &Memory,
-    programs: &[Program],
-) -> Result<(Vec<Loaded>, usize), CudaError> {
-    let mut loaded = vec![];
-    let mut needed = 0;
-    for program in programs {
-        let Program { graph, plan, precision, .. } = program;
-        let mut lowering = Lowering {
-            context,
-            kernels,
-            precision: *precision,
-            scratch: scratch.at,
-            scratch_needed: 0,
-            turned: BTreeSet::new(),
-            tables: vec![],
-        };
-        let values: Vec<Option<Operand>> = graph
-            .value_ids()
-            .map(|id| {
-                let (buffer, ty) = (plan.buffer(id)?, graph.ty(id).clone());
-                let pitch = buffer.pitch / ty.dtype.bytes();
-                Some(Operand { at: arena.at + buffer.offset as u64, ty, pitch })
-            })
-            .collect();
-        let operands = |ids: &[ValueId]| -> Vec<Operand> { ids.iter().filter_map(|id| values[id.0].clone()).collect() };
-        let mut calls = vec![];
-        for node in graph.nodes() {
-            let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
-            let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
-            let actions = lowering.lower(&call)?;
-            let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
-            let updated = node.op.updates();
-            let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
-            // What is updated is both.
-            writes.extend(updated.iter().map(|&index| inputs[index].range()));
-            reads.retain(|range| !range.is_empty());
-            let products = actions.iter().all(|action| matches!(action, Action::Product(..)));
-            let beside = products && is_weight_gradient(node);
-            calls.push(Prepared { actions, reads, writes, beside });
-        }
-        needed = needed.max(lowering.scratch_needed);
-        let _tables = lowering.tables;
-        loaded.push(Loaded { calls, values, _tables });
-    }
-    Ok((loaded, needed))
 }
 
 impl Device for Cuda {
@@ -433,16 +349,25 @@ impl Device for Cuda {
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
-        std::mem::replace(&mut self.recorder, recorder)
+        let (mut before, mut recorder) = (self.recorder.take(), recorder);
+        before.iter_mut().for_each(|recorder| self.stop_recording(recorder));
+        recorder.iter_mut().for_each(|recorder| self.start_recording(recorder));
+        self.recorder = recorder;
+        before
+    }
+
+    fn wait(&mut self) {
+        let waited = self.stream.wait();
+        self.note(waited);
     }
 
     fn clock(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// None while calls are recorded: each is then waited for.
+    /// None while calls are recorded by events: each is then waited for.
     fn queue(&mut self) -> Option<&mut dyn Queue> {
-        if self.recorder.is_some() { None } else { Some(self) }
+        if self.recorder.is_some() && self.tracer().is_none() { None } else { Some(self) }
     }
 
     fn failure(&mut self) -> Option<EngineError> {
@@ -469,6 +394,10 @@ impl Device for Cuda {
     fn notes(&self) -> Vec<String> {
         self.products.choices()
     }
+
+    fn recording_notes(&self) -> Vec<String> {
+        Cuda::recording_notes(self)
+    }
 }
 
 #[cfg(test)]
@@ -478,8 +407,15 @@ mod tests {
     #[test]
     fn numbers_are_rounded_to_the_nearest_half_and_ties_to_even() {
         let value = |bits: u16| f32::from_bits(u32::from(bits) << 16);
-        for (x, want) in [(1.0, 1.0f32), (1.00390625, 1.0), (1.01171875, 1.015625), (-1.0e-3, -1.000_404_4e-3)] {
-            assert!((value(rounded(x)) - want).abs() <= want.abs() * 1e-6, "{x}");
+        // 1 + 2^-8 lies halfway and goes to the even neighbour, 1 + 3 · 2^-8 as well.
+        let unit = 2.0f32.powi(-8);
+        for (x, want) in [
+            (1.0, 1.0),
+            (1.0 + unit, 1.0),
+            (1.0 + 3.0 * unit, 1.0 + 4.0 * unit),
+            (-1.0 - 1.5 * unit, -1.0 - 2.0 * unit),
+        ] {
+            assert_eq!(value(rounded(x)), want, "{x}");
         }
         assert!(value(rounded(f32::NAN)).is_nan() && value(rounded(f32::INFINITY)).is_infinite());
     }

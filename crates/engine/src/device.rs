@@ -133,6 +133,14 @@ pub trait Device {
         None
     }
 
+    /// Returns when everything that was queued is done.
+    fn wait(&mut self) {}
+
+    /// What a person should know of how calls were recorded: what was missing, what could not be told.
+    fn recording_notes(&self) -> Vec<String> {
+        vec![]
+    }
+
     /// What went wrong since the last time this was asked; what was read after it means nothing.
     fn failure(&mut self) -> Option<EngineError> {
         None

@@ -1,6 +1,7 @@
-//! What a device writes down while it runs: when each call began and ended.
+//! What a device writes down while it runs: when each call began and ended, and on a GPU every kernel, copy and launch.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One call as it ran, on the device's own clock.
@@ -19,15 +20,103 @@ impl CallSpan {
     }
 }
 
+/// One thing that a GPU or its driver did, on the device's own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activity {
+    pub what: What,
+    /// A kernel's or a driver call's own name.
+    pub name: Arc<str>,
+    pub start: Duration,
+    pub end: Duration,
+    /// Joins what the driver was told to what the GPU did.
+    pub correlation: u32,
+    /// The call of the plan that it belongs to; none for what moves batches and losses.
+    pub call: Option<CallId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    pub program: u32,
+    pub call: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Kernel {
+        stream: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
+    },
+    Copy {
+        stream: u32,
+        bytes: u64,
+    },
+    Fill {
+        stream: u32,
+        bytes: u64,
+    },
+    /// The host in the driver.
+    DriverCall,
+}
+
+impl Activity {
+    /// None for what the host did.
+    pub fn stream(&self) -> Option<u32> {
+        match self.what {
+            What::Kernel { stream, .. } | What::Copy { stream, .. } | What::Fill { stream, .. } => Some(stream),
+            What::DriverCall => None,
+        }
+    }
+}
+
+/// How calls were timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timing {
+    /// By the host's clock around each.
+    #[default]
+    HostClock,
+    /// By events before and after each, one call at a time: kernels are not told apart, and steps are not replayed.
+    DeviceEvents,
+    /// By the kernels' own times, while steps were launched call by call or replayed as they always are.
+    Kernels,
+    ReplayedKernels,
+}
+
 /// The calls of the steps being recorded. Room is made beforehand, so that recording allocates nothing while a step runs.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     spans: Vec<CallSpan>,
+    activities: Vec<Activity>,
+    timing: Timing,
 }
 
 impl Recorder {
     pub fn with_room_for(calls: usize) -> Recorder {
-        Recorder { spans: Vec::with_capacity(calls) }
+        Recorder { spans: Vec::with_capacity(calls), activities: vec![], timing: Timing::HostClock }
+    }
+
+    /// What was recorded elsewhere: spans and activities in order of time.
+    pub fn of(timing: Timing, spans: Vec<CallSpan>, activities: Vec<Activity>) -> Recorder {
+        Recorder { spans, activities, timing }
+    }
+
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Everything that a GPU did from `from` to `to`, in order of its start; empty on other devices.
+    pub fn activities_between(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Activity> {
+        self.activities.iter().filter(move |one| one.start >= from && one.start < to)
+    }
+
+    /// Written down after a step, when the GPU has told.
+    pub(crate) fn push_activities(&mut self, timing: Timing, activities: Vec<Activity>) {
+        self.timing = timing;
+        self.activities.extend(activities);
+    }
+
+    pub(crate) fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
     }
 
     /// How many calls were written down so far: where the next step's begin.
@@ -43,9 +132,10 @@ impl Recorder {
         &self.spans[of]
     }
 
-    /// Forgets what came after, and keeps the room.
-    pub fn truncate(&mut self, calls: usize) {
+    /// Forgets what came after so many calls, and all that was done from `since` on; keeps the room.
+    pub fn truncate(&mut self, calls: usize, since: Duration) {
         self.spans.truncate(calls);
+        self.activities.retain(|one| one.start < since);
     }
 
     pub(crate) fn push(&mut self, span: CallSpan) {
@@ -65,7 +155,7 @@ mod tests {
             recorder.push(CallSpan { program: 0, call, start: Duration::ZERO, end: Duration::from_nanos(1) });
         }
         assert_eq!(recorder.spans.as_ptr(), before);
-        recorder.truncate(40);
+        recorder.truncate(40, Duration::ZERO);
         assert_eq!((recorder.len(), recorder.spans(30..40).len()), (40, 10));
     }
 }

@@ -1,8 +1,9 @@
-//! One model, warm on the CPU, that takes timed steps in turn with others.
+//! One model, warm on the CPU or a GPU, that takes timed steps in turn with others.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::{EngineError, Program};
+use headroom_engine::cuda::{self, Cuda};
+use headroom_engine::{Device, EngineError, Program, Target};
 use headroom_graph::GraphError;
 use headroom_graph::pass::Pass;
 use headroom_graph::passes::PassList;
@@ -10,8 +11,8 @@ use headroom_training::checkpoint::Content;
 use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program_and};
-use headroom_training::recording::{Recording, calls_a_step};
-use headroom_training::trainer::{NotFinite, StepTimes, Trainer};
+use headroom_training::recording::Recording;
+use headroom_training::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -33,6 +34,15 @@ pub enum ExperimentError {
 pub struct Setting {
     pub threads: usize,
     pub seed: u64,
+    pub device: Where,
+}
+
+/// What benches run on.
+#[derive(Clone, Debug, Default)]
+pub enum Where {
+    #[default]
+    Cpu,
+    Cuda(cuda::Options),
 }
 
 /// What is done to the model: a list of passes.
@@ -81,8 +91,12 @@ impl Bench {
     pub fn new(step: &StepConfig, variant: &Variant, keep: Keep, setting: &Setting) -> Result<Bench, ExperimentError> {
         let training = program(step, variant, keep)?;
         let program = training.program.clone();
-        let cpu = Cpu::new(setting.threads, Isa::detect(), Reductions::Fixed, std::slice::from_ref(&program))?;
-        let mut trainer = Trainer::new(Box::new(cpu), &step.model, training, None, step.optimizer);
+        let programs = std::slice::from_ref(&program);
+        let device: Box<dyn Device> = match &setting.device {
+            Where::Cpu => Box::new(Cpu::new(setting.threads, Isa::detect(), Reductions::Fixed, programs)?),
+            Where::Cuda(options) => Box::new(Cuda::new(options, programs)?),
+        };
+        let mut trainer = Trainer::new(device, &step.model, training, None, step.optimizer);
         trainer.draw_weights(setting.seed);
         let vocab_size = step.model.vocab_size;
         let settings =
@@ -106,11 +120,29 @@ impl Bench {
         self.trainer.program()
     }
 
-    /// Takes a step; its loss and its seconds.
+    /// Steps before the first that counts: a GPU captures the step and tries how to replay it.
+    pub fn warm_up_steps(&self) -> usize {
+        match self.program.target {
+            Target::Cpu => 2,
+            Target::Cuda => 16,
+        }
+    }
+
+    /// Takes a step; its loss and its seconds, by the host's clock, until it is done.
     pub fn step(&mut self) -> Result<(f32, f64), ExperimentError> {
         let start = Instant::now();
         if let Some(act) = self.before_step {
             act(&mut self.trainer);
+        }
+        let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
+        if self.trainer.submit(batch, EndsStep::Yes { last: LAST_STEP }) {
+            let finished = self.trainer.collect()?;
+            let (loss, seconds) = (finished.last().map_or(f32::NAN, |one| one.results[0]), start.elapsed());
+            if !loss.is_finite() {
+                let cause = self.trainer.first_not_finite();
+                return Err(ExperimentError::NotFinite { label: self.label.clone(), cause });
+            }
+            return Ok((loss, seconds.as_secs_f64()));
         }
         let loss = self.micro_step()?;
         self.trainer.update(LAST_STEP, &mut StepTimes::default());
@@ -131,7 +163,7 @@ impl Bench {
     pub fn record(&mut self, steps: usize) -> Result<Recording, ExperimentError> {
         let first = self.trainer.step + 1;
         let wanted = first..=first + steps as u64 - 1;
-        self.trainer.recording = Some(Recording::of_steps(wanted.clone(), calls_a_step(&self.program, 1), 1));
+        self.trainer.recording = Some(Recording::of_steps(wanted.clone(), &self.program, 1));
         for step in wanted {
             if let Some(recording) = &mut self.trainer.recording {
                 recording.begin(step, &mut *self.trainer.device);
@@ -141,7 +173,7 @@ impl Bench {
                 recording.end(step, Some(Duration::from_secs_f64(seconds)), &mut *self.trainer.device);
             }
         }
-        Ok(self.trainer.recording.take().unwrap_or_else(|| Recording::of_steps(1..=1, 0, 1)))
+        Ok(self.trainer.recording.take().unwrap_or_else(|| Recording::of_steps(1..=1, &self.program, 1)))
     }
 
     /// Seconds of each call, the fastest of some recorded steps: what the machine does when left alone.
@@ -195,5 +227,7 @@ pub fn fastest_calls(recording: &Recording, calls: usize) -> Vec<f64> {
         let call = span.call as usize;
         fastest[call] = fastest[call].min(span.duration().as_secs_f64());
     }
+    // A call that has nothing to do on a GPU leaves no trace there.
+    fastest.iter_mut().filter(|seconds| seconds.is_infinite()).for_each(|seconds| *seconds = 0.0);
     fastest
 }

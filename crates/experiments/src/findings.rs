@@ -1,7 +1,8 @@
 //! What holds the baseline back, ranked, and which pass each finding asks for.
 
 use crate::bench::Bench;
-use headroom_diagnosis::bottlenecks::{Passes, StepFacts, bottlenecks};
+use headroom_diagnosis::bottlenecks::{Passes, RanOn, StepFacts, bottlenecks};
+use headroom_engine::Target;
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::OFFERED;
 use headroom_record::operators::BottleneckCategory;
@@ -31,6 +32,10 @@ pub fn baseline_profile(bench: &Bench, recording: &Recording, rates: Rates, mode
         causal_share: (seq_len + 1.0) / (2.0 * seq_len),
         fragmentation_percent: memory_figures(&profiled, &bench.memory).fragmentation_percent,
         passes: Passes { list: "v1", missing: &missing },
+        ran_on: match bench.program.target {
+            Target::Cpu => RanOn::Host,
+            Target::Cuda => RanOn::Gpu,
+        },
     });
     let flops = flops_analysis(&profiled, model, recording.steps().len() as u64);
     BaselineProfile { findings: found.categories, needed_flops: flops.needed_flops_per_step as f64 }

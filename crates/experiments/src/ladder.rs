@@ -58,8 +58,7 @@ pub trait Watcher {
     fn doing(&mut self, what: &str);
 }
 
-/// Steps that warm a bench up, and steps that are recorded of it.
-const WARM_UP: usize = 2;
+/// Steps that are recorded of a bench.
 const RECORDED: usize = 6;
 
 /// Steps of every pass's own loss curve; the final list's is longer.
@@ -158,7 +157,7 @@ struct Climber<'a> {
 impl Climber<'_> {
     fn warm(&self, variant: &Variant) -> Result<Bench, ExperimentError> {
         let mut bench = Bench::new(self.step, variant, Keep::OnlyTheLoss, self.setting)?;
-        bench.losses(WARM_UP)?;
+        bench.losses(bench.warm_up_steps())?;
         Ok(bench)
     }
 
@@ -169,7 +168,7 @@ impl Climber<'_> {
         step.shape = BatchShape { batch_size: step.shape.batch_size.min(2), ..step.shape };
         let measured = |list: &PassList| -> Result<_, ExperimentError> {
             let mut bench = Bench::new(&step, &Variant::of(list), Keep::OnlyTheLoss, self.setting)?;
-            bench.losses(2 * WARM_UP)?;
+            bench.losses(2 * bench.warm_up_steps())?;
             let seconds = bench.call_seconds(2 * RECORDED)?;
             Ok((bench, seconds))
         };

@@ -10,19 +10,23 @@ pub const DEVICE_FILE: &str = "device.json";
 pub struct DeviceRecord {
     pub schema_version: u32,
     pub timestamp: String,
-    /// `cpu`.
+    /// `cpu` or `cuda`.
     pub kind: String,
     pub name: String,
+    /// Of a GPU its multiprocessors.
     pub threads: u64,
-    /// The widest vector instructions in use.
+    /// The widest vector instructions in use; of a GPU its architecture.
     pub instruction_set: String,
     pub memory_total_mb: f64,
     /// FLOPs a second of large products, by precision; a precision without a kernel is not listed.
     pub gemm_flops: Vec<PrecisionPeak>,
     /// Bytes a second of a copy larger than the caches, reads and writes both counted.
     pub memory_bandwidth_bytes: f64,
-    /// Seconds for a call that does nothing.
+    /// Seconds for a call that does nothing; of a GPU from one launched kernel to the next.
     pub call_seconds: f64,
+    /// Of a GPU from one replayed kernel to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_seconds: Option<f64>,
     /// What its units could do, where that is known.
     #[serde(default)]
     pub datasheet: Option<DatasheetPeak>,
@@ -35,8 +39,24 @@ pub struct DeviceRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasheetPeak {
     pub fp32_flops: f64,
+    /// Of tensor cores, where the part has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32_flops: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16_flops: Option<f64>,
     /// The document, or the arithmetic.
     pub source: String,
+}
+
+impl DatasheetPeak {
+    /// Of the units that compute in a precision.
+    pub fn flops(&self, precision: &str) -> Option<f64> {
+        match precision {
+            "fp32" => Some(self.fp32_flops),
+            "tf32" => self.tf32_flops,
+            _ => self.bf16_flops,
+        }
+    }
 }
 
 /// Above it, what was measured is too low to be relied on.
@@ -76,6 +96,7 @@ impl DeviceRecord {
             gemm_flops: facts.gemm_flops,
             memory_bandwidth_bytes: facts.memory_bandwidth_bytes,
             call_seconds: facts.call_seconds,
+            replay_seconds: None,
             datasheet: None,
             other_load_percent: None,
             provenance: Provenance::of(&[
@@ -90,7 +111,15 @@ impl DeviceRecord {
 
     pub fn with_datasheet(mut self, peak: DatasheetPeak) -> DeviceRecord {
         self.datasheet = Some(peak);
-        self.provenance.set("datasheet", Origin::Computed);
+        // A CPU's follows from its units and its clock, a GPU's is quoted.
+        let origin = if self.kind == "cpu" { Origin::Computed } else { Origin::Assumed };
+        self.provenance.set("datasheet", origin);
+        self
+    }
+
+    pub fn with_replay(mut self, seconds: f64) -> DeviceRecord {
+        self.replay_seconds = Some(seconds);
+        self.provenance.set("replay_seconds", Origin::Measured);
         self
     }
 
@@ -122,6 +151,10 @@ impl DeviceRecord {
         }
         self.memory_bandwidth_bytes = self.memory_bandwidth_bytes.max(other.memory_bandwidth_bytes);
         self.call_seconds = self.call_seconds.min(other.call_seconds);
+        if let Some(theirs) = other.replay_seconds {
+            let least = self.replay_seconds.map_or(theirs, |ours| ours.min(theirs));
+            self = self.with_replay(least);
+        }
         if let Some(theirs) = &other.datasheet {
             let higher = self.datasheet.as_ref().is_none_or(|ours| ours.fp32_flops < theirs.fp32_flops);
             self = if higher { self.with_datasheet(theirs.clone()) } else { self };
@@ -133,8 +166,9 @@ impl DeviceRecord {
         }
     }
 
-    /// FLOPs a second at a precision.
+    /// FLOPs a second at a precision; products of `bf16-pure` are those of bf16.
     pub fn gemm(&self, precision: &str) -> Option<f64> {
+        let precision = precision.strip_suffix("-pure").unwrap_or(precision);
         self.gemm_flops.iter().find(|peak| peak.precision == precision).map(|peak| peak.flops_per_sec)
     }
 }
@@ -175,10 +209,13 @@ mod tests {
     #[test]
     fn every_figure_says_where_it_comes_from() {
         let record = record(3e11, 2e10, 1e-6);
-        let peak = DatasheetPeak { fp32_flops: 4e11, source: "its units".into() };
-        let record = record.with_datasheet(peak).with_other_load(3.0);
+        let peak =
+            DatasheetPeak { fp32_flops: 4e11, tf32_flops: None, bf16_flops: Some(9e11), source: "its units".into() };
+        let record = record.with_datasheet(peak).with_other_load(3.0).with_replay(1e-6);
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         assert_eq!(record.gemm("fp32"), Some(3e11));
         assert_eq!(record.gemm("bf16"), None);
+        let peak = record.datasheet.unwrap();
+        assert_eq!((peak.flops("fp32"), peak.flops("tf32"), peak.flops("bf16-pure")), (Some(4e11), None, Some(9e11)));
     }
 }

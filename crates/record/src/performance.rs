@@ -20,7 +20,33 @@ pub struct PerformanceRecord {
     pub statistics: StepStatistics,
     pub training_params: TrainingParams,
     pub system_info: SystemInfo,
+    /// How the GPU was while a recorded run went on; none without one, or where its library of such figures is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_state: Option<GpuState>,
     pub provenance: Provenance,
+}
+
+/// Clocks, power, temperature and what held the clocks down, as the driver's library told them again and again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuState {
+    pub samples: u64,
+    pub sm_clock_mhz_median: f64,
+    pub sm_clock_mhz_least: f64,
+    /// What the part allows.
+    pub sm_clock_mhz_most: f64,
+    pub memory_clock_mhz_median: f64,
+    pub power_watts_median: f64,
+    pub power_watts_most: f64,
+    pub power_watts_limit: f64,
+    pub temperature_celsius_most: f64,
+    /// The most frequent first; empty where the clocks were free.
+    pub held_back_by: Vec<HeldBack>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldBack {
+    pub reason: String,
+    pub percent_of_samples: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +69,9 @@ pub struct ProfilerConfig {
     pub profile_dir: Option<String>,
     pub warmup_steps: u64,
     pub profile_steps: u64,
+    /// How recorded calls were timed, and what could not be recorded; empty where nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recording: Vec<String>,
 }
 
 /// Times in seconds, memory in MiB. `None` is a figure that this run does not have: a loss under the null backend, the time
@@ -127,8 +156,15 @@ impl PerformanceRecord {
             statistics: facts.statistics,
             training_params: facts.training_params,
             system_info: facts.system_info,
+            gpu_state: None,
             provenance: provenance(facts.times, facts.memory),
         }
+    }
+
+    pub fn with_gpu_state(mut self, state: GpuState) -> PerformanceRecord {
+        self.gpu_state = Some(state);
+        self.provenance.set("gpu_state", Origin::Measured);
+        self
     }
 
     /// For a report that is passed on: paths are left out. Host names are never written.
@@ -185,6 +221,7 @@ mod tests {
                 profile_dir: Some("/home/ada/runs/one".to_string()),
                 warmup_steps: 3,
                 profile_steps: 5,
+                recording: vec![],
             },
             performance_summary: PerformanceSummary {
                 total_samples: 400,
@@ -264,6 +301,19 @@ mod tests {
     #[test]
     fn every_figure_says_where_it_comes_from() {
         check_provenance(&serde_json::to_value(example()).unwrap()).unwrap();
+        let state = GpuState {
+            samples: 3,
+            sm_clock_mhz_median: 1980.0,
+            sm_clock_mhz_least: 1500.0,
+            sm_clock_mhz_most: 1980.0,
+            memory_clock_mhz_median: 3201.0,
+            power_watts_median: 650.0,
+            power_watts_most: 699.0,
+            power_watts_limit: 700.0,
+            temperature_celsius_most: 60.0,
+            held_back_by: vec![HeldBack { reason: "power limit".into(), percent_of_samples: 33.0 }],
+        };
+        check_provenance(&serde_json::to_value(example().with_gpu_state(state)).unwrap()).unwrap();
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Times are the recording's; FLOPs, bytes and memory are the plan's, to the unit.
 
 pub mod arithmetic;
+mod device_lanes;
+pub mod device_work;
 pub mod events_file;
 pub mod memory;
 pub mod operators;

@@ -3,7 +3,7 @@
 //! After the steps that are kept, every other one is recorded and forgotten again: the difference between the two kinds,
 //! taken in turns, is what recording costs.
 
-use headroom_engine::recorder::{CallSpan, Recorder};
+use headroom_engine::recorder::{Activity, CallSpan, Recorder, Timing};
 use headroom_engine::{Device, Program};
 use headroom_graph::Phase;
 use std::ops::{Range, RangeInclusive};
@@ -86,6 +86,10 @@ enum Mode {
 #[derive(Debug)]
 pub struct Recording {
     wanted: RangeInclusive<u64>,
+    /// By call.
+    phases: Vec<Phase>,
+    /// Does the device go on by itself, so that a step's time is known only later?
+    queued: bool,
     steps: Vec<StepSpan>,
     parts: Vec<PartSpan>,
     /// Here while no step is recorded, with the device while one is.
@@ -98,20 +102,38 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Keeps the steps `wanted`, counted from 1, of a run whose steps take `calls_a_step` calls.
-    pub fn of_steps(wanted: RangeInclusive<u64>, calls_a_step: usize, accumulation: usize) -> Recording {
+    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches a step.
+    pub fn of_steps(wanted: RangeInclusive<u64>, program: &Program, accumulation: usize) -> Recording {
         // One step more than is kept, for those that are forgotten.
         let steps = (wanted.end() + 1).saturating_sub(*wanted.start()) as usize + 1;
         Recording {
             wanted,
+            phases: program.plan.calls.iter().map(|call| call.phase).collect(),
+            queued: false,
             steps: Vec::with_capacity(steps),
             parts: Vec::with_capacity(steps * (5 * accumulation + 1)),
-            recorder: Some(Recorder::with_room_for(steps * calls_a_step)),
+            recorder: Some(Recorder::with_room_for(steps * calls_a_step(program, accumulation))),
             mode: Mode::Off,
             begun: (Duration::ZERO, 0, 0),
             turns: Turns::default(),
             base_unix_nanos: 0,
         }
+    }
+
+    /// One step that a GPU took by itself: when it began, when its batch was there, when it was done.
+    #[cfg(test)]
+    pub(crate) fn of_one_step(
+        program: &Program,
+        recorder: Recorder,
+        (start, fetched, end): (Duration, Duration, Duration),
+    ) -> Recording {
+        let calls = 0..recorder.len();
+        let mut recording = Recording::of_steps(1..=1, program, 1);
+        recording.recorder = Some(recorder);
+        recording.parts.push(PartSpan { part: Part::DataWait, start, end: fetched });
+        recording.phases_of_device(0, 0, start, end);
+        recording.steps.push(StepSpan { step: 1, start, end, parts: 0..recording.parts.len(), calls });
+        recording
     }
 
     pub fn steps(&self) -> &[StepSpan] {
@@ -126,6 +148,16 @@ impl Recording {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.spans(step.calls.clone()))
     }
 
+    /// What a GPU did in a step, in order of its start; empty on other devices.
+    pub fn activities(&self, step: &StepSpan) -> impl Iterator<Item = &Activity> {
+        let (start, end) = (step.start, step.end);
+        self.recorder.iter().flat_map(move |recorder| recorder.activities_between(start, end))
+    }
+
+    pub fn timing(&self) -> Timing {
+        self.recorder.as_ref().map_or(Timing::HostClock, Recorder::timing)
+    }
+
     pub fn turns(&self) -> &Turns {
         &self.turns
     }
@@ -134,16 +166,32 @@ impl Recording {
         self.wanted.contains(&step)
     }
 
+    /// Is a step that a device takes by itself waited for, so that its time is its own and not that of its neighbours?
+    pub fn waits_for(&self, step: u64) -> bool {
+        // Two before the first, so that the one right before it is taken as it is, and what that sets up is there.
+        (step..=step + 2).any(|step| self.keeps(step)) || self.turn(step).is_some()
+    }
+
+    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone?
+    fn turn(&self, step: u64) -> Option<Mode> {
+        let after = step.saturating_sub(*self.wanted.end());
+        let last = if self.queued { QUEUED_TURNS } else { u64::MAX };
+        (1..=last).contains(&after).then_some(if after.is_multiple_of(2) { Mode::Forgotten } else { Mode::Off })
+    }
+
+    /// What a step took, as soon as that is known.
+    pub(crate) fn took(&mut self, step: u64, seconds: f64) {
+        match self.turn(step) {
+            Some(Mode::Forgotten) => self.turns.recorded.push(seconds),
+            Some(_) => self.turns.unrecorded.push(seconds),
+            None => {}
+        }
+    }
+
     /// To be called before a step: lends the device its recorder where the step is to be recorded.
     pub fn begin(&mut self, step: u64, device: &mut dyn Device) {
-        let after = step.saturating_sub(*self.wanted.end());
-        self.mode = if self.keeps(step) {
-            Mode::Kept
-        } else if after > 0 && after.is_multiple_of(2) {
-            Mode::Forgotten
-        } else {
-            Mode::Off
-        };
+        self.queued = device.queue().is_some();
+        self.mode = if self.keeps(step) { Mode::Kept } else { self.turn(step).unwrap_or(Mode::Off) };
         if self.mode == Mode::Off {
             return;
         }
@@ -167,23 +215,61 @@ impl Recording {
         let mode = std::mem::replace(&mut self.mode, Mode::Off);
         let (start, parts, calls) = self.begun;
         if mode != Mode::Off {
+            device.wait();
             let end = device.clock();
             self.recorder = device.record(None);
+            if matches!(self.timing(), Timing::Kernels | Timing::ReplayedKernels) {
+                self.phases_of_device(parts, calls, start, end);
+            }
             let (last_part, last_call) = (self.parts.len(), self.recorder.as_ref().map_or(0, Recorder::len));
             if mode == Mode::Kept && taken.is_some() {
                 self.steps.push(StepSpan { step, start, end, parts: parts..last_part, calls: calls..last_call });
             } else {
                 self.parts.truncate(parts);
-                self.recorder.iter_mut().for_each(|recorder| recorder.truncate(calls));
+                self.recorder.iter_mut().for_each(|recorder| recorder.truncate(calls, start));
             }
         }
-        let Some(taken) = taken else { return };
-        match mode {
-            Mode::Forgotten => self.turns.recorded.push(taken.as_secs_f64()),
-            Mode::Off if step > *self.wanted.end() => self.turns.unrecorded.push(taken.as_secs_f64()),
-            _ => {}
+        // Zero where the device is asked later.
+        if let Some(taken) = taken.filter(|taken| !taken.is_zero()) {
+            self.took(step, taken.as_secs_f64());
         }
     }
+
+    /// The parts of a step that the device took by itself, from the times of its calls.
+    fn phases_of_device(&mut self, first_part: usize, first_call: usize, start: Duration, end: Duration) {
+        // Batches after the first are fetched while the device works: nobody waits.
+        self.parts.truncate((first_part + 1).min(self.parts.len()));
+        let waited_until = self.parts.get(first_part).map_or(start, |part| part.end);
+        let Some(recorder) = &self.recorder else { return };
+        let spans = recorder.spans(first_call..recorder.len());
+        self.parts.extend(parts_of_calls(spans, &self.phases, waited_until, end));
+    }
+}
+
+/// Steps after the recorded ones that a device with a queue takes one by one, to see what recording costs.
+const QUEUED_TURNS: u64 = 24;
+
+/// A step from the times of its calls: the batch on its way until the first begins, phases until the next one's first call,
+/// the results on their way back after the last.
+fn parts_of_calls(spans: &[CallSpan], phases: &[Phase], from: Duration, to: Duration) -> Vec<PartSpan> {
+    let part = |span: &CallSpan| match phases.get(span.call as usize) {
+        Some(Phase::Backward) => Part::Backward,
+        Some(Phase::Optimizer) => Part::Optimizer,
+        _ => Part::Forward,
+    };
+    let Some(first) = spans.first() else { return vec![] };
+    let mut parts = vec![PartSpan { part: Part::Inputs, start: from.min(first.start), end: first.start }];
+    for run in spans.chunk_by(|left, right| part(left) == part(right)) {
+        let start = run[0].start;
+        if let Some(before) = parts.last_mut() {
+            before.end = start;
+        }
+        let end = run.iter().map(|span| span.end).max().unwrap_or(start);
+        parts.push(PartSpan { part: part(&run[0]), start, end });
+    }
+    let end = parts.last().map_or(from, |last| last.end);
+    parts.push(PartSpan { part: Part::LossRead, start: end, end: to.max(end) });
+    parts
 }
 
 /// Calls that one optimizer step runs: forward and backward once a micro-batch, then the update.
@@ -195,6 +281,27 @@ pub fn calls_a_step(program: &Program, accumulation: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_a_device_give_the_parts_of_its_step() {
+        let nanos = Duration::from_nanos;
+        let span = |call, start, end| CallSpan { program: 0, call, start: nanos(start), end: nanos(end) };
+        let phases = [Phase::Forward, Phase::Forward, Phase::Backward, Phase::Optimizer];
+        let spans = [span(0, 20, 30), span(1, 31, 40), span(2, 45, 60), span(3, 62, 70)];
+        let parts = parts_of_calls(&spans, &phases, nanos(5), nanos(90));
+        let shown: Vec<_> = parts.iter().map(|part| (part.part, part.start.as_nanos(), part.end.as_nanos())).collect();
+        assert_eq!(
+            shown,
+            [
+                (Part::Inputs, 5, 20),
+                (Part::Forward, 20, 45),
+                (Part::Backward, 45, 62),
+                (Part::Optimizer, 62, 70),
+                (Part::LossRead, 70, 90)
+            ]
+        );
+        assert_eq!(parts_of_calls(&[], &phases, nanos(5), nanos(90)), []);
+    }
 
     #[test]
     fn overhead_is_the_difference_of_the_medians() {

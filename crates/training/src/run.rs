@@ -134,8 +134,11 @@ fn run_until_done(
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
         // Recorded steps are told one by one, and none together with one that is not.
-        let told_alone =
-            trainer.recording.as_ref().is_some_and(|recording| recording.keeps(step) || recording.keeps(step + 1));
+        let queued = trainer.device.queue().is_some();
+        let told_alone = trainer.recording.as_ref().is_some_and(|recording| match queued {
+            true => recording.waits_for(step),
+            false => recording.keeps(step) || recording.keeps(step + 1),
+        });
         let logs = ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1));
         if logs {
             let settled = settle(trainer, &mut outcome.steps[logged..], schedule.accumulation);
@@ -265,6 +268,9 @@ fn settle(trainer: &mut Trainer, records: &mut [StepRecord], accumulation: usize
         record.gradient_norm = micros.last().filter(|_| with_norm).map(|one| one.results[1]);
         let total = micros.iter().map(|one| one.seconds).sum();
         record.times.total = Duration::from_secs_f64(total);
+        if let Some(recording) = &mut trainer.recording {
+            recording.took(record.step, total);
+        }
         if let Some(phases) = phases {
             let part = |seconds: f64| Duration::from_secs_f64(total * seconds / phases.iter().sum::<f64>());
             let times = &mut record.times;

@@ -1,6 +1,5 @@
 //! What was climbed, as validation.json has it.
 
-use headroom_engine::machine::Machine;
 use headroom_experiments::bench::Setting;
 use headroom_experiments::gates::Gate;
 use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
@@ -21,7 +20,7 @@ pub struct Surroundings<'a> {
     pub size: &'a str,
     pub step: &'a StepConfig,
     pub setting: &'a Setting,
-    pub machine: &'a Machine,
+    pub device: &'a str,
 }
 
 pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> ValidationRecord {
@@ -38,7 +37,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         batch_size: shape.batch_size as u64,
         seq_len: shape.seq_len as u64,
         threads: about.setting.threads as u64,
-        device: about.machine.cpu_name.clone(),
+        device: about.device.into(),
         baseline_step_seconds: ladder.baseline_seconds,
         baseline_by_op: ladder
             .baseline_by_op

@@ -159,7 +159,8 @@ impl Written<'_> {
             format!("{host}.{process}.{}.pt.trace.json", profiled.recording.base_unix_nanos),
         ];
         for name in names {
-            let about = TraceAbout { process, name: name.clone(), headroom: header(profiler, profiled, made) };
+            let (headroom, device) = (header(profiler, profiled, made), profiler.gpu.clone());
+            let about = TraceAbout { process, name: name.clone(), headroom, device };
             write_atomically_with(&self.folder.join(&name), |out| write_trace(profiled, &about, out))?;
             self.names.push(name);
         }

@@ -1,14 +1,16 @@
-//! What the run is held against: the machine's peaks, kept by `headroom device` or measured now.
+//! What the run is held against: the machine's or the GPU's peaks, kept by `headroom device` or measured now.
 
-use crate::device::measure_now;
+use crate::device::{measure_gpu, measure_now};
 use crate::train::settings::{DeviceKind, Settings};
 use crate::{kept, output};
 use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cuda::Facts;
 use headroom_engine::machine::Machine;
 use headroom_engine::peaks::{ASSUMED_RATES, measure_products};
 use headroom_graph::Precision;
 use headroom_graph::cost::Rates;
-use headroom_record::device::{DatasheetPeak, DeviceRecord};
+use headroom_graph::passes::{GRAPH_REPLAY, PassList};
+use headroom_record::device::DeviceRecord;
 use headroom_record::provenance::Origin;
 use headroom_report::numbers::metric;
 
@@ -19,12 +21,22 @@ pub struct Peaks {
     pub origin: Origin,
     pub precision: Precision,
     /// What the units could do, beside what was measured.
-    pub datasheet: Option<DatasheetPeak>,
+    pub datasheet: Option<StatedPeak>,
     record: Option<DeviceRecord>,
+}
+
+/// FLOPs a second that a part could do, in the precision of the run, and who says so.
+#[derive(Clone, Debug)]
+pub struct StatedPeak {
+    pub flops: f64,
+    pub source: String,
 }
 
 impl Peaks {
     pub fn find(settings: &Settings) -> anyhow::Result<Peaks> {
+        if let (DeviceKind::Cuda(ordinal), Some(facts)) = (settings.device, &settings.gpu) {
+            return Peaks::of_gpu(facts, ordinal, settings.precision, &settings.passes);
+        }
         if settings.device == DeviceKind::Null && kept(&settings.machine, settings.threads).is_none() {
             let source = "assumed: `headroom device` measures this machine's".into();
             return Ok(Peaks {
@@ -37,6 +49,22 @@ impl Peaks {
             });
         }
         Peaks::of_machine(&settings.machine, settings.threads, settings.precision)
+    }
+
+    /// Kept ones serve where they are of a part of this name.
+    pub fn of_gpu(facts: &Facts, ordinal: usize, precision: Precision, passes: &PassList) -> anyhow::Result<Peaks> {
+        let (record, how) = match kept::load_gpu(&facts.name) {
+            Some(record) => (record, "kept by `headroom device`"),
+            None => {
+                output::note(&format!("no peaks of {} are kept: measuring them (about 10 seconds)", facts.name));
+                let record = measure_gpu(facts, ordinal)?;
+                (kept::save_device(record.clone()).map_or(record, |(best, _)| best), "measured before this run")
+            }
+        };
+        let replayed = record.replay_seconds.filter(|_| passes.contains(GRAPH_REPLAY));
+        let mut peaks = Peaks::of(record, precision, how);
+        peaks.rates.call_seconds = replayed.unwrap_or(peaks.rates.call_seconds);
+        Ok(peaks)
     }
 
     /// Kept ones serve where they were measured on as many threads as the run has.
@@ -62,9 +90,11 @@ impl Peaks {
     /// The same, raised where a run's fastest products did better than what was kept: that was too low, and is measured
     /// again. What the run did stands even where the second look falls short of it.
     pub fn raised_by(self, fastest: f64, threads: usize) -> Peaks {
-        let too_low = self.precision == Precision::Fp32 && fastest > self.rates.product_flops;
+        let is_gpu = self.record.as_ref().is_some_and(|record| record.kind == "cuda");
+        let too_low = (is_gpu || self.precision == Precision::Fp32) && fastest > self.rates.product_flops;
         let Some(mut record) = self.record.clone().filter(|_| too_low) else { return self };
-        let again = measure_products(threads, Isa::detect()).unwrap_or(0.0);
+        // A GPU's own large products were timed to their kernels: no second look would tell more.
+        let again = if is_gpu { 0.0 } else { measure_products(threads, Isa::detect()).unwrap_or(0.0) };
         let (rate, how) = match again >= fastest {
             true => (again, "measured again after this run"),
             false => (fastest, "by the fastest products of this run itself"),
@@ -75,11 +105,15 @@ impl Peaks {
             metric(fastest, "FLOP/s"),
             metric(rate, "FLOP/s")
         ));
-        if let Some(peak) = record.gemm_flops.iter_mut().find(|peak| peak.precision == "fp32") {
+        let (precision, call_seconds) = (self.precision, self.rates.call_seconds);
+        let named = precision.name().trim_end_matches("-pure");
+        if let Some(peak) = record.gemm_flops.iter_mut().find(|peak| peak.precision == named) {
             peak.flops_per_sec = rate;
         }
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
-        Peaks::of(best, Precision::Fp32, how)
+        let mut peaks = Peaks::of(best, precision, how);
+        peaks.rates.call_seconds = call_seconds;
+        peaks
     }
 
     /// Of the precision that products compute in, of fp32 where no other was measured.
@@ -93,9 +127,14 @@ impl Peaks {
                 bytes: record.memory_bandwidth_bytes,
                 call_seconds: record.call_seconds,
             },
-            source: format!("{named} products on {} threads, {how} at {}", record.threads, record.timestamp),
+            source: match record.kind.as_str() {
+                "cuda" => format!("{named} products of {}, {how} at {}", record.name, record.timestamp),
+                _ => format!("{named} products on {} threads, {how} at {}", record.threads, record.timestamp),
+            },
             origin: Origin::Measured,
-            datasheet: record.datasheet.clone().filter(|_| named == Precision::Fp32),
+            datasheet: record.datasheet.as_ref().and_then(|stated| {
+                Some(StatedPeak { flops: stated.flops(named.name())?, source: stated.source.clone() })
+            }),
             record: Some(record),
         }
     }

@@ -3,7 +3,9 @@
 use super::Profiler;
 use super::arguments::SortBy;
 use crate::train::settings::Settings;
-use headroom_diagnosis::bottlenecks::{Passes, StepFacts, bottlenecks, memory_recommendations, roofline_targets};
+use headroom_diagnosis::bottlenecks::{
+    Passes, RanOn, StepFacts, bottlenecks, memory_recommendations, roofline_targets,
+};
 use headroom_graph::passes::{CHECKPOINT, OFFERED};
 use headroom_record::flops::{
     EfficiencyMetrics, FlopsAnalysis, FlopsFacts, FlopsRecord, ModelInfo, PerformanceMetrics, ProfilingConfig,
@@ -20,7 +22,7 @@ use headroom_training::memory::MemoryNeed;
 use headroom_training::profile::Profiled;
 use headroom_training::profile::arithmetic::{flops_analysis, intensity_by_operator, time_by_bound};
 use headroom_training::profile::memory::{MIB, MemoryFigures, memory_figures, timeline};
-use headroom_training::profile::operators::{by_place, operator_stats, patterns, step_breakdown};
+use headroom_training::profile::operators::{busy_seconds, by_place, operator_stats, patterns, step_breakdown};
 use headroom_training::run::Outcome;
 
 /// Every record of a profile.
@@ -78,6 +80,7 @@ impl Made {
             causal_share: (seq_len + 1.0) / (2.0 * seq_len),
             fragmentation_percent: memory.fragmentation_percent,
             passes: Passes { list: &list, missing: &missing },
+            ran_on: if settings.gpu.is_some() { RanOn::Gpu } else { RanOn::Host },
         };
         Made {
             flops: base.flops(),
@@ -173,9 +176,9 @@ impl Base<'_> {
                 achieved_flops_per_sec: achieved,
                 device_peak_flops: peak,
                 device_peak_source: self.profiler.peaks.source.clone(),
-                datasheet_peak_flops: datasheet.map(|part| part.fp32_flops),
+                datasheet_peak_flops: datasheet.map(|part| part.flops),
                 datasheet_peak_source: datasheet.map(|part| part.source.clone()),
-                mfu_of_datasheet_percent: datasheet.map(|part| mfu_percent * peak / part.fp32_flops),
+                mfu_of_datasheet_percent: datasheet.map(|part| mfu_percent * peak / part.flops),
                 efficiency_ratio: achieved / peak,
                 workshop_class: workshop_mfu_class(mfu_percent).into(),
             },
@@ -196,7 +199,7 @@ impl Base<'_> {
         let executed = self.flops.executed_flops_per_step as f64;
         IntensityRecord::new(IntensityFacts {
             intensity: executed / self.bytes_a_step().max(1.0),
-            idle_percent: 100.0 * (wall - self.breakdown.operators()).max(0.0) / wall,
+            idle_percent: 100.0 * (wall - busy_seconds(self.profiled)).max(0.0) / wall,
             time_by_bound: time_by_bound(self.profiled, &self.places),
             roofline_metrics: RooflineMetrics {
                 peak_flops: rates.product_flops,
@@ -223,7 +226,10 @@ impl Base<'_> {
             model_name: format!("llama {} {}", self.settings.size, self.performance.version),
             timestamp: self.performance.timestamp.clone(),
             device_info: DeviceInfo {
-                name: self.performance.system_info.cpu_name.clone(),
+                name: {
+                    let system = &self.performance.system_info;
+                    system.gpu_name.clone().unwrap_or_else(|| system.cpu_name.clone())
+                },
                 peak_flops: rates.product_flops,
                 peak_memory_bandwidth: rates.bytes,
             },

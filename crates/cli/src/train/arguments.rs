@@ -126,7 +126,7 @@ pub struct DataArguments {
 
 #[derive(clap::Args)]
 pub struct MachineArguments {
-    /// cpu, or null (computes nothing: what the run would need and take)
+    /// cpu, cuda, cuda:N, or null (computes nothing: what the run would need and take)
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// What matrix products compute in; values, master weights and sums stay fp32 [default: fp32, or the resumed run's]
@@ -145,6 +145,9 @@ pub struct MachineArguments {
     /// The most memory that the run may plan with, such as 4GiB [default: what the machine has free]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
+    /// Mark phases and modules with NVTX ranges for NVIDIA's own profilers; on cuda, and steps are launched call by call
+    #[arg(long)]
+    pub nvtx: bool,
     /// The same bytes on every run and for any number of threads; this is the default
     #[arg(long, conflicts_with = "no_deterministic")]
     pub deterministic: bool,

@@ -104,6 +104,11 @@ impl Settings {
             device != DeviceKind::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
         );
+        ensure!(
+            !arguments.machine.nvtx || matches!(device, DeviceKind::Cuda(_)),
+            "--nvtx has no effect on --device {}: its ranges are for NVIDIA's profilers\n  help: --device cuda, or leave it out",
+            device.name()
+        );
         let memory_limit = arguments.machine.memory_limit.as_deref().map(parse_bytes).transpose()?;
         let resume = arguments.model.resume.as_deref().map(Checkpoint::open).transpose()?;
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;

@@ -6,7 +6,7 @@ use super::settings::{DeviceKind, Settings};
 use crate::{kept, output};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{Cuda, Options, ReplayChoice};
+use headroom_engine::cuda::{Cuda, Options, RangesChoice};
 use headroom_engine::null::Null;
 use headroom_engine::peaks::ASSUMED_RATES;
 use headroom_engine::{Device, Program};
@@ -28,14 +28,17 @@ fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]
     let reductions = if arguments.machine.no_deterministic { Reductions::OneAThread } else { Reductions::Fixed };
     Ok(match settings.device {
         DeviceKind::Cpu => Box::new(Cpu::new(settings.threads, Isa::detect(), reductions, programs)?),
-        DeviceKind::Cuda(ordinal) => Box::new(Cuda::new(&cuda_options(ordinal), programs)?),
+        DeviceKind::Cuda(ordinal) => {
+            let ranges = if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked };
+            Box::new(Cuda::new(&Options { ranges, ..cuda_options(ordinal) }, programs)?)
+        }
         DeviceKind::Null => Box::new(Null::new(rates(settings), programs)),
     })
 }
 
 /// Compiled kernels and measured choices are kept beside the measured peaks.
 pub fn cuda_options(ordinal: usize) -> Options {
-    Options { ordinal, cache: kept::folder().map(|folder| folder.join("cuda")), replay: ReplayChoice::Replayed }
+    Options { ordinal, cache: kept::folder().map(|folder| folder.join("cuda")), ranges: RangesChoice::Unmarked }
 }
 
 /// The measured peaks of this machine, or assumed ones, said so.

@@ -65,7 +65,6 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     let model = &settings.model;
     let measured = ended.counted();
     let skipped = ended.outcome.steps.len() - measured.len();
-    let computed = settings.device != DeviceKind::Null;
     PerformanceRecord::new(PerformanceFacts {
         version: settings.version(),
         config: ModelConfig {
@@ -84,6 +83,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             profile_dir: Some(ended.profile_dir.clone()),
             warmup_steps: skipped as u64,
             profile_steps: 0,
+            recording: vec![],
         },
         performance_summary: summary(settings, ended, measured),
         statistics: step_statistics(&ended.counted_seconds()),
@@ -96,12 +96,12 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             clip: settings.optimizer.clip,
         },
         system_info: SystemInfo {
-            device: if computed { "cpu" } else { "null" }.into(),
-            gpu_name: None,
+            device: settings.device.name().into(),
+            gpu_name: settings.gpu.as_ref().map(|gpu| gpu.name.clone()),
             cpu_name: settings.machine.cpu_name.clone(),
             threads: settings.threads as u64,
             memory_total_mb: settings.machine.memory_total_bytes as f64 / MIB,
-            driver_version: None,
+            driver_version: settings.gpu.as_ref().map(|gpu| gpu.driver_version.clone()),
             headroom_version: env!("CARGO_PKG_VERSION").into(),
             timestamp_iso: ended.timestamp.into(),
         },

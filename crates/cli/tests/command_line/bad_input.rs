@@ -83,7 +83,7 @@ fn settings_out_of_range_are_refused() {
 fn what_does_not_exist_is_refused_with_the_choices() {
     let place = Place::new();
     for (flags, words) in [
-        ("--device tpu", &["no device `tpu`", "cpu or null"][..]),
+        ("--device tpu", &["no device `tpu`", "cpu, cuda, cuda:N or null"][..]),
         ("--precision fp8", &["fp8", "fp32"]),
         ("--precision tf32", &["--precision tf32 has no kernels on cpu", "--precision fp32"]),
         ("--use-amp --precision fp32", &["--use-amp", "--precision"]),

@@ -69,10 +69,15 @@ fn every_command_of_the_workshop_runs() {
         for command in commands(&fs::read_to_string(&document).unwrap()) {
             let line = small(&command);
             let done = place.shell(&line);
-            // Gates of an optimisation on a model this small, on a busy machine, may well say no; that is an answer too.
-            let answers: &[i32] = if line.contains(" optimize ") { &[0, 1] } else { &[0] };
-            let answered = done.code.is_some_and(|code| answers.contains(&code));
-            assert!(answered, "{}: {command}\nas {line}\n{}{}", document.display(), done.stdout, done.stderr);
+            // A ladder at toy size may well fail a gate, which is an answer too.
+            let answers: &[i32] = if command.contains(" optimize") { &[0, 1] } else { &[0] };
+            assert!(
+                done.code.is_some_and(|code| answers.contains(&code)),
+                "{}: {command}\nas {line}\n{}{}",
+                document.display(),
+                done.stdout,
+                done.stderr
+            );
             run += 1;
         }
     }

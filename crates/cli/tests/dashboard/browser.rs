@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use crate::server::Server;
 
 pub struct Browser {
     driver: Child,
+    /// Held open: a driver that cannot write its lines ends.
+    _said: BufReader<ChildStdout>,
     port: u16,
     session: String,
 }
@@ -34,12 +36,9 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("chromedriver: {error}; {HOW_TO_GET}"));
-        let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines
-            .filter_map(|line| line.split("on port ").nth(1)?.trim_end_matches('.').parse().ok())
-            .next()
-            .unwrap_or_else(|| panic!("chromedriver does not say its port; {HOW_TO_GET}"));
-        let mut browser = Browser { driver, port, session: String::new() };
+        let mut said = BufReader::new(driver.stdout.take().unwrap());
+        let port = port_of(&mut said).unwrap_or_else(|| panic!("chromedriver does not say its port; {HOW_TO_GET}"));
+        let mut browser = Browser { driver, _said: said, port, session: String::new() };
         let arguments = [
             "--headless=new".to_string(),
             "--no-sandbox".into(),
@@ -228,6 +227,12 @@ impl Drop for Browser {
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+/// From the line that it says when it listens.
+fn port_of(said: &mut impl BufRead) -> Option<u16> {
+    let lines = said.lines().map_while(Result::ok);
+    lines.filter_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()).next()
 }
 
 fn base64(text: &str) -> Vec<u8> {

@@ -77,8 +77,8 @@ fn half_a_million_events_open_at_once_and_pan_smoothly() {
     browser.wait_for("the first frame", "return document.querySelector('.view')?.dataset.firstPaint !== undefined");
     let first_paint = browser.attribute(".view", "data-first-paint").parse::<f64>().unwrap() / 1e3;
 
-    // Over the whole trace, where every event is in view; over a step; and near, where boxes have names.
-    let speeds: Vec<(f64, f64)> = [1.0, 10.0, 1000.0].into_iter().map(|zoom| pan(&browser, zoom)).collect();
+    // Nearly the whole trace, where almost every event is in view; a step; and near, where boxes have names.
+    let speeds: Vec<(f64, f64)> = [1.2, 10.0, 1000.0].into_iter().map(|zoom| pan(&browser, zoom)).collect();
     let size = std::fs::metadata(&path).unwrap().len() as f64 / 1e6;
     println!("500,000 events, {size:.0} MB of JSON");
     println!("from the command to the first frame   {:.2} s", from_the_command.as_secs_f64());
@@ -119,8 +119,8 @@ fn pan(browser: &Browser, zoom: f64) -> (f64, f64) {
          }};
          requestAnimationFrame(() => requestAnimationFrame(() => {{
            whole = length();
-           // From the left end, so that a second of panning does not reach the other.
-           if ({zoom} > 1) {{ key('keydown', 'w'); approach(); }} else {{ key('keydown', 'w'); whole *= 1.3; approach(); }}
+           key('keydown', 'w');
+           approach();
          }}));"
     );
     let answer = browser.run_until_told(&script);

@@ -98,6 +98,7 @@ fn compare(browser: &Browser, server: &Server) {
         browser.click(&format!("[aria-label='Compare {name}.pt.trace.json.gz']"));
     }
     browser.click("button.primary");
+    browser.wait_for("the comparison", "return location.pathname.startsWith('/compare/')");
     browser.wait_until_filled();
     let path = format!("/api/compare/{}/{}", server.id("slow.pt.trace.json.gz"), server.id("fixed.pt.trace.json.gz"));
     let gone = server.json(&path)["findings_gone"].clone();

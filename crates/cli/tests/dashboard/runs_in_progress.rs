@@ -1,22 +1,42 @@
 //! A run that goes on while it is watched.
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use crate::browser::Browser;
 use crate::server::{Server, headroom};
 
+/// A process that does not outlive the test, however that ends.
+struct Ended(Child);
+
+impl Ended {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 #[test]
 fn a_run_is_followed_while_it_goes_on_and_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = headroom(folder.path())
+    let run = headroom(folder.path())
         .args(["train", "--size", "nano", "--num-steps", "100000", "--log-interval", "5", "--output-dir", "runs/going"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let mut run = Ended(run);
     let server = Server::start(folder.path(), &[]);
     let browser = Browser::start();
     browser.enter(&server);
-    while browser.texts("a.running").is_empty() {
+    for _ in 0..500 {
+        if !browser.texts("a.running").is_empty() {
+            break;
+        }
         browser.page(&server, "/");
     }
     browser.click("a.running");
@@ -32,8 +52,7 @@ fn a_run_is_followed_while_it_goes_on_and_to_its_end() {
     assert!(browser.text("#progress").starts_with("The run goes on: step"), "{}", browser.text("#progress"));
     let memory = browser.text("tr[data-step] td:nth-child(5)");
     assert!(memory.ends_with("iB"), "the process's memory: {memory}");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    run.end();
     browser
         .wait_for("the end", "return document.querySelector('#progress').innerText.startsWith('The run was stopped')");
     browser.page(&server, "/");

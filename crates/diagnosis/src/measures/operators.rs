@@ -91,9 +91,9 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
             continue;
         }
         let mut seen: Vec<NameId> = Vec::new();
-        for (depth, outer) in
-            view.ancestors(call as usize).filter(|&at| host.category[at] == Category::CpuOp).enumerate()
-        {
+        let Some(operator) = view.operator_of_device(at) else { continue };
+        let around = view.ancestors(operator).filter(|&at| host.category[at] == Category::CpuOp);
+        for (depth, outer) in around.enumerate() {
             let sum = sums.entry((host.name[outer], host.dims[outer])).or_default();
             if depth == 0 {
                 sum.device_self += device.duration[at];

@@ -17,6 +17,8 @@ pub struct View<'t> {
     call_kinds: Vec<CallKind>,
     /// Forward operators by sequence number.
     forward: HashMap<u32, u32>,
+    /// Operators by external id.
+    by_external: HashMap<u32, u32>,
     /// When any device worked.
     pub busy: Vec<Span>,
     pub steps: Steps,
@@ -35,6 +37,7 @@ impl<'t> View<'t> {
             call_of,
             call_kinds,
             forward: forward_operators(trace),
+            by_external: operators_by_external(trace),
             busy,
             steps,
         }
@@ -76,9 +79,13 @@ impl<'t> View<'t> {
         self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
     }
 
-    /// The operator that queued a device span.
+    /// The operator that queued a device span; where a whole graph was launched, the one that the span itself names.
     pub fn operator_of_device(&self, at: usize) -> Option<usize> {
-        Some(self.call_of[at]).filter(|call| *call != NONE).and_then(|call| self.operator_of(call as usize))
+        let queued = Some(self.call_of[at]).filter(|call| *call != NONE);
+        queued.and_then(|call| self.operator_of(call as usize)).or_else(|| {
+            let named = self.trace.device.external[at];
+            self.by_external.get(&named).map(|&operator| operator as usize).filter(|_| named != NONE)
+        })
     }
 
     /// The forward operator whose gradient is computed at a host span, where it is one.
@@ -163,6 +170,12 @@ fn calls_of_device_spans(trace: &Trace, kinds: &[CallKind]) -> Vec<u32> {
         }
     }
     trace.device.correlation.iter().map(|id| by_correlation.get(id).copied().unwrap_or(NONE)).collect()
+}
+
+fn operators_by_external(trace: &Trace) -> HashMap<u32, u32> {
+    let host = &trace.host;
+    let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp && host.id[at] != NONE);
+    operators.map(|at| (host.id[at], at as u32)).collect()
 }
 
 fn forward_operators(trace: &Trace) -> HashMap<u32, u32> {

@@ -39,6 +39,8 @@ pub struct Context {
     pub capability: (u32, u32),
     pub multiprocessors: u32,
     pub driver_version: i32,
+    /// Where it sits, by which NVML knows it: `0000:1B:00.0`.
+    pub bus: String,
     device: sys::CUdevice,
 }
 
@@ -69,7 +71,11 @@ impl Context {
         let multiprocessors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let mut driver_version = 0;
         cu!(cuDriverGetVersion(&mut driver_version))?;
-        Ok(Context { name, capability: (major, minor), multiprocessors, driver_version, device })
+        let mut bus = [0; 32];
+        cu!(cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as i32, device))?;
+        // SAFETY: the driver ended the text with a zero.
+        let bus = unsafe { CStr::from_ptr(bus.as_ptr()) }.to_string_lossy().into_owned();
+        Ok(Context { name, capability: (major, minor), multiprocessors, driver_version, bus, device })
     }
 
     /// Free and total bytes of the device.
@@ -102,6 +108,18 @@ impl Stream {
 
     pub fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
         cu!(cuStreamWaitEvent(self.0, event.0, 0))
+    }
+
+    /// Nodes of the graph that is being captured from it.
+    pub fn captured_nodes(&self) -> Result<usize, CudaError> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut graph, mut count) = (null_mut(), 0);
+        let (id, dependencies, edges, dependency_count) = (null_mut(), null_mut(), null_mut(), null_mut());
+        cu!(cuStreamGetCaptureInfo_v3(self.0, &mut status, id, &mut graph, dependencies, edges, dependency_count))?;
+        if !graph.is_null() {
+            cu!(cuGraphGetNodes(graph, null_mut(), &mut count))?;
+        }
+        Ok(count)
     }
 
     /// What `queue` puts on this stream, as a graph to be launched again and again.

@@ -47,6 +47,21 @@ fn find(what: &'static str, names: &[&str], is_there: impl Fn() -> bool) -> Resu
     Err(CudaError::NoLibrary { what, tried, help })
 }
 
+/// A library that a run does without, kept open by who asks; where it was looked for, where it is not.
+pub fn optional(name: &str) -> Result<libloading::Library, String> {
+    let by_path = folders().iter().filter_map(|folder| newest(folder, name));
+    let versions = ["", ".1", ".13", ".12"].map(|version| PathBuf::from(format!("{name}{version}")));
+    for file in by_path.chain(versions) {
+        // SAFETY: as in `open`.
+        if let Ok(library) = unsafe { libloading::Library::new(&file) } {
+            return Ok(library);
+        }
+    }
+    let places: Vec<String> = folders().iter().map(|folder| folder.display().to_string()).collect();
+    let in_folders = if places.is_empty() { String::new() } else { format!(", nor in {}", places.join(", ")) };
+    Err(format!("{name} is not on the library path{in_folders}"))
+}
+
 /// The file of this name in the folder, with or without a version behind it; the highest where there are several.
 fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
@@ -84,7 +99,9 @@ fn folders() -> &'static [PathBuf] {
         homes.push("/opt/cuda".into());
         let mut folders: Vec<PathBuf> = homes
             .iter()
-            .flat_map(|home| ["lib64", "lib", "targets/x86_64-linux/lib"].map(|lib| home.join(lib)))
+            .flat_map(|home| {
+                ["lib64", "lib", "targets/x86_64-linux/lib", "extras/CUPTI/lib64"].map(|lib| home.join(lib))
+            })
             .collect();
         for prefix in python_prefixes() {
             for python in beginning_with(&prefix.join("lib"), "python3") {

@@ -190,7 +190,10 @@ pub fn scratch_bound(graph: &Graph) -> usize {
         match &node.op {
             Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => MOST_BLOCKS * first.shape.row() * 4,
             Op::CrossEntropy(_) => rows * 4,
-            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => loss::CHUNK_BYTES + rows * 4 + 256,
+            Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => {
+                let logits = rows * graph.ty(node.inputs[1]).sizes()[0] * first.dtype.bytes();
+                logits.min(loss::CHUNK_BYTES) + rows * 4 + 256
+            }
             Op::FlashAttentionGrad(op) => rows * op.heads * 4,
             Op::SquaredNorm(_) | Op::AdamWAll(_) => {
                 let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();

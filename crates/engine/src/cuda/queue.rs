@@ -1,12 +1,15 @@
 //! Steps queued while the host goes on: inputs through a ring of pinned memory, results back through another, the calls
 //! between them captured once and replayed.
 
+use super::activity::Pushed;
 use super::driver::{Event, Memory, Pinned, Replay};
 use super::lanes::{Beside, Lanes, Trial};
 use super::launch::Arguments;
 use super::lower::Grid;
-use super::{Cuda, CudaError, ReplayChoice};
-use crate::device::{EngineError, Finished, Queue, Submission, Words};
+use super::tracing::Noted;
+use super::{Cuda, CudaError};
+use crate::device::{EngineError, Finished, Queue, Submission, Walk, Words};
+use crate::recorder::CallId;
 use headroom_graph::ValueId;
 use std::ops::Range;
 
@@ -36,7 +39,7 @@ pub struct Submitted {
     queued: usize,
     collected: usize,
     /// On one lane and on two, each plain and with the time taken at the boundaries of its phases.
-    replays: [Option<Replay>; 4],
+    replays: [Option<Captured>; VARIANTS],
     lanes: Trial,
     marks: Option<[usize; 2]>,
     boundaries: [Event; 4],
@@ -51,7 +54,21 @@ pub struct Submitted {
     table: Memory,
 }
 
+/// Ways in which a step may be captured.
+const VARIANTS: usize = 4;
+
+/// A step ready to be replayed, and the call that each of its nodes belongs to.
+struct Captured {
+    replay: Replay,
+    nodes: Vec<Option<CallId>>,
+}
+
 impl Submitted {
+    /// Of all its replays; empty where one was not captured.
+    pub fn replay_nodes(&self) -> impl Iterator<Item = Vec<Option<CallId>>> {
+        self.replays.iter().map(|replay| replay.as_ref().map_or(vec![], |captured| captured.nodes.clone()))
+    }
+
     fn slot_words(&self) -> usize {
         self.words.iter().sum()
     }
@@ -131,18 +148,24 @@ impl Cuda {
         // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
         let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
         let lanes = self.submitted[index].lanes.at(step);
-        if self.replay == ReplayChoice::CallByCall || step == 0 {
-            self.queue_step(index, How { timed, captured: false, lanes: Lanes::One })?;
+        if self.walk == Walk::CallByCall || step == 0 {
+            let mut noted = self.tracer().map_or(Noted::Nothing, Noted::Launches);
+            self.queue_step(index, How { timed, captured: false, lanes: Lanes::One }, &mut noted)?;
         } else {
             let which = usize::from(timed) + 2 * lanes as usize;
             if self.submitted[index].replays[which].is_none() {
                 let how = How { timed, captured: true, lanes };
-                let replay = self.stream.captured(|| self.queue_step(index, how))?;
-                self.submitted[index].replays[which] = Some(replay);
+                let mut nodes = vec![];
+                let queue = || self.queue_step(index, how, &mut Noted::Nodes(&mut nodes));
+                let replay = self.stream.captured(queue)?;
+                self.submitted[index].replays[which] = Some(Captured { replay, nodes });
             }
-            if let Some(replay) = &self.submitted[index].replays[which] {
-                replay.launch(&self.stream)?;
+            let tracer = self.tracer();
+            tracer.iter().for_each(|tracer| tracer.push(Pushed::Replay(VARIANTS * index + which)));
+            if let Some(captured) = &self.submitted[index].replays[which] {
+                captured.replay.launch(&self.stream)?;
             }
+            tracer.iter().for_each(|tracer| tracer.pop());
         }
         let one = &mut self.submitted[index];
         one.ends[step % PLACES].record(&self.stream)?;
@@ -186,7 +209,7 @@ impl Cuda {
         })
     }
 
-    fn queue_step(&self, index: usize, how: How) -> Result<(), CudaError> {
+    fn queue_step(&self, index: usize, how: How, noted: &mut Noted) -> Result<(), CudaError> {
         let one = &self.submitted[index];
         let boundary = |which: usize| match (how.timed, how.captured) {
             (false, _) => Ok(()),
@@ -195,7 +218,7 @@ impl Cuda {
         };
         let mut beside = Beside::new(&self.stream, &self.side);
         boundary(0)?;
-        self.take_inputs(index)?;
+        noted.around(None, &self.stream, || self.take_inputs(index))?;
         for number in one.calls.clone() {
             if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == number)) {
                 boundary(1 + mark)?;
@@ -207,15 +230,14 @@ impl Cuda {
                 false => beside.wait_for(call)?,
             }
             let (stream, lane) = if aside { (&self.side, 1) } else { (&self.stream, 0) };
-            for action in &call.actions {
-                action.run(stream, lane, &self.products)?;
-            }
+            let id = CallId { program: one.program as u32, call: number as u32 };
+            noted.around(Some(id), &self.stream, || self.run_call(one.program, number, (stream, lane)))?;
             if aside {
                 beside.end(call)?;
             }
         }
         beside.wait_for_all()?;
-        self.give_results(index)?;
+        noted.around(None, &self.stream, || self.give_results(index))?;
         boundary(3)
     }
 

@@ -75,7 +75,7 @@ pub struct Accuracy {
     pub median_error: f64,
     /// Predictions off by at most 3% of the step or 35% of the saving.
     pub within_limit: usize,
-    /// Savings beyond 5% of the step, and how many of them were predicted with the right sign.
+    /// Savings or losses beyond 5% of the step and beyond the noise, and how many of them were predicted with the right sign.
     pub large: usize,
     pub right_sign: usize,
 }
@@ -94,7 +94,12 @@ pub fn accuracy(rungs: &[Rung]) -> Option<Accuracy> {
     let within = |(predicted, measured): &&(f64, f64)| {
         (predicted - measured).abs() <= ERROR_OF_STEP.max(ERROR_OF_SAVING * measured.abs())
     };
-    let large: Vec<&(f64, f64)> = savings.iter().filter(|(_, measured)| measured.abs() > LARGE_SAVING).collect();
+    let large: Vec<(f64, f64)> = rungs
+        .iter()
+        .filter(|rung| !rung.measured.is_within_noise())
+        .filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.median))))
+        .filter(|(_, measured)| measured.abs() > LARGE_SAVING)
+        .collect();
     Some(Accuracy {
         passes: savings.len(),
         median_error,

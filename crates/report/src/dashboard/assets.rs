@@ -50,7 +50,7 @@ mod tests {
         for asset in ASSETS {
             // The one address that is a name and not a place: SVG's namespace.
             let text = asset.text.replace("http://www.w3.org/2000/svg", "");
-            for scheme in ["http:", "https:", "//cdn", "ws:", "wss:"] {
+            for scheme in ["http://", "https://", "//cdn", "ws://", "wss://"] {
                 assert!(!text.contains(scheme), "{} mentions {scheme}", asset.name);
             }
         }

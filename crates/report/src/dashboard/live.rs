@@ -14,7 +14,7 @@ pub struct Live {
     pub log: Vec<String>,
 }
 
-const LOG_LINES: usize = 14;
+const LOG_LINES: usize = 24;
 
 /// From the text of `progress.jsonl` and of the log. A last line that is only half written is left for the next time.
 pub fn live(status: Status, last_step: Option<u64>, progress: &str, log: &str) -> Live {

@@ -33,7 +33,7 @@ pub fn summary(facts: &ValidationFacts) -> Vec<String> {
     }
     if let Some(prediction) = &facts.prediction {
         let signs = match prediction.large_savings {
-            0 => "no pass moved the step by more than 5%".into(),
+            0 => "no pass moved the step by more than 5% beyond the noise".into(),
             large => {
                 format!("of {large} that moved the step by more than 5%, {} had the right sign", prediction.right_sign)
             }

@@ -4,6 +4,7 @@ use super::Profile;
 use crate::numbers::{bytes, grouped, metric, seconds};
 use crate::table::Table;
 use headroom_record::operators::{BottleneckCategory, Level};
+use headroom_record::performance::GpuState;
 
 pub const TOP: usize = 15;
 
@@ -80,6 +81,12 @@ pub fn summary(profile: &Profile) -> Table {
         let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
         rows.insert(3, row(["", &format!("{share:.1}%"), &about]));
     }
+    if let Some(state) = &profile.performance.gpu_state {
+        rows.push(row(["GPU", &format!("{:.0} MHz", state.sm_clock_mhz_median), &gpu_state(state)]));
+    }
+    for note in &profile.performance.profiler_config.recording {
+        rows.push(row(["Note", "", note]));
+    }
     if let Some(first) = profile.first_step_seconds {
         rows.push(row(["First step", &seconds(first), "left out of every average"]));
     }
@@ -87,6 +94,26 @@ pub fn summary(profile: &Profile) -> Table {
         rows.push(row(["Final loss", &format!("{loss:.4}"), "of the last step, before its update"]));
     }
     Table { head: vec!["", "", ""], rows }
+}
+
+/// Clocks, power, temperature, and what held the clocks down, in one line.
+fn gpu_state(state: &GpuState) -> String {
+    let held: Vec<String> = state
+        .held_back_by
+        .iter()
+        .map(|held| format!("{} in {:.0}% of the samples", held.reason, held.percent_of_samples))
+        .collect();
+    let held = if held.is_empty() { "clocks free".into() } else { format!("held back by {}", held.join(", ")) };
+    format!(
+        "median of {} samples, least {:.0}, most possible {:.0}; {:.0} W of {:.0} W, at most {:.0}; up to {:.0} °C; {held}",
+        state.samples,
+        state.sm_clock_mhz_least,
+        state.sm_clock_mhz_most,
+        state.power_watts_median,
+        state.power_watts_limit,
+        state.power_watts_most,
+        state.temperature_celsius_most
+    )
 }
 
 /// The classes of the workshop, which this report shows and does not conclude from.
@@ -276,14 +303,16 @@ pub fn title(profile: &Profile) -> String {
 pub fn subtitle(profile: &Profile) -> String {
     let (system, training) = (&profile.performance.system_info, &profile.performance.training_params);
     let measured = if system.device == "null" { " · nothing was computed: times are predicted" } else { "" };
+    let machine = match (&system.gpu_name, &system.driver_version) {
+        (Some(gpu), Some(driver)) => format!("{gpu}, driver {driver}"),
+        _ => format!("{}, {} threads", system.cpu_name, system.threads),
+    };
     format!(
-        "{} parameters · batch {} × {} tokens · {} · {}, {} threads · {}{measured}",
+        "{} parameters · batch {} × {} tokens · {} · {machine} · {}{measured}",
         grouped(profile.flops.model_info.total_params),
         training.batch_size,
         profile.flops.profiling_config.sequence_length,
         system.device,
-        system.cpu_name,
-        system.threads,
         profile.performance.timestamp,
     )
 }

@@ -1,7 +1,9 @@
 //! The operator tables, the breakdown of a step, and the shares of the workshop's pattern questions.
 
+use super::device_work::device_work;
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
+use headroom_engine::recorder::Timing;
 use headroom_graph::{NodeId, Phase, Source};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
@@ -13,15 +15,18 @@ type InputShapes = Vec<Vec<u64>>;
 /// One row an operator's name, over all recorded steps, the costliest first.
 pub fn operator_stats(profiled: &Profiled) -> Vec<OperatorStats> {
     let graph = profiled.graph();
-    let seconds = profiled.seconds_by_call();
-    let all: f64 = seconds.iter().sum();
+    let Columns { host, device, born } = columns(profiled);
+    let all = [&host, &device].map(|seconds| seconds.iter().sum::<f64>());
+    let share = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
     let steps = profiled.recorded_steps() as u64;
     let mut rows: BTreeMap<&str, (OperatorStats, BTreeSet<InputShapes>)> = BTreeMap::new();
     for (index, call) in profiled.plan().calls.iter().enumerate() {
         let name = profiled.operator_name(index);
         let (row, shapes) = rows.entry(name).or_insert_with(|| (empty(name), BTreeSet::new()));
         let runs = steps * profiled.runs_a_step(index);
-        row.cpu_time_total += seconds[index];
+        row.cpu_time_total += host[index];
+        row.cuda_time_total += device[index];
+        row.cuda_memory_usage += runs * born[index];
         row.count += runs;
         row.flops += runs * call.flops;
         row.bytes += runs * call.bytes;
@@ -32,13 +37,47 @@ pub fn operator_stats(profiled: &Profiled) -> Vec<OperatorStats> {
         .into_values()
         .map(|(mut row, shapes)| {
             row.cpu_time_avg = row.cpu_time_total / row.count.max(1) as f64;
-            row.cpu_time_percent = if all > 0.0 { 100.0 * row.cpu_time_total / all } else { 0.0 };
+            row.cpu_time_percent = share(row.cpu_time_total, all[0]);
+            row.cuda_time_avg = row.cuda_time_total / row.count.max(1) as f64;
+            row.cuda_time_percent = share(row.cuda_time_total, all[1]);
             row.input_shapes = shapes.into_iter().collect();
             row
         })
         .collect();
-    rows.sort_by(|left, right| right.cpu_time_total.total_cmp(&left.cpu_time_total));
+    let key = |row: &OperatorStats| if all[1] > 0.0 { row.cuda_time_total } else { row.cpu_time_total };
+    rows.sort_by(|left, right| key(right).total_cmp(&key(left)));
     rows
+}
+
+/// Over all recorded steps, by call: seconds of the host and of the device, and bytes of a GPU that come to life with it.
+struct Columns {
+    host: Vec<f64>,
+    device: Vec<f64>,
+    born: Vec<u64>,
+}
+
+fn columns(profiled: &Profiled) -> Columns {
+    let (spans, calls) = (profiled.seconds_by_call(), profiled.plan().calls.len());
+    let none = vec![0.0; calls];
+    let (host, device) = match (profiled.recording.timing(), device_work(profiled)) {
+        (Timing::HostClock, _) => return Columns { host: spans, device: none, born: vec![0; calls] },
+        (_, Some(work)) => (work.host_seconds, work.kernel_seconds),
+        // Timed by events: the host waited as long as the device worked.
+        (_, None) => (spans.clone(), spans),
+    };
+    let mut born = vec![0; calls];
+    for buffer in profiled.plan().buffers.iter().flatten().filter(|buffer| !buffer.kept && !buffer.alive.is_empty()) {
+        born[buffer.alive.start] += buffer.bytes as u64;
+    }
+    Columns { host, device, born }
+}
+
+/// Seconds of a mean recorded step in which something ran: a kernel, a copy or a fill on a GPU, else a call.
+pub fn busy_seconds(profiled: &Profiled) -> f64 {
+    match device_work(profiled) {
+        Some(work) => work.busy_seconds / profiled.recorded_steps().max(1) as f64,
+        None => step_breakdown(profiled).operators(),
+    }
 }
 
 fn empty(name: &str) -> OperatorStats {
@@ -167,7 +206,7 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
     let seconds = profiled.seconds_by_call();
     let steps = profiled.recorded_steps().max(1) as f64;
     let mut patterns = Patterns {
-        idle_percent: percent((breakdown.wall - breakdown.operators()).max(0.0), breakdown.wall),
+        idle_percent: percent((breakdown.wall - busy_seconds(profiled)).max(0.0), breakdown.wall),
         ..Patterns::default()
     };
     let mut kinds = BTreeSet::new();
@@ -201,6 +240,12 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
     let starting = patterns.kernels_per_step as f64 * profiled.rates.call_seconds;
     patterns.launch_overhead_percent = percent(breakdown.between_calls + starting, breakdown.wall);
     patterns.distinct_kernels = kinds.len() as u64;
+    if let Some(work) = device_work(profiled) {
+        // Measured: gaps between kernels hold what starting them costs.
+        patterns.launch_overhead_percent = percent(breakdown.between_calls, breakdown.wall);
+        patterns.kernels_per_step = (work.kernels as f64 / steps).round() as u64;
+        patterns.distinct_kernels = work.distinct_kernels as u64;
+    }
     patterns
 }
 

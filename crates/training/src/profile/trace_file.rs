@@ -1,8 +1,10 @@
-//! The recorded steps as a Kineto trace: steps, parts, operators and memory, on the one thread that runs them.
+//! The recorded steps as a Kineto trace: steps, parts, operators and memory, on the one thread that runs them; of a GPU
+//! its kernels and the driver's calls too.
 
 use super::Profiled;
+use super::device_lanes::{self, DEVICE};
 use crate::recording::{Part, PartSpan};
-use headroom_engine::recorder::CallSpan;
+use headroom_engine::recorder::{CallSpan, Timing};
 use headroom_graph::{DType, NodeId, Phase, ValueId};
 use headroom_trace::write::{HostPlace, TraceWriter, WrittenHeader, WrittenMemory, WrittenOperator};
 use headroom_trace::{DeviceProperties, Distributed};
@@ -16,6 +18,8 @@ pub struct TraceAbout {
     pub name: String,
     /// Peaks, planned memory and overhead, for our own readers.
     pub headroom: Value,
+    /// The GPU, where one computed.
+    pub device: Option<DeviceProperties>,
 }
 
 /// Length of the mark after the last recorded step: readers drop the last mark, and this one holds nothing.
@@ -23,7 +27,7 @@ const CLOSING_MARK: Duration = Duration::from_micros(1);
 
 pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write) -> io::Result<()> {
     let header = WrittenHeader {
-        devices: Vec::<DeviceProperties>::new(),
+        devices: about.device.iter().cloned().collect(),
         distributed: Distributed { backend: "none".into(), rank: 0, world_size: 1 },
         base_nanos: profiled.recording.base_unix_nanos,
         headroom: Some(about.headroom.clone()),
@@ -31,10 +35,18 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
     let mut writer = TraceWriter::start(out, &header)?;
     writer.process(about.process, "headroom", "CPU")?;
     writer.thread(about.process, about.process, "training loop")?;
-    let mut events = Events::new(profiled, about.process);
+    let mut events = Events::new(profiled, about);
+    let kernels_are_known = matches!(profiled.recording.timing(), Timing::Kernels | Timing::ReplayedKernels);
+    if kernels_are_known {
+        device_lanes::name_lanes(profiled, &mut writer, about.process)?;
+    }
     for step in profiled.recording.steps() {
         let id = events.next_id();
         writer.step(step.step as u32, events.place(step.start, step.end), id)?;
+        if kernels_are_known {
+            device_lanes::write_step(profiled, &mut events, &mut writer, step, id)?;
+            continue;
+        }
         let mut calls = profiled.recording.calls(step).iter().peekable();
         for part in profiled.recording.parts(step) {
             let id = events.next_id();
@@ -52,7 +64,7 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
 }
 
 /// The names by which PyTorch's readers know a loader and an optimizer.
-fn annotation(part: &PartSpan) -> &'static str {
+pub(super) fn annotation(part: &PartSpan) -> &'static str {
     match part.part {
         Part::DataWait => "enumerate(DataLoader)#headroom.__next__",
         Part::Inputs => "inputs",
@@ -63,9 +75,11 @@ fn annotation(part: &PartSpan) -> &'static str {
     }
 }
 
-struct Events<'a> {
+pub(super) struct Events<'a> {
     profiled: &'a Profiled<'a>,
-    process: u32,
+    pub process: u32,
+    /// Whose memory it is; none for the host's.
+    device: Option<u32>,
     id: u32,
     shapes: Vec<(Vec<Vec<u64>>, Vec<&'static str>)>,
     /// Values that come to life with a call, and those that are let go after it.
@@ -77,7 +91,7 @@ struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    fn new(profiled: &'a Profiled<'a>, process: u32) -> Events<'a> {
+    fn new(profiled: &'a Profiled<'a>, about: &TraceAbout) -> Events<'a> {
         let (graph, plan) = (profiled.graph(), profiled.plan());
         let describe = |call: usize| {
             let types = graph.types(&graph.node(NodeId(call)).inputs);
@@ -95,7 +109,8 @@ impl<'a> Events<'a> {
         }
         Events {
             profiled,
-            process,
+            process: about.process,
+            device: about.device.as_ref().map(|_| DEVICE),
             id: 0,
             shapes: (0..plan.calls.len()).map(describe).collect(),
             born,
@@ -105,12 +120,12 @@ impl<'a> Events<'a> {
         }
     }
 
-    fn next_id(&mut self) -> u32 {
+    pub fn next_id(&mut self) -> u32 {
         self.id += 1;
         self.id
     }
 
-    fn place(&self, start: Duration, end: Duration) -> HostPlace {
+    pub fn place(&self, start: Duration, end: Duration) -> HostPlace {
         HostPlace {
             process: self.process,
             thread: self.process,
@@ -120,6 +135,12 @@ impl<'a> Events<'a> {
     }
 
     fn call(&mut self, writer: &mut TraceWriter, span: &CallSpan) -> io::Result<()> {
+        let place = self.place(span.start, span.end);
+        self.call_at(writer, span, place).map(|_| ())
+    }
+
+    /// A call of the plan, shown at a place of the host; its id.
+    pub fn call_at(&mut self, writer: &mut TraceWriter, span: &CallSpan, place: HostPlace) -> io::Result<u32> {
         let index = span.call as usize;
         self.memory(writer, index, Change::Born, span.start)?;
         let (call, node) = (&self.profiled.plan().calls[index], self.profiled.graph().node(NodeId(index)));
@@ -127,7 +148,7 @@ impl<'a> Events<'a> {
         let (input_dims, input_types) = &self.shapes[index];
         writer.operator(&WrittenOperator {
             name: node.op.name(),
-            place: self.place(span.start, span.end),
+            place,
             external_id,
             // A forward call is known by its place in the plan.
             sequence: (call.phase == Phase::Forward).then_some(span.call),
@@ -138,7 +159,8 @@ impl<'a> Events<'a> {
             phase: call.phase.name(),
             module: &node.module,
         })?;
-        self.memory(writer, index, Change::Gone, span.end)
+        self.memory(writer, index, Change::Gone, span.end)?;
+        Ok(external_id)
     }
 
     fn memory(&mut self, writer: &mut TraceWriter, call: usize, change: Change, at: Duration) -> io::Result<()> {
@@ -164,7 +186,7 @@ impl<'a> Events<'a> {
                 bytes,
                 total_allocated: self.live_bytes,
                 total_reserved: plan.arena_bytes as u64,
-                device: None,
+                device: self.device,
             })?;
         }
         Ok(())
@@ -192,6 +214,6 @@ fn torch_name(dtype: DType) -> &'static str {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }

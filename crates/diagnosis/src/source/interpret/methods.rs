@@ -17,6 +17,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
+        if super::names::is_question(name) {
+            return Value::Bool(None);
+        }
         match receiver {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
             Value::List(_) | Value::Dict { .. } | Value::Tuple(_) => {

@@ -233,6 +233,11 @@ pub fn is_settings_like(name: &str) -> bool {
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// `is_causal()`, `has_cache()`: functions that answer with a truth of the host's.
+pub fn is_question(name: &str) -> bool {
+    name.starts_with("is_") || name.starts_with("has_")
+}
+
 /// Loop variables and counters that count steps.
 pub fn is_step_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();

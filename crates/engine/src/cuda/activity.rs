@@ -1,0 +1,196 @@
+//! From what CUPTI tells of a step to spans of the plan's calls and a list of kernels, copies, fills and driver calls.
+//! Nothing here asks a device: records in, spans out.
+
+use crate::recorder::{Activity, CallId, CallSpan, What};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One of CUPTI's records; times are nanoseconds of its own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub kind: Kind,
+    pub name: Arc<str>,
+    pub start: u64,
+    pub end: u64,
+    pub correlation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On the device; `node` is the node of the graph that launched it, 0 where none did.
+    OnDevice { what: What, node: u64 },
+    /// On the host.
+    DriverCall,
+    /// What was pushed when the call of this correlation was made, by its number.
+    Tie { pushed: u64 },
+}
+
+/// What the host was about when it called the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// One of the plan's calls; none for what moves batches and losses.
+    Call(Option<CallId>),
+    /// The replay of this number.
+    Replay(usize),
+}
+
+/// CUPTI's clock at a moment of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    theirs: u64,
+    ours: Duration,
+}
+
+impl Alignment {
+    /// From readings of our clock, theirs, and ours again: the tightest, in the middle of which theirs was read.
+    pub fn of(readings: &[(Duration, u64, Duration)]) -> Option<Alignment> {
+        let (before, theirs, after) = readings.iter().min_by_key(|(before, _, after)| after.saturating_sub(*before))?;
+        Some(Alignment { theirs: *theirs, ours: *before + after.saturating_sub(*before) / 2 })
+    }
+
+    /// Nothing is before our clock's zero.
+    fn ours(&self, theirs: u64) -> Duration {
+        match theirs.checked_sub(self.theirs) {
+            Some(later) => self.ours + Duration::from_nanos(later),
+            None => self.ours.saturating_sub(Duration::from_nanos(self.theirs - theirs)),
+        }
+    }
+}
+
+/// A step, or several, as the device ran them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// A call from its first kernel's start to its last one's end, in order of time.
+    pub spans: Vec<CallSpan>,
+    /// In order of time.
+    pub activities: Vec<Activity>,
+    /// Work of replays whose kernels are not as many as were captured, so that none could be told apart.
+    pub untied: usize,
+}
+
+/// `pushed` is what was pushed, by number; `replays` says for each replay which call each of its nodes belongs to, in the
+/// order of their capture.
+pub fn resolve(
+    mut records: Vec<Record>,
+    pushed: &[Pushed],
+    replays: &[Vec<Option<CallId>>],
+    alignment: Alignment,
+) -> Resolved {
+    records.sort_by_key(|record| (record.start, record.end));
+    let mut tied: HashMap<u32, u64> = HashMap::new();
+    for record in &records {
+        if let Kind::Tie { pushed } = record.kind {
+            tied.insert(record.correlation, pushed);
+        }
+    }
+    let about = |record: &Record| {
+        let number = *tied.get(&record.correlation)?;
+        Some((number, *pushed.get(usize::try_from(number).ok()?)?))
+    };
+    let (in_replays, untied) = calls_in_replays(&records, &about, replays);
+    let mut resolved = Resolved { untied, ..Resolved::default() };
+    // By push and call, so that a call that runs again is another span.
+    let mut spans: BTreeMap<(u64, CallId), (Duration, Duration)> = BTreeMap::new();
+    for (index, record) in records.iter().enumerate() {
+        let (start, end) = (alignment.ours(record.start), alignment.ours(record.end.max(record.start)));
+        let told = about(record);
+        let call = match told {
+            Some((_, Pushed::Call(call))) => call,
+            _ => in_replays.get(&index).copied().flatten(),
+        };
+        let what = match record.kind {
+            Kind::Tie { .. } => continue,
+            Kind::DriverCall => What::DriverCall,
+            Kind::OnDevice { what, .. } => what,
+        };
+        if let (Kind::OnDevice { .. }, Some(call), Some((number, _))) = (record.kind, call, told) {
+            let span = spans.entry((number, call)).or_insert((start, end));
+            *span = (span.0.min(start), span.1.max(end));
+        }
+        let (name, correlation) = (Arc::clone(&record.name), record.correlation);
+        resolved.activities.push(Activity { what, name, start, end, correlation, call });
+    }
+    resolved.activities = outermost(resolved.activities);
+    let span = |((_, CallId { program, call }), (start, end))| CallSpan { program, call, start, end };
+    resolved.spans = spans.into_iter().map(span).collect();
+    resolved.spans.sort_by_key(|span| (span.start, span.end));
+    resolved
+}
+
+/// By place in the list of records: the calls that kernels of replays belong to, and how many could not be told.
+fn calls_in_replays(
+    records: &[Record],
+    about: &dyn Fn(&Record) -> Option<(u64, Pushed)>,
+    replays: &[Vec<Option<CallId>>],
+) -> (HashMap<usize, Option<CallId>>, usize) {
+    let mut groups: BTreeMap<(u64, usize), Vec<usize>> = BTreeMap::new();
+    for (index, record) in records.iter().enumerate() {
+        if let (Kind::OnDevice { .. }, Some((number, Pushed::Replay(which)))) = (record.kind, about(record)) {
+            groups.entry((number, which)).or_default().push(index);
+        }
+    }
+    let (mut calls, mut untied) = (HashMap::new(), 0);
+    for ((_, which), mut group) in groups {
+        let nodes = replays.get(which).map_or(&[][..], |nodes| nodes);
+        // On one stream work starts in the order of its capture. Beside each other nodes start as they can: their numbers
+        // rise in the order of capture then, where they are told.
+        let one_stream = group.iter().all(|&index| stream(&records[index]) == stream(&records[group[0]]));
+        let numbers: HashSet<u64> =
+            group.iter().map(|&index| node(&records[index])).filter(|node| *node != 0).collect();
+        if nodes.len() != group.len() || !(one_stream || numbers.len() == group.len()) {
+            untied += group.len();
+            continue;
+        }
+        if !one_stream {
+            group.sort_by_key(|&index| node(&records[index]));
+        }
+        calls.extend(group.into_iter().zip(nodes.iter().copied()));
+    }
+    (calls, untied)
+}
+
+fn stream(record: &Record) -> Option<u32> {
+    match record.kind {
+        Kind::OnDevice { what: What::Kernel { stream, .. }, .. }
+        | Kind::OnDevice { what: What::Copy { stream, .. }, .. }
+        | Kind::OnDevice { what: What::Fill { stream, .. }, .. } => Some(stream),
+        _ => None,
+    }
+}
+
+fn node(record: &Record) -> u64 {
+    match record.kind {
+        Kind::OnDevice { node, .. } => node,
+        _ => 0,
+    }
+}
+
+/// A runtime call and the driver's within it share a correlation: the outer one stays.
+fn outermost(activities: Vec<Activity>) -> Vec<Activity> {
+    let mut longest: HashMap<u32, Duration> = HashMap::new();
+    for one in activities.iter().filter(|one| one.what == What::DriverCall) {
+        let length = one.end.saturating_sub(one.start);
+        longest.entry(one.correlation).and_modify(|known| *known = (*known).max(length)).or_insert(length);
+    }
+    let stays = |one: &Activity| match one.what {
+        What::DriverCall => longest.get(&one.correlation) == Some(&one.end.saturating_sub(one.start)),
+        _ => true,
+    };
+    activities.into_iter().filter(stays).collect()
+}
+
+/// Is a call of the driver worth a line of a trace: does it queue work or wait for it?
+pub fn is_told(name: &str) -> bool {
+    ["Launch", "Memcpy", "Memset", "Synchronize"].iter().any(|word| name.contains(word))
+}
+
+/// `cuLaunchKernelEx_ptsz` and `cudaLaunchKernel_v7000` by the names that people know.
+pub fn plain_name(name: &str) -> &str {
+    let end = name.find("_v").or_else(|| name.find("_pt")).unwrap_or(name.len());
+    &name[..end]
+}
+
+#[cfg(test)]
+#[path = "activity_tests.rs"]
+mod tests;

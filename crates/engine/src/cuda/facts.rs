@@ -1,0 +1,38 @@
+//! What the driver says of a GPU.
+
+use super::driver::Context;
+use super::error::CudaError;
+use super::{health, library};
+
+/// What is known of a device before anything runs on it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub name: String,
+    pub capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub free_bytes: usize,
+    pub total_bytes: usize,
+    pub driver_version: String,
+    /// Where it sits, by which NVML knows it.
+    pub bus: String,
+}
+
+/// Opens the driver and asks for the device; says what was looked for where there is none.
+pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
+    library::open()?;
+    let context = Context::new(ordinal)?;
+    let (free_bytes, total_bytes) = context.memory()?;
+    let version = context.driver_version;
+    Ok(Facts {
+        name: context.name.clone(),
+        capability: context.capability,
+        multiprocessors: context.multiprocessors,
+        free_bytes,
+        total_bytes,
+        driver_version: match health::driver_version() {
+            Some(driver) => format!("{driver} (CUDA {}.{})", version / 1000, version % 1000 / 10),
+            None => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        },
+        bus: context.bus.clone(),
+    })
+}

@@ -1,0 +1,76 @@
+//! Programs made ready: every call as actions with addresses, and the memory that it touches.
+
+use super::compile::Kernels;
+use super::driver::{Context, Memory};
+use super::error::CudaError;
+use super::launch::Action;
+use super::lower::{Call, Lowering, Operand};
+use super::nvtx::Labels;
+use super::{Loaded, Prepared};
+use crate::device::Program;
+use headroom_graph::ops::matmul::Form;
+use headroom_graph::{Node, Op, Phase, ValueId};
+use std::collections::BTreeSet;
+
+/// Is it a product whose result only the update reads?
+fn is_weight_gradient(node: &Node) -> bool {
+    let form = match node.op {
+        Op::MatMul(op) => op.form == Form::Tn,
+        Op::LinearsGradWeights(_) => true,
+        _ => false,
+    };
+    form && node.phase == Phase::Backward
+}
+
+/// Every program's calls as actions, and the most scratch that one of them needs.
+pub fn lower_all(
+    context: &Context,
+    kernels: &mut Kernels,
+    arena: &Memory,
+    scratch: &Memory,
+    programs: &[Program],
+) -> Result<(Vec<Loaded>, usize), CudaError> {
+    let mut loaded = vec![];
+    let mut needed = 0;
+    for program in programs {
+        let Program { graph, plan, precision, .. } = program;
+        let mut lowering = Lowering {
+            context,
+            kernels,
+            precision: *precision,
+            scratch: scratch.at,
+            scratch_needed: 0,
+            turned: BTreeSet::new(),
+            tables: vec![],
+        };
+        let values: Vec<Option<Operand>> = graph
+            .value_ids()
+            .map(|id| {
+                let (buffer, ty) = (plan.buffer(id)?, graph.ty(id).clone());
+                let pitch = buffer.pitch / ty.dtype.bytes();
+                Some(Operand { at: arena.at + buffer.offset as u64, ty, pitch })
+            })
+            .collect();
+        let operands = |ids: &[ValueId]| -> Vec<Operand> { ids.iter().filter_map(|id| values[id.0].clone()).collect() };
+        let mut calls = vec![];
+        for node in graph.nodes() {
+            let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
+            let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
+            let actions = lowering.lower(&call)?;
+            let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
+            let updated = node.op.updates();
+            let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
+            // What is updated is both.
+            writes.extend(updated.iter().map(|&index| inputs[index].range()));
+            reads.retain(|range| !range.is_empty());
+            let products = actions.iter().all(|action| matches!(action, Action::Product(..)));
+            let beside = products && is_weight_gradient(node);
+            calls.push(Prepared { actions, reads, writes, beside });
+        }
+        needed = needed.max(lowering.scratch_needed);
+        let _tables = lowering.tables;
+        let labels = graph.nodes().iter().map(|node| Labels::of(node.phase.name(), node.op.name(), &node.module));
+        loaded.push(Loaded { calls, labels: labels.collect(), values, _tables });
+    }
+    Ok((loaded, needed))
+}

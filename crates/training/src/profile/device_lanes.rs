@@ -1,0 +1,173 @@
+//! A recorded step of a GPU in the trace: the driver's calls on the host, kernels, copies and fills on their streams, and
+//! the plan's calls, each tied to its kernels.
+//!
+//! Launched call by call, a call of the plan lies where the host launched it. Replayed, the host launches the step whole:
+//! then calls lie on lanes of their own, at the times at which the device ran them.
+
+use super::Profiled;
+use super::trace_file::{Events, annotation, nanos};
+use crate::recording::{Part, StepSpan};
+use headroom_engine::recorder::{Activity, CallSpan, Timing, What};
+use headroom_trace::write::{DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenKernel, WrittenTransfer};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::io;
+use std::time::Duration;
+
+/// One GPU a run, and it is the first of the trace.
+pub const DEVICE: u32 = 0;
+
+/// Holistic Trace Analysis takes smaller ones for something else.
+const FIRST_CORRELATION: u32 = 100_000;
+
+/// Lanes of calls as the device ran them come after the training loop's.
+const CALL_LANES: u32 = 4;
+
+pub fn name_lanes(profiled: &Profiled, writer: &mut TraceWriter, process: u32) -> io::Result<()> {
+    writer.process(DEVICE, "headroom", &format!("GPU {DEVICE}"))?;
+    let recording = profiled.recording;
+    let streams: BTreeSet<u32> =
+        recording.steps().iter().flat_map(|step| recording.activities(step)).filter_map(Activity::stream).collect();
+    for stream in streams {
+        writer.thread(DEVICE, stream, &format!("stream {stream}"))?;
+    }
+    if recording.timing() == Timing::ReplayedKernels {
+        writer.thread(process, process + 1, "the plan's calls, as the GPU ran them")?;
+    }
+    Ok(())
+}
+
+pub fn write_step(
+    profiled: &Profiled,
+    events: &mut Events,
+    writer: &mut TraceWriter,
+    step: &StepSpan,
+    step_id: u32,
+) -> io::Result<()> {
+    let recording = profiled.recording;
+    let activities: Vec<&Activity> = recording.activities(step).collect();
+    write_parts(profiled, events, writer, step, &activities)?;
+    let spans = recording.calls(step);
+    let places = match recording.timing() {
+        Timing::Kernels => places_of_launches(spans, &activities, events),
+        _ => places_side_by_side(spans, events),
+    };
+    let mut ids = Ids { step: step_id, by_call: HashMap::new() };
+    for (span, place) in spans.iter().zip(places) {
+        let id = events.call_at(writer, span, place)?;
+        ids.by_call.entry(span.call).or_default().push((span.start, span.end, id));
+    }
+    let answered: HashSet<u32> =
+        activities.iter().filter(|one| one.stream().is_some()).map(|one| one.correlation).collect();
+    for one in &activities {
+        let (external_id, correlation) = (ids.of(one), FIRST_CORRELATION + one.correlation);
+        match one.what {
+            What::DriverCall => {
+                // Clocks agree to a microsecond: a call that ends a step ends in it.
+                let place = events.place(one.start, one.end.min(step.end));
+                let queues_work = if answered.contains(&one.correlation) { Queues::Work } else { Queues::Nothing };
+                writer.call(&WrittenCall { name: &one.name, place, external_id, correlation, queues_work })?;
+            }
+            What::Kernel { stream, grid, block } => {
+                let place = on_device(stream, one.start, one.end);
+                writer.kernel(&WrittenKernel { name: &one.name, place, external_id, correlation, grid, block })?;
+            }
+            What::Copy { stream, bytes } => {
+                let place = on_device(stream, one.start, one.end);
+                writer.copy(&WrittenTransfer { name: &one.name, place, external_id, correlation, bytes })?;
+            }
+            What::Fill { stream, bytes } => {
+                let place = on_device(stream, one.start, one.end);
+                writer.fill(&WrittenTransfer { name: &one.name, place, external_id, correlation, bytes })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The wait for data on the host; phases on the device, from their first kernel to their last.
+fn write_parts(
+    profiled: &Profiled,
+    events: &mut Events,
+    writer: &mut TraceWriter,
+    step: &StepSpan,
+    activities: &[&Activity],
+) -> io::Result<()> {
+    for part in profiled.recording.parts(step) {
+        let id = events.next_id();
+        if part.part == Part::DataWait {
+            writer.annotation(annotation(part), events.place(part.start, part.end), id)?;
+            continue;
+        }
+        if matches!(part.part, Part::Inputs | Part::LossRead) {
+            continue;
+        }
+        let within = |one: &&&Activity| one.start >= part.start && one.start < part.end;
+        // On the stream that has most of it; beside it, others have their kernels alone.
+        let mut streams: BTreeMap<u32, (usize, Duration, Duration)> = BTreeMap::new();
+        for one in activities.iter().filter(within) {
+            let Some(stream) = one.stream() else { continue };
+            let known = streams.entry(stream).or_insert((0, one.start, one.end));
+            *known = (known.0 + 1, known.1.min(one.start), known.2.max(one.end));
+        }
+        if let Some((stream, (_, start, end))) = streams.into_iter().max_by_key(|(_, (count, ..))| *count) {
+            writer.device_annotation(annotation(part), on_device(stream, start, end), id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ids of the calls of a step; of the step itself for what belongs to no call.
+struct Ids {
+    step: u32,
+    by_call: HashMap<u32, Vec<(Duration, Duration, u32)>>,
+}
+
+impl Ids {
+    /// Of the run of its call that it lies in; a launch lies before it.
+    fn of(&self, one: &Activity) -> u32 {
+        let Some(runs) = one.call.and_then(|call| self.by_call.get(&call.call)) else { return self.step };
+        let within = runs.iter().find(|(start, end, _)| (*start..=*end).contains(&one.start));
+        let after = || runs.iter().find(|(start, ..)| *start >= one.start);
+        within.or_else(after).or(runs.last()).map_or(self.step, |(.., id)| *id)
+    }
+}
+
+fn on_device(stream: u32, start: Duration, end: Duration) -> DevicePlace {
+    let (start_nanos, duration_nanos) = (nanos(start), nanos(end).saturating_sub(nanos(start)));
+    DevicePlace { device: DEVICE, stream, start_nanos, duration_nanos }
+}
+
+/// Where the host launched each call: from its first launch's start to its last one's end.
+fn places_of_launches(spans: &[CallSpan], activities: &[&Activity], events: &Events) -> Vec<HostPlace> {
+    let mut runs: HashMap<u32, VecDeque<(Duration, Duration)>> = HashMap::new();
+    let launches: Vec<&&Activity> =
+        activities.iter().filter(|one| one.what == What::DriverCall && one.call.is_some()).collect();
+    for run in launches.chunk_by(|left, right| left.call == right.call) {
+        if let (Some(call), Some(last)) = (run[0].call, run.last()) {
+            runs.entry(call.call).or_default().push_back((run[0].start, last.end));
+        }
+    }
+    let place = |span: &CallSpan| {
+        let launched = runs.get_mut(&span.call).and_then(VecDeque::pop_front);
+        let (start, end) = launched.unwrap_or((span.start, span.start));
+        events.place(start, end)
+    };
+    spans.iter().map(place).collect()
+}
+
+/// On the first lane where nothing else runs at the time: calls on several streams overlap.
+fn places_side_by_side(spans: &[CallSpan], events: &Events) -> Vec<HostPlace> {
+    let mut ends = [Duration::ZERO; CALL_LANES as usize];
+    let place = |span: &CallSpan| {
+        let lane = ends.iter().position(|end| *end <= span.start).unwrap_or(0);
+        // Where all lanes are taken it begins when the first is free, so that lanes stay in order.
+        let start = span.start.max(ends[lane]);
+        ends[lane] = span.end.max(start);
+        HostPlace { thread: events.process + 1 + lane as u32, ..events.place(start, ends[lane]) }
+    };
+    spans.iter().map(place).collect()
+}
+
+#[cfg(test)]
+#[path = "device_lanes_tests.rs"]
+mod tests;

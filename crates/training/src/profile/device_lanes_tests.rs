@@ -1,0 +1,160 @@
+//! Tests of a GPU's trace, on recordings made up for them.
+
+use super::*;
+use crate::config::Size;
+use crate::data::BatchShape;
+use crate::optimizer::{OptimizerConfig, Schedule};
+use crate::profile::device_work::device_work;
+use crate::profile::operators::{busy_seconds, operator_stats, patterns, step_breakdown};
+use crate::profile::trace_file::{TraceAbout, write_trace};
+use crate::program::{Keep, StepConfig, TrainingProgram, training_program};
+use crate::recording::Recording;
+use headroom_engine::Target;
+use headroom_engine::recorder::{CallId, Recorder};
+use headroom_graph::Precision;
+use headroom_graph::cost::Rates;
+use headroom_graph::passes::PassList;
+use headroom_trace::validate::perfetto_problems;
+use headroom_trace::{Category, DeviceProperties, NONE, Trace, read_bytes};
+
+fn program() -> TrainingProgram {
+    let size = Size::named("nano").unwrap();
+    let optimizer = OptimizerConfig {
+        learning_rate: 3e-4,
+        schedule: Schedule::Constant,
+        warmup_steps: 0,
+        weight_decay: 0.0,
+        clip: 0.0,
+        accumulation: 1,
+    };
+    let step = StepConfig {
+        model: size.model(),
+        shape: BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },
+        optimizer,
+        passes: PassList::all(),
+        recomputed_layers: 0,
+        precision: Precision::Fp32,
+        target: Target::Cuda,
+    };
+    training_program(&step, Keep::OnlyTheLoss).unwrap()
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn kernel(name: &str, (start, end): (u64, u64), call: Option<u32>, correlation: u32) -> Activity {
+    Activity {
+        what: What::Kernel { stream: 7, grid: [2, 1, 1], block: [64, 1, 1] },
+        name: name.into(),
+        start: micros(start),
+        end: micros(end),
+        correlation,
+        call: call.map(|call| CallId { program: 0, call }),
+    }
+}
+
+fn driver(name: &str, span: (u64, u64), call: Option<u32>, correlation: u32) -> Activity {
+    Activity { what: What::DriverCall, ..kernel(name, span, call, correlation) }
+}
+
+/// One step from 100 µs on: each call a kernel of 8 µs, 2 µs apart, after a launch at 110 µs or one launch each.
+fn recording(program: &TrainingProgram, timing: Timing) -> Recording {
+    let calls = program.program.plan.calls.len() as u64;
+    let at = |call: u64| (200 + 10 * call, 208 + 10 * call);
+    let mut activities = vec![];
+    if timing == Timing::ReplayedKernels {
+        activities.push(driver("cuGraphLaunch", (110, 130), None, 5));
+        activities.push(kernel("take_inputs", (190, 195), None, 5));
+    }
+    for call in 0..calls {
+        let correlation = if timing == Timing::ReplayedKernels { 5 } else { 10 + call as u32 };
+        if timing == Timing::Kernels {
+            activities.push(driver("cuLaunchKernel", (110 + 3 * call, 112 + 3 * call), Some(call as u32), correlation));
+        }
+        activities.push(kernel("a_kernel", at(call), Some(call as u32), correlation));
+    }
+    let end = at(calls).1;
+    activities.push(driver("cuStreamSynchronize", (end - 20, end - 1), None, 4));
+    activities.sort_by_key(|one| one.start);
+    let span =
+        |call: u64| CallSpan { program: 0, call: call as u32, start: micros(at(call).0), end: micros(at(call).1) };
+    let recorder = Recorder::of(timing, (0..calls).map(span).collect(), activities);
+    Recording::of_one_step(&program.program, recorder, (micros(100), micros(105), micros(end)))
+}
+
+fn profiled<'a>(training: &'a TrainingProgram, recording: &'a Recording) -> Profiled<'a> {
+    let rates = Rates { product_flops: 1e12, bytes: 1e11, call_seconds: 1e-6 };
+    Profiled { training, recording, rates, accumulation: 1 }
+}
+
+fn traced(profiled: &Profiled) -> Trace {
+    let device = Some(DeviceProperties { name: "a GPU".into(), ..DeviceProperties::default() });
+    let about = TraceAbout { process: 40, name: "t".into(), headroom: serde_json::json!({}), device };
+    let mut text = vec![];
+    write_trace(profiled, &about, &mut text).unwrap();
+    assert_eq!(perfetto_problems(std::str::from_utf8(&text).unwrap()), Vec::<String>::new());
+    read_bytes(&text).unwrap()
+}
+
+/// How many kernels name an operator, and how many a launch.
+fn ties(trace: &Trace) -> (usize, usize) {
+    let host = |category: Category| -> HashSet<u32> {
+        let spans = 0..trace.host.len();
+        spans.filter(|&at| trace.host.category[at] == category).map(|at| trace.host.id[at]).collect()
+    };
+    let (operators, launches) = (host(Category::CpuOp), host(Category::Runtime));
+    let kernels: Vec<usize> =
+        (0..trace.device.len()).filter(|&at| trace.device.category[at] == Category::Kernel).collect();
+    let count = |ids: &HashSet<u32>, column: &[u32]| kernels.iter().filter(|&&at| ids.contains(&column[at])).count();
+    assert!(kernels.iter().all(|&at| trace.device.correlation[at] >= 100_000 && trace.device.external[at] != NONE));
+    (count(&operators, &trace.device.external), count(&launches, &trace.device.correlation))
+}
+
+#[test]
+fn kernels_of_a_replay_name_their_operators_and_its_one_launch() {
+    let program = program();
+    let recording = recording(&program, Timing::ReplayedKernels);
+    let calls = program.program.plan.calls.len();
+    assert_eq!(ties(&traced(&profiled(&program, &recording))), (calls, calls + 1));
+}
+
+#[test]
+fn call_by_call_an_operator_lies_where_the_host_launched_it() {
+    let program = program();
+    let recording = recording(&program, Timing::Kernels);
+    let trace = traced(&profiled(&program, &recording));
+    let calls = program.program.plan.calls.len();
+    assert_eq!(ties(&trace), (calls, calls));
+    let operator = (0..trace.host.len()).find(|&at| trace.host.category[at] == Category::CpuOp).unwrap();
+    assert_eq!((trace.host.start[operator], trace.host.duration[operator]), (110_000, 2_000));
+}
+
+#[test]
+fn columns_of_the_device_come_from_its_kernels() {
+    let program = program();
+    let recording = recording(&program, Timing::ReplayedKernels);
+    let profiled = profiled(&program, &recording);
+    let rows = operator_stats(&profiled);
+    let calls = program.program.plan.calls.len();
+    let sum = |column: fn(&headroom_record::operators::OperatorStats) -> f64| rows.iter().map(column).sum::<f64>();
+    assert!((sum(|row| row.cuda_time_total) - 8e-6 * calls as f64).abs() < 1e-9);
+    assert!((sum(|row| row.cuda_time_percent) - 100.0).abs() < 1e-6);
+    assert!((sum(|row| row.cpu_time_percent) - 100.0).abs() < 1e-6);
+    assert!((sum(|row| row.cpu_time_total) - 20e-6).abs() < 1e-9, "the launch, shared");
+    let work = device_work(&profiled).unwrap();
+    assert_eq!((work.kernels, work.launches), (calls + 1, 1));
+    assert_eq!(patterns(&profiled).kernels_per_step, calls as u64 + 1);
+}
+
+#[test]
+fn a_step_of_a_device_adds_up_to_its_wall_time() {
+    let program = program();
+    let recording = recording(&program, Timing::ReplayedKernels);
+    let profiled = profiled(&program, &recording);
+    let breakdown = step_breakdown(&profiled);
+    assert!(breakdown.other.abs() < 0.02 * breakdown.wall, "{breakdown:?}");
+    let calls = program.program.plan.calls.len() as f64;
+    assert!((breakdown.between_calls - 2e-6 * (calls - 1.0)).abs() < 1e-9);
+    assert!((busy_seconds(&profiled) - (8e-6 * calls + 5e-6)).abs() < 1e-9);
+}
