@@ -4,9 +4,9 @@ mod measure;
 
 use crate::failure::RunFailed;
 use crate::output;
-use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry, Headline};
 use crate::study::plan::settings_of;
+use crate::study::rates::{held_against, room};
 use crate::study::state::compact;
 use crate::study::stop_on_interrupt;
 use crate::train::settings::{DeviceKind, Settings};
@@ -45,9 +45,12 @@ pub struct Arguments {
     /// Steps of every point; the first two are warm-up
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..))]
     num_steps: u64,
-    /// cpu, or null (computes nothing: times are predicted)
+    /// cpu, cuda, cuda:N, or null (computes nothing: times are predicted)
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// Of the matrix products, as `train` takes it [default: fp32]
+    #[arg(long)]
+    precision: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -73,7 +76,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let stop = stop_on_interrupt()?;
     let base = settings_of(&train_words(&arguments, None, &arguments.passes))?.0;
     let sweeps = Sweeps::of(&arguments, &base)?;
-    let rates = Peaks::find(&base)?.rates;
+    let peaks = held_against(&base)?;
+    let rates = peaks.rates;
     let step = base.step(0);
     let mut points = sweeps.plan(&step, base.threads, &rates)?;
     let available = available(&base)?;
@@ -95,7 +99,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         version: Some(&base.passes.label()),
         configuration: json!({ "batch": arguments.batch, "seq": arguments.seq, "num_steps": arguments.num_steps }),
         device: base.device.name(),
-        machine: &base.machine.cpu_name,
+        machine: &peaks.device,
         threads: base.threads,
         name: None,
     });
@@ -106,7 +110,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             let title = format!("[{}/{total}]", index + 1);
             let BatchShape { batch_size, seq_len } = shape_of(&point.point);
             output::note(&format!("{title} {}", text::before_point(&point.point)));
-            if base.device == DeviceKind::Cpu && point.need_bytes > available {
+            if base.device != DeviceKind::Null && point.need_bytes > available {
                 point.point.note = Some(format!(
                     "does not fit: it needs {:.0} MiB, and {:.0} MiB are there",
                     point.point.peak_memory_mb,
@@ -133,7 +137,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         version: base.passes.label(),
         parameters: base.model.parameters().total(),
         device: base.device.name().into(),
-        machine: base.machine.cpu_name.clone(),
+        machine: peaks.device.clone(),
         threads: base.threads as u64,
         batch_scaling: growth(&batch_points, |point| point.batch_size),
         sequence_scaling: growth(&sequence_points, |point| point.seq_len),
@@ -184,6 +188,7 @@ fn train_words(arguments: &Arguments, shape: Option<BatchShape>, passes: &str) -
         format!("--warmup-steps={WARMUP_STEPS}"),
         format!("--device={}", arguments.device),
     ];
+    words.extend(arguments.precision.iter().map(|precision| format!("--precision={precision}")));
     words.extend(arguments.threads.map(|threads| format!("--threads={threads}")));
     words.extend(arguments.memory_limit.iter().map(|limit| format!("--memory-limit={limit}")));
     if let Some(shape) = shape {
@@ -195,7 +200,8 @@ fn train_words(arguments: &Arguments, shape: Option<BatchShape>, passes: &str) -
 
 fn available(settings: &Settings) -> anyhow::Result<usize> {
     let free = memory_available_bytes().map(|bytes| bytes as usize);
-    match settings.memory_limit.or(free) {
+    // The null device is asked what would fit into this machine.
+    match room(settings).or(free) {
         Some(bytes) => Ok(bytes),
         None => bail!("this system does not say how much memory is free\n  help: --memory-limit 8GiB"),
     }
@@ -298,7 +304,7 @@ fn optimizations(
             step_ratio: None,
             note: saving.note,
         };
-        let runs = !arguments.plan_only && settings.device == DeviceKind::Cpu && largest.point.step_seconds.is_some();
+        let runs = !arguments.plan_only && settings.device != DeviceKind::Null && largest.point.step_seconds.is_some();
         if let (Some(passes), true) = (&saving.passes, runs) {
             output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
             let words = train_words(arguments, Some(shape), passes);

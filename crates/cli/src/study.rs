@@ -3,6 +3,7 @@
 pub mod child;
 mod collect;
 pub mod plan;
+pub mod rates;
 mod request;
 pub mod state;
 
@@ -44,9 +45,12 @@ pub struct Arguments {
     /// [default: the size's]
     #[arg(long)]
     pub seq_len: Option<u64>,
-    /// cpu, or null (computes nothing: what every size would need and take)
+    /// cpu, cuda, cuda:N, or null (computes nothing: what every size would need and take)
     #[arg(long)]
     pub device: Option<String>,
+    /// Of the matrix products, as `train` takes it [default: fp32]
+    #[arg(long)]
+    pub precision: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,

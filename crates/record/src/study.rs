@@ -29,6 +29,9 @@ pub struct StudyRequest {
     /// None: as many as suit the size.
     pub num_steps: Option<u64>,
     pub device: String,
+    /// None: the device's own.
+    #[serde(default)]
+    pub precision: Option<String>,
     pub threads: u64,
     pub memory_limit: Option<String>,
     pub batch_size: Option<u64>,
@@ -302,6 +305,7 @@ mod tests {
                 enable_profilers: false,
                 num_steps: Some(5),
                 device: "cpu".into(),
+                precision: None,
                 threads: 2,
                 memory_limit: None,
                 batch_size: None,

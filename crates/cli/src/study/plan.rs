@@ -1,10 +1,10 @@
 //! One run of a study before it starts: the arguments of its process, what its plan says, and whether it can fit at all.
 
+use super::rates::room;
 use super::request::passes_of;
 use crate::train::plan::Planned;
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
 use clap::Parser;
-use headroom_engine::machine::memory_available_bytes;
 use headroom_experiments::planning::PlannedStep;
 use headroom_experiments::study::Planning;
 use headroom_graph::cost::Rates;
@@ -51,13 +51,7 @@ pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow:
 
 impl PlannedRun {
     pub fn planning(&self, rates: Rates) -> Planning<'_> {
-        let free = memory_available_bytes().map(|bytes| bytes as usize);
-        let available = match (self.settings.device, self.settings.memory_limit) {
-            (_, Some(limit)) => Some(limit),
-            (DeviceKind::Null, None) => None,
-            (DeviceKind::Cuda(_), None) => self.settings.gpu.as_ref().map(|gpu| gpu.free_bytes),
-            (_, None) => free,
-        };
+        let available = room(&self.settings);
         Planning { step: &self.step, threads: self.settings.threads, available, rates }
     }
 }
@@ -83,6 +77,7 @@ fn arguments(request: &StudyRequest, row: &StudyRow, num_steps: u64) -> Vec<Stri
     flag("passes", Some(passes_of(&row.version)));
     flag("num-steps", Some(num_steps.to_string()));
     flag("device", Some(request.device.clone()));
+    flag("precision", request.precision.clone());
     flag("threads", Some(request.threads.to_string()));
     flag("memory-limit", request.memory_limit.clone());
     flag("batch-size", request.batch_size.map(|size| size.to_string()));

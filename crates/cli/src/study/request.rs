@@ -19,6 +19,7 @@ pub fn request(arguments: &Arguments) -> anyhow::Result<StudyRequest> {
         enable_profilers: arguments.enable_profilers,
         num_steps: arguments.num_steps,
         device: arguments.device.clone().unwrap_or("cpu".into()),
+        precision: arguments.precision.clone(),
         threads: arguments.threads.map_or_else(|| Machine::detect().cores as u64, u64::from),
         memory_limit: arguments.memory_limit.clone(),
         batch_size: arguments.batch_size,
@@ -42,6 +43,7 @@ pub fn check_same(arguments: &Arguments, study: &StudyRequest) -> anyhow::Result
     differ("--batch-size", arguments.batch_size.is_some(), asked.batch_size == study.batch_size);
     differ("--seq-len", arguments.seq_len.is_some(), asked.seq_len == study.seq_len);
     differ("--device", arguments.device.is_some(), asked.device == study.device);
+    differ("--precision", arguments.precision.is_some(), asked.precision == study.precision);
     differ("--threads", arguments.threads.is_some(), asked.threads == study.threads);
     differ("--memory-limit", arguments.memory_limit.is_some(), asked.memory_limit == study.memory_limit);
     if !differences.is_empty() {

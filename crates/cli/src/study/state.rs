@@ -1,9 +1,9 @@
 //! A study on disk: study.json is whole at any moment and says what is done, so that `--resume` goes on from it.
 
 use super::Arguments;
-use super::plan::{plan_run, settings_of};
+use super::plan::plan_run;
+use super::rates::held_against;
 use super::request::{check_same, request};
-use crate::profile::peaks::Peaks;
 use anyhow::{Context, bail, ensure};
 use headroom_graph::cost::Rates;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
@@ -166,10 +166,10 @@ fn check_all(request: &StudyRequest, rows: &[StudyRow]) -> anyhow::Result<(Study
         let any_rates = Rates { product_flops: 1.0, bytes: 1.0, call_seconds: 0.0 };
         let planned = plan_run(request, row, any_rates)?;
         if found.is_none() {
-            let peaks = Peaks::find(&settings_of(&planned.arguments)?.0)?;
+            let peaks = held_against(&planned.settings)?;
             let machine = &planned.settings.machine;
             let described = StudyMachine {
-                name: machine.cpu_name.clone(),
+                name: peaks.device,
                 memory_total_mb: machine.memory_total_bytes as f64 / MIB,
                 peak_flops: peaks.rates.product_flops,
                 peak_bandwidth: peaks.rates.bytes,

@@ -42,6 +42,7 @@ fn record() -> StudyRecord {
             enable_profilers: false,
             num_steps: None,
             device: "cpu".into(),
+            precision: None,
             threads: 2,
             memory_limit: None,
             batch_size: None,
