@@ -265,6 +265,24 @@ class Layer(nn.Module):
 }
 
 #[test]
+fn sizes_taken_from_a_starred_shape_are_sizes() {
+    check(
+        "TP201",
+        "import torch
+from torch import nn
+
+class Layer(nn.Module):
+    def forward(self, x):
+        b, n, d, device = *x.shape, x.device
+        at = torch.arange(d // 2, device=device)  # <-
+        where = torch.arange(n, device=device)  # <-
+        chosen = torch.full((b, n), x.max(), device=device)
+        return (x[..., at] + where + chosen).cuda()
+",
+    );
+}
+
+#[test]
 fn parts_of_a_dataset_are_read_by_loaders_too() {
     check(
         "TP301",

@@ -61,7 +61,8 @@ fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
             Some(_) if row.after == 0.0 => "gone".to_string(),
             Some(relative) => signed(relative),
         };
-        let [before, after] = [row.before, row.after].map(seconds);
+        let [before, after] =
+            [row.before, row.after].map(|time| if time == 0.0 { "–".to_string() } else { seconds(time) });
         writeln!(out, "{before:>11} {after:>11} {change:>9}  {}", row.name)?;
     }
     Ok(())

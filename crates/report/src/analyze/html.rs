@@ -125,7 +125,11 @@ fn findings(analysis: &Analysis) -> String {
     let mut out = String::new();
     for finding in &analysis.findings {
         let share = finding.share_of_step.map(|share| format!("{} · ", percent(share))).unwrap_or_default();
-        let _ = write!(out, "<h3>{share}{} {} ({})</h3>", finding.code, finding.name, finding.severity);
+        let _ = write!(
+            out,
+            "<h3 style=\"margin-top: 18px\">{share}{} {} ({})</h3>",
+            finding.code, finding.name, finding.severity
+        );
         let place = place_of(finding).map(|place| format!(" <code>{}</code>", escape(&place))).unwrap_or_default();
         let _ = write!(out, "<p>{}{place}</p>", code(&finding.message));
         let mut lines: Vec<String> = finding.evidence.iter().map(|evidence| shortened(evidence, 300)).collect();
