@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use bf16::{Bf16Product, Bf16Unit, Columns, gemm_bf16};
-use cut::{Cut, Rounding, part};
+pub use cut::part;
+use cut::{Cut, Rounding};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 use scratch::Buffers;
