@@ -33,11 +33,11 @@ fn pictures_of_the_three_ways_in_can_be_taken() {
     shoot(&browser, &pictures, "serve-trace.png");
     browser.page(&server, &format!("/runs/{slow}/timeline"));
     browser.wait_for("the first frame", "return document.querySelector('.view')?.dataset.firstPaint !== undefined");
+    let longest = "return document.querySelector('[aria-label=\"Longest in view\"]').innerText";
+    browser.wait_for("the table", &format!("{longest} !== ''"));
+    let before = browser.run(longest);
     browser.click("[aria-label='Show one step']");
-    browser.wait_for(
-        "the table",
-        "return document.querySelectorAll('[aria-label=\"Longest in view\"] tbody tr').length > 0",
-    );
+    browser.wait_for("the step's table", &format!("{longest} !== {before}"));
     shoot(&browser, &pictures, "serve-timeline.png");
     browser.resize(1200, 620);
     browser.command_line_page(folder.path(), &lint_output(folder.path()));
