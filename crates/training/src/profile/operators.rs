@@ -3,12 +3,11 @@
 use super::device_work::device_work;
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
-use headroom_engine::recorder::{CallSpan, Timing};
+use headroom_engine::recorder::Timing;
 use headroom_graph::{Category, NodeId, Phase, Source};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// The sizes of every input of a call.
 type InputShapes = Vec<Vec<u64>>;
@@ -159,14 +158,14 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     for step in steps {
         sum.wall += seconds(step.end - step.start);
         let calls = recording.calls(step);
-        let alone = alone(calls);
-        for (span, alone) in calls.iter().zip(&alone) {
+        let shares = profiled.seconds_by_span(calls);
+        for (span, share) in calls.iter().zip(&shares) {
             let operators = match profiled.plan().calls[span.call as usize].phase {
                 Phase::Forward => &mut sum.forward_operators,
                 Phase::Backward => &mut sum.backward_operators,
                 Phase::Optimizer => &mut sum.optimizer_operators,
             };
-            *operators += alone;
+            *operators += share;
         }
         let mut next = 0;
         for part in recording.parts(step) {
@@ -178,7 +177,7 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
                     // Calls lie in order of time, and a phase's lie inside it.
                     let inside = calls[next..].iter().take_while(|span| span.start < part.end);
                     let count = inside.count();
-                    let busy: f64 = alone[next..next + count].iter().sum();
+                    let busy: f64 = shares[next..next + count].iter().sum();
                     next += count;
                     sum.between_calls += (length - busy).max(0.0);
                 }
@@ -199,17 +198,6 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     };
     mean.other = mean.wall - mean.accounted();
     mean
-}
-
-/// Seconds of each call in which none that began before it still ran, so that calls beside each other count once.
-fn alone(calls: &[CallSpan]) -> Vec<f64> {
-    let mut until = Duration::ZERO;
-    let alone = |span: &CallSpan| {
-        let length = span.end.saturating_sub(span.start.max(until));
-        until = until.max(span.end);
-        seconds(length)
-    };
-    calls.iter().map(alone).collect()
 }
 
 /// The workshop's pattern questions, answered.
