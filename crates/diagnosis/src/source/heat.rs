@@ -34,7 +34,7 @@ pub fn measure(program: &mut Program) {
     let (training_calls, steps) = mark_training(program);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        if facts.kind == FunctionKind::Evaluation && trains[function] {
+        if matches!(facts.kind, FunctionKind::Evaluation | FunctionKind::Kept) && trains[function] {
             facts.kind = FunctionKind::Plain;
         }
     }
@@ -264,8 +264,9 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
             Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
             Frame::Loop(LoopKind::Plain) if context.trains => in_step_loop = true,
             Frame::Body => {
-                let is_evaluation = program.functions[context.function].kind == FunctionKind::Evaluation;
-                return !is_evaluation && (in_step_loop || entered_hot);
+                let kind = program.functions[context.function].kind;
+                let is_cold = matches!(kind, FunctionKind::Evaluation | FunctionKind::Kept);
+                return !is_cold && (in_step_loop || entered_hot);
             }
             _ => {}
         }

@@ -82,6 +82,8 @@ pub enum FunctionKind {
     Loss,
     /// Decorated with no_grad, or an evaluation by its name.
     Evaluation,
+    /// Decorated to keep its results: runs once for each set of arguments.
+    Kept,
 }
 
 pub struct Call<'a> {

@@ -122,7 +122,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.tensor(Tensor { home, graph, origin, role, ..tensor })
             }
             "new_zeros" | "new_ones" | "new_full" | "new_tensor" | "new_empty" => {
-                let constant = arguments.positional.iter().all(Value::is_sized) && name == "new_full";
+                let constant = arguments.positional.iter().all(Value::is_sized)
+                    && matches!(name, "new_full" | "new_ones" | "new_zeros");
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                 Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE })
             }
