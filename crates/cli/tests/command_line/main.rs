@@ -16,5 +16,6 @@ mod resume;
 mod run_folder;
 mod runs;
 mod scale;
+mod selective;
 mod study;
 mod workshop;
