@@ -15,6 +15,7 @@ use headroom_engine::cuda;
 use headroom_engine::cuda::health::{Health, Watch};
 use headroom_engine::machine::memory_available_bytes;
 use headroom_engine::recorder::Timing;
+use headroom_record::attribution::AttributionRecord;
 use headroom_record::config::ProfilersEnabled;
 use headroom_record::intensity::Bound;
 use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
@@ -119,8 +120,7 @@ impl Profiler {
         folder: &Path,
         settings: &Settings,
         trainer: &Trainer,
-        outcome: &Outcome,
-        performance: &PerformanceRecord,
+        (outcome, performance, attribution): (&Outcome, &PerformanceRecord, Option<&AttributionRecord>),
         entry: &mut Entry,
     ) -> anyhow::Result<String> {
         let Some(profiled) = self.profiled(trainer, settings) else {
@@ -137,7 +137,7 @@ impl Profiler {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
             figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
         });
-        files::write_all(&profiler, folder, &profiled, &made, settings, outcome, performance)
+        files::write_all(&profiler, folder, &profiled, &made, settings, (outcome, performance, attribution))
     }
 
     fn profiled<'a>(&self, trainer: &'a Trainer, settings: &Settings) -> Option<Profiled<'a>> {

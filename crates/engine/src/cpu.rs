@@ -3,6 +3,7 @@
 mod arena;
 mod attention;
 mod causal_softmax;
+mod choose;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
@@ -299,7 +300,8 @@ fn reduction_elements(graph: &Graph, parts: usize) -> usize {
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),
-        Op::AdamWAll(_) => optimizer::adamw_all_scratch(&graph.types(inputs)),
+        Op::AdamWAll(op) => optimizer::adamw_all_scratch(op, &graph.types(inputs)),
+        Op::AdamWChosen(op) => optimizer::adamw_chosen_scratch(op, &graph.types(inputs)),
         Op::LinearCrossEntropy(LinearCrossEntropy { rows })
         | Op::LinearCrossEntropyTrain(LinearCrossEntropyTrain { rows }) => {
             linear_cross_entropy::scratch(*rows, graph.ty(inputs[1]).sizes()[0])
@@ -378,6 +380,18 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::AdamWAll(op) => {
             if let Some(norm) = optimizer::adamw_all(team, op, types, at, reduction) {
                 at.output(0)[0] = norm;
+            }
+        }
+        Op::Choose(op) => {
+            let squares = (choose::SHARED..at.inputs()).map(|index| at.input(index)[0]);
+            let operands = choose::Operands::of(at);
+            choose::choose(&choose::Settings::of(op), operands, squares, |leaf, rates| {
+                at.output(leaf).copy_from_slice(&rates);
+            });
+        }
+        Op::AdamWChosen(op) => {
+            if let Some(norm) = optimizer::adamw_chosen(team, op, types, at, reduction) {
+                at.output(1)[0] = norm;
             }
         }
         Op::Add(_) => elementwise::add(team, at.input(0), at.input(1), at.output(0)),
