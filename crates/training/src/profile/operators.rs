@@ -138,6 +138,23 @@ pub fn by_place(profiled: &Profiled) -> Vec<PlaceStats> {
     rows
 }
 
+/// FLOPs a second of the products of the fastest kind of place. By their whole spans: beside another call a product has
+/// less than the whole device, and its share of their time would make it look faster than it was.
+pub fn fastest_products(profiled: &Profiled) -> f64 {
+    let mut places: BTreeMap<(Phase, String, &str), (f64, f64)> = BTreeMap::new();
+    let recording = profiled.recording;
+    for span in recording.steps().iter().flat_map(|step| recording.calls(step)) {
+        let index = span.call as usize;
+        let (call, node) = (&profiled.plan().calls[index], profiled.graph().node(NodeId(index)));
+        let intensity = call.flops as f64 / call.bytes.max(1) as f64;
+        if bound(profiled, intensity, profiled.floor_seconds(index)) == Bound::ComputeBound {
+            let place = places.entry((call.phase, place_of(&node.module), node.op.name())).or_default();
+            *place = (place.0 + call.flops as f64, place.1 + seconds(span.duration()));
+        }
+    }
+    places.into_values().map(|(flops, time)| flops / time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
+}
+
 /// What bounds a call: the cost of calling at all where the roofs allow it less time than that, else its own roof.
 pub fn bound(profiled: &Profiled, intensity: f64, floor_seconds: f64) -> Bound {
     let rates = &profiled.rates;
