@@ -46,6 +46,7 @@ pub fn interpret(program: &mut Program) {
 fn clear_notes(program: &mut Program) {
     program.contexts.clear();
     program.calls.clear();
+    program.property_reads.clear();
     program.tests.clear();
     program.shown.clear();
     program.accumulations.clear();

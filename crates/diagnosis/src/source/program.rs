@@ -24,6 +24,8 @@ pub struct Program<'a> {
     pub settings: Settings<'a>,
     pub contexts: Contexts,
     pub calls: Vec<Call<'a>>,
+    /// Where a property of one of the given classes is read, and its function.
+    pub property_reads: Vec<(ContextId, FunctionId)>,
     pub tests: Vec<Test<'a>>,
     pub shown: Vec<Shown<'a>>,
     pub accumulations: Vec<Accumulation<'a>>,
