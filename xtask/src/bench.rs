@@ -2,6 +2,7 @@
 
 mod contestant;
 pub mod cpu;
+pub mod dashboard;
 pub mod lint;
 mod machine;
 mod race;
@@ -12,7 +13,7 @@ pub mod trace;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::{Outcome, browser};
+use crate::Outcome;
 
 /// One variant a bench and what it asks for.
 #[derive(Subcommand)]
@@ -20,7 +21,7 @@ pub enum Bench {
     /// Training on the CPU, against PyTorch
     Cpu(cpu::Options),
     /// The dashboard's timeline with half a million events, in Chromium
-    Dashboard,
+    Dashboard(dashboard::Options),
     /// Linting a tree of scripts, against TorchFix
     Lint(lint::Options),
     /// Reading and measuring a large trace, against the Python tools
@@ -30,7 +31,7 @@ pub enum Bench {
 pub fn run(bench: &Bench) -> Result<Outcome> {
     match bench {
         Bench::Cpu(options) => cpu::run(options),
-        Bench::Dashboard => browser::bench(),
+        Bench::Dashboard(options) => dashboard::run(options),
         Bench::Lint(options) => lint::run(options),
         Bench::Trace(options) => trace::run(options),
     }

@@ -5,6 +5,7 @@
 
 mod entry;
 mod process;
+mod read_only;
 mod rows;
 mod schema;
 
@@ -13,7 +14,7 @@ pub use headroom_record::registry::Headline;
 pub use rows::Filter;
 
 use headroom_record::registry::{RunRow, RunStart, RunStatus};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::env;
 use std::fs;
 use std::io;
@@ -37,9 +38,14 @@ pub enum RegistryError {
          HEADROOM_HOME to another folder", path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
-    #[error("cannot use the registry of runs {}: {source}", path.display())]
+    #[error(
+        "{} has the layout of an older headroom ({found}, this one knows {known}), and its folder takes no changes\n  \
+         help: copy it to a folder that can be written, and set HEADROOM_HOME to that", path.display()
+    )]
+    Older { path: PathBuf, found: i64, known: i64 },
+    #[error("cannot use the registry of runs {}: {source}{}", path.display(), advice(source))]
     Database { path: PathBuf, source: rusqlite::Error },
-    #[error("run {id} of the registry does not read: {why}")]
+    #[error("run {id} of the registry does not read: {why}\n  help: `headroom runs delete {id}` forgets it")]
     Row { id: i64, why: String },
     #[error(
         "the name `{name}` is run {id}'s\n  help: choose another, or free it with `headroom runs name {id} --clear`"
@@ -54,6 +60,20 @@ pub enum RegistryError {
 pub struct Registry {
     connection: Connection,
     path: PathBuf,
+}
+
+/// What to do about a database that cannot be used.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            "\n  help: it is damaged: move it away, and the next run begins a new one"
+        }
+        Some(ErrorCode::DiskFull) => "\n  help: make room there, or set HEADROOM_HOME to another folder",
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            "\n  help: set HEADROOM_HOME to a folder that can be written"
+        }
+        _ => "",
+    }
 }
 
 /// `HEADROOM_HOME`, else the system's folder for this user's data: unlike measured peaks, runs cannot be had again, so a
@@ -82,11 +102,12 @@ impl Registry {
             fs::create_dir_all(folder)
                 .map_err(|source| RegistryError::Folder { path: folder.to_path_buf(), source })?;
         }
-        let failed = |source| RegistryError::Database { path: path.to_path_buf(), source };
-        let mut connection = Connection::open(path).map_err(failed)?;
-        connection.busy_timeout(PATIENCE).map_err(failed)?;
-        schema::prepare(&mut connection, path)?;
-        Ok(Registry { connection, path: path.to_path_buf() })
+        let connection = match open_to_write(path) {
+            // What was recorded before can still be read.
+            Err(error) if read_only::is_the_reason(&error) => read_only::open(path).unwrap_or(Err(error)),
+            opened => opened,
+        };
+        Ok(Registry { connection: connection?, path: path.to_path_buf() })
     }
 
     pub fn path(&self) -> &Path {
@@ -117,15 +138,19 @@ impl Registry {
         rows::list(&self.connection, filter).map_err(self.failed())?.into_iter().collect()
     }
 
-    /// By number, by name, or `newest`.
+    /// By number, by name, or `newest`. A row that does not read is in nobody's way but its own.
     pub fn find(&self, which: &str) -> Result<RunRow, RegistryError> {
-        let all = self.list(&Filter::default())?;
+        rows::settle(&self.connection).map_err(self.failed())?;
+        let mut all = rows::list(&self.connection, &Filter::default()).map_err(self.failed())?.into_iter();
         let found = match which.parse::<i64>() {
-            Ok(id) => all.into_iter().find(|run| run.id == id),
-            Err(_) if which == "newest" => all.into_iter().next(),
-            Err(_) => all.into_iter().find(|run| run.name.as_deref() == Some(which)),
+            Ok(wanted) => all.find(|run| match run {
+                Ok(run) => run.id == wanted,
+                Err(error) => matches!(error, RegistryError::Row { id, .. } if *id == wanted),
+            }),
+            Err(_) if which == "newest" => all.next(),
+            Err(_) => all.find(|run| run.as_ref().is_ok_and(|run| run.name.as_deref() == Some(which))),
         };
-        found.ok_or_else(|| RegistryError::NoSuchRun(which.into()))
+        found.unwrap_or_else(|| Err(RegistryError::NoSuchRun(which.into())))
     }
 
     /// Seconds of each step that counted, in order; empty where a run has none.
@@ -161,6 +186,14 @@ impl Registry {
         let path = self.path.clone();
         move |source| RegistryError::Database { path: path.clone(), source }
     }
+}
+
+fn open_to_write(path: &Path) -> Result<Connection, RegistryError> {
+    let failed = |source| RegistryError::Database { path: path.to_path_buf(), source };
+    let mut connection = Connection::open(path).map_err(failed)?;
+    connection.busy_timeout(PATIENCE).map_err(failed)?;
+    schema::prepare(&mut connection, path)?;
+    Ok(connection)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `headroom scale`: memory and speed over batch and sequence, their growth, what fits, and what would save memory.
 
 mod measure;
+mod optimizations;
+mod sweeps;
 
 use crate::failure::RunFailed;
 use crate::output;
@@ -12,20 +14,20 @@ use crate::study::stop_on_interrupt;
 use crate::train::settings::{DeviceKind, Settings};
 use anyhow::{bail, ensure};
 use headroom_engine::machine::memory_available_bytes;
-use headroom_experiments::scale::{PlannedPoint, growth, limits, plan_point, savings, set_scaling_factors};
-use headroom_graph::cost::Rates;
+use headroom_experiments::scale::{growth, limits};
 use headroom_record::atomic::{FileError, write_atomically, write_json};
-use headroom_record::scaling::{Optimization, SCALING_FILE, ScalingFacts, ScalingPoint, ScalingRecord};
+use headroom_record::scaling::{SCALING_FILE, ScalingFacts, ScalingPoint, ScalingRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::scale as text;
 use headroom_training::data::BatchShape;
-use headroom_training::program::StepConfig;
 use measure::{Measured, Measuring};
+use optimizations::optimizations;
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
+use sweeps::Sweeps;
 
 /// Sweep batch and sequence: memory and speed of every point, fitted growth, what fits, and what would save memory.
 #[derive(clap::Args)]
@@ -209,118 +211,4 @@ fn available(settings: &Settings) -> anyhow::Result<usize> {
 
 fn shape_of(point: &ScalingPoint) -> BatchShape {
     BatchShape { batch_size: point.batch_size as usize, seq_len: point.seq_len as usize }
-}
-
-/// Both sweeps and the point where they cross.
-struct Sweeps {
-    batches: Vec<usize>,
-    sequences: Vec<usize>,
-    base: BatchShape,
-}
-
-impl Sweeps {
-    /// They cross at the size's own batch and length where these are swept, else at the first of the list.
-    fn of(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Sweeps> {
-        let sorted = |flag: &str, values: &[usize]| {
-            ensure!(!values.contains(&0), "{flag} has a 0 in it\n  help: numbers from 1 up, such as {flag} 4,8,16");
-            let mut values = values.to_vec();
-            values.sort();
-            values.dedup();
-            Ok(values)
-        };
-        let (batches, sequences) = (sorted("--batch", &arguments.batch)?, sorted("--seq", &arguments.seq)?);
-        let own = |value: usize, swept: &[usize]| if swept.contains(&value) { value } else { swept[0] };
-        let base = BatchShape {
-            batch_size: own(settings.shape.batch_size, &batches),
-            seq_len: own(settings.shape.seq_len, &sequences),
-        };
-        for shape in shapes(&batches, &sequences, base) {
-            settings.model.validate(shape.batch_size, shape.seq_len)?;
-        }
-        Ok(Sweeps { batches, sequences, base })
-    }
-
-    /// Every point once, in the order in which it is run.
-    fn plan(&self, step: &StepConfig, threads: usize, rates: &Rates) -> anyhow::Result<Vec<PlannedPoint>> {
-        let shapes = shapes(&self.batches, &self.sequences, self.base).into_iter();
-        let plan = |shape| plan_point(&StepConfig { shape, ..step.clone() }, threads, rates);
-        Ok(shapes.map(plan).collect::<Result<_, _>>()?)
-    }
-
-    /// The sweep over batches and that over sequences; the point where they cross is in both.
-    fn split(&self, points: Vec<PlannedPoint>) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
-        let copy = |planned: &PlannedPoint| PlannedPoint {
-            point: planned.point.clone(),
-            largest: planned.largest,
-            need_bytes: planned.need_bytes,
-        };
-        let pick = |wanted: &dyn Fn(BatchShape) -> bool, axis: fn(&ScalingPoint) -> u64| {
-            let mut sweep: Vec<PlannedPoint> =
-                points.iter().filter(|planned| wanted(shape_of(&planned.point))).map(copy).collect();
-            sweep.sort_by_key(|planned| axis(&planned.point));
-            set_scaling_factors(&mut sweep);
-            sweep
-        };
-        (
-            pick(&|shape| shape.seq_len == self.base.seq_len, |point| point.batch_size),
-            pick(&|shape| shape.batch_size == self.base.batch_size, |point| point.seq_len),
-        )
-    }
-}
-
-fn shapes(batches: &[usize], sequences: &[usize], base: BatchShape) -> Vec<BatchShape> {
-    let mut shapes: Vec<BatchShape> = batches.iter().map(|&batch_size| BatchShape { batch_size, ..base }).collect();
-    shapes.extend(sequences.iter().map(|&seq_len| BatchShape { seq_len, ..base }).filter(|shape| *shape != base));
-    if !shapes.contains(&base) {
-        shapes.push(base);
-    }
-    shapes
-}
-
-/// Planned at the longest sequence that fits, most saved first, then run. None when the command is to stop.
-fn optimizations(
-    arguments: &Arguments,
-    settings: &Settings,
-    step: &StepConfig,
-    sequence_points: &[PlannedPoint],
-    available: usize,
-    measuring: &Measuring,
-) -> anyhow::Result<Option<Vec<Optimization>>> {
-    let usable = sequence_points.iter().rev().find(|planned| planned.need_bytes <= available);
-    let Some(largest) = usable.or(sequence_points.last()) else { return Ok(Some(vec![])) };
-    let shape = shape_of(&largest.point);
-    let before = largest.point.peak_memory_mb;
-    let mut rows = vec![];
-    for saving in savings(&StepConfig { shape, ..step.clone() }, settings.threads)? {
-        let mut row = Optimization {
-            name: saving.name.into(),
-            flags: saving.passes.as_ref().map(|passes| format!("--passes {passes}")),
-            predicted_memory_mb: saving.memory_mb,
-            saved_mb: before - saving.memory_mb,
-            saved_percent: 100.0 * (before - saving.memory_mb) / before,
-            measured_before_mb: largest.point.process_peak_memory_mb,
-            measured_after_mb: None,
-            measured_saved_mb: None,
-            step_ratio: None,
-            note: saving.note,
-        };
-        let runs = !arguments.plan_only && settings.device != DeviceKind::Null && largest.point.step_seconds.is_some();
-        if let (Some(passes), true) = (&saving.passes, runs) {
-            output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
-            let words = train_words(arguments, Some(shape), passes);
-            match measuring.run(&words, &saving.name.replace(' ', "_"))? {
-                Measured::Done(measured) => {
-                    row.measured_after_mb = measured.process_peak_memory_mb;
-                    row.measured_saved_mb =
-                        row.measured_before_mb.zip(row.measured_after_mb).map(|(before, after)| before - after);
-                    row.step_ratio =
-                        measured.step_seconds.zip(largest.point.step_seconds).map(|(after, before)| after / before);
-                }
-                Measured::Broken(why) => row.note = Some(why),
-                Measured::Stopped => return Ok(None),
-            }
-        }
-        rows.push(row);
-    }
-    Ok(Some(rows))
 }

@@ -27,7 +27,10 @@ use crate::device::{Device, EngineError, Program, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
-use gemm::{Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatRef, Product, Scratch, gemm, gemm_bf16};
+use gemm::{
+    Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, Joined, MatRef, Parts, Product, Rows, Scratch, gemm,
+    gemm_bf16, gemm_joined,
+};
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
 use isa::Isa;
@@ -98,14 +101,25 @@ impl Team {
     pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &[Columns]) {
         match self.arithmetic {
             Arithmetic::Single => {
-                for Columns { b, c } in columns {
-                    let (b, c) = (*b, c.again());
-                    gemm(&self.pool, self.isa, &self.packing, Product { alpha, a, b, accumulate, c });
-                }
+                let joined = Joined { alpha, accumulate, parts: Parts::Columns(a, columns) };
+                gemm_joined(&self.pool, self.isa, &self.packing, &joined);
             }
             Arithmetic::Bf16(unit) => {
                 let product = Bf16Product { alpha, a, accumulate, columns };
                 gemm_bf16(&self.pool, self.isa, unit, &self.packing, &product);
+            }
+        }
+    }
+
+    /// Several products with one right operand.
+    pub fn products_of_right(&self, rows: &[Rows], b: MatRef, accumulate: Accumulate) {
+        let joined = Joined { alpha: 1.0, accumulate, parts: Parts::Rows(rows, b) };
+        match self.arithmetic {
+            Arithmetic::Single => gemm_joined(&self.pool, self.isa, &self.packing, &joined),
+            Arithmetic::Bf16(_) => {
+                for Rows { a, c } in rows {
+                    self.product(Product { alpha: 1.0, a: *a, b, accumulate, c: c.again() });
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 mod savings;
 
-pub use savings::{Saving, savings};
+pub use savings::{How, Saving, savings};
 
 use crate::components::largest;
 use crate::growth::{class, exponent};

@@ -64,6 +64,17 @@ pub fn prepare(connection: &mut Connection, path: &Path) -> Result<(), RegistryE
     transaction.commit().map_err(failed)
 }
 
+/// For a database that cannot be migrated where it lies.
+pub fn check_readable(connection: &Connection, path: &Path) -> Result<(), RegistryError> {
+    let path = path.to_path_buf();
+    match version(connection) {
+        Ok(NEWEST) => Ok(()),
+        Ok(found) if found < NEWEST => Err(RegistryError::Older { path, found, known: NEWEST }),
+        Ok(found) => Err(RegistryError::Newer { path, found, known: NEWEST }),
+        Err(source) => Err(RegistryError::Database { path, source }),
+    }
+}
+
 /// Readers and a writer at the same time. The change of mode does not wait for others by itself, so it is tried again;
 /// where a file system cannot do it, the usual journal stays and only waiting gets longer.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-fn start(size: &str) -> RunStart {
+pub fn start(size: &str) -> RunStart {
     RunStart {
         command: "train".into(),
         command_line: vec!["headroom".into(), "train".into()],
@@ -121,8 +121,25 @@ fn what_is_no_database_is_an_error_and_no_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(REGISTRY_FILE);
     fs::write(&path, "runs: none".repeat(1000)).unwrap();
-    assert!(matches!(Registry::open_at(&path), Err(RegistryError::Database { .. })));
+    let error = Registry::open_at(&path).err().unwrap();
+    assert!(error.to_string().contains("it is damaged: move it away"), "{error}");
     assert!(matches!(Registry::open_at(&path.join("below")), Err(RegistryError::Folder { .. })));
+}
+
+#[test]
+fn a_row_that_does_not_read_is_in_nobodys_way_and_can_be_forgotten() {
+    let (_folder, registry) = registry();
+    let ids = [registry.begin(&start("nano")).unwrap(), registry.begin(&start("tiny")).unwrap()];
+    registry.connection.execute("UPDATE runs SET figures = '{' WHERE id = ?1", [ids[0]]).unwrap();
+    assert_eq!(registry.find("newest").unwrap().id, ids[1]);
+    assert!(matches!(registry.find("1"), Err(RegistryError::Row { id: 1, .. })));
+    let error = registry.list(&Filter::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("run 1 of the registry does not read") && error.contains("headroom runs delete 1"),
+        "{error}"
+    );
+    registry.delete(ids[0]).unwrap();
+    assert_eq!(registry.list(&Filter::default()).unwrap().len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::k1::MARKDOWN_FILE;
 use crate::output;
 use crate::profile::files;
-use crate::registry::{Filter, Registry};
+use crate::registry::{Filter, Registry, RegistryError};
 use crate::train::folder::FILES;
 use anyhow::bail;
 use headroom_record::atomic::FileError;
@@ -25,7 +25,7 @@ pub struct Arguments {
 }
 
 /// What commands other than `train` and `profile` write.
-const MORE_FILES: [&str; 10] = [
+const MORE_FILES: [&str; 11] = [
     VALIDATION_FILE,
     "optimize.md",
     "optimize.html",
@@ -33,15 +33,28 @@ const MORE_FILES: [&str; 10] = [
     "study.md",
     "study.html",
     "scaling.json",
+    "scaling.md",
     "scaling.html",
     K1_FILE,
     MARKDOWN_FILE,
 ];
 
 pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
-    let runs = flags.runs.iter().map(|which| registry.find(which)).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = vec![];
+    let mut unreadable = vec![];
+    for which in &flags.runs {
+        match registry.find(which) {
+            Ok(run) => runs.push(run),
+            Err(RegistryError::Row { id, .. }) => unreadable.push(id),
+            Err(error) => return Err(error.into()),
+        }
+    }
     if let Some(running) = runs.iter().find(|run| run.status == RunStatus::Running) {
         bail!("run {} is still running\n  help: end it first", running.id);
+    }
+    for id in unreadable {
+        registry.delete(id)?;
+        output::note(&format!("run {id}, which does not read, is forgotten; its files stay where they are"));
     }
     for run in &runs {
         if flags.with_folder {

@@ -11,6 +11,8 @@ use serde::Serialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 pub const LOG_FILE: &str = "training_output.log";
 
@@ -57,6 +59,9 @@ pub struct RunFolder {
     kept: bool,
 }
 
+/// How often a lock is tried before it is a run's.
+const LOOKS: u64 = 5;
+
 impl RunFolder {
     /// A new folder under `runs/`, named by the time and the size.
     pub fn claim_new(timestamp: &str, size: &str) -> anyhow::Result<RunFolder> {
@@ -99,7 +104,12 @@ impl RunFolder {
     fn locked(path: &Path, made: Vec<PathBuf>) -> anyhow::Result<RunFolder> {
         // Not every system lets a folder be opened; there the check for another run's files has to do.
         let lock = File::open(path).ok();
-        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+        let is_taken = || matches!(lock.as_ref().map(File::try_lock), Some(Err(TryLockError::WouldBlock)));
+        // A dashboard or a study that looks whether a run is alive holds the lock for an instant; a run holds it for good.
+        if (0..LOOKS).all(|look| {
+            sleep(Duration::from_millis(look * 10));
+            is_taken()
+        }) {
             bail!("another run is writing to {}\n  help: name another folder with --output-dir", path.display());
         }
         Ok(RunFolder {

@@ -1,8 +1,7 @@
 //! A disk without room: the run fails, and what was saved before stays whole.
 
 use crate::place::{Place, SMALL};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::small_file_system::SmallFileSystem;
 
 /// Files may grow to about half a megabyte; the model has 0.8.
 const LIMITED: &str = "trap '' XFSZ; ulimit -f 700;";
@@ -41,21 +40,4 @@ fn a_full_file_system_costs_the_new_checkpoint_and_not_the_old_one() {
     let done = place.succeeds("train --resume small/ck --num-steps 3 --json");
     assert_eq!(done.objects()[0]["step"], 3);
     drop(small);
-}
-
-struct SmallFileSystem(PathBuf);
-
-impl SmallFileSystem {
-    fn mount(at: &Path, size: &str) -> Option<SmallFileSystem> {
-        std::fs::create_dir(at).unwrap();
-        let options = format!("size={size}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output();
-        mounted.is_ok_and(|done| done.status.success()).then(|| SmallFileSystem(at.to_path_buf()))
-    }
-}
-
-impl Drop for SmallFileSystem {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }

@@ -17,5 +17,6 @@ mod run_folder;
 mod runs;
 mod scale;
 mod selective;
+mod small_file_system;
 mod study;
 mod workshop;

@@ -1,8 +1,12 @@
 //! The registry through the binary: every run has its row, and `runs` and `regress` read it.
 
 use crate::place::{Place, SMALL};
+use crate::small_file_system::SmallFileSystem;
 use rusqlite::Connection;
 use serde_json::Value;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Instant;
 
 fn runs(place: &Place) -> Vec<Value> {
     serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap()
@@ -66,13 +70,94 @@ fn failed_killed_and_interrupted_runs_say_so() {
 fn runs_at_the_same_time_are_all_recorded() {
     let place = Place::new();
     let running: Vec<_> =
-        (0..4).map(|run| place.start(&format!("train {SMALL} --num-steps 5 --output-dir r{run}"))).collect();
+        (0..10).map(|run| place.start(&format!("train {SMALL} --num-steps 5 --output-dir r{run}"))).collect();
     for run in running {
         assert_eq!(run.ends().code, Some(0));
     }
     let runs = runs(&place);
-    assert_eq!(runs.len(), 4);
+    assert_eq!(runs.len(), 10);
     assert!(runs.iter().all(|run| run["status"] == "finished"), "{runs:?}");
+}
+
+#[test]
+fn kills_at_any_moment_leave_the_registry_whole_and_what_was_finished_in_it() {
+    let place = Place::new();
+    let began = Instant::now();
+    place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir first"));
+    let usual = began.elapsed();
+    let mut finished = 1;
+    for run in 0..24 {
+        let mut running = place.command(&format!("train {SMALL} --num-steps 2 --output-dir r{run}"));
+        let mut running = running.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // From before the first write to after the last.
+        sleep(usual.mul_f64(f64::from(run) / 20.0));
+        let _ = running.kill();
+        finished += usize::from(running.wait().unwrap().success());
+    }
+    let database = Connection::open(place.path("home/runs.sqlite")).unwrap();
+    let whole: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(whole, "ok");
+    let runs = runs(&place);
+    let with = |status: &str| runs.iter().filter(|run| run["status"] == status).count();
+    // A kill after the row was ended and before the process was is a finished run too.
+    assert!(with("finished") >= finished && with("running") == 0, "{finished} of {runs:?}");
+    assert!(runs.iter().filter(|run| run["status"] == "finished").all(|run| run["figures"]["steps"] == 2));
+    place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir last"));
+    assert!(place.succeeds("runs show").stdout.contains("finished"));
+}
+
+#[test]
+fn a_damaged_registry_is_said_with_what_to_do_and_runs_go_on() {
+    let place = Place::new();
+    place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir a"));
+    let whole = place.read("home/runs.sqlite");
+    let page = whole.len() / 2;
+    let middle = [&whole[..page / 2], &vec![0xA5; page], &whole[page / 2 + page..]].concat();
+    for (damage, bytes) in
+        [("other", b"not a database ".repeat(600)), ("middle", middle), ("cut", whole[..page].to_vec())]
+    {
+        place.write("home/runs.sqlite", &bytes);
+        let _ = std::fs::remove_file(place.path("home/runs.sqlite-wal"));
+        let done = place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir {damage}"));
+        assert!(place.path(&format!("{damage}/performance_summary.json")).exists());
+        assert!(done.stderr.contains("warning: the run goes on"), "{damage}: {}", done.stderr);
+        let listed = place.run("runs list");
+        listed.is_error(2, "runs list", &["cannot use the registry of runs", "it is damaged: move it away"]);
+    }
+    std::fs::rename(place.path("home/runs.sqlite"), place.path("home/damaged.sqlite")).unwrap();
+    place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir b"));
+    assert_eq!(runs(&place).len(), 1);
+}
+
+#[test]
+fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run() {
+    let place = Place::new();
+    // Nobody can make a folder here, not even an administrator.
+    let nowhere =
+        place.shell(&format!("HEADROOM_HOME=/proc/headroom $HEADROOM train {SMALL} --num-steps 2 --output-dir a"));
+    assert_eq!(nowhere.code, Some(0), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("warning: the run goes on"), "{}", nowhere.stderr);
+    std::fs::create_dir(place.path("home")).unwrap();
+    let Some(home) = SmallFileSystem::mount(&place.path("small"), "64k") else {
+        eprintln!("SKIPPED: a small file system cannot be mounted here (it needs root)");
+        return;
+    };
+    let small = |line: &str| place.shell(&format!("HEADROOM_HOME=small $HEADROOM {line}"));
+    assert_eq!(small(&format!("train {SMALL} --num-steps 2 --output-dir b")).code, Some(0));
+    let filled = place.shell("cat /dev/zero > small/fill 2> /dev/null; stat --format=%a --file-system small");
+    assert_eq!(filled.stdout.trim(), "0");
+    let full = small(&format!("train {SMALL} --num-steps 2 --output-dir c"));
+    assert_eq!(full.code, Some(0), "{}", full.stderr);
+    assert!(full.stderr.contains("warning: the run goes on"), "{}", full.stderr);
+    assert!(place.path("c/performance_summary.json").exists());
+    std::fs::remove_file(place.path("small/fill")).unwrap();
+    home.allow_no_changes();
+    let read_only = small(&format!("train {SMALL} --num-steps 2 --output-dir d"));
+    assert_eq!(read_only.code, Some(0), "{}", read_only.stderr);
+    assert!(read_only.stderr.contains("set HEADROOM_HOME to a folder that can be written"), "{}", read_only.stderr);
+    let listed = small("runs list");
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    assert!(listed.stdout.contains("finished"), "{}", listed.stdout);
 }
 
 #[test]

@@ -4,15 +4,18 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use crate::browser::Browser;
 use crate::server::Server;
 
 /// What the dashboard promises on a quiet machine.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
 const FRAMES_A_SECOND: f64 = 30.0;
-/// Other tests may run beside this one; `cargo xtask bench dashboard` sets the variable and holds it to the promise.
-const STRICT: &str = "HEADROOM_STRICT_TIMES";
+/// Builds without optimisation and busy machines take longer; `cargo xtask bench dashboard` holds figures to the promise.
 const SLACK: f64 = 3.0;
+/// A file that the bench wants the figures in.
+const FIGURES: &str = "HEADROOM_DASHBOARD_FIGURES";
 
 const EVENTS: usize = 500_000;
 
@@ -59,9 +62,8 @@ fn write_trace(path: &Path) {
 #[test]
 fn half_a_million_events_open_at_once_and_pan_smoothly() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.pt.trace.json");
-    write_trace(&path);
-    let slack = if std::env::var_os(STRICT).is_some() { 1.0 } else { SLACK };
+    let trace = folder.path().join("large.pt.trace.json");
+    write_trace(&trace);
     let browser = Browser::start();
     let begin = Instant::now();
     let server = Server::start(folder.path(), &["large.pt.trace.json"]);
@@ -78,23 +80,35 @@ fn half_a_million_events_open_at_once_and_pan_smoothly() {
     let first_paint = browser.attribute(".view", "data-first-paint").parse::<f64>().unwrap() / 1e3;
 
     // Nearly the whole trace, where almost every event is in view; a step; and near, where boxes have names.
-    let speeds: Vec<(f64, f64)> = [1.2, 10.0, 1000.0].into_iter().map(|zoom| pan(&browser, zoom)).collect();
-    let size = std::fs::metadata(&path).unwrap().len() as f64 / 1e6;
-    println!("500,000 events, {size:.0} MB of JSON");
-    println!("from the command to the first frame   {:.2} s", from_the_command.as_secs_f64());
-    println!("from opening the page to its frame    {first_paint:.2} s");
-    for (name, (frames, paint)) in ["whole run", "a step", "near"].iter().zip(&speeds) {
-        println!("panning, {name:<10} {frames:.1} frames/s, painting takes {paint:.1} ms");
+    let pans = [("whole run", 1.2), ("a step", 10.0), ("near", 1000.0)].map(|(name, zoom)| (name, pan(&browser, zoom)));
+    if let Some(path) = std::env::var_os(FIGURES) {
+        let pans = pans.iter().map(|(name, pan)| {
+            json!({ "view": name, "frames_per_second": pan.frames_a_second, "longest_paint_ms": pan.longest_paint,
+                "longest_frame_ms": pan.longest_frame })
+        });
+        let figures = json!({
+            "events": EVENTS, "json_mb": std::fs::metadata(&trace).unwrap().len() as f64 / 1e6,
+            "from_the_command_seconds": from_the_command.as_secs_f64(), "page_seconds": first_paint,
+            "panning": pans.collect::<Vec<_>>(),
+        });
+        std::fs::write(path, figures.to_string()).unwrap();
     }
-    assert!(from_the_command < OPENS_WITHIN.mul_f64(slack), "opened after {from_the_command:?}");
-    assert!(first_paint < OPENS_WITHIN.as_secs_f64() * slack, "first frame after {first_paint} s");
-    for (frames, _) in speeds {
-        assert!(frames > FRAMES_A_SECOND / slack, "{frames} frames a second");
+    assert!(from_the_command < OPENS_WITHIN.mul_f64(SLACK), "opened after {from_the_command:?}");
+    assert!(first_paint < OPENS_WITHIN.as_secs_f64() * SLACK, "first frame after {first_paint} s");
+    for (name, pan) in pans {
+        assert!(pan.frames_a_second > FRAMES_A_SECOND / SLACK, "{name}: {} frames a second", pan.frames_a_second);
     }
 }
 
-/// Frames a second, and the longest painting in milliseconds, while the key for "right" is held for a second.
-fn pan(browser: &Browser, zoom: f64) -> (f64, f64) {
+/// Frames while the key for "right" is held for a second; times in milliseconds.
+struct Pan {
+    frames_a_second: f64,
+    longest_paint: f64,
+    /// From one frame to the next.
+    longest_frame: f64,
+}
+
+fn pan(browser: &Browser, zoom: f64) -> Pan {
     let script = format!(
         "const done = arguments[arguments.length - 1];
          const view = document.querySelector('.view');
@@ -102,19 +116,21 @@ fn pan(browser: &Browser, zoom: f64) -> (f64, f64) {
          const key = (kind, name) => view.dispatchEvent(new KeyboardEvent(kind, {{ key: name, bubbles: true }}));
          key('keydown', '0');
          const length = () => {{ const [from, to] = view.dataset.window.split(' ').map(Number); return to - from; }};
-         let whole = 0, frames = 0, began = 0, longest = 0, painted = 0;
+         let whole = 0, frames = 0, began = 0, last = 0, paint = 0, frame = 0, painted = 0;
          const measure = (now) => {{
-           longest = Math.max(longest, Number(view.dataset.paintMilliseconds));
+           paint = Math.max(paint, Number(view.dataset.paintMilliseconds));
+           frame = Math.max(frame, now - last);
+           last = now;
            frames += 1;
            if (now - began < 1000) return requestAnimationFrame(measure);
            key('keyup', 'd');
-           done([Math.min(frames, Number(view.dataset.frames) - painted) * 1000 / (now - began), longest]);
+           done([Math.min(frames, Number(view.dataset.frames) - painted) * 1000 / (now - began), paint, frame]);
          }};
          const approach = () => {{
            if (whole / length() < {zoom}) return requestAnimationFrame(approach);
            key('keyup', 'w');
            requestAnimationFrame((now) => {{
-             began = now; painted = Number(view.dataset.frames); key('keydown', 'd'); requestAnimationFrame(measure);
+             began = last = now; painted = Number(view.dataset.frames); key('keydown', 'd'); requestAnimationFrame(measure);
            }});
          }};
          requestAnimationFrame(() => requestAnimationFrame(() => {{
@@ -124,5 +140,6 @@ fn pan(browser: &Browser, zoom: f64) -> (f64, f64) {
          }}));"
     );
     let answer = browser.run_until_told(&script);
-    (answer[0].as_f64().unwrap(), answer[1].as_f64().unwrap())
+    let [frames_a_second, longest_paint, longest_frame] = [0, 1, 2].map(|at| answer[at].as_f64().unwrap());
+    Pan { frames_a_second, longest_paint, longest_frame }
 }

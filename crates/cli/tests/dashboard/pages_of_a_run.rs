@@ -276,27 +276,38 @@ fn pages_work_in_the_dark_on_a_narrow_screen_and_without_a_pointer() {
     assert_eq!(background(), "rgb(20, 24, 28)");
     browser.click("#theme");
     assert_eq!(background(), "rgb(255, 255, 255)", "the button goes against the system");
-    browser.resize(1024, 640);
     let id = server.id("one");
-    for page in ["overview", "operators", "timeline", "memory", "roofline", "live"] {
-        browser.page(&server, &format!("/runs/{id}/{page}"));
-        let wider = browser.run("return document.documentElement.scrollWidth - innerWidth");
-        assert!(wider.as_i64().unwrap() <= 0, "{page} is {wider} pixels wider than the screen");
-        let headings = browser.texts("h1");
-        assert_eq!(headings.len(), 1, "{page}: one heading of the first order");
-        let script = "return [...document.querySelectorAll('input, button, svg[role], canvas, [tabindex=\"0\"]')]
-            .filter((one) => one.offsetParent !== null || one instanceof SVGElement)
-            .filter((one) => !(one.getAttribute('aria-label') || one.getAttribute('aria-hidden') || one.innerText || one.labels?.length
-                || one.closest('th, label')))
-            .map((one) => one.outerHTML.slice(0, 90))";
-        assert_eq!(browser.run(script), serde_json::json!([]), "{page}: things without a name");
-        let tables = browser.run("return [...document.querySelectorAll('table')].filter((one) => !one.querySelector('thead th[scope=col]')).length");
-        assert_eq!(tables, 0, "{page}: tables without headings");
+    let pages =
+        ["overview", "operators", "timeline", "memory", "roofline", "live"].map(|page| format!("/runs/{id}/{page}"));
+    // A small laptop and a telephone.
+    for (width, height) in [(1024, 640), (390, 800)] {
+        browser.resize(width, height);
+        for page in pages.iter().map(String::as_str).chain(["/"]) {
+            browser.page(&server, page);
+            fits_and_is_named(&browser, &format!("{page} at {width}"));
+        }
     }
+    browser.resize(1024, 640);
     // The first Tab reaches the way past the header, and Enter takes it.
     browser.page(&server, &format!("/runs/{id}/overview"));
     browser.hold("\u{E004}", std::time::Duration::from_millis(10));
     assert_eq!(browser.run("return document.activeElement.className"), "skip");
     browser.hold(ENTER, std::time::Duration::from_millis(10));
     browser.wait_for("the content's focus", "return document.activeElement.id === 'main'");
+}
+
+/// Nothing wider than the screen, one heading of the first order, nothing to work with that has no name.
+fn fits_and_is_named(browser: &Browser, page: &str) {
+    let wider = browser.run("return document.documentElement.scrollWidth - innerWidth");
+    assert!(wider.as_i64().unwrap() <= 0, "{page} is {wider} pixels wider than the screen");
+    let headings = browser.texts("h1");
+    assert_eq!(headings.len(), 1, "{page}: one heading of the first order");
+    let script = "return [...document.querySelectorAll('input, button, svg[role], canvas, [tabindex=\"0\"]')]
+        .filter((one) => one.offsetParent !== null || one instanceof SVGElement)
+        .filter((one) => !(one.getAttribute('aria-label') || one.getAttribute('aria-hidden') || one.innerText || one.labels?.length
+            || one.closest('th, label')))
+        .map((one) => one.outerHTML.slice(0, 90))";
+    assert_eq!(browser.run(script), serde_json::json!([]), "{page}: things without a name");
+    let tables = browser.run("return [...document.querySelectorAll('table')].filter((one) => !one.querySelector('thead th[scope=col]')).length");
+    assert_eq!(tables, 0, "{page}: tables without headings");
 }

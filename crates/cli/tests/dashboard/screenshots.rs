@@ -62,5 +62,5 @@ fn lint_output(script: &Path) -> String {
 fn shoot(browser: &Browser, folder: &Path, name: &str) {
     browser.screenshot(&folder.join(name));
     let size = fs::metadata(folder.join(name)).unwrap().len();
-    assert!((5_000..400_000).contains(&size), "{name} has {size} bytes");
+    assert!((5_000..200_000).contains(&size), "{name} has {size} bytes");
 }

@@ -1,7 +1,11 @@
 //! Who is turned away, each over loopback.
 
 use std::fs;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::http::{request, send};
 use crate::server::{Server, headroom, run};
@@ -151,6 +155,43 @@ fn oversized_requests_are_refused_and_the_server_goes_on() {
 }
 
 #[test]
+fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
+    /// More than the server has places for.
+    const SENDERS: usize = 200;
+    with_a_run(&[], |_, server| {
+        let idle = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", server.host());
+        let mut senders: Vec<TcpStream> =
+            (0..SENDERS).map(|_| TcpStream::connect(("127.0.0.1", server.port)).unwrap()).collect();
+        for (number, sender) in senders.iter_mut().enumerate() {
+            // Nothing at all; a head that never ends; a whole request, and then nothing.
+            let said = ["", "GET / HTTP/1.1\r\nX-Slow: ", &idle][number % 3];
+            let _ = sender.write_all(said.as_bytes());
+        }
+        let began = Instant::now();
+        let dripping = AtomicBool::new(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while dripping.load(Ordering::Relaxed) {
+                    for mut sender in senders.iter().skip(1).step_by(3) {
+                        let _ = sender.write_all(b"x");
+                    }
+                    thread::sleep(Duration::from_millis(300));
+                }
+            });
+            assert_eq!(server.get("/api/runs").status, 200);
+            dripping.store(false, Ordering::Relaxed);
+        });
+        assert!(began.elapsed() < Duration::from_secs(40), "answered after {:?}", began.elapsed());
+        for (number, mut sender) in senders.into_iter().take(60).enumerate() {
+            sender.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            // To its end: closed or reset by the server, and not still open.
+            let ended = sender.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+            assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "sender {number}: {ended:?}");
+        }
+    });
+}
+
+#[test]
 fn nothing_is_deleted_without_being_asked_for_and_by_no_other_page() {
     with_a_run(&[], |folder, server| {
         let delete = |server: &Server, origin: Option<String>| {
@@ -200,7 +241,10 @@ fn what_cannot_be_served_is_said_before_anything_is_opened() {
     let first = Server::start(folder.path(), &[]);
     let output = headroom(folder.path()).args(["serve", "--port", &first.port.to_string()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "the port is taken");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot listen on 127.0.0.1"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    for words in ["cannot listen on 127.0.0.1", "in use", "help: leave --port out"] {
+        assert!(text.contains(words), "`{words}` is not in {text}");
+    }
 }
 
 #[test]

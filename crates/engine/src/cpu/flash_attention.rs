@@ -11,13 +11,13 @@ pub use gradient::gradient;
 
 use super::Team;
 use super::frame::Frame;
-use super::gemm::{Accumulate, LeftIn, MatRef, Small, SmallProduct};
+use super::gemm::{Accumulate, LeftIn, MatMut, MatRef, Small, SmallProduct, part};
 use super::isa::Isa;
 use super::shared::Shared;
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
 use headroom_graph::ops::flash_attention::{FlashAttention, Rotation};
-use rows::{Copied, Rows};
+use rows::Rows;
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -81,30 +81,37 @@ impl<'a> Attention<'a> {
         wide(&self.sizes)
     }
 
-    fn copy_row(&self, from: &[f32], position: usize, turn: Turn, factor: f32, to: &mut [f32]) {
-        let width = self.sizes.head_dim;
-        self.copy_rows(from, position, turn, factor, to, Copied { rows: 1, width, from_stride: 0, to_stride: 0 });
-    }
-
-    /// Rows of positions from `first` on.
-    fn copy_rows(&self, from: &[f32], first: usize, turn: Turn, factor: f32, to: &mut [f32], copied: Copied) {
+    /// Rows of positions from `first` on, `from_stride` apart.
+    fn copy_rows(&self, from: &[f32], from_stride: usize, first: usize, turn: Turn, factor: f32, to: MatMut) {
         let (Some((cos, sin)), true) = (self.tables, turn != Turn::None) else {
-            rows::copy(self.isa, factor, from, to, copied);
+            rows::copy(self.isa, factor, from, from_stride, to);
             return;
         };
         let half = self.sizes.head_dim / 2;
         let sign = if turn == Turn::Back { -1.0 } else { 1.0 };
-        rows::turn(self.isa, sign, factor, from, (&cos[first * half..], &sin[first * half..]), to, copied);
+        rows::turn(self.isa, sign, factor, from, from_stride, (&cos[first * half..], &sin[first * half..]), to);
     }
 
     /// Rows of one head, in whole vectors, zeros behind.
     fn stack(&self, from: &[f32], of: &Head, positions: Range<usize>, turn: Turn, factor: f32, to: &mut [f32]) {
         let (hd, wide) = (self.sizes.head_dim, self.wide());
         let from = &from[self.row(of.heads, of.batch, positions.start, of.head)..];
-        let copied = Copied { rows: positions.len(), width: hd, from_stride: of.heads * hd, to_stride: wide };
-        self.copy_rows(from, positions.start, turn, factor, to, copied);
+        let rows = MatMut::strided(to, positions.len(), hd, wide);
+        self.copy_rows(from, of.heads * hd, positions.start, turn, factor, rows);
         if hd < wide {
             to.chunks_exact_mut(wide).take(positions.len()).for_each(|row| row[hd..].fill(0.0));
+        }
+    }
+
+    /// Positions of one head of an output.
+    ///
+    /// # Safety
+    /// Nothing else uses these rows while the view lives.
+    unsafe fn rows_out<'o>(&self, out: &Shared<'o>, of: &Head, positions: Range<usize>) -> MatMut<'o> {
+        let hd = self.sizes.head_dim;
+        // SAFETY: the caller's promise.
+        unsafe {
+            out.matrix(self.row(of.heads, of.batch, positions.start, of.head), positions.len(), hd, of.heads * hd)
         }
     }
 
@@ -129,6 +136,12 @@ fn wide(sizes: &AttentionSizes) -> usize {
 /// Distance of rows of scores: whole panels, and a line more, so that rows spread over all sets of the cache.
 fn score_stride(keys: usize) -> usize {
     keys.next_multiple_of(KEY_PANEL) + LANES_MAX
+}
+
+/// A range in as few parts of at most `largest` as there must be: a last part of a row or two would cost as much as many.
+fn nearly_equal(range: Range<usize>, largest: usize) -> impl Iterator<Item = Range<usize>> {
+    let parts = range.len().div_ceil(largest);
+    (0..parts).map(move |index| part(range.clone(), parts, index))
 }
 
 /// Elements of tile that a thread needs for the forward and the backward pass.
@@ -185,8 +198,7 @@ fn forward_positions(
     attention.stack(attention.v, of, 0..visible, Turn::None, 1.0, values);
     for head in of.head * attention.group()..(of.head + 1) * attention.group() {
         let own = Head { heads, batch: of.batch, head };
-        for first in positions.clone().step_by(small.rows()) {
-            let panel = first..(first + small.rows()).min(positions.end);
+        for panel in nearly_equal(positions.clone(), small.rows()) {
             attention.stack(attention.q, &own, panel.clone(), Turn::Forward, attention.scale, queries);
             small.product(SmallProduct {
                 rows: panel.len(),
@@ -217,15 +229,14 @@ fn forward_positions(
                 c: mixed,
                 c_stride: wide,
             });
-            for ((position, mixed), (top, sum)) in panel.zip(mixed.chunks_exact(wide)).zip(figures) {
-                // SAFETY: each (batch, head, position) belongs to one unit, and each unit to one thread.
-                let (out, lse) = unsafe {
-                    let place = attention.row(heads, of.batch, position, head);
-                    (out.slice(place, hd), lse.slice((of.batch * heads + head) * seq + position, 1))
-                };
-                attention.copy_row(&mixed[..hd], position, Turn::None, 1.0 / sum, out);
-                lse[0] = top + sum.ln();
-            }
+            let figures = &figures[..panel.len()];
+            // SAFETY: each (batch, head, position) belongs to one unit, and each unit to one thread.
+            let (out, lse) = unsafe {
+                let place = (of.batch * heads + head) * seq + panel.start;
+                (attention.rows_out(out, &own, panel.clone()), lse.slice(place, panel.len()))
+            };
+            rows::divide(attention.isa, figures, mixed, wide, out);
+            lse.iter_mut().zip(figures).for_each(|(lse, (top, sum))| *lse = top + sum.ln());
         }
     }
 }

@@ -9,12 +9,17 @@ use headroom_training::program::StepConfig;
 /// One memory optimisation, planned.
 pub struct Saving {
     pub name: &'static str,
-    /// What `--passes` would say; none where this device has no kernels for it.
-    pub passes: Option<String>,
+    /// How to have it on the command line; none where this device has no kernels for it.
+    pub how: Option<How>,
     pub memory_mb: f64,
-    /// To run it where it can be.
-    pub step: Option<StepConfig>,
     pub note: Option<String>,
+}
+
+/// A flag of `train` and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum How {
+    Passes(String),
+    Precision(&'static str),
 }
 
 /// Passes that replace several kernels by one, beside attention and the optimizer.
@@ -32,7 +37,7 @@ pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphEr
         let passes = missing.iter().fold(step.passes.clone(), |list, pass| list.with(pass));
         let changed = StepConfig { passes, ..step.clone() };
         let flags = missing.iter().fold(list.replace('+', ","), |flags, pass| format!("{flags},+{pass}"));
-        found.push(saving(name, Some(flags), &changed, threads)?);
+        found.push(saving(name, How::Passes(flags), &changed, threads)?);
         Ok(())
     };
     with("flash attention", &["flash-attention"])?;
@@ -42,20 +47,26 @@ pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphEr
     if step.recomputed_layers < step.model.n_layers {
         let changed = StepConfig { recomputed_layers: step.model.n_layers, ..step.clone() };
         let flags = format!("{},+checkpoint", list.replace('+', ","));
-        found.push(saving("checkpointing", Some(flags), &changed, threads)?);
+        found.push(saving("checkpointing", How::Passes(flags), &changed, threads)?);
     }
-    found.push(half_precision(step, threads)?);
+    if !matches!(step.precision, Precision::Bf16 | Precision::Bf16Pure) {
+        found.push(half_precision(step, threads)?);
+    }
     found.sort_by(|left, right| left.memory_mb.total_cmp(&right.memory_mb));
     Ok(found)
 }
 
-fn saving(name: &'static str, passes: Option<String>, step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
+fn saving(name: &'static str, how: How, step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
     let memory_mb = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
-    Ok(Saving { name, passes, memory_mb, step: Some(step.clone()), note: None })
+    Ok(Saving { name, how: Some(how), memory_mb, note: None })
 }
 
-/// On the CPU values stay in single precision whatever the products do, so the plan is that of a device which stores halves.
+/// A GPU stores halves. On the CPU values stay in single precision whatever the products do, so the plan is that of a device which stores halves.
 fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
+    if step.target == Target::Cuda {
+        let changed = StepConfig { precision: Precision::Bf16, ..step.clone() };
+        return saving("bf16", How::Precision("bf16"), &changed, threads);
+    }
     let planned = |precision| {
         let changed = StepConfig { precision, target: Target::Cuda, ..step.clone() };
         PlannedStep::new(&changed, threads).map(|planned| planned.need.total() as f64 / MIB)
@@ -65,9 +76,8 @@ fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphErro
     let here = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
     Ok(Saving {
         name: "bf16",
-        passes: None,
+        how: None,
         memory_mb: here - saved,
-        step: None,
         note: Some("planned for a GPU; the CPU keeps its values in single precision".into()),
     })
 }

@@ -1,6 +1,8 @@
 //! Growth of real plans, and what fits.
 
 use super::*;
+use headroom_engine::Target;
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::config::Size;
 use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
@@ -89,6 +91,17 @@ fn savings_are_ranked_and_what_is_there_already_is_not_offered() {
     let flash = found.iter().find(|saving| saving.name == "flash attention").unwrap();
     let before = plan_point(&step("v1", 4, 256), 2, &RATES).unwrap().point.peak_memory_mb;
     assert!(flash.memory_mb < before);
-    assert_eq!(flash.passes.as_deref(), Some("v1,+flash-attention"));
+    assert_eq!(flash.how, Some(How::Passes("v1,+flash-attention".into())));
     assert!(!names(&savings(&step("v2", 4, 256), 2).unwrap()).contains(&"flash attention"));
+}
+
+#[test]
+fn half_precision_can_be_run_where_halves_are_stored_and_is_not_offered_twice() {
+    let bf16 = |step: &StepConfig| savings(step, 2).unwrap().into_iter().find(|saving| saving.name == "bf16");
+    let on_cpu = step("v2", 4, 256);
+    let on_gpu = StepConfig { target: Target::Cuda, ..on_cpu.clone() };
+    assert_eq!(bf16(&on_cpu).unwrap().how, None);
+    let saving = bf16(&on_gpu).unwrap();
+    assert_eq!((saving.how, saving.note), (Some(How::Precision("bf16")), None));
+    assert!(bf16(&StepConfig { precision: Precision::Bf16, ..on_gpu }).is_none());
 }

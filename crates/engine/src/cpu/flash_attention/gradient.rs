@@ -5,7 +5,7 @@ use super::super::frame::Frame;
 use super::super::gemm::{Accumulate, LeftIn, MatRef, SmallProduct};
 use super::super::shared::Shared;
 use super::rows::{self, Rows};
-use super::{Attention, Head, KEY_PANEL, Turn, score_stride, wide};
+use super::{Attention, Head, KEY_PANEL, Turn, nearly_equal, score_stride, wide};
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
 use headroom_graph::ops::flash_attention::FlashAttention;
@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::sync::PoisonError;
 
 /// Query positions of a block: deep enough for the sums over them to repay loading what they are added to.
-const QUERIES: usize = 56;
+const QUERIES: usize = 112;
 /// Keys of a block: with the queries, scores and their gradients that stay in the second-level cache.
-const KEYS: usize = 512;
+const KEYS: usize = 256;
 
 /// Keys and values in panels, keys in rows, the gradients of both; q, dout and dq of a block, scores and their
 /// gradients.
@@ -82,19 +82,16 @@ fn gradient_head(
     room: &mut Room,
     (dq, dk, dv): (&Shared, &Shared, &Shared),
 ) {
-    let AttentionSizes { seq, heads, kv_heads, head_dim: hd, .. } = attention.sizes;
+    let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
     attention.stack(attention.k, of, 0..seq, Turn::Forward, 1.0, room.key_rows);
     small.pack_transposed(MatRef::strided(room.key_rows, seq, hd, wide, 1), room.keys);
     small.pack_transposed(attention.in_place(attention.v, of, seq), room.values);
-    // Queries are scaled for the scores and so are right for dk; for dq the keys are.
-    attention.stack(attention.k, of, 0..seq, Turn::Forward, attention.scale, room.key_rows);
     room.dkeys.fill(0.0);
     room.dvalues.fill(0.0);
     for head in of.head * attention.group()..(of.head + 1) * attention.group() {
         let own = Head { heads, batch: of.batch, head };
-        for first in (0..seq).step_by(QUERIES) {
-            let block = first..(first + QUERIES).min(seq);
+        for block in nearly_equal(0..seq, QUERIES) {
             attention.stack(attention.q, &own, block.clone(), Turn::Forward, attention.scale, room.queries);
             attention.stack(arrived.dout, &own, block.clone(), Turn::None, 1.0, room.dout);
             let mut figures = [(0.0, 0.0); QUERIES];
@@ -108,20 +105,16 @@ fn gradient_head(
                 scores_and_dqueries(attention, &block, &keys, &figures, room);
                 dkeys_and_dvalues(attention, &block, &keys, room);
             }
-            for (position, dquery) in block.zip(room.dqueries.chunks_exact(wide)) {
-                // SAFETY: this head belongs to this item alone.
-                let to = unsafe { dq.slice(attention.row(heads, of.batch, position, head), hd) };
-                attention.copy_row(&dquery[..hd], position, Turn::Back, 1.0, to);
-            }
+            // SAFETY: this head belongs to this item alone.
+            let to = unsafe { attention.rows_out(dq, &own, block.clone()) };
+            // Queries are scaled for the scores and so are right for dk; dq is scaled here.
+            attention.copy_rows(room.dqueries, wide, block.start, Turn::Back, attention.scale, to);
         }
     }
-    for position in 0..seq {
-        let place = attention.row(kv_heads, of.batch, position, of.head);
-        // SAFETY: as above.
-        let (dk, dv) = unsafe { (dk.slice(place, hd), dv.slice(place, hd)) };
-        attention.copy_row(&room.dkeys[position * wide..][..hd], position, Turn::Back, 1.0, dk);
-        dv.copy_from_slice(&room.dvalues[position * wide..][..hd]);
-    }
+    // SAFETY: as above.
+    let (dk, dv) = unsafe { (attention.rows_out(dk, of, 0..seq), attention.rows_out(dv, of, 0..seq)) };
+    attention.copy_rows(room.dkeys, wide, 0, Turn::Back, 1.0, dk);
+    attention.copy_rows(room.dvalues, wide, 0, Turn::None, 1.0, dv);
 }
 
 /// The block's weights into `p`, the gradients of its scores into `ds`, and what these keys add to `dqueries`.
@@ -136,8 +129,8 @@ fn scores_and_dqueries(
     let stride = score_stride(KEYS.min(attention.sizes.seq));
     // Keys begin at a whole panel, since KEYS is a multiple of every width.
     let panels_before = keys.start * hd;
-    for first in (0..block.len()).step_by(small.rows()) {
-        let panel = first..(first + small.rows()).min(block.len());
+    for panel in nearly_equal(0..block.len(), small.rows()) {
+        let first = panel.start;
         // Keys that the panel's last row sees; the whole panel is masked where there is none.
         let seen = (block.start + panel.end).saturating_sub(keys.start).min(keys.len());
         let (p, ds) = (&mut room.p[first * stride..], &mut room.ds[first * stride..]);
@@ -179,8 +172,8 @@ fn scores_and_dqueries(
 fn dkeys_and_dvalues(attention: &Attention, block: &Range<usize>, keys: &Range<usize>, room: &mut Room) {
     let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
     let stride = score_stride(KEYS.min(attention.sizes.seq));
-    for first in keys.clone().step_by(small.rows()) {
-        let panel = first..(first + small.rows()).min(keys.end);
+    for panel in nearly_equal(keys.clone(), small.rows()) {
+        let first = panel.start;
         let unseen = first.saturating_sub(block.start);
         let both = [(&*room.ds, &*room.queries, &mut *room.dkeys), (&*room.p, &*room.dout, &mut *room.dvalues)];
         for (left, right, c) in both {

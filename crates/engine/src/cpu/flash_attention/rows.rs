@@ -1,7 +1,8 @@
 //! What happens to rows of scores, or of a head, at each instruction-set level: several rows a call.
 
 use crate::by_isa;
-use crate::cpu::lanes::by_lanes;
+use crate::cpu::gemm::MatMut;
+use crate::cpu::lanes::{Lanes, by_lanes};
 use crate::cpu::math;
 
 /// Rows of scores: as many as there are `figures`, `stride` apart, of which row `i` sees `seen + i` keys (at least none,
@@ -18,15 +19,6 @@ impl Rows {
     fn seen_by(&self, row: usize) -> usize {
         (self.seen + row as isize).clamp(0, self.keys as isize) as usize
     }
-}
-
-/// Rows that are copied: how far apart they lie on both sides, and how many floats each has.
-#[derive(Clone, Copy)]
-pub struct Copied {
-    pub rows: usize,
-    pub width: usize,
-    pub from_stride: usize,
-    pub to_stride: usize,
 }
 
 by_lanes! {
@@ -89,33 +81,35 @@ by_lanes! {
         }
     }
 
-    /// Scaled; the target's rows are as long as the width.
-    pub fn copy<L>(factor: f32, from: &[f32], to: &mut [f32], copied: Copied) {
-        let Copied { rows, width, from_stride, to_stride } = copied;
-        // SAFETY: each row is cut out of its slice; masks end where it ends.
-        unsafe {
-            let factor = L::splat(factor);
-            for row in 0..rows {
-                let (from, to) = (&from[row * from_stride..][..width], &mut to[row * to_stride..][..width]);
-                for at in (0..width).step_by(L::LANES) {
-                    let mask = L::first(width - at);
-                    let value = L::multiply(factor, L::load_masked(mask, from.as_ptr().add(at)));
-                    L::store_masked(mask, to.as_mut_ptr().add(at), value);
-                }
-            }
+    /// Rows `from_stride` apart, scaled.
+    pub fn copy<L>(factor: f32, from: &[f32], from_stride: usize, to: MatMut) {
+        let mut to = to;
+        for row in 0..to.rows() {
+            // SAFETY: this level's own vectors.
+            unsafe { scale_row::<L>(L::splat(factor), &from[row * from_stride..], to.row(row)) };
+        }
+    }
+
+    /// Each row divided by its sum, the second of its figures.
+    pub fn divide<L>(figures: &[(f32, f32)], from: &[f32], from_stride: usize, to: MatMut) {
+        let mut to = to;
+        for (row, (_, sum)) in figures.iter().enumerate() {
+            // SAFETY: this level's own vectors.
+            unsafe { scale_row::<L>(L::splat(1.0 / sum), &from[row * from_stride..], to.row(row)) };
         }
     }
 
     /// Halves of each row turned against each other, and scaled; `sign` is -1 for the way back. Row `i` turns by row `i`
     /// of the tables.
-    pub fn turn<L>(sign: f32, factor: f32, from: &[f32], tables: (&[f32], &[f32]), to: &mut [f32], copied: Copied) {
-        let Copied { rows, width, from_stride, to_stride } = copied;
-        let half = width / 2;
+    pub fn turn<L>(sign: f32, factor: f32, from: &[f32], from_stride: usize, tables: (&[f32], &[f32]), to: MatMut) {
+        let mut to = to;
         // SAFETY: each row is cut out of its slice; masks end where its halves end.
         unsafe {
             let (sign, factor) = (L::splat(sign * factor), L::splat(factor));
-            for row in 0..rows {
-                let (from, to) = (&from[row * from_stride..][..2 * half], &mut to[row * to_stride..][..2 * half]);
+            for row in 0..to.rows() {
+                let to = to.row(row);
+                let half = to.len() / 2;
+                let from = &from[row * from_stride..][..2 * half];
                 let (cos, sin) = (&tables.0[row * half..][..half], &tables.1[row * half..][..half]);
                 for at in (0..half).step_by(L::LANES) {
                     let mask = L::first(half - at);
@@ -129,6 +123,23 @@ by_lanes! {
                     L::store_masked(mask, to.as_mut_ptr().add(half + at), second);
                 }
             }
+        }
+    }
+}
+
+/// As many elements as the target has.
+///
+/// # Safety
+/// Inlined into a function compiled for the level of `L`.
+#[inline(always)]
+unsafe fn scale_row<L: Lanes>(factor: L::Vector, from: &[f32], to: &mut [f32]) {
+    let from = &from[..to.len()];
+    for at in (0..to.len()).step_by(L::LANES) {
+        // SAFETY: masks end where both slices end.
+        unsafe {
+            let mask = L::first(to.len() - at);
+            let value = L::multiply(factor, L::load_masked(mask, from.as_ptr().add(at)));
+            L::store_masked(mask, to.as_mut_ptr().add(at), value);
         }
     }
 }

@@ -94,6 +94,17 @@ impl<'a> MatMut<'a> {
         unsafe { MatMut::from_raw(data.as_mut_ptr(), rows, cols, row_stride) }
     }
 
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    #[inline(always)]
+    pub fn row(&mut self, row: usize) -> &mut [f32] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: a row of the view, which is ours to write.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(row * self.row_stride), self.cols) }
+    }
+
     /// The same view, to be used in place of this one and not beside it.
     pub(crate) fn again(&self) -> MatMut<'a> {
         MatMut { life: PhantomData, ..*self }

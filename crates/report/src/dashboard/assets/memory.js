@@ -20,7 +20,7 @@ start(async () => {
   ].filter(Boolean);
   const chart = stackedChart({
     seconds: data.seconds, series: data.bytes, top: totals[highest], xFormat: seconds, yFormat: bytes,
-    label: "Live memory over time: arrow keys move, Enter lists what is alive",
+    label: "Live memory over time: arrow keys choose a moment, what is alive then is listed below",
     onMove: (at, event) => showTip(describe(at).join("\n"), event.clientX, event.clientY),
     onPick: pick,
   });

@@ -1,0 +1,66 @@
+//! A registry where nothing can be written: it is read as it lies there.
+
+use super::{RegistryError, schema};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fs;
+use std::path::Path;
+
+/// Whether opening failed because of where the database lies, not because of what it is.
+pub fn is_the_reason(error: &RegistryError) -> bool {
+    let RegistryError::Database { source, .. } = error else { return false };
+    matches!(
+        source.sqlite_error_code(),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
+    )
+}
+
+/// Even a reader writes beside a database with a write-ahead log, unless it is told that nobody changes it. That would miss
+/// what only the log has, so one with a log is not opened: none.
+pub fn open(path: &Path) -> Option<Result<Connection, RegistryError>> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = fs::metadata(Path::new(&log)).is_ok_and(|log| log.len() > 0);
+    if has_log || !path.is_file() {
+        return None;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(path)), flags).ok()?;
+    Some(schema::check_readable(&connection, path).map(|()| connection))
+}
+
+/// Every byte that could mean something in an address.
+fn escaped(path: &Path) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    bytes.map(|&byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::start;
+    use super::super::{Filter, REGISTRY_FILE, Registry};
+    use super::*;
+
+    #[test]
+    fn a_database_is_read_as_it_lies_and_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a folder? 100%#").join(REGISTRY_FILE);
+        let registry = Registry::open_at(&path).unwrap();
+        registry.begin(&start("tiny")).unwrap();
+        assert!(open(&path).is_none(), "the log has what the database has not");
+        drop(registry);
+        let connection = open(&path).unwrap().unwrap();
+        let registry = Registry { connection, path };
+        assert_eq!(registry.list(&Filter::default()).unwrap().len(), 1);
+        let refused = registry.begin(&start("tiny")).unwrap_err();
+        assert!(is_the_reason(&refused) && refused.to_string().contains("set HEADROOM_HOME"), "{refused}");
+    }
+
+    #[test]
+    fn an_older_layout_that_cannot_be_migrated_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(REGISTRY_FILE);
+        drop(schema::make_older(&path, 1));
+        assert!(matches!(open(&path), Some(Err(RegistryError::Older { found: 1, .. }))));
+    }
+}

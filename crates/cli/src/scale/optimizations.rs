@@ -1,0 +1,68 @@
+//! What would save memory: planned, ranked, then run.
+
+use super::measure::{Measured, Measuring};
+use super::{Arguments, shape_of, train_words};
+use crate::output;
+use crate::train::settings::{DeviceKind, Settings};
+use headroom_experiments::scale::{How, PlannedPoint, savings};
+use headroom_record::scaling::Optimization;
+use headroom_training::program::StepConfig;
+
+/// Planned at the longest sequence that fits, most saved first, then run. None when the command is to stop.
+pub fn optimizations(
+    arguments: &Arguments,
+    settings: &Settings,
+    step: &StepConfig,
+    sequence_points: &[PlannedPoint],
+    available: usize,
+    measuring: &Measuring,
+) -> anyhow::Result<Option<Vec<Optimization>>> {
+    let usable = sequence_points.iter().rev().find(|planned| planned.need_bytes <= available);
+    let Some(largest) = usable.or(sequence_points.last()) else { return Ok(Some(vec![])) };
+    let shape = shape_of(&largest.point);
+    let before = largest.point.peak_memory_mb;
+    let mut rows = vec![];
+    for saving in savings(&StepConfig { shape, ..step.clone() }, settings.threads)? {
+        let mut row = Optimization {
+            name: saving.name.into(),
+            flags: saving.how.as_ref().map(|how| match how {
+                How::Passes(passes) => format!("--passes {passes}"),
+                How::Precision(precision) => format!("--precision {precision}"),
+            }),
+            predicted_memory_mb: saving.memory_mb,
+            saved_mb: before - saving.memory_mb,
+            saved_percent: 100.0 * (before - saving.memory_mb) / before,
+            measured_before_mb: largest.point.process_peak_memory_mb,
+            measured_after_mb: None,
+            measured_saved_mb: None,
+            step_ratio: None,
+            note: saving.note,
+        };
+        let runs = !arguments.plan_only && settings.device != DeviceKind::Null && largest.point.step_seconds.is_some();
+        if let (Some(how), true) = (&saving.how, runs) {
+            output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
+            let words = match how {
+                How::Passes(passes) => train_words(arguments, Some(shape), passes),
+                How::Precision(precision) => {
+                    let mut words = train_words(arguments, Some(shape), &arguments.passes);
+                    words.retain(|word| !word.starts_with("--precision="));
+                    words.push(format!("--precision={precision}"));
+                    words
+                }
+            };
+            match measuring.run(&words, &saving.name.replace(' ', "_"))? {
+                Measured::Done(measured) => {
+                    row.measured_after_mb = measured.process_peak_memory_mb;
+                    row.measured_saved_mb =
+                        row.measured_before_mb.zip(row.measured_after_mb).map(|(before, after)| before - after);
+                    row.step_ratio =
+                        measured.step_seconds.zip(largest.point.step_seconds).map(|(after, before)| after / before);
+                }
+                Measured::Broken(why) => row.note = Some(why),
+                Measured::Stopped => return Ok(None),
+            }
+        }
+        rows.push(row);
+    }
+    Ok(Some(rows))
+}
