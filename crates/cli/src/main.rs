@@ -6,6 +6,7 @@ mod completions;
 mod device;
 mod explain;
 mod failure;
+mod k1;
 mod kept;
 mod lint;
 mod memory_size;
@@ -48,6 +49,7 @@ enum Command {
     Compare(compare::Arguments),
     Study(study::Arguments),
     Scale(scale::Arguments),
+    K1(k1::Arguments),
     Runs(runs::Arguments),
     Regress(regress::Arguments),
     Record(record::Arguments),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(arguments),
         Command::Study(arguments) => study::run(arguments, &mut entry),
         Command::Scale(arguments) => scale::run(arguments, &mut entry),
+        Command::K1(arguments) => k1::run(arguments, &mut entry),
         Command::Runs(arguments) => runs::run(arguments),
         Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),

@@ -23,7 +23,7 @@ use headroom_record::validation::ValidationRecord;
 use headroom_report::optimize::{html, markdown, terminal};
 use headroom_training::config::{SIZES, Size};
 use headroom_training::data::BatchShape;
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 use headroom_training::program::StepConfig;
 use record::{Surroundings, record_of};
 use serde_json::json;
@@ -236,6 +236,7 @@ fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
             weight_decay: 0.01,
             clip: 1.0,
             accumulation: 1,
+            update: Update::Dense,
         },
         passes: PassList::none(),
         recomputed_layers: 0,

@@ -1,6 +1,7 @@
 //! `headroom train`: configuration, memory check, the run, and its summary.
 
 mod arguments;
+mod attribution;
 mod checkpoints;
 pub mod folder;
 mod opening;
@@ -21,10 +22,12 @@ use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
 use headroom_record::atomic::write_atomically;
+use headroom_record::attribution::AttributionRecord;
 use headroom_record::progress::ProgressHeader;
 use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
-use headroom_report::training as text;
+use headroom_report::attribution as attribution_text;
+use headroom_report::training::{self as text, TreeLine};
 use headroom_training::data::Prefetcher;
 use headroom_training::program::Keep;
 use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
@@ -47,6 +50,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     registry::check_name(arguments.output.name.as_deref())?;
 
     let (settings, sources) = Settings::resolve(&arguments)?;
+    if arguments.training.show_tree {
+        return show_tree(&settings, format);
+    }
     // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
     let keep = if arguments.profiling.is_on() { Keep::GradientNorm } else { Keep::OnlyTheLoss };
     let planned = Planned::new(&settings, &sources, keep)?;
@@ -87,8 +93,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         checkpoints: checkpoints.as_mut(),
         format,
         warmup_steps: arguments.output.warmup_steps,
+        log_interval: arguments.output.log_interval,
         speed: Speed::default(),
         bar: Bar::new(settings.first_step, settings.last_step),
+        working_on: None,
         output_error: None,
     };
     let schedule = schedule(&arguments.output, &settings);
@@ -115,10 +123,29 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n",
         )?)
     } else {
-        conclude(&mut folder, &settings, &ended, &arguments.output, format, (profiler.as_ref(), &trainer), entry)
+        let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
+        let made = Made { profiler: profiler.as_ref(), trainer: &trainer, attribution: attribution.as_ref() };
+        conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
     how_it_ended(outcome.end, &trainer, checkpoints.as_ref())?;
     written.and(printed.map_err(anyhow::Error::from))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The nodes that a step can choose from.
+fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
+    let tree = settings::tree_of(&settings.model)?;
+    let nodes: Vec<TreeLine> = (0..tree.nodes.len())
+        .map(|node| TreeLine {
+            name: tree.nodes[node].name.clone(),
+            depth: tree.depth(node) as u64,
+            parameters: tree.nodes[node].parameters,
+        })
+        .collect();
+    output::result(&match format {
+        Format::Text => text::tree(&nodes),
+        Format::Json => format!("{}\n", json!({ "leaves": tree.leaves.len(), "nodes": nodes })),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -191,6 +218,14 @@ fn schedule(flags: &OutputArguments, settings: &Settings) -> Schedule {
 /// Shapes of products and the algorithm that was chosen for each by measurement, on a device that chooses.
 const CHOICES_FILE: &str = "products.txt";
 
+/// What a run made beside its outcome.
+#[derive(Clone, Copy)]
+struct Made<'a> {
+    profiler: Option<&'a Profiler>,
+    trainer: &'a Trainer,
+    attribution: Option<&'a AttributionRecord>,
+}
+
 /// Writes and shows the summary.
 fn conclude(
     folder: &mut RunFolder,
@@ -198,9 +233,10 @@ fn conclude(
     ended: &Ended,
     flags: &OutputArguments,
     format: Format,
-    (profiler, trainer): (Option<&Profiler>, &Trainer),
+    made: Made,
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
+    let Made { profiler, trainer, attribution } = made;
     let mut record = summary::performance_record(settings, ended);
     if let Some(profiler) = profiler {
         profiler.amend(&mut record, trainer, settings);
@@ -208,7 +244,7 @@ fn conclude(
     entry.figures(Headline::of(&record, settings.model.parameters().total()));
     entry.step_seconds(&ended.counted_seconds());
     let record = if flags.redact { record.redact() } else { record };
-    let shown = text::summary(&record);
+    let shown = attribution.map_or(String::new(), attribution_text::terminal) + &text::summary(&record);
     let kept = folder.finish(&record, &shown);
     match format {
         Format::Text => output::result(&shown)?,
@@ -221,7 +257,7 @@ fn conclude(
         write_atomically(&folder.path.join(CHOICES_FILE), (choices.join("\n") + "\n").as_bytes())?;
     }
     if let Some(profiler) = profiler {
-        let shown = profiler.write(&folder.path, settings, trainer, ended.outcome, &record, entry)?;
+        let shown = profiler.write(&folder.path, settings, trainer, (ended.outcome, &record, attribution), entry)?;
         if format == Format::Text {
             output::result(&shown)?;
         }

@@ -40,6 +40,7 @@ pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
     show("kernels against the reference in double precision", &exactness::kernels(&open)?)?;
     for size in sizes {
         show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?)?;
+        show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;
     }
     output::result(&format!("{} of {total} hold\n", total - failed))?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })

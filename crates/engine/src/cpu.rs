@@ -3,6 +3,7 @@
 mod arena;
 mod attention;
 mod causal_softmax;
+mod choose;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
@@ -26,7 +27,10 @@ use crate::device::{Device, EngineError, Program, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
-use gemm::{Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatRef, Product, Scratch, gemm, gemm_bf16};
+use gemm::{
+    Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, Joined, MatRef, Parts, Product, Rows, Scratch, gemm,
+    gemm_bf16, gemm_joined,
+};
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
 use isa::Isa;
@@ -97,14 +101,25 @@ impl Team {
     pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &[Columns]) {
         match self.arithmetic {
             Arithmetic::Single => {
-                for Columns { b, c } in columns {
-                    let (b, c) = (*b, c.again());
-                    gemm(&self.pool, self.isa, &self.packing, Product { alpha, a, b, accumulate, c });
-                }
+                let joined = Joined { alpha, accumulate, parts: Parts::Columns(a, columns) };
+                gemm_joined(&self.pool, self.isa, &self.packing, &joined);
             }
             Arithmetic::Bf16(unit) => {
                 let product = Bf16Product { alpha, a, accumulate, columns };
                 gemm_bf16(&self.pool, self.isa, unit, &self.packing, &product);
+            }
+        }
+    }
+
+    /// Several products with one right operand.
+    pub fn products_of_right(&self, rows: &[Rows], b: MatRef, accumulate: Accumulate) {
+        let joined = Joined { alpha: 1.0, accumulate, parts: Parts::Rows(rows, b) };
+        match self.arithmetic {
+            Arithmetic::Single => gemm_joined(&self.pool, self.isa, &self.packing, &joined),
+            Arithmetic::Bf16(_) => {
+                for Rows { a, c } in rows {
+                    self.product(Product { alpha: 1.0, a: *a, b, accumulate, c: c.again() });
+                }
             }
         }
     }
@@ -285,7 +300,8 @@ fn reduction_elements(graph: &Graph, parts: usize) -> usize {
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),
-        Op::AdamWAll(_) => optimizer::adamw_all_scratch(&graph.types(inputs)),
+        Op::AdamWAll(op) => optimizer::adamw_all_scratch(op, &graph.types(inputs)),
+        Op::AdamWChosen(op) => optimizer::adamw_chosen_scratch(op, &graph.types(inputs)),
         Op::LinearCrossEntropy(LinearCrossEntropy { rows })
         | Op::LinearCrossEntropyTrain(LinearCrossEntropyTrain { rows }) => {
             linear_cross_entropy::scratch(*rows, graph.ty(inputs[1]).sizes()[0])
@@ -364,6 +380,18 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::AdamWAll(op) => {
             if let Some(norm) = optimizer::adamw_all(team, op, types, at, reduction) {
                 at.output(0)[0] = norm;
+            }
+        }
+        Op::Choose(op) => {
+            let squares = (choose::SHARED..at.inputs()).map(|index| at.input(index)[0]);
+            let operands = choose::Operands::of(at);
+            choose::choose(&choose::Settings::of(op), operands, squares, |leaf, rates| {
+                at.output(leaf).copy_from_slice(&rates);
+            });
+        }
+        Op::AdamWChosen(op) => {
+            if let Some(norm) = optimizer::adamw_chosen(team, op, types, at, reduction) {
+                at.output(1)[0] = norm;
             }
         }
         Op::Add(_) => elementwise::add(team, at.input(0), at.input(1), at.output(0)),

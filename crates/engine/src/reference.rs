@@ -5,6 +5,7 @@ mod adamw;
 mod add_rms_norm;
 mod attention;
 mod causal_softmax;
+mod choose;
 mod clip;
 mod cross_entropy;
 mod elementwise;
@@ -63,6 +64,8 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::ClipScale(op) => clip::scale(op, inputs, outputs),
         Op::AdamW(op) => adamw::run(op, inputs),
         Op::AdamWAll(op) => adamw::run_all(op, inputs, outputs),
+        Op::Choose(op) => choose::run(op, inputs, outputs),
+        Op::AdamWChosen(op) => adamw::run_chosen(op, inputs, outputs),
         Op::Linears(_) => linears::forward(inputs, outputs),
         Op::LinearsGradInput(_) => linears::gradient_input(inputs, outputs),
         Op::LinearsGradWeights(_) => linears::gradient_weights(inputs, outputs),

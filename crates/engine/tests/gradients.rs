@@ -8,7 +8,7 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 18] = [
+const WITHOUT_GRADIENT: [&str; 20] = [
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",
@@ -20,6 +20,8 @@ const WITHOUT_GRADIENT: [&str; 18] = [
     "clip_scale",
     "adamw",
     "adamw_all",
+    "choose",
+    "adamw_chosen",
     "linears_grad_input",
     "linears_grad_weights",
     "swiglu_grad",

@@ -6,7 +6,7 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::examples as fill;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, Program};
-use headroom_graph::op::{Example, Op};
+use headroom_graph::op::{Example, Fill, Op};
 use headroom_graph::{Category, DType, Graph, ValueId};
 
 #[test]
@@ -28,7 +28,10 @@ fn every_cpu_kernel_agrees_with_the_reference() {
 
 #[test]
 fn a_nan_in_an_input_reaches_an_output() {
-    let swallows_nothing = |example: &Example| !matches!(example.op, Op::Zero(_));
+    // What stands still reads nothing: rates of zero say so.
+    let stands_still =
+        |example: &Example| matches!(example.op, Op::AdamW(_)) && example.inputs[4].1 == Fill::Constant(0.0);
+    let swallows_nothing = |example: &Example| !matches!(example.op, Op::Zero(_)) && !stands_still(example);
     for example in Op::examples().into_iter().filter(swallows_nothing) {
         for isa in Isa::available() {
             let floats = example.inputs.iter().enumerate().filter(|(_, (ty, _))| ty.dtype.is_float());

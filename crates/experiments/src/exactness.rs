@@ -1,17 +1,22 @@
 //! Is a device right? Every kernel against the slow reference in double precision, whole steps of a model against the CPU in
 //! single precision, and the same bytes twice.
 
+mod selective;
+
+pub use selective::selective;
+
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::examples;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, EngineError, Program, Target};
 use headroom_graph::op::Example;
+use headroom_graph::ops::choose::SHARED;
 use headroom_graph::passes::{OFFERED, PassList};
 use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
 use headroom_training::config::{ModelConfig, Size};
 use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split};
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
 use thiserror::Error;
@@ -71,7 +76,8 @@ fn in_half(example: &Example) -> Vec<(TensorType, headroom_graph::op::Fill)> {
         Op::Accumulate(_) => index == 0,
         Op::AdamW(_) => index != 3,
         Op::AdamWAll(_) => !index.is_multiple_of(4) || index == 0,
-        Op::ClipScale(_) | Op::Zero(_) => true,
+        Op::AdamWChosen(_) => index < SHARED || (index - SHARED) % 4 != 3,
+        Op::ClipScale(_) | Op::Choose(_) | Op::Zero(_) => true,
         _ => false,
     };
     let change = |(index, (ty, fill)): (usize, &(TensorType, headroom_graph::op::Fill))| {
@@ -177,9 +183,7 @@ struct Steps {
 
 /// Steps of a model in every precision, under no pass, each alone, version 2 and all, against the CPU; and each twice.
 pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, ExactnessError> {
-    let Some(size) = Size::named(size) else {
-        return Err(ExactnessError::Run { what: size.into(), error: "there is no such size".into() });
-    };
+    let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
     let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
     let on_cpu = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
@@ -242,19 +246,18 @@ fn plain_adamw() -> OptimizerConfig {
         weight_decay: 0.01,
         clip: 1.0,
         accumulation: 1,
+        update: Update::Dense,
     }
 }
 
 fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, ExactnessError> {
-    let ModelConfig { vocab_size, .. } = config.model;
-    let settings = SourceSettings { shape: config.shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
-    let source = Source::open(&DataSpec::Synthetic, &settings)?;
+    let source = source_of(config)?;
     let mut batch = Batch::new(config.shape);
     source.fill(0, &mut batch)?;
     let mut steps = Steps { gradients: vec![], losses: vec![] };
     let mut first = trainer(open, config, Keep::Gradients)?;
     let mut times = StepTimes::default();
-    let run = |error: String| ExactnessError::Run { what: config.passes.label(), error };
+    let run = |error: String| run_error(&config.passes.label(), &error);
     first.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
     for (name, _) in first.parameters() {
         let gradient = first.read_output(&format!("grad.{name}")).unwrap_or_default();
@@ -275,6 +278,16 @@ fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, Exact
         Some(error) => Err(run(error.to_string())),
         None => Ok(steps),
     }
+}
+
+fn run_error(what: &str, error: &str) -> ExactnessError {
+    ExactnessError::Run { what: what.into(), error: error.into() }
+}
+
+fn source_of(config: &StepConfig) -> Result<Source, DataError> {
+    let ModelConfig { vocab_size, .. } = config.model;
+    let settings = SourceSettings { shape: config.shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
+    Source::open(&DataSpec::Synthetic, &settings)
 }
 
 fn trainer(open: &Open, config: &StepConfig, keep: Keep) -> Result<Trainer, ExactnessError> {

@@ -7,6 +7,7 @@ pub mod exactness;
 pub mod findings;
 pub mod gates;
 pub mod growth;
+pub mod k1;
 pub mod ladder;
 pub mod planning;
 pub mod prediction;

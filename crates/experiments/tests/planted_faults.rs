@@ -11,7 +11,7 @@ use headroom_graph::{Category, Graph, GraphError, Op, Phase, Precision, TensorTy
 use headroom_training::checkpoint::Content;
 use headroom_training::config::Size;
 use headroom_training::data::BatchShape;
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 use headroom_training::program::{Keep, StepConfig};
 use headroom_training::trainer::Trainer;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +29,7 @@ fn nano() -> StepConfig {
             weight_decay: 0.01,
             clip: 1.0,
             accumulation: 1,
+            update: Update::Dense,
         },
         passes: PassList::none(),
         recomputed_layers: 0,

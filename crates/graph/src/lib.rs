@@ -1,6 +1,7 @@
 //! What is computed: ops, the graph of them, its gradient, the passes that rewrite it, the memory plan and the predicted
 //! cost. Pure data and functions: no files, no clock, no device.
 
+pub mod choice;
 pub mod cost;
 pub mod gradient;
 pub mod graph;
@@ -14,6 +15,7 @@ pub mod storage;
 pub mod tensor;
 pub mod text;
 
+pub use choice::Rule;
 pub use gradient::differentiate;
 pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 pub use op::{Op, Operator, ShapeError};

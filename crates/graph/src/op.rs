@@ -201,6 +201,8 @@ registry! {
     "clip_scale" ClipScale in clip,
     "adamw" AdamW in adamw,
     "adamw_all" AdamWAll in adamw_all,
+    "choose" Choose in choose,
+    "adamw_chosen" AdamWChosen in adamw_chosen,
     "linears" Linears in linears,
     "linears_grad_input" LinearsGradInput in linears,
     "linears_grad_weights" LinearsGradWeights in linears,

@@ -3,10 +3,12 @@
 pub mod accumulate;
 pub mod adamw;
 pub mod adamw_all;
+pub mod adamw_chosen;
 pub mod add;
 pub mod add_rms_norm;
 pub mod attention;
 pub mod causal_softmax;
+pub mod choose;
 pub mod clip;
 pub mod cross_entropy;
 pub mod embedding;

@@ -5,6 +5,7 @@
 
 use crate::graph::{Category, Graph, GraphError, Phase, Source, Value, ValueId};
 use crate::op::Op;
+use crate::ops::adamw_chosen::AdamWChosen;
 use crate::pass::Copy;
 use crate::tensor::{DType, TensorType};
 use std::collections::BTreeMap;
@@ -72,6 +73,12 @@ fn with_masters(graph: &Graph) -> Result<Graph, GraphError> {
                 let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();
                 inputs.extend(&copies);
                 Op::AdamWAll(crate::ops::adamw_all::AdamWAll { halves: copies.len(), ..op })
+            }
+            Op::AdamWChosen(op) => {
+                let weights = (0..op.parameters).map(|parameter| node.inputs[AdamWChosen::place(parameter)]);
+                let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();
+                inputs.extend(&copies);
+                Op::AdamWChosen(AdamWChosen { halves: copies.len(), ..op })
             }
             other => other,
         };

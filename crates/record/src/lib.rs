@@ -1,10 +1,12 @@
 //! What a run writes down: plain data with the provenance of every figure, and how it reaches the disk.
 
 pub mod atomic;
+pub mod attribution;
 pub mod config;
 pub mod device;
 pub mod flops;
 pub mod intensity;
+pub mod k1;
 pub mod memory;
 pub mod operators;
 pub mod performance;

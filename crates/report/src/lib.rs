@@ -1,8 +1,10 @@
 //! How results are shown. Everything here makes text; printing is the command line's business.
 
 pub mod analyze;
+pub mod attribution;
 pub mod compare;
 pub mod dashboard;
+pub mod k1;
 pub mod lint;
 pub mod numbers;
 pub mod optimize;

@@ -12,6 +12,7 @@ pub use html::html;
 pub use markdown::markdown;
 pub use terminal::terminal;
 
+use headroom_record::attribution::AttributionRecord;
 use headroom_record::flops::FlopsRecord;
 use headroom_record::intensity::IntensityRecord;
 use headroom_record::memory::MemoryRecord;
@@ -31,6 +32,8 @@ pub struct Profile<'a> {
     pub operators: &'a OperatorRecord,
     pub memory: &'a MemoryRecord,
     pub timeline: &'a TimelineRecord,
+    /// What steps chose to update, where they chose.
+    pub attribution: Option<&'a AttributionRecord>,
     /// First and last recorded step.
     pub steps: (u64, u64),
     pub first_step_seconds: Option<f64>,

@@ -2,6 +2,7 @@
 
 use crate::numbers::{bytes, grouped, rate, seconds};
 use headroom_record::performance::{PerformanceRecord, PerformanceSummary};
+use serde::Serialize;
 use std::fmt::Write;
 
 /// What is said before the first step.
@@ -53,6 +54,41 @@ pub fn memory(memory: &Memory) -> String {
         }
     }
     format!("{} planned: {}", bytes(memory.total), parts.join(" · "))
+}
+
+/// A node of the model's tree, after its parent.
+#[derive(Clone, Debug, Serialize)]
+pub struct TreeLine {
+    /// Whole path; what the parent's begins with is not shown.
+    pub name: String,
+    pub depth: u64,
+    pub parameters: u64,
+}
+
+/// The tree, a line a node.
+pub fn tree(nodes: &[TreeLine]) -> String {
+    let mut lines = vec![];
+    for (at, node) in nodes.iter().enumerate() {
+        // Is there another child of the node at this depth further down?
+        let goes_on = |depth: u64| {
+            let later = nodes[at + 1..].iter().find(|later| later.depth <= depth);
+            later.is_some_and(|later| later.depth == depth)
+        };
+        let mut text: String = (1..node.depth).map(|depth| if goes_on(depth) { "│  " } else { "   " }).collect();
+        if node.depth > 0 {
+            text += if goes_on(node.depth) { "├─ " } else { "└─ " };
+        }
+        text += if node.depth > 1 { node.name.rsplit('.').next().unwrap_or_default() } else { &node.name };
+        lines.push((text, grouped(node.parameters)));
+    }
+    let width =
+        |part: fn(&(String, String)) -> &str| lines.iter().map(|line| part(line).chars().count()).max().unwrap_or(0);
+    let (left, right) = (width(|line| &line.0), width(|line| &line.1));
+    let mut out: String = lines.iter().map(|(text, count)| format!("{text:<left$}  {count:>right$}\n")).collect();
+    let is_leaf = |at: usize| nodes.get(at + 1).is_none_or(|next| next.depth <= nodes[at].depth);
+    let leaves = (0..nodes.len()).filter(|&at| is_leaf(at)).count();
+    let _ = writeln!(out, "{leaves} leaves to choose from");
+    out
 }
 
 /// A step in the log.
@@ -164,6 +200,27 @@ mod tests {
             step_line(&line(None, None)),
             "Step 10/50: Loss = not computed, Time = 0.0300 seconds, 256.0 samples/s"
         );
+    }
+
+    #[test]
+    fn a_tree_is_drawn_with_its_branches() {
+        let line = |depth: u64, name: &str| TreeLine { name: name.into(), depth, parameters: 1000 * (4 - depth) };
+        let nodes = [
+            line(0, "model"),
+            line(1, "embed_tokens"),
+            line(1, "layers.0"),
+            line(2, "layers.0.mlp"),
+            line(3, "layers.0.mlp.up_proj"),
+            line(1, "norm"),
+        ];
+        let wanted = "model             4,000\n\
+                      ├─ embed_tokens   3,000\n\
+                      ├─ layers.0       3,000\n\
+                      │  └─ mlp         2,000\n\
+                      │     └─ up_proj  1,000\n\
+                      └─ norm           3,000\n\
+                      3 leaves to choose from\n";
+        assert_eq!(tree(&nodes), wanted);
     }
 
     #[test]

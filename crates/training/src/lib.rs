@@ -1,5 +1,6 @@
 //! The LLaMA model, its data, optimizer, checkpoints and training step.
 
+pub mod attribution;
 pub mod checkpoint;
 pub mod config;
 pub mod data;
@@ -15,3 +16,4 @@ pub mod rng;
 pub mod run;
 pub mod safetensors_file;
 pub mod trainer;
+pub mod tree;

@@ -1,9 +1,13 @@
 //! AdamW, clipping and gradient accumulation as nodes of the graph, and the learning rate over the steps.
 
+use headroom_graph::choice::bias_corrections;
 use headroom_graph::ops::accumulate::{Accumulate, Zero};
 use headroom_graph::ops::adamw::AdamW;
+use headroom_graph::ops::choose::Choose;
 use headroom_graph::ops::clip::{ClipScale, SquaredNorm};
-use headroom_graph::{Category, Graph, GraphError, Phase, TensorType, ValueId};
+use headroom_graph::{Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
+use std::fmt;
+use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimizerConfig {
@@ -14,6 +18,52 @@ pub struct OptimizerConfig {
     /// Largest global norm of the gradients; 0 is off.
     pub clip: f64,
     pub accumulation: usize,
+    pub update: Update,
+}
+
+/// What a step updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// Everything.
+    #[default]
+    Dense,
+    /// The leaves of the model's tree that a rule chooses; the others stand still, moments and step counts included.
+    Chosen {
+        rule: Rule,
+        /// Of the lots, where they decide.
+        seed: u64,
+    },
+}
+
+impl Update {
+    pub fn rule(self) -> Option<Rule> {
+        match self {
+            Update::Dense => None,
+            Update::Chosen { rule, .. } => Some(rule),
+        }
+    }
+}
+
+/// As flags name it.
+impl fmt::Display for Update {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Update::Dense => out.write_str("dense"),
+            Update::Chosen { rule, .. } => rule.fmt(out),
+        }
+    }
+}
+
+/// With seed 0.
+impl FromStr for Update {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Update, String> {
+        match text {
+            "dense" => Ok(Update::Dense),
+            _ => Ok(Update::Chosen { rule: text.parse()?, seed: 0 }),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +95,8 @@ impl OptimizerConfig {
 
     /// What the `rates` input of [`AdamW`] takes at a step, counted from 1.
     pub fn rates_at(&self, step: u64, last: u64) -> [f32; 3] {
-        let power = |beta: f64| beta.powi(i32::try_from(step).unwrap_or(i32::MAX));
-        [self.learning_rate_at(step, last) as f32, (1.0 - power(BETA1)) as f32, (1.0 - power(BETA2)).sqrt() as f32]
+        let [first, second] = bias_corrections(BETA1, BETA2, step);
+        [self.learning_rate_at(step, last) as f32, first, second]
     }
 }
 
@@ -70,6 +120,15 @@ impl Trained {
 
 const FIRST_MOMENT: &str = "first_moment";
 const SECOND_MOMENT: &str = "second_moment";
+
+/// What the choice of nodes keeps and is told: values by these names.
+pub const CHOICE_AT: &str = "update.at";
+pub const CHOICE_TREE: &str = "update.tree";
+pub const CHOICE_COUNTS: &str = "update.counts";
+pub const CHOICE_LOG: &str = "update.log";
+
+/// Steps whose choices a device keeps until the host reads them.
+pub const LOG_ROWS: usize = 256;
 
 /// When the norm of all gradients is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,16 +164,25 @@ pub fn optimize(
         if config.accumulation > 1 { accumulate(graph, parameters, gradients)? } else { gradients.to_vec() };
 
     graph.enter("optimizer", Phase::Optimizer);
+    let clips = config.clip > 0.0 || norm == Norm::Always;
+    let mut squares = vec![];
+    if clips || config.update != Update::Dense {
+        for &gradient in &gradients {
+            squares.push(graph.add_one(SquaredNorm {}, &[gradient])?);
+        }
+    }
     let mut clip = None;
-    if config.clip > 0.0 || norm == Norm::Always {
+    if clips {
         let max_norm = if config.clip > 0.0 { config.clip } else { f64::INFINITY };
-        let squares: Vec<ValueId> =
-            gradients.iter().map(|&gradient| graph.add_one(SquaredNorm {}, &[gradient])).collect::<Result<_, _>>()?;
         let made = graph.add(ClipScale { max_norm }, &squares)?;
         clip = Some((made[0], made[1]));
     }
+    let rates = match config.update {
+        Update::Dense => vec![rates; trained.len()],
+        Update::Chosen { rule, seed } => choose(graph, rule, seed, rates, &squares)?,
+    };
     let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay, halves: 0 };
-    for (one, &gradient) in trained.iter().zip(&gradients) {
+    for ((one, &gradient), rates) in trained.iter().zip(&gradients).zip(rates) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
         match clip.filter(|_| config.clip > 0.0) {
             Some((scale, _)) => graph.add(update, &[&inputs[..], &[scale]].concat())?,
@@ -127,6 +195,24 @@ pub fn optimize(
         }
     }
     Ok(clip.map(|(_, norm)| norm))
+}
+
+/// Adds the choice and what it keeps; the rates of every parameter's update.
+fn choose(
+    graph: &mut Graph,
+    rule: Rule,
+    seed: u64,
+    rates: ValueId,
+    squares: &[ValueId],
+) -> Result<Vec<ValueId>, GraphError> {
+    let leaves = squares.len();
+    let at = graph.input(CHOICE_AT, TensorType::i32(&[2]));
+    let state = Category::OptimizerState;
+    let tree = graph.state(CHOICE_TREE, TensorType::i32(&[leaves, 3]), state);
+    let counts = graph.state(CHOICE_COUNTS, TensorType::f32(&[leaves]), state);
+    let log = graph.state(CHOICE_LOG, TensorType::f32(&[LOG_ROWS, 2 * leaves]), state);
+    let choice = Choose { rule, seed, beta1: BETA1, beta2: BETA2 };
+    graph.add(choice, &[&[rates, at, tree, counts, log], squares].concat())
 }
 
 /// Kept sums, one a parameter, that every backward pass adds to; the optimizer sets them back to zero.
@@ -156,6 +242,7 @@ mod tests {
             weight_decay: 0.01,
             clip: 0.0,
             accumulation: 1,
+            update: Update::Dense,
         }
     }
 

@@ -37,6 +37,7 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
             weight_decay: notes.optimizer.weight_decay,
             clip: notes.optimizer.clip,
         },
+        node_steps: trainer.node_steps().into_iter().flatten().collect(),
         extra: notes.extra.clone(),
     };
     let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
@@ -75,8 +76,22 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
     })?;
     let state = checkpoint.state()?;
     (trainer.step, trainer.data_position) = (state.step, state.data_position);
+    if trainer.program().choice.is_none() && state.has_uneven_steps() {
+        return Err(CheckpointError::Handover(UnevenSteps.into()));
+    }
+    // Before steps chose, every one updated everything.
+    let own = |(name, _)| state.node_steps.get(&name).copied().unwrap_or(state.step);
+    let counts: Vec<u64> = trainer.parameters().into_iter().map(own).collect();
+    trainer.resume_choices(&counts, state.step);
     Ok(())
 }
+
+/// A step that updates everything has one step count for all.
+#[derive(Debug, Error)]
+#[error(
+    "its parameters were updated at different numbers of steps: only a step that chooses (topk:all) goes on from that"
+)]
+pub struct UnevenSteps;
 
 pub fn from_hugging_face(hf: &LlamaHf) -> ModelConfig {
     ModelConfig {
@@ -113,6 +128,6 @@ fn to_hugging_face(model: &ModelConfig, seq_len: usize) -> LlamaHf {
     }
 }
 
-fn specs(trainer: &Trainer) -> Vec<TensorSpec> {
+pub(crate) fn specs(trainer: &Trainer) -> Vec<TensorSpec> {
     trainer.parameters().iter().map(|(name, ty)| TensorSpec::new(name.clone(), ty.sizes())).collect()
 }

@@ -3,7 +3,7 @@
 use crate::config::ModelConfig;
 use crate::data::BatchShape;
 use crate::llama;
-use crate::optimizer::{Norm, OptimizerConfig, Trained, optimize};
+use crate::optimizer::{CHOICE_AT, CHOICE_COUNTS, CHOICE_LOG, CHOICE_TREE, Norm, OptimizerConfig, Trained, optimize};
 use headroom_engine::{Program, Target, Walk};
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
@@ -36,8 +36,34 @@ pub struct TrainingProgram {
     pub trained: Vec<Trained>,
     /// `[1]`, where gradients are clipped or their norm is asked for.
     pub gradient_norm: Option<ValueId>,
+    /// Where a step updates only what it chooses.
+    pub choice: Option<ChoiceValues>,
     pub shape: BatchShape,
     pub passes: Vec<Applied>,
+}
+
+/// What the host writes and reads of the choice.
+#[derive(Clone, Copy, Debug)]
+pub struct ChoiceValues {
+    /// `i32[2]`: the log's row and the step, written before every update.
+    pub at: ValueId,
+    /// `i32[leaves, 3]`, written once.
+    pub tree: ValueId,
+    /// `[leaves]`: each leaf's own steps.
+    pub counts: ValueId,
+    /// `[rows, 2 · leaves]`: shares of the step, then squared norms.
+    pub log: ValueId,
+}
+
+impl ChoiceValues {
+    fn find(graph: &Graph) -> Option<ChoiceValues> {
+        Some(ChoiceValues {
+            at: graph.named(CHOICE_AT)?,
+            tree: graph.named(CHOICE_TREE)?,
+            counts: graph.named(CHOICE_COUNTS)?,
+            log: graph.named(CHOICE_LOG)?,
+        })
+    }
 }
 
 pub struct EvaluationProgram {
@@ -117,6 +143,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         rates: named(&graph, "rates")?,
         trained,
         gradient_norm: graph.output_named("gradient_norm"),
+        choice: ChoiceValues::find(&graph),
         shape: config.shape,
         passes,
         program: Program { walk: walk(config), ..Program::made_for(config.target, config.precision, graph) },

@@ -1,5 +1,6 @@
 //! The training loop: steps, evaluations and checkpoints, until the last step or until told to stop.
 
+use crate::attribution::Choices;
 use crate::checkpoint::CheckpointError;
 use crate::data::{Batch, DataError, Prefetcher, Source};
 use crate::recording::Part;
@@ -62,6 +63,8 @@ impl EvaluationSet {
 pub trait Observer {
     /// After every step, before anything is read back: for a sign of life only.
     fn stepped(&mut self, step: u64);
+    /// What steps chose to update so far, where they choose; before they are logged.
+    fn chose(&mut self, _choices: &Choices) {}
     /// The steps since the last call: every log interval, and once more at the end.
     fn logged(&mut self, steps: &[StepRecord]);
     fn evaluated(&mut self, evaluation: Evaluation);
@@ -152,7 +155,13 @@ fn run_until_done(
                 return Err(error);
             }
         }
+        if logs || trainer.choices_are_full() {
+            trainer.read_choices();
+        }
         if logs {
+            if let Some(choices) = &trainer.choices {
+                observer.chose(choices);
+            }
             observer.logged(&outcome.steps[logged..]);
             logged = outcome.steps.len();
         }

@@ -1,13 +1,15 @@
 //! A model on a device: its weights written and read, one step after the other taken.
 
+use crate::attribution::Choices;
 use crate::checkpoint::Content;
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::llama::rope_tables;
-use crate::optimizer::OptimizerConfig;
+use crate::optimizer::{LOG_ROWS, OptimizerConfig};
 use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
 use crate::rng::Stream;
+use crate::tree::Tree;
 use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
@@ -18,7 +20,7 @@ const TRAINING: usize = 0;
 const EVALUATION: usize = 1;
 
 /// Elements moved between host and device at a time, so that large tensors never pass through the host whole.
-const PIECE: usize = 1 << 16;
+pub(crate) const PIECE: usize = 1 << 16;
 
 /// Standard deviation of the initial weights.
 const INITIAL_SPREAD: f32 = 0.02;
@@ -64,6 +66,8 @@ pub struct Trainer {
     pub data_position: u64,
     /// What is written down of chosen steps, where that was asked for.
     pub recording: Option<Recording>,
+    /// What steps chose to update, where they choose, as far as it was read from the device.
+    pub choices: Option<Choices>,
     /// Is the time of the phases taken, now and then, on a device with a queue?
     pub watches_phases: bool,
 }
@@ -85,8 +89,14 @@ impl Trainer {
             step: 0,
             data_position: 0,
             recording: None,
+            choices: None,
             watches_phases: false,
         };
+        if let Some(choice) = trainer.training.choice {
+            let tree = trainer.tree();
+            trainer.device.write_i32(TRAINING, choice.tree, 0, &tree.places());
+            trainer.choices = Some(Choices::of(&tree));
+        }
         let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
         let forward = trainer.training.forward;
         trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
@@ -109,16 +119,18 @@ impl Trainer {
             if ty.sizes().len() > 1 && self.draw_on_device(&name, &stream) {
                 continue;
             }
-            let mut piece = vec![1.0; ty.elements().min(PIECE)];
+            let mut piece = vec![0.0; ty.elements().min(PIECE)];
             for first in (0..ty.elements()).step_by(PIECE) {
                 piece.truncate(ty.elements() - first);
-                if ty.sizes().len() > 1 {
-                    stream.fill_normal(first as u64, &mut piece);
-                    piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
-                }
+                fill_initial(&stream, &ty, first, &mut piece);
                 self.write(&name, Content::Weight, first, &piece);
             }
         }
+    }
+
+    /// The parameters as the leaves of the model's tree.
+    pub fn tree(&self) -> Tree {
+        Tree::of(self.parameters().iter().map(|(name, ty)| (name, ty.elements())))
     }
 
     /// Large weights never pass through the host where the device can draw them itself, the same bytes.
@@ -232,6 +244,9 @@ impl Trainer {
         self.data_position += self.optimizer.accumulation as u64;
         let rates = self.optimizer.rates_at(self.step, last);
         self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
+        if let Some(choice) = self.training.choice {
+            self.device.write_i32(TRAINING, choice.at, 0, &log_place(self.step));
+        }
         self.run(Phase::Optimizer);
         let done = self.device.clock();
         times.optimizer += done - start;
@@ -256,12 +271,14 @@ impl Trainer {
             rates = self.optimizer.rates_at(self.step, last);
         }
         let share = [1.0 / self.optimizer.accumulation as f32];
-        let inputs = [
+        let mut inputs = vec![
             (forward.input_ids, Words::Ids(&batch.input_ids)),
             (forward.targets, Words::Ids(&batch.targets)),
             (self.training.loss_gradient, Words::Floats(&share)),
             (self.training.rates, Words::Floats(&rates)),
         ];
+        let at = log_place(self.step);
+        inputs.extend(self.training.choice.map(|choice| (choice.at, Words::Ids(&at[..]))));
         let norm = self.training.gradient_norm.filter(|_| ends_step != EndsStep::No);
         let results: Vec<ValueId> = [Some(forward.loss), norm].into_iter().flatten().collect();
         if let Some(queue) = self.device.queue() {
@@ -274,6 +291,47 @@ impl Trainer {
     /// Waits for what was queued, a micro-step each.
     pub fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
         self.device.queue().map_or(Ok(vec![]), |queue| queue.collect())
+    }
+
+    /// Reads what steps chose since the last time; waits for what is queued.
+    pub fn read_choices(&mut self) {
+        let (Some(choice), Some(choices)) = (self.training.choice, &mut self.choices) else { return };
+        if !self.device.computes() {
+            return;
+        }
+        for step in choices.unread(self.step) {
+            let row = choices.row();
+            self.device.read_f32(TRAINING, choice.log, log_row(step) * row.len(), row);
+            choices.add(step);
+        }
+    }
+
+    /// Would the next step overwrite a choice that was not read yet?
+    pub fn choices_are_full(&self) -> bool {
+        self.choices.as_ref().is_some_and(|choices| choices.unread(self.step).count() >= LOG_ROWS)
+    }
+
+    /// Steps that each parameter was updated at, where a step chooses.
+    pub fn node_steps(&mut self) -> Option<Vec<(String, u64)>> {
+        let choice = self.training.choice?;
+        let names: Vec<String> = self.parameters().into_iter().map(|(name, _)| name).collect();
+        let mut counts = vec![0.0; names.len()];
+        self.device.read_f32(TRAINING, choice.counts, 0, &mut counts);
+        Some(names.into_iter().zip(counts.into_iter().map(|count| count as u64)).collect())
+    }
+
+    /// Goes on from these counts, in the order of the parameters, after `step`.
+    pub(crate) fn resume_choices(&mut self, counts: &[u64], step: u64) {
+        let (Some(choice), Some(choices)) = (self.training.choice, &mut self.choices) else { return };
+        let counts: Vec<f32> = counts.iter().map(|count| *count as f32).collect();
+        self.device.write_f32(TRAINING, choice.counts, 0, &counts);
+        choices.start_after(step);
+    }
+
+    /// Reads elements of a parameter from number `first` on.
+    pub(crate) fn read_weights_at(&mut self, name: &str, first: usize, piece: &mut [f32]) {
+        let value = self.find(name, Content::Weight);
+        self.device.read_f32(TRAINING, value, first, piece);
     }
 
     /// Is the gradient norm among the results of a step?
@@ -332,6 +390,26 @@ impl Trainer {
         }
         NotFinite::NotRepeated
     }
+}
+
+/// Initial weights from element `first` on: norms are one, everything else normal.
+pub(crate) fn fill_initial(stream: &Stream, ty: &TensorType, first: usize, piece: &mut [f32]) {
+    if ty.sizes().len() > 1 {
+        stream.fill_normal(first as u64, piece);
+        piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
+    } else {
+        piece.fill(1.0);
+    }
+}
+
+/// The row of the log that a step writes.
+fn log_row(step: u64) -> usize {
+    (step % LOG_ROWS as u64) as usize
+}
+
+/// What the choice of a step is told.
+fn log_place(step: u64) -> [i32; 2] {
+    [log_row(step) as i32, step as i32]
 }
 
 /// The first value that is not finite is the error.

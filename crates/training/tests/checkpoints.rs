@@ -36,6 +36,7 @@ fn state(step: u64) -> TrainingState {
             weight_decay: 0.01,
             clip: 1.0,
         },
+        node_steps: Default::default(),
         extra: serde_json::from_str(r#"{"lr_schedule": "cosine"}"#).unwrap(),
     }
 }

@@ -11,7 +11,7 @@ use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::llama::rope_tables;
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use std::collections::BTreeMap;
@@ -53,6 +53,7 @@ fn optimizer(clip: f64) -> OptimizerConfig {
         weight_decay: 0.1,
         clip,
         accumulation: 1,
+        update: Update::Dense,
     }
 }
 

@@ -4,6 +4,7 @@ use super::Profiler;
 use super::records::Made;
 use crate::train::settings::Settings;
 use headroom_record::atomic::{FileError, write_atomically, write_atomically_with, write_json};
+use headroom_record::attribution::AttributionRecord;
 use headroom_record::flops::FLOPS_FILE;
 use headroom_record::intensity::INTENSITY_FILE;
 use headroom_record::memory::MEMORY_FILE;
@@ -76,8 +77,7 @@ pub fn write_all(
     profiled: &Profiled,
     made: &Made,
     settings: &Settings,
-    outcome: &Outcome,
-    performance: &PerformanceRecord,
+    (outcome, performance, attribution): (&Outcome, &PerformanceRecord, Option<&AttributionRecord>),
 ) -> anyhow::Result<String> {
     let mut written = Written { folder, names: vec![] };
     let enabled = profiler.enabled;
@@ -123,6 +123,7 @@ pub fn write_all(
         operators: &made.operators,
         memory: &made.memory,
         timeline: &made.timeline,
+        attribution,
         steps: (*profiler.steps.start(), *profiler.steps.end()),
         first_step_seconds: outcome.steps.first().map(|record| record.times.total.as_secs_f64()),
         turns: profiled.recording.turns().recorded.len() as u64,

@@ -1,11 +1,13 @@
 //! `headroom runs delete`: forgets runs, and with `--with-folder` removes what they wrote, and nothing that others put there.
 
+use crate::k1::MARKDOWN_FILE;
 use crate::output;
 use crate::profile::files;
 use crate::registry::{Filter, Registry, RegistryError};
 use crate::train::folder::FILES;
 use anyhow::bail;
 use headroom_record::atomic::FileError;
+use headroom_record::k1::K1_FILE;
 use headroom_record::registry::{RunRow, RunStatus};
 use headroom_record::validation::VALIDATION_FILE;
 use std::fs;
@@ -23,7 +25,7 @@ pub struct Arguments {
 }
 
 /// What commands other than `train` and `profile` write.
-const MORE_FILES: [&str; 9] = [
+const MORE_FILES: [&str; 11] = [
     VALIDATION_FILE,
     "optimize.md",
     "optimize.html",
@@ -33,6 +35,8 @@ const MORE_FILES: [&str; 9] = [
     "scaling.json",
     "scaling.md",
     "scaling.html",
+    K1_FILE,
+    MARKDOWN_FILE,
 ];
 
 pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {

@@ -96,7 +96,15 @@ pub struct TrainingArguments {
     /// Micro-batches a step; each has the batch size [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub gradient_accumulation_steps: Option<u32>,
-    /// Of weights and data [default: 42]
+    /// What a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
+    /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or
+    /// random:K (by lot: the control). What is not chosen stands still, moments included [default: dense]
+    #[arg(long, value_name = "RULE")]
+    pub update: Option<String>,
+    /// Print the tree of nodes that --update chooses from, and end
+    #[arg(long)]
+    pub show_tree: bool,
+    /// Of weights, data and lots [default: 42]
     #[arg(long)]
     pub seed: Option<u64>,
 }

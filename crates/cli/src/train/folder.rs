@@ -3,6 +3,7 @@
 use crate::profile::files;
 use anyhow::{bail, ensure};
 use headroom_record::atomic::{FileError, write_json};
+use headroom_record::attribution::ATTRIBUTION_FILE;
 use headroom_record::config::{CONFIG_FILE, ConfigRecord};
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use headroom_record::progress::{PROGRESS_FILE, ProgressHeader, ProgressLine};
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub const LOG_FILE: &str = "training_output.log";
 
 /// Everything that a run writes into its folder.
-pub const FILES: [&str; 4] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE];
+pub const FILES: [&str; 5] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE, ATTRIBUTION_FILE];
 
 /// Takes a run away: its files, and the folder where nothing else lies in it.
 pub fn remove_run(path: &Path) -> Result<(), FileError> {

@@ -20,7 +20,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
     let lines = [
         ("model", model_line(settings)),
         ("batch", batch_line(settings)),
-        ("steps", steps_line(settings)),
+        ("steps", steps_line(settings, planned)),
         ("data", data_line(settings)),
         ("kernels", format!("{kernels} a step{}", recomputed(settings, planned))),
         ("device", device_line(settings)),
@@ -59,7 +59,7 @@ fn batch_line(settings: &Settings) -> String {
     format!("{} × {} tokens{accumulated}", settings.shape.batch_size, settings.shape.seq_len)
 }
 
-fn steps_line(settings: &Settings) -> String {
+fn steps_line(settings: &Settings, planned: &Planned) -> String {
     let optimizer = &settings.optimizer;
     let mut line = match settings.first_step {
         0 => format!("{}", settings.last_step),
@@ -75,6 +75,10 @@ fn steps_line(settings: &Settings) -> String {
     line += &format!(", weight decay {}", optimizer.weight_decay);
     if optimizer.clip > 0.0 {
         line += &format!(", gradients clipped to {}", optimizer.clip);
+    }
+    if let Some(choice) = &planned.training.choice {
+        let leaves = planned.training.program.graph.ty(choice.counts).elements();
+        line += &format!(", update {} of {leaves} nodes", optimizer.update);
     }
     line
 }

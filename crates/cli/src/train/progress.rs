@@ -1,5 +1,6 @@
 //! What a run says while it goes on: a bar on a terminal, plain lines otherwise, JSON on stdout where asked.
 
+use super::attribution;
 use super::checkpoints::Checkpoints;
 use super::folder::RunFolder;
 use super::settings::Settings;
@@ -8,6 +9,7 @@ use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
 use headroom_record::progress::ProgressLine;
 use headroom_report::training::{StepLine, bar_message, step_line};
+use headroom_training::attribution::Choices;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::run::{Evaluation, Observer, StepRecord};
 use headroom_training::trainer::Trainer;
@@ -29,8 +31,11 @@ pub struct Progress<'a> {
     pub checkpoints: Option<&'a mut Checkpoints>,
     pub format: Format,
     pub warmup_steps: u64,
+    pub log_interval: u64,
     pub speed: Speed,
     pub bar: Bar,
+    /// What the newest steps worked on, where they choose.
+    pub working_on: Option<String>,
     /// The first object that could not be written; told at the end.
     pub output_error: Option<FileError>,
 }
@@ -61,6 +66,10 @@ impl Progress<'_> {
 impl Observer for Progress<'_> {
     fn stepped(&mut self, step: u64) {
         self.bar.0.set_position(step);
+    }
+
+    fn chose(&mut self, choices: &Choices) {
+        self.working_on = choices.working_on(self.log_interval);
     }
 
     fn logged(&mut self, steps: &[StepRecord]) {
@@ -95,7 +104,8 @@ impl Observer for Progress<'_> {
         });
         self.bar.0.set_message(bar_message(&line));
         let mark = if newest.recorded { " [PROFILING]" } else { "" };
-        let text = step_line(&line) + mark;
+        let working_on = self.working_on.as_ref().map_or(String::new(), |node| format!(", on {node}"));
+        let text = step_line(&line) + &working_on + mark;
         if self.bar.0.is_hidden() {
             output::note(&text);
         }
@@ -110,6 +120,7 @@ impl Observer for Progress<'_> {
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
         checkpoints.save(trainer, self.settings)?;
+        attribution::write(trainer, self.settings, &self.folder.path)?;
         let line = format!("Checkpoint of step {} saved to {}", trainer.step, checkpoints.folder.display());
         self.say(&line);
         Ok(())

@@ -3,8 +3,10 @@
 mod data;
 mod model;
 mod resumed;
+mod update;
 
 pub use data::Sources;
+pub use update::tree_of;
 
 use super::arguments::{Arguments, LearningRateSchedule};
 use crate::memory_size::parse_bytes;
@@ -21,12 +23,13 @@ use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
 use serde_json::{Map, Value};
 use std::path::absolute;
+use update::update_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -129,10 +132,11 @@ impl Settings {
             seq_len: arguments.model.seq_len.or(before.seq_len).unwrap_or(row.seq_len),
         };
         model.validate(asked.batch_size, asked.seq_len)?;
-        let optimizer = optimizer_of(arguments, &before)?;
         let first_step = state.map_or(0, |state| state.step);
         let last_step = last_step(arguments, &before, first_step)?;
         let seed = arguments.training.seed.or(state.map(|state| state.seed)).unwrap_or(42);
+        let update = update_of(arguments, &before, state, &model, seed)?;
+        let optimizer = optimizer_of(arguments, &before, update)?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
         let sources =
@@ -155,6 +159,7 @@ impl Settings {
             gradient_accumulation_steps: Some(optimizer.accumulation),
             lr_schedule: Some(schedule_name(optimizer.schedule).into()),
             lr_warmup_steps: Some(optimizer.warmup_steps),
+            update: Some(optimizer.update.to_string()),
             passes: Some(list),
             precision: Some(precision.to_string()),
             data: Some(whole(&wanted.data)),
@@ -246,7 +251,7 @@ fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceKind) -> 
     Ok(precision)
 }
 
-fn optimizer_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<OptimizerConfig> {
+fn optimizer_of(arguments: &Arguments, before: &Resumed, update: Update) -> anyhow::Result<OptimizerConfig> {
     let flags = &arguments.training;
     let schedule = match (flags.lr_schedule, before.lr_schedule.as_deref()) {
         (Some(LearningRateSchedule::Cosine), _) | (None, Some("cosine")) => Schedule::Cosine,
@@ -260,6 +265,7 @@ fn optimizer_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Optim
         weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(0.01),
         clip: flags.clip.or(before.clip).unwrap_or(0.0),
         accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(1).max(1),
+        update,
     };
     for (flag, value) in
         [("--learning-rate", config.learning_rate), ("--weight-decay", config.weight_decay), ("--clip", config.clip)]

@@ -5,7 +5,7 @@ use crate::place::Place;
 #[test]
 fn every_command_explains_itself() {
     let place = Place::new();
-    for command in ["", "train", "device", "completions", "race"] {
+    for command in ["", "train", "k1", "device", "completions", "race"] {
         let done = place.succeeds(&format!("{command} --help"));
         assert!(done.stdout.contains("Usage: headroom"), "{command}: {}", done.stdout);
     }

@@ -16,6 +16,7 @@ mod resume;
 mod run_folder;
 mod runs;
 mod scale;
+mod selective;
 mod small_file_system;
 mod study;
 mod workshop;

@@ -11,16 +11,13 @@ use crate::server::{Server, figure, run};
 const RIGHT: &str = "\u{E014}";
 const ENTER: &str = "\u{E007}";
 
-/// Two profiled runs, one of them with an attribution.
+/// Two profiled runs, one of which updates five nodes at a step.
 pub fn two_runs(folder: &Path) {
-    for (name, passes) in [("naive", "none"), ("fused", "all")] {
+    for (name, passes, update) in [("naive", "none", "dense"), ("fused", "all", "topk:5")] {
         let output = format!("runs/{name}");
         let size = ["profile", "--size", "nano", "--num-steps", "14", "--passes", passes, "--log-interval", "2"];
-        run(folder, &[&size[..], &["--output-dir", &output]].concat());
+        run(folder, &[&size[..], &["--update", update, "--output-dir", &output]].concat());
     }
-    let attribution = r#"{"nodes": ["embed_tokens", "layers.0", "layers.1", "lm_head"], "steps": [1, 2, 3],
-        "chosen": [[0, 3], [1], [1, 2]], "updates": [1, 2, 1, 1], "moved": [0.5, 0.25, 0.125, 1.5]}"#;
-    fs::write(folder.join("runs/fused/attribution.json"), attribution).unwrap();
 }
 
 /// A figure as the dashboard's table cell has it, back as a number of seconds.
@@ -232,9 +229,11 @@ fn attribution(browser: &Browser, run: &Path) {
     let file = run.join("attribution.json");
     for (node, name) in figure(&file, "nodes").as_array().unwrap().iter().enumerate() {
         let row = format!("tr[data-node='{}']", name.as_str().unwrap());
-        assert_eq!(browser.text(&format!("{row} td:nth-child(2)")), figure(&file, "updates")[node].to_string());
+        assert_eq!(browser.text(&format!("{row} td:nth-child(3)")), figure(&file, "updates")[node].to_string());
     }
-    assert!(browser.text("h2 small").contains("41.7%"), "5 of 12 updates: {}", browser.text("h2 small"));
+    assert!(browser.text("h2 small").contains("23.8%"), "5 of 21 updates: {}", browser.text("h2 small"));
+    let answer = figure(&file, "working_on_now");
+    assert!(browser.text("p.answer").ends_with(answer.as_str().unwrap()), "{}", browser.text("p.answer"));
 }
 
 fn compare(browser: &Browser, folder: &Path) {

@@ -5,6 +5,7 @@
 
 mod bf16;
 mod cut;
+mod joined;
 mod kernel;
 mod matrix;
 mod pack;
@@ -15,9 +16,10 @@ mod work;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use bf16::{Bf16Product, Bf16Unit, Columns, gemm_bf16};
+pub use bf16::{Bf16Product, Bf16Unit, gemm_bf16};
 pub use cut::part;
 use cut::{Cut, Rounding};
+pub use joined::{Columns, Joined, Parts, Rows};
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 use scratch::Buffers;
@@ -67,14 +69,33 @@ pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
     run_together(pool, isa, scratch, &product, Rounding::None);
 }
 
+/// Products with an operand in common, as one.
+pub fn gemm_joined(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined) {
+    join_together(pool, isa, scratch, joined, Rounding::None);
+}
+
 fn run_together(pool: &Pool, isa: Isa, scratch: &Scratch, product: &Product, rounding: Rounding) {
-    if !non_empty(product) {
+    alone_in(product, |joined| join_together(pool, isa, scratch, joined, rounding));
+}
+
+/// One product as a list of one.
+fn alone_in<R>(product: &Product, then: impl FnOnce(&Joined) -> R) -> R {
+    let columns = [Columns { b: product.b, c: product.c.again() }];
+    let parts = Parts::Columns(product.a, &columns);
+    then(&Joined { alpha: product.alpha, accumulate: product.accumulate, parts })
+}
+
+fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined, rounding: Rounding) {
+    if !joined.whole() {
+        // Those that have nothing to add up are done; the others go one by one.
+        if joined.parts() > 1 {
+            (0..joined.parts()).for_each(|part| run_together(pool, isa, scratch, &joined.part(part), rounding));
+        }
         return;
     }
-    let rows = product.c.rows;
-    let threads = threads_for(pool, scratch, rows, product.c.cols, product.a.cols);
+    let threads = threads_for(pool, scratch, joined.rows().sum(), joined.columns().sum(), joined.depth());
     let buffers = scratch.lock();
-    let cut = Cut::new(Kernels::of(isa), product, 0..rows, buffers.shared_right(), threads, rounding);
+    let cut = Cut::new(Kernels::of(isa), joined, None, buffers.shared_right(), threads, rounding);
     buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
     let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
@@ -176,10 +197,12 @@ fn run_alone(isa: Isa, buffers: &Buffers, worker: usize, product: &Product, rows
     if rows.is_empty() || !non_empty(product) {
         return;
     }
-    let cut = Cut::new(Kernels::of(isa), product, rows, buffers.own_right(worker), 1, rounding);
-    let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
-    // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
-    unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
+    alone_in(product, |joined| {
+        let cut = Cut::new(Kernels::of(isa), joined, Some(rows), buffers.own_right(worker), 1, rounding);
+        let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
+        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+        unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
+    });
 }
 
 /// Checks the shapes; whether there is anything to add up. A sum over no depth is zero.

@@ -2,10 +2,10 @@
 
 use super::Team;
 use super::frame::Frame;
-use super::gemm::{Accumulate, Columns, MatMut, MatRef, Product};
+use super::gemm::{Accumulate, Columns, MatMut, MatRef, Product, Rows};
 use headroom_graph::TensorType;
 
-/// Outputs whose products share one packed input.
+/// Outputs whose products share one packed operand.
 const TOGETHER: usize = 4;
 
 pub fn forward(team: &Team, types: &[TensorType], at: &Frame) {
@@ -16,18 +16,7 @@ pub fn forward(team: &Team, types: &[TensorType], at: &Frame) {
         let b = MatRef::row_major(at.input(output + 1), width, inner).transposed();
         Columns { b, c: MatMut::row_major(at.output(output), rows, width) }
     };
-    let outputs = types.len() - 1;
-    let mut first = 0;
-    while first < outputs {
-        // An array a length, since nothing is allocated inside a step.
-        match (outputs - first).min(TOGETHER) {
-            1 => team.products(1.0, x, Accumulate::Overwrite, &[columns(first)]),
-            2 => team.products(1.0, x, Accumulate::Overwrite, &[0, 1].map(|next| columns(first + next))),
-            3 => team.products(1.0, x, Accumulate::Overwrite, &[0, 1, 2].map(|next| columns(first + next))),
-            _ => team.products(1.0, x, Accumulate::Overwrite, &[0, 1, 2, 3].map(|next| columns(first + next))),
-        }
-        first += TOGETHER;
-    }
+    in_arrays(types.len() - 1, columns, |columns| team.products(1.0, x, Accumulate::Overwrite, columns));
 }
 
 pub fn gradient_input(team: &Team, types: &[TensorType], at: &Frame) {
@@ -46,16 +35,25 @@ pub fn gradient_input(team: &Team, types: &[TensorType], at: &Frame) {
 }
 
 pub fn gradient_weights(team: &Team, types: &[TensorType], at: &Frame) {
-    let (x, (rows, inner)) = (at.input(0), matrix(&types[0]));
-    for (output, ty) in types[1..].iter().enumerate() {
-        let (_, width) = matrix(ty);
-        team.product(Product {
-            alpha: 1.0,
-            a: MatRef::row_major(at.input(output + 1), rows, width).transposed(),
-            b: MatRef::row_major(x, rows, inner),
-            accumulate: Accumulate::Overwrite,
-            c: MatMut::row_major(at.output(output), width, inner),
-        });
+    let (tokens, inner) = matrix(&types[0]);
+    let x = MatRef::row_major(at.input(0), tokens, inner);
+    let rows = |output: usize| {
+        let (_, width) = matrix(&types[output + 1]);
+        let a = MatRef::row_major(at.input(output + 1), tokens, width).transposed();
+        Rows { a, c: MatMut::row_major(at.output(output), width, inner) }
+    };
+    in_arrays(types.len() - 1, rows, |rows| team.products_of_right(rows, x, Accumulate::Overwrite));
+}
+
+/// Some at a time, in an array of as many: nothing is allocated inside a step.
+fn in_arrays<T>(count: usize, part: impl Fn(usize) -> T, run: impl Fn(&[T])) {
+    for first in (0..count).step_by(TOGETHER) {
+        match (count - first).min(TOGETHER) {
+            1 => run(&[part(first)]),
+            2 => run(&[0, 1].map(|next| part(first + next))),
+            3 => run(&[0, 1, 2].map(|next| part(first + next))),
+            _ => run(&[0, 1, 2, 3].map(|next| part(first + next))),
+        }
     }
 }
 

@@ -1,11 +1,14 @@
-//! AdamW on one parameter, sums of squares, and the clipping scale.
+//! AdamW on one parameter, on all and on chosen ones, sums of squares, and the clipping scale.
 
+use super::choose;
 use super::frame::Frame;
+use super::isa::Isa;
 use super::math::sum_of;
 use super::{Team, by_isa};
 use headroom_graph::TensorType;
 use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
+use headroom_graph::ops::adamw_chosen::AdamWChosen;
 
 /// Elements handed to a thread at a time, and those of one partial sum.
 const CHUNK: usize = 16 * 1024;
@@ -21,7 +24,7 @@ pub fn squared_norm(team: &Team, x: &[f32], scratch: &mut [f32]) -> f32 {
         let start = index * CHUNK;
         partial[0] = sum_of_squares(team.isa, &x[start..x.len().min(start + CHUNK)]);
     });
-    partial.iter().map(|&part| f64::from(part)).sum::<f64>() as f32
+    total(partial)
 }
 
 /// The factor for all gradients, and their norm.
@@ -48,6 +51,9 @@ pub struct Update<'a> {
 
 pub fn adamw(team: &Team, op: &AdamW, update: Update) {
     let Update { weight, first, second, gradient, rates, clip } = update;
+    if stands_still(rates) {
+        return;
+    }
     let factors = Factors::new(op, rates, clip);
     team.pool.for_each_chunk3((weight, CHUNK), (first, CHUNK), (second, CHUNK), |index, weight, first, second| {
         let gradient = &gradient[index * CHUNK..][..weight.len()];
@@ -59,41 +65,133 @@ pub fn adamw(team: &Team, op: &AdamW, update: Update) {
 ///
 /// The operands are found in the frame by their place: the rates, then weight, moments and gradient of each parameter.
 pub fn adamw_all(team: &Team, op: &AdamWAll, types: &[TensorType], at: &Frame, scratch: &mut [f32]) -> Option<f32> {
-    // Chunk `i` of all belongs to the parameter whose range of chunks holds it.
-    let chunks = |parameter: usize| types[1 + 4 * parameter].elements().div_ceil(CHUNK);
-    let total: usize = (0..op.parameters).map(chunks).sum();
-    let find = |mut chunk: usize| {
-        for parameter in 0..op.parameters {
-            if chunk < chunks(parameter) {
-                let first = chunk * CHUNK;
-                return (1 + 4 * parameter, first, CHUNK.min(types[1 + 4 * parameter].elements() - first));
-            }
-            chunk -= chunks(parameter);
-        }
-        unreachable!("a chunk of some parameter")
-    };
+    let parameters = Parameters { first: 1, count: op.parameters, types };
     let clip = (op.max_norm > 0.0).then(|| {
-        let partial = &mut scratch[..total];
-        team.pool.for_each_chunk(&mut *partial, 1, |chunk, partial| {
-            let (place, first, length) = find(chunk);
-            partial[0] = sum_of_squares(team.isa, &at.input(place + 3)[first..][..length]);
-        });
+        let partial = parameters.sums_of_squares(team, at, scratch);
         clip_scale(op.max_norm, partial.iter().copied())
     });
     let factors = Factors::new(&op.single(), at.input(0), clip.map_or(1.0, |(scale, _)| scale));
-    team.pool.for_each(total, &|chunk, _| {
-        let (place, first, length) = find(chunk);
-        // SAFETY: every chunk is handed out once, and chunks do not overlap.
-        let part = |operand: usize| unsafe { at.shared(operand).slice(first, length) };
-        let (weight, m, v) = (part(place), part(place + 1), part(place + 2));
-        adamw_chunk(team.isa, &factors, weight, m, v, &at.input(place + 3)[first..][..length]);
+    team.pool.for_each(parameters.chunks(), &|chunk, _| {
+        parameters.find(chunk).update(team.isa, &factors, at);
     });
     clip.map(|(_, norm)| norm)
 }
 
 /// Elements of scratch that [`adamw_all`] needs.
-pub fn adamw_all_scratch(types: &[TensorType]) -> usize {
-    types.iter().skip(1).step_by(4).map(|weight| weight.elements().div_ceil(CHUNK)).sum()
+pub fn adamw_all_scratch(op: &AdamWAll, types: &[TensorType]) -> usize {
+    Parameters { first: 1, count: op.parameters, types }.chunks()
+}
+
+/// Norms, choice and AdamW on what was chosen; returns the norm where gradients are clipped.
+pub fn adamw_chosen(
+    team: &Team,
+    op: &AdamWChosen,
+    types: &[TensorType],
+    at: &Frame,
+    scratch: &mut [f32],
+) -> Option<f32> {
+    let parameters = Parameters { first: AdamWChosen::place(0), count: op.parameters, types };
+    let partial = parameters.sums_of_squares(team, at, scratch);
+    let clip = (op.max_norm > 0.0).then(|| clip_scale(op.max_norm, partial.iter().copied()));
+    let rates = at.output(0); // [n, 3]
+    let mut rest = partial;
+    let squares = (0..op.parameters).map(|parameter| {
+        let (own, others) = rest.split_at(parameters.chunks_of(parameter));
+        rest = others;
+        total(own)
+    });
+    choose::choose(&choose::Settings::of_update(op), choose::Operands::of(at), squares, |leaf, own| {
+        rates[3 * leaf..][..3].copy_from_slice(&own);
+    });
+    let (rates, scale) = (&*rates, clip.map_or(1.0, |(scale, _)| scale));
+    team.pool.for_each(parameters.chunks(), &|chunk, _| {
+        let part = parameters.find(chunk);
+        let own = &rates[3 * part.parameter..][..3];
+        if !stands_still(own) {
+            part.update(team.isa, &Factors::new(&op.single(), own, scale), at);
+        }
+    });
+    clip.map(|(_, norm)| norm)
+}
+
+/// Elements of scratch that [`adamw_chosen`] needs.
+pub fn adamw_chosen_scratch(op: &AdamWChosen, types: &[TensorType]) -> usize {
+    Parameters { first: AdamWChosen::place(0), count: op.parameters, types }.chunks()
+}
+
+/// The parameters of one call: weight, moments and gradient of each, one after the other from operand `first` on.
+struct Parameters<'a> {
+    first: usize,
+    count: usize,
+    types: &'a [TensorType],
+}
+
+/// A chunk of one parameter.
+struct Part {
+    parameter: usize,
+    /// The operand that is its weight.
+    place: usize,
+    first: usize,
+    length: usize,
+}
+
+impl Parameters<'_> {
+    fn elements(&self, parameter: usize) -> usize {
+        self.types[self.first + 4 * parameter].elements()
+    }
+
+    fn chunks_of(&self, parameter: usize) -> usize {
+        self.elements(parameter).div_ceil(CHUNK)
+    }
+
+    fn chunks(&self) -> usize {
+        (0..self.count).map(|parameter| self.chunks_of(parameter)).sum()
+    }
+
+    /// Chunk `i` of all belongs to the parameter whose range of chunks holds it.
+    fn find(&self, mut chunk: usize) -> Part {
+        for parameter in 0..self.count {
+            if chunk < self.chunks_of(parameter) {
+                let first = chunk * CHUNK;
+                let length = CHUNK.min(self.elements(parameter) - first);
+                return Part { parameter, place: self.first + 4 * parameter, first, length };
+            }
+            chunk -= self.chunks_of(parameter);
+        }
+        unreachable!("a chunk of some parameter")
+    }
+
+    /// Of every chunk of every gradient, in order.
+    fn sums_of_squares<'s>(&self, team: &Team, at: &Frame, scratch: &'s mut [f32]) -> &'s [f32] {
+        let partial = &mut scratch[..self.chunks()];
+        team.pool.for_each_chunk(&mut *partial, 1, |chunk, partial| {
+            partial[0] = sum_of_squares(team.isa, self.find(chunk).gradient(at));
+        });
+        partial
+    }
+}
+
+impl Part {
+    fn gradient<'a>(&self, at: &Frame<'a>) -> &'a [f32] {
+        &at.input(self.place + 3)[self.first..][..self.length]
+    }
+
+    /// Each part is updated by one thread at a time.
+    fn update(&self, isa: Isa, factors: &Factors, at: &Frame) {
+        // SAFETY: every chunk is handed out once, and chunks do not overlap.
+        let part = |operand: usize| unsafe { at.shared(operand).slice(self.first, self.length) };
+        let (weight, m, v) = (part(self.place), part(self.place + 1), part(self.place + 2));
+        adamw_chunk(isa, factors, weight, m, v, self.gradient(at));
+    }
+}
+
+/// Rates that no step has: the parameter was not chosen.
+fn stands_still(rates: &[f32]) -> bool {
+    rates[1] == 0.0
+}
+
+fn total(partial: &[f32]) -> f32 {
+    partial.iter().map(|&part| f64::from(part)).sum::<f64>() as f32
 }
 
 impl Factors {

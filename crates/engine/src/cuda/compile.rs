@@ -34,6 +34,7 @@ sources! {
     LOSS "loss.cu" after [TYPES, ROWS],
     ATTENTION "attention.cu" after [TYPES, ROWS],
     OPTIMIZER "optimizer.cu" after [TYPES, ROWS],
+    CHOOSE "choose.cu" after [TYPES],
     EXCHANGE "exchange.cu" after [TYPES, ROWS],
     RANDOM "random.cu" after [TYPES, ROWS],
     FLASH_FORWARD "flash_forward.cu" after [TYPES, TILES],
@@ -60,7 +61,7 @@ pub fn all_units() -> Vec<Unit> {
         source,
         options: options.iter().map(|option| option.to_string()).collect(),
     };
-    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION)];
+    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION)];
     for source in [ELEMENTWISE, NORM, LOSS, ATTENTION] {
         all.extend([unit(source, &[]), unit(source, &["-DACT_BF16"])]);
     }

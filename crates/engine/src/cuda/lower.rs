@@ -1,6 +1,7 @@
 //! Each op as what the device does for it: which kernels, on which grid, with which arguments.
 
 mod attention;
+mod choose;
 mod loss;
 mod optimizer;
 mod products;
@@ -155,6 +156,8 @@ impl Lowering<'_> {
             Op::ClipScale(op) => self.clip_scale(call, op),
             Op::AdamW(op) => self.adamw(call, op),
             Op::AdamWAll(op) => self.adamw_all(call, op),
+            Op::Choose(op) => self.choose(call, op),
+            Op::AdamWChosen(op) => self.adamw_chosen(call, op),
         }
     }
 }
@@ -195,9 +198,9 @@ pub fn scratch_bound(graph: &Graph) -> usize {
                 logits.min(loss::CHUNK_BYTES) + rows * 4 + 256
             }
             Op::FlashAttentionGrad(op) => rows * op.heads * 4,
-            Op::SquaredNorm(_) | Op::AdamWAll(_) => {
+            Op::SquaredNorm(_) | Op::AdamWAll(_) | Op::AdamWChosen(_) => {
                 let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();
-                elements / optimizer::CHUNK * 4 + node.inputs.len() * 4 + 256
+                elements / optimizer::CHUNK * 4 + node.inputs.len() * 8 + 256
             }
             _ => 0,
         }

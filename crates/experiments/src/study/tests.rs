@@ -5,7 +5,7 @@ use crate::planning::MIB;
 use headroom_graph::passes::PassList;
 use headroom_record::study::{MeasuredFigures, PlannedFigures, StudyStatus};
 use headroom_training::config::Size;
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
 
 const RATES: Rates = Rates { product_flops: 3e11, bytes: 2e10, call_seconds: 1e-6 };
 
@@ -40,6 +40,7 @@ fn step(size: &str, passes: &str) -> StepConfig {
             weight_decay: 0.01,
             clip: 0.0,
             accumulation: 1,
+            update: Update::Dense,
         },
         passes: PassList::parse(passes).unwrap(),
         recomputed_layers: 0,

@@ -10,8 +10,8 @@ op! {
     /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) where there is a copy of the
     /// weight in half precision, and `clip` `[1]` where gradients are clipped.
     ///
-    /// `rates` is what changes from step to step, written by the host: the learning rate, `1 - beta1^t` and
-    /// `sqrt(1 - beta2^t)`.
+    /// `rates` is what changes from step to step: the learning rate, `1 - beta1^t` and `sqrt(1 - beta2^t)`. Where the second
+    /// is zero, which no step count gives, nothing is updated: weight and moments keep their bytes.
     pub struct AdamW {
         pub beta1: f64,
         pub beta2: f64,
@@ -64,7 +64,9 @@ impl Operator for AdamW {
             (TensorType::f32(&[3]), Fill::Constant(0.2)),
         ];
         let plain = Example { op: op.into(), inputs: inputs.clone() };
+        let mut still = plain.clone();
+        still.inputs[4].1 = Fill::Constant(0.0);
         inputs.push((TensorType::f32(&[1]), Fill::Constant(0.25)));
-        vec![plain, Example { op: op.into(), inputs }]
+        vec![plain, still, Example { op: op.into(), inputs }]
     }
 }

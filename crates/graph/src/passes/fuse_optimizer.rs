@@ -1,8 +1,11 @@
-//! All updates, and the norms and the scale of clipping, become one op.
+//! All updates, and the norms and the scale of clipping, become one op; with the choice of what is updated, where there is one.
 
 use crate::graph::{Graph, GraphError, NodeId, ValueId};
 use crate::op::Op;
+use crate::ops::adamw::AdamW;
 use crate::ops::adamw_all::AdamWAll;
+use crate::ops::adamw_chosen::AdamWChosen;
+use crate::ops::choose::SHARED;
 use crate::pass::{Replacement, rewrite as replace};
 
 pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
@@ -17,31 +20,41 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
             return None;
         }
         let scale = ids(graph, |op| matches!(op, Op::ClipScale(_))).first().copied();
+        let choice = ids(graph, |op| matches!(op, Op::Choose(_))).first().copied();
         let max_norm = match scale.map(|scale| graph.node(scale).op) {
             Some(Op::ClipScale(clip)) => clip.max_norm,
             _ => 0.0,
         };
-        let rates = graph.node(id).inputs[4];
-        let tensors = updates.iter().flat_map(|&node| graph.node(node).inputs[..4].iter().copied());
+        let mut inputs = match choice {
+            Some(choice) => graph.node(choice).inputs[..SHARED].to_vec(),
+            None => vec![graph.node(id).inputs[4]],
+        };
+        inputs.extend(updates.iter().flat_map(|&node| graph.node(node).inputs[..4].iter().copied()));
         let norm: Option<Option<ValueId>> = scale.map(|scale| Some(graph.node(scale).outputs[1]));
+        // The rates of each update are read by nothing else.
+        let outputs = choice.map(|_| None).into_iter().chain(norm).collect();
         let mut covers = ids(graph, |op| matches!(op, Op::SquaredNorm(_)));
         covers.extend(scale);
+        covers.extend(choice);
         covers.extend(&updates);
-        Some(Replacement {
-            covers,
-            op: AdamWAll {
-                parameters: updates.len(),
-                beta1: update.beta1,
-                beta2: update.beta2,
-                eps: update.eps,
-                weight_decay: update.weight_decay,
+        let (parameters, halves) = (updates.len(), 0);
+        let AdamW { beta1, beta2, eps, weight_decay, .. } = update;
+        let op: Op = match choice.map(|choice| graph.node(choice).op) {
+            Some(Op::Choose(choice)) => AdamWChosen {
+                rule: choice.rule,
+                seed: choice.seed,
+                beta1,
+                beta2,
+                eps,
+                weight_decay,
                 max_norm,
-                halves: 0,
+                halves,
+                parameters,
             }
             .into(),
-            inputs: std::iter::once(rates).chain(tensors).collect(),
-            outputs: norm.into_iter().collect(),
-        })
+            _ => AdamWAll { parameters, beta1, beta2, eps, weight_decay, max_norm, halves }.into(),
+        };
+        Some(Replacement { covers, op, inputs, outputs })
     })
 }
 

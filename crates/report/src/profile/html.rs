@@ -5,6 +5,7 @@ use super::breakdown_bar::breakdown_bar;
 use super::memory_plot::memory_plot;
 use super::roofline_plot::roofline_plot;
 use super::tables;
+use crate::attribution;
 use crate::page::{Page, list, matrix, note, table};
 use crate::svg::escape;
 
@@ -40,6 +41,9 @@ pub fn html(profile: &Profile) -> String {
         table(&tables::workshop_classes(profile), "narrow")
             + &note("Fixed thresholds, shown beside; this report goes by the machine's own ridge point."),
     );
+    if let Some(record) = profile.attribution {
+        section("What was updated", attribution::html(record));
+    }
     page.finish()
 }
 

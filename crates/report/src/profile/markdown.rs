@@ -2,6 +2,7 @@
 
 use super::Profile;
 use super::tables;
+use crate::attribution;
 use crate::table::{markdown_list as list, markdown_table as table};
 use std::fmt::Write;
 
@@ -19,6 +20,9 @@ pub fn markdown(profile: &Profile) -> String {
     section("Impact against effort", &matrix(profile));
     section("Furthest from the roof", &table(&tables::targets(profile)));
     section("The workshop's classes", &(table(&tables::workshop_classes(profile)) + CLASS_NOTE));
+    if let Some(record) = profile.attribution {
+        section("What was updated", &attribution::markdown(record));
+    }
     out += "\nPlots: `report.html`. Every figure with its provenance: the JSON files beside this report.\n";
     out
 }

@@ -32,6 +32,7 @@ fn state(step: u64) -> TrainingState {
             weight_decay: 0.01,
             clip: 0.0,
         },
+        node_steps: Default::default(),
         extra: Default::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! `training_state.json`: where training stood, and which files belong together.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -25,9 +26,19 @@ pub struct TrainingState {
     /// The data source's own words for itself (`Source::description`).
     pub data: String,
     pub optimizer: OptimizerSettings,
+    /// Steps at which each parameter was updated, where steps choose; without it every step updated all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_steps: BTreeMap<String, u64>,
     /// What else the caller wants back; not looked at here.
     #[serde(default)]
     pub extra: Map<String, Value>,
+}
+
+impl TrainingState {
+    /// Were parameters updated at different numbers of steps?
+    pub fn has_uneven_steps(&self) -> bool {
+        self.node_steps.values().any(|count| *count != self.step)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +96,10 @@ impl StateFile {
             )));
         }
         let file: StateFile = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        if let Some((name, count)) = file.state.node_steps.iter().find(|(_, count)| **count > file.state.step) {
+            let step = file.state.step;
+            return Err(unreadable(format!("{name} was updated at {count} of {step} steps: it is damaged")));
+        }
         for (what, count) in [("step", file.state.step), ("data_position", file.state.data_position)] {
             if count > MOST_COUNTED {
                 return Err(unreadable(format!("its {what} of {count} is beyond any run: it is damaged")));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Size;
 use crate::data::BatchShape;
-use crate::optimizer::{OptimizerConfig, Schedule};
+use crate::optimizer::{OptimizerConfig, Schedule, Update};
 use crate::profile::device_work::device_work;
 use crate::profile::operators::{busy_seconds, operator_stats, patterns, step_breakdown};
 use crate::profile::trace_file::{TraceAbout, write_trace};
@@ -26,6 +26,7 @@ fn program() -> TrainingProgram {
         weight_decay: 0.0,
         clip: 0.0,
         accumulation: 1,
+        update: Update::Dense,
     };
     let step = StepConfig {
         model: size.model(),

@@ -20,6 +20,7 @@ pub struct Resumed {
     pub gradient_accumulation_steps: Option<usize>,
     pub lr_schedule: Option<String>,
     pub lr_warmup_steps: Option<u64>,
+    pub update: Option<String>,
     pub passes: Option<String>,
     pub precision: Option<String>,
     pub data: Option<String>,

@@ -179,6 +179,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(Some(class)) | Value::Instance(class) => {
                 let is_model = matches!(self.program.classes[class].kind, kind if kind.is_module());
                 match self.member(class, name) {
+                    Some(Value::Function(function)) if self.is_property(function) => self.property(function),
                     Some(value) if value != Value::Unknown => value,
                     _ if name == "device" || name.ends_with("_device") => Value::Device,
                     _ if is_settings_name(name) => Value::Unknown,
@@ -232,6 +233,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             },
             _ => names::by_name(name),
         }
+    }
+
+    fn is_property(&self, function: usize) -> bool {
+        let definition = self.program.symbols.functions[function].definition;
+        definition.is_some_and(|definition| {
+            definition
+                .decorator_list
+                .iter()
+                .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == "property"))
+        })
+    }
+
+    /// Reading a property runs it.
+    fn property(&mut self, function: usize) -> Value {
+        self.program.functions[function].is_called = true;
+        if self.is_recording {
+            self.program.property_reads.push((self.context, function));
+        }
+        self.program.functions[function].returns.clone().unwrap_or(Value::Unknown)
     }
 
     /// An attribute or method of one of the given classes, bases included.
@@ -455,6 +475,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let iterated = self.evaluate(&first.iter);
         let kind = match self.loop_kind(&first.iter, &iterated) {
+            // `[step(batch) for batch in loader]` goes over batches like any loop.
+            LoopKind::Plain if matches!(iterated, Value::Loader(_)) => LoopKind::Plain,
             LoopKind::Plain => LoopKind::WithinStep,
             kind => kind,
         };

@@ -11,17 +11,12 @@ mod unit;
 pub use unit::Bf16Unit;
 
 use super::cut::Rounding;
+use super::joined::Columns;
 use super::scratch::Buffers;
-use super::{Accumulate, MatMut, MatRef, Product, Scratch, non_empty, threads_for};
+use super::{Accumulate, MatRef, Product, Scratch, non_empty, threads_for};
 use crate::cpu::isa::Isa;
 use crate::cpu::pool::Pool;
 use std::ops::Range;
-
-/// One right operand and where its product goes.
-pub struct Columns<'a> {
-    pub b: MatRef<'a>,
-    pub c: MatMut<'a>,
-}
 
 /// `c (+)= alpha · a · b` for several `b` and `c` of one `a`, which is packed once for all of them.
 pub struct Bf16Product<'a> {

@@ -9,8 +9,9 @@
 
 use std::ops::Range;
 
-use super::Product;
+use super::joined::{self, Joined, Panel};
 use super::kernel::{DEPTH_MAX, Kernels, Left, PACKED_COLUMN_STRIDE};
+use super::matrix::MatRef;
 use super::scratch::{LEFT_FLOATS, Piece};
 
 /// Floats of packed right operand that an item reads over and over: 1 MiB, half a core's L2.
@@ -31,18 +32,21 @@ const LEFT_SPREAD_MAX: usize = 128 * 1024;
 const RIGHT_SPREAD_MAX: usize = 512 * 1024;
 /// As many rows of C do not repay a copy of the right operand that lies well already.
 const ROWS_TO_PACK_RIGHT: usize = 256;
+/// Row panels of the tallest item.
+pub const ROW_PANELS_MAX: usize = 32;
 /// Items a share that keep the wait for the last one short.
 const ITEMS_A_SHARE: usize = 16;
 
-/// One product cut up for a buffer and a team.
+/// One product, or several joined ones, cut up for a buffer and a team.
 pub struct Cut<'a> {
-    pub product: &'a Product<'a>,
+    pub joined: &'a Joined<'a>,
     pub kernels: &'static Kernels,
     /// How the inner loop gets the operands.
     pub left: LeftPlan,
     pub right: RightPlan,
     pub rounding: Rounding,
-    rows: Range<usize>,
+    /// Those rows alone.
+    rows: Option<Range<usize>>,
     buffer: Piece,
     depth_blocks: usize,
     depth_blocks_a_stage: usize,
@@ -94,20 +98,21 @@ pub struct Item {
 }
 
 impl<'a> Cut<'a> {
-    /// Rows `rows` of a product that has at least one row, column and step of depth, in `team` shares.
+    /// Products that each have at least one row, column and step of depth, in `team` shares; some rows of the only one, if
+    /// `rows` says so.
     pub fn new(
         kernels: &'static Kernels,
-        product: &'a Product<'a>,
-        rows: Range<usize>,
+        joined: &'a Joined<'a>,
+        rows: Option<Range<usize>>,
         buffer: Piece,
         team: usize,
         rounding: Rounding,
     ) -> Cut<'a> {
-        let (depth, width) = (product.a.cols, kernels.width());
+        let (depth, width) = (joined.depth(), kernels.width());
         let depth_blocks = depth.div_ceil(DEPTH_MAX);
         let deepest_block = depth.div_ceil(depth_blocks);
-        let panels = product.b.cols.div_ceil(width);
-        let row_panels = rows.len().div_ceil(kernels.rows_max);
+        let panels = joined::panels(joined.columns(), width);
+        let row_panels = joined::panels(heights(joined, &rows), kernels.rows_max);
         let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
@@ -119,7 +124,7 @@ impl<'a> Cut<'a> {
             .unwrap_or(1);
         // A left operand that lies by columns is copied for each share that it meets: rows are divided where a thread's
         // cache holds all columns.
-        let by_columns = product.a.row_stride == 1 && product.a.col_stride != 1;
+        let by_columns = joined.a(0).row_stride == 1 && joined.a(0).col_stride != 1;
         let narrow = deepest_block * panels_a_stage * width <= RIGHT_IN_CACHE;
         let column_parts = if by_columns && narrow && row_panels >= ITEMS_A_SHARE * team { 1 } else { column_parts };
         let row_parts = team / column_parts;
@@ -132,20 +137,20 @@ impl<'a> Cut<'a> {
             items_across = items_across.max(wanted.min(share_panels / ITEM_PANELS_MIN));
         }
         let panels_an_item = share_panels.div_ceil(items_across);
-        let left = how_to_read_left(product, panels_an_item, rounding);
+        let left = how_to_read_left(joined, panels_an_item, rounding);
         let row_panels_an_item = if left == LeftPlan::PackColumns {
             // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
             // and of each page that is touched.
             let fit = LEFT_FLOATS / (deepest_block * PACKED_COLUMN_STRIDE);
-            fit.min(share_row_panels * items_across / items_wanted).max(1)
+            fit.min(share_row_panels * items_across / items_wanted).clamp(1, ROW_PANELS_MAX)
         } else {
             1
         };
         Cut {
-            product,
+            joined,
             kernels,
             left,
-            right: how_to_read_right(product, rows.len(), rounding),
+            right: how_to_read_right(joined, heights(joined, &rows).sum(), rounding),
             rounding,
             rows,
             buffer,
@@ -207,20 +212,26 @@ impl<'a> Cut<'a> {
 
     /// The `index`-th of equal blocks of the depth.
     pub fn depth_block(&self, index: usize) -> Range<usize> {
-        part(0..self.product.a.cols, self.depth_blocks, index)
+        part(0..self.joined.depth(), self.depth_blocks, index)
     }
 
-    /// The `index`-th of equal panels of the rows.
-    pub fn row_panel(&self, index: usize) -> Range<usize> {
-        part(self.rows.clone(), self.row_panels, index)
+    /// The `index`-th panel of the rows; those of a part have nearly equal heights.
+    pub fn row_panel(&self, index: usize) -> Panel {
+        let before = self.rows.as_ref().map_or(0, |rows| rows.start);
+        let lengths = heights(self.joined, &self.rows);
+        let mut panel = joined::panel(lengths, self.kernels.rows_max, index, joined::equal);
+        panel.range = panel.range.start + before..panel.range.end + before;
+        panel
     }
 
     /// The columns of C under a panel, and how many floats a step of depth takes there.
-    pub fn panel(&self, panel: usize) -> (Range<usize>, usize) {
+    pub fn panel(&self, index: usize) -> (Panel, usize) {
         let width = self.kernels.width();
-        let columns = panel * width..((panel + 1) * width).min(self.product.b.cols);
-        let packed_width = columns.len().next_multiple_of(self.kernels.lanes);
-        (columns, packed_width)
+        let panel = joined::panel(self.joined.columns(), width, index, |columns, _, nth| {
+            nth * width..((nth + 1) * width).min(columns)
+        });
+        let packed_width = panel.range.len().next_multiple_of(self.kernels.lanes);
+        (panel, packed_width)
     }
 
     /// Whether a panel is read where it lies.
@@ -258,33 +269,48 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// In place, or copied where it is read often enough or lies badly.
-fn how_to_read_left(product: &Product, panels_an_item: usize, rounding: Rounding) -> LeftPlan {
-    let a = &product.a;
-    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT || rounding == Rounding::ToBf16;
-    if a.col_stride == 1 {
-        if read_often || a.row_stride.is_multiple_of(PAGE) { LeftPlan::PackRows } else { LeftPlan::InPlace(Left::Rows) }
-    } else if a.row_stride == 1 {
-        let spread = a.col_stride * a.cols.min(DEPTH_MAX);
-        if read_often || spread > LEFT_SPREAD_MAX { LeftPlan::PackColumns } else { LeftPlan::InPlace(Left::Columns) }
-    } else {
-        LeftPlan::PackRows
-    }
+/// Rows of each part of the rows: those asked for, or all.
+fn heights(joined: &Joined, rows: &Option<Range<usize>>) -> impl Iterator<Item = usize> {
+    joined.rows().map(|all| rows.as_ref().map_or(all, |rows| rows.len()))
 }
 
-fn how_to_read_right(product: &Product, rows: usize, rounding: Rounding) -> RightPlan {
-    let b = &product.b;
-    let spread = b.row_stride * b.rows;
-    if b.col_stride == 1
-        && rounding == Rounding::None
-        && rows <= ROWS_TO_PACK_RIGHT
-        && spread <= RIGHT_SPREAD_MAX
-        && !b.row_stride.is_multiple_of(PAGE)
-    {
-        RightPlan::InPlace
-    } else {
-        RightPlan::Pack
-    }
+/// In place, or copied where it is read often enough or lies badly; one way for all parts.
+fn how_to_read_left(joined: &Joined, panels_an_item: usize, rounding: Rounding) -> LeftPlan {
+    let read_often = panels_an_item >= PANELS_TO_PACK_LEFT || rounding == Rounding::ToBf16;
+    let parts = joined.rows().enumerate().map(|(part, _)| joined.a(part));
+    let one = |a: &MatRef| {
+        if a.col_stride == 1 {
+            let in_place = !(read_often || a.row_stride.is_multiple_of(PAGE));
+            if in_place { LeftPlan::InPlace(Left::Rows) } else { LeftPlan::PackRows }
+        } else if a.row_stride == 1 {
+            let in_place = !(read_often || a.col_stride * a.cols.min(DEPTH_MAX) > LEFT_SPREAD_MAX);
+            if in_place { LeftPlan::InPlace(Left::Columns) } else { LeftPlan::PackColumns }
+        } else {
+            LeftPlan::PackRows
+        }
+    };
+    let columns = [LeftPlan::InPlace(Left::Columns), LeftPlan::PackColumns];
+    parts
+        .map(one)
+        .reduce(|all, one| match (all, one) {
+            (all, one) if all == one => all,
+            (all, one) if columns.contains(&all) && columns.contains(&one) => LeftPlan::PackColumns,
+            // A copy by rows takes any strides.
+            _ => LeftPlan::PackRows,
+        })
+        .expect("a product has a left operand")
+}
+
+fn how_to_read_right(joined: &Joined, rows: usize, rounding: Rounding) -> RightPlan {
+    let lies_well = |b: &MatRef| {
+        b.col_stride == 1
+            && rounding == Rounding::None
+            && rows <= ROWS_TO_PACK_RIGHT
+            && b.row_stride * b.rows <= RIGHT_SPREAD_MAX
+            && !b.row_stride.is_multiple_of(PAGE)
+    };
+    let all = joined.columns().enumerate().all(|(part, _)| lies_well(joined.b(part)));
+    if all { RightPlan::InPlace } else { RightPlan::Pack }
 }
 
 /// The `index`-th of `parts` nearly equal parts of a range.

@@ -6,10 +6,11 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::cut::{Cut, LeftPlan, Rounding, Stage, part};
+use super::Accumulate;
+use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage, part};
+use super::joined::Panel;
 use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
-use super::{Accumulate, Product};
 use crate::cpu::pool::{Barrier, Padded};
 
 /// Floats in a cache line.
@@ -66,24 +67,25 @@ pub unsafe fn work(cut: &Cut, progress: &Progress, worker: usize, team: usize, l
 /// # Safety
 /// Nobody else touches the panels' place in the stage's buffer.
 unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
-    let b = &cut.product.b;
+    let neighbours = panels.clone().all(|panel| cut.joined.b(cut.panel(panel).0.part).col_stride == 1);
     for block in stage.blocks.clone() {
         let block = cut.depth_block(block);
         let packed = cut.packed_block(stage, &block);
         // A few steps of all panels at a time where columns lie next to each other: their lines and pages are then used
         // up at once.
-        let steps_at_once = if b.col_stride == 1 { 8 } else { block.len() };
+        let steps_at_once = if neighbours { 8 } else { block.len() };
         for first in block.clone().step_by(steps_at_once) {
             let steps = first..(first + steps_at_once).min(block.end);
             for panel in panels.clone() {
                 let (columns, packed_width) = cut.panel(panel);
-                if cut.in_place(&columns) {
+                if cut.in_place(&columns.range) {
                     continue;
                 }
+                let b = cut.joined.b(columns.part);
                 let at = cut.packed_panel(stage, &block, panel) + (first - block.start) * packed_width;
                 // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
                 unsafe {
-                    pack_right(cut.kernels.isa, b, steps.clone(), columns, packed_width, packed.add(at));
+                    pack_right(cut.kernels.isa, b, steps.clone(), columns.range, packed_width, packed.add(at));
                     round(cut, packed.add(at), steps.len() * packed_width);
                 }
             }
@@ -94,14 +96,7 @@ unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
 /// # Safety
 /// The stage is packed, and nobody else touches the item's elements of C or the left buffer.
 unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *mut f32) {
-    let Product { alpha, a, b, c, accumulate } = cut.product;
     let item = cut.item(stage, share, index);
-    let (layout, left_stride) = match cut.left {
-        LeftPlan::InPlace(Left::Columns) => (Left::Columns, a.col_stride),
-        LeftPlan::InPlace(layout) => (layout, a.row_stride),
-        LeftPlan::PackRows => (Left::PackedRows, PACKED_ROW_STRIDE),
-        LeftPlan::PackColumns => (Left::Columns, PACKED_COLUMN_STRIDE),
-    };
     for block_index in stage.blocks.clone() {
         let block = cut.depth_block(block_index);
         let packed = cut.packed_block(stage, &block);
@@ -113,15 +108,15 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
         let tiles = item.row_panels.len() * item.panels.len();
         let mut tile = Tile {
             a: left,
-            left_stride,
+            left_stride: 0,
             b: packed,
             right_stride: 0,
             depth: block.len(),
-            alpha: *alpha,
-            c: c.ptr,
-            c_stride: c.row_stride,
+            alpha: cut.joined.alpha,
+            c: std::ptr::null_mut(),
+            c_stride: 0,
             columns: 0,
-            store: match accumulate {
+            store: match cut.joined.accumulate {
                 Accumulate::Overwrite if block_index == 0 => Store::Overwrite,
                 _ => Store::Add,
             },
@@ -130,15 +125,29 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
             }),
         };
         if cut.left == LeftPlan::PackColumns {
-            let row_panels = item.row_panels.clone().map(|row_panel| cut.row_panel(row_panel));
+            // Where they lie is looked up once: the copy comes back to each panel every few steps of depth.
+            let mut places = [const { 0..0 }; ROW_PANELS_MAX].map(|none| (cut.joined.a(0), none));
+            for (place, row_panel) in places.iter_mut().zip(item.row_panels.clone()) {
+                let rows = cut.row_panel(row_panel);
+                *place = (cut.joined.a(rows.part), rows.range);
+            }
+            let row_panels = &places[..item.row_panels.len()];
             // SAFETY: the rows and the block lie within A, and the item's panels fit the left buffer.
             unsafe {
-                pack_left_columns(cut.kernels.isa, a, row_panels, &block, left);
+                pack_left_columns(cut.kernels.isa, row_panels, &block, left);
                 round(cut, left, item.row_panels.len() * block.len() * PACKED_COLUMN_STRIDE);
             }
         }
         for (row_panel, nth) in item.row_panels.clone().zip(0..) {
-            let rows = cut.row_panel(row_panel);
+            let Panel { part, range: rows } = cut.row_panel(row_panel);
+            let a = cut.joined.a(part);
+            let layout;
+            (layout, tile.left_stride) = match cut.left {
+                LeftPlan::InPlace(Left::Columns) => (Left::Columns, a.col_stride),
+                LeftPlan::InPlace(layout) => (layout, a.row_stride),
+                LeftPlan::PackRows => (Left::PackedRows, PACKED_ROW_STRIDE),
+                LeftPlan::PackColumns => (Left::Columns, PACKED_COLUMN_STRIDE),
+            };
             // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a panel
             // by rows, or for the item's panels by columns.
             tile.a = unsafe {
@@ -153,8 +162,10 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 }
             };
             for panel in item.panels.clone() {
-                let (columns, packed_width) = cut.panel(panel);
+                let (Panel { part: right, range: columns }, packed_width) = cut.panel(panel);
+                let (b, c) = (cut.joined.b(right), cut.joined.c(part, right));
                 tile.columns = columns.len();
+                tile.c_stride = c.row_stride;
                 // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B and C
                 // are valid for these rows, this depth and these columns.
                 unsafe {
@@ -184,8 +195,10 @@ unsafe fn round(cut: &Cut, at: *mut f32, count: usize) {
 
 /// The cache lines of a piece of the left operand, to be asked for over `depth` steps.
 fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: usize) -> Ahead {
-    let a = &cut.product.a;
-    let rows = cut.row_panel(row_panels.start).start..cut.row_panel(row_panels.end - 1).end;
+    let (first, last) = (cut.row_panel(row_panels.start), cut.row_panel(row_panels.end - 1));
+    let a = cut.joined.a(first.part);
+    // Those of the next product, if the piece reaches there, come when they are asked for.
+    let rows = first.range.start..if last.part == first.part { last.range.end } else { a.rows };
     let start = a.ptr.wrapping_add(rows.start * a.row_stride + block.start * a.col_stride);
     let (at, runs, run, run_stride) = if a.col_stride == 1 {
         (start, rows.len(), block.len().div_ceil(LINE), a.row_stride)

@@ -134,9 +134,13 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
     }
 }
 
-extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, const float* clip, float beta1,
-                                 float one_minus_beta1, float beta2, float one_minus_beta2, float eps, float weight_decay) {
+// The rates of tensor number n lie n * stride floats after the first; a second rate of zero: it stands still.
+extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, u32 stride, const float* clip,
+                                 float beta1, float one_minus_beta1, float beta2, float one_minus_beta2, float eps,
+                                 float weight_decay) {
     Chunk chunk = chunks[blockIdx.x];
+    rates += (u64)chunk.tensor * stride;
+    if (rates[1] == 0.0f) return;
     Tensor t = tensors[chunk.tensor];
     u64 first = (u64)chunk.number * CHUNK, end = first + CHUNK < t.elements ? first + CHUNK : t.elements;
     Rates r = rates_of(rates, clip, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay);

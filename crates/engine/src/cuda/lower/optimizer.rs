@@ -11,10 +11,10 @@ use headroom_graph::ops::clip::ClipScale;
 
 /// Elements that a block updates: `CHUNK` of the kernel.
 pub const CHUNK: usize = 16384;
-const THREADS: usize = 256;
+pub const THREADS: usize = 256;
 
 /// One parameter's tensors.
-struct Update<'a> {
+pub struct Update<'a> {
     weight: &'a Operand,
     first: &'a Operand,
     second: &'a Operand,
@@ -22,12 +22,36 @@ struct Update<'a> {
     half: Option<&'a Operand>,
 }
 
+impl Update<'_> {
+    /// Four operands a parameter, then the half copies of those that are matrices.
+    pub fn list(operands: &[Operand], parameters: usize) -> Vec<Update<'_>> {
+        let (tensors, halves) = operands.split_at(4 * parameters);
+        let mut halves = halves.iter();
+        tensors
+            .chunks_exact(4)
+            .map(|tensors| {
+                let [weight, first, second, gradient] = tensors else { unreachable!("chunks of four") };
+                let half = if weight.ty.sizes().len() > 1 { halves.next() } else { None };
+                Update { weight, first, second, gradient, half }
+            })
+            .collect()
+    }
+}
+
 /// Tables of the kernel, on the device.
-struct Tables {
+pub struct Tables {
     tensors: u64,
     chunks: u64,
-    count: usize,
+    pub count: usize,
+    /// The first chunk of each parameter, and the end of the last.
+    pub starts: Vec<u64>,
     unit: Unit,
+}
+
+/// The rates of the first parameter, and how many floats further those of the next are.
+pub struct RatesAt {
+    pub first: u64,
+    pub stride: usize,
 }
 
 impl Lowering<'_> {
@@ -37,46 +61,50 @@ impl Lowering<'_> {
         let clip = at.get(5 + op.halves).map_or(0, |clip| clip.at);
         let update = Update { weight: &at[0], first: &at[1], second: &at[2], gradient: &at[3], half };
         let tables = self.tables_of(&[update])?;
-        Ok(vec![self.update(&tables, at[4].at, clip, op)?])
+        Ok(vec![self.update(&tables, RatesAt { first: at[4].at, stride: 0 }, clip, op)?])
     }
 
     pub fn adamw_all(&mut self, call: &Call, op: &AdamWAll) -> Result<Vec<Action>, CudaError> {
         let at = call.inputs;
-        let mut halves = at[1 + 4 * op.parameters..].iter();
-        let updates: Vec<Update> = at[1..=4 * op.parameters]
-            .chunks_exact(4)
-            .map(|tensors| {
-                let [weight, first, second, gradient] = tensors else { unreachable!("chunks of four") };
-                let half = if weight.ty.sizes().len() > 1 { halves.next() } else { None };
-                Update { weight, first, second, gradient, half }
-            })
-            .collect();
-        let tables = self.tables_of(&updates)?;
+        let tables = self.tables_of(&Update::list(&at[1..], op.parameters))?;
         let mut actions = vec![];
         let mut clip = 0;
         if op.max_norm > 0.0 {
             let partial = self.scratch(256, tables.count * 4);
             clip = self.scratch(0, 4);
-            let (tensors, chunks) = (tables.tensors, tables.chunks);
-            let squares = Arguments::default().pointer(tensors).pointer(chunks).pointer(partial);
-            actions.push(self.kernel_of(&tables.unit, "squares", Grid::new(tables.count, THREADS), squares)?);
-            let from = Arguments::default()
-                .pointer(partial)
-                .pointer(clip)
-                .pointer(call.outputs[0].at)
-                .u32(tables.count)
-                .f32(op.max_norm);
-            actions.push(self.kernel_of(&tables.unit, "clip_from", Grid::new(1, 1024), from)?);
+            actions.push(self.squares(&tables, partial)?);
+            actions.push(self.clip_from(&tables, partial, clip, call.outputs[0].at, op.max_norm)?);
         }
-        actions.push(self.update(&tables, at[0].at, clip, &op.single())?);
+        actions.push(self.update(&tables, RatesAt { first: at[0].at, stride: 0 }, clip, &op.single())?);
         Ok(actions)
     }
 
-    fn update(&mut self, tables: &Tables, rates: u64, clip: u64, op: &AdamW) -> Result<Action, CudaError> {
+    /// A sum of squares for every chunk of the gradients.
+    pub fn squares(&mut self, tables: &Tables, partial: u64) -> Result<Action, CudaError> {
+        let arguments = Arguments::default().pointer(tables.tensors).pointer(tables.chunks).pointer(partial);
+        self.kernel_of(&tables.unit, "squares", Grid::new(tables.count, THREADS), arguments)
+    }
+
+    /// The clipping factor and the norm from the sums of all chunks.
+    pub fn clip_from(
+        &mut self,
+        tables: &Tables,
+        partial: u64,
+        clip: u64,
+        norm: u64,
+        max_norm: f64,
+    ) -> Result<Action, CudaError> {
+        let arguments =
+            Arguments::default().pointer(partial).pointer(clip).pointer(norm).u32(tables.count).f32(max_norm);
+        self.kernel_of(&tables.unit, "clip_from", Grid::new(1, 1024), arguments)
+    }
+
+    pub fn update(&mut self, tables: &Tables, rates: RatesAt, clip: u64, op: &AdamW) -> Result<Action, CudaError> {
         let arguments = Arguments::default()
             .pointer(tables.tensors)
             .pointer(tables.chunks)
-            .pointer(rates)
+            .pointer(rates.first)
+            .u32(rates.stride)
             .pointer(clip)
             .f32(op.beta1)
             .f32(1.0 - op.beta1)
@@ -93,12 +121,8 @@ impl Lowering<'_> {
         let update = Update { weight: &nothing, first: &nothing, second: &nothing, gradient: x, half: None };
         let tables = self.tables_of(&[update])?;
         let partial = self.scratch(0, tables.count * 4);
-        let squares = Arguments::default().pointer(tables.tensors).pointer(tables.chunks).pointer(partial);
         let total = Arguments::default().pointer(partial).pointer(call.outputs[0].at).u32(tables.count);
-        Ok(vec![
-            self.kernel_of(&tables.unit, "squares", Grid::new(tables.count, THREADS), squares)?,
-            self.kernel_of(&tables.unit, "total", Grid::new(1, 1024), total)?,
-        ])
+        Ok(vec![self.squares(&tables, partial)?, self.kernel_of(&tables.unit, "total", Grid::new(1, 1024), total)?])
     }
 
     pub fn clip_scale(&mut self, call: &Call, op: &ClipScale) -> Result<Vec<Action>, CudaError> {
@@ -114,9 +138,9 @@ impl Lowering<'_> {
         Ok(vec![self.kernel_of(&unit, "clip_scale", Grid::new(1, 1), arguments)?])
     }
 
-    fn tables_of(&mut self, updates: &[Update]) -> Result<Tables, CudaError> {
+    pub fn tables_of(&mut self, updates: &[Update]) -> Result<Tables, CudaError> {
         let half = |operand: &Operand| operand.ty.dtype == DType::Bf16;
-        let (mut tensors, mut chunks) = (vec![], vec![]);
+        let (mut tensors, mut chunks, mut starts) = (vec![], vec![], vec![0]);
         for (index, update) in updates.iter().enumerate() {
             let elements = update.gradient.ty.elements();
             tensors.extend([
@@ -130,6 +154,7 @@ impl Lowering<'_> {
                 u64::from(!half(update.gradient)),
             ]);
             chunks.extend((0..elements.div_ceil(CHUNK)).map(|number| index as u64 | (number as u64) << 32));
+            starts.push(chunks.len() as u64);
         }
         let mut options = vec![];
         if updates.iter().any(|update| half(update.weight)) {
@@ -139,6 +164,7 @@ impl Lowering<'_> {
             options.push("-DGRADIENT_BF16".to_string());
         }
         let unit = Unit { source: OPTIMIZER, options };
-        Ok(Tables { tensors: self.table(&tensors)?, chunks: self.table(&chunks)?, count: chunks.len(), unit })
+        let count = chunks.len();
+        Ok(Tables { tensors: self.table(&tensors)?, chunks: self.table(&chunks)?, count, starts, unit })
     }
 }

@@ -1,0 +1,245 @@
+//! `headroom k1`: selective updates against dense and random ones, at equal steps and at equal updated parameters.
+
+mod cost;
+
+use crate::output;
+use crate::registry::{About, Entry, Headline};
+use crate::study::plan::settings_of;
+use crate::study::state::compact;
+use crate::study::stop_on_interrupt;
+use crate::train::settings::{DeviceKind, Settings, tree_of};
+use crate::train::start::cuda_options;
+use anyhow::{bail, ensure};
+use headroom_experiments::bench::Where;
+use headroom_experiments::k1::{Design, Sources, arms, comparisons, run as run_one, statements};
+use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::k1::{Budget, K1_FILE, K1Design, K1Facts, K1Record, K1Run};
+use headroom_record::timestamp::utc_iso;
+use headroom_report::k1 as text;
+use headroom_training::optimizer::Update;
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+
+/// Selective updates against their controls: top-k, path, random and dense from the same weights, on sources that change
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A row of the table of sizes
+    #[arg(long, default_value = "nano")]
+    size: String,
+    /// Nodes that topk and random choose at a step
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    k: u32,
+    /// Markov sources, trained on one after the other
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
+    sources: u32,
+    /// Steps on each source where steps are equal
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Dense steps on each source whose updated parameters every rule gets where those are equal [default: a quarter of
+    /// --steps]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    dense_steps: Option<u64>,
+    /// How many seeds: other weights, other sources
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// The same for every rule
+    #[arg(long, default_value_t = 3e-3)]
+    learning_rate: f64,
+    /// The same for every rule
+    #[arg(long, default_value_t = 0.01)]
+    weight_decay: f64,
+    /// Largest global norm of the gradients; 0 is off
+    #[arg(long, default_value_t = 1.0)]
+    clip: f64,
+    /// Held-out batches of each source that a loss is the mean of
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    eval_batches: u32,
+    /// Rewriting passes, as `train` takes them
+    #[arg(long, default_value = "all", allow_hyphen_values = true)]
+    passes: String,
+    /// cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Of the matrix products, as `train` takes it [default: fp32]
+    #[arg(long)]
+    precision: Option<String>,
+    /// [default: the physical cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Measure instead what choosing adds to a dense step of this size, both in turns
+    #[arg(long, value_name = "SIZE")]
+    cost: Option<String>,
+    /// Where k1.json and k1.md go [default: runs/k1-TIME]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Print k1.json's content instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+pub const MARKDOWN_FILE: &str = "k1.md";
+
+pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    if let Some(size) = &arguments.cost {
+        return cost::run(&arguments, size);
+    }
+    let stop = stop_on_interrupt()?;
+    let settings = settings_of(&train_words(&arguments, &arguments.size))?.0;
+    ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
+    let nodes = tree_of(&settings.model)?.leaves.len();
+    let updates = updates(&arguments, nodes)?;
+    let design = design(&arguments, &settings)?;
+    let folder = match &arguments.output_dir {
+        Some(folder) => folder.clone(),
+        None => PathBuf::from(format!("runs/k1-{}", compact(&utc_iso(SystemTime::now()), '-'))),
+    };
+    ensure!(
+        !folder.join(K1_FILE).exists(),
+        "{} holds an experiment already\n  help: name another folder",
+        folder.display()
+    );
+    fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
+    let machine = settings.gpu.as_ref().map_or(&settings.machine.cpu_name, |gpu| &gpu.name);
+    entry.begin(&About {
+        folder: Some(&folder),
+        size: Some(&arguments.size),
+        version: Some(&settings.passes.label()),
+        configuration: json!({ "k": arguments.k, "sources": arguments.sources, "steps": arguments.steps, "seeds": arguments.seeds }),
+        device: settings.device.name(),
+        machine,
+        threads: settings.threads,
+        name: None,
+    });
+    let started = Instant::now();
+    let seeds: Vec<u64> = (0..arguments.seeds).map(|number| arguments.seed.wrapping_add(number)).collect();
+    let Some((runs, floors)) = run_all(&design, &updates, &seeds, &stop)? else {
+        entry.interrupted();
+        output::note("interrupted; nothing is written");
+        let _ = fs::remove_dir(&folder);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let comparisons = comparisons(&runs, &updates);
+    let parameters = settings.model.parameters().total();
+    let record = K1Record::new(K1Facts {
+        timestamp: utc_iso(SystemTime::now()),
+        size: settings.size.clone(),
+        version: settings.passes.label(),
+        parameters,
+        nodes: nodes as u64,
+        device: settings.device.name().into(),
+        machine: machine.clone(),
+        threads: settings.threads as u64,
+        design: K1Design {
+            sources: u64::from(arguments.sources),
+            steps_per_phase: arguments.steps,
+            updated_parameters_per_phase: design.updates,
+            dense_steps_per_phase: design.updates as f64 / parameters as f64,
+            batch_size: settings.shape.batch_size as u64,
+            seq_len: settings.shape.seq_len as u64,
+            learning_rate: settings.optimizer.learning_rate,
+            weight_decay: settings.optimizer.weight_decay,
+            clip: settings.optimizer.clip,
+            seeds: seeds.clone(),
+            eval_batches: u64::from(arguments.eval_batches),
+            loss_floor: floors.iter().sum::<f64>() / floors.len().max(1) as f64,
+            loss_of_no_knowledge: (settings.model.vocab_size as f64).ln(),
+        },
+        arms: arms(&runs, &updates),
+        statements: statements(&runs, &comparisons, seeds.len()),
+        comparisons,
+        runs,
+        total_seconds: started.elapsed().as_secs_f64(),
+    });
+    write_json(&folder.join(K1_FILE), &record)?;
+    write_atomically(&folder.join(MARKDOWN_FILE), text::markdown(&record).as_bytes())?;
+    entry.figures(Headline { parameters: Some(parameters), measured: true, ..Headline::default() });
+    output::result(&match arguments.json {
+        true => serde_json::to_string_pretty(&record)? + "\n",
+        false => text::terminal(&record),
+    })?;
+    output::note(&format!("{K1_FILE} and {MARKDOWN_FILE} are in {}", folder.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every rule under both budgets from every seed; none when told to stop. Also the entropies of all sources.
+///
+/// The first rule changes from seed to seed, so that a machine that slows down favours none.
+fn run_all(
+    design: &Design,
+    updates: &[Update],
+    seeds: &[u64],
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<(Vec<K1Run>, Vec<f64>)>> {
+    let (mut runs, mut floors) = (vec![], vec![]);
+    let total = seeds.len() * Budget::ALL.len() * updates.len();
+    for (number, &seed) in seeds.iter().enumerate() {
+        let sources = Sources::open(design, seed)?;
+        floors.extend_from_slice(sources.floors());
+        for budget in Budget::ALL {
+            for turn in 0..updates.len() {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let done = run_one(design, updates[(turn + number) % updates.len()], budget, seed, &sources)?;
+                output::note(&format!("[{}/{total}] {}", runs.len() + 1, text::run_line(&done)));
+                runs.push(done);
+            }
+        }
+    }
+    Ok(Some((runs, floors)))
+}
+
+/// The rules of the experiment, the control first.
+fn updates(arguments: &Arguments, nodes: usize) -> anyhow::Result<Vec<Update>> {
+    let k = arguments.k as usize;
+    ensure!(
+        k <= nodes,
+        "--k {k} is more than the {nodes} nodes of {}\n  help: `headroom train --show-tree` lists them",
+        arguments.size
+    );
+    let parse = |text: String| text.parse::<Update>().map_err(anyhow::Error::msg);
+    ["dense".into(), format!("topk:{k}"), "path".into(), format!("random:{k}")].into_iter().map(parse).collect()
+}
+
+fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> {
+    let dense_steps = arguments.dense_steps.unwrap_or((arguments.steps / 4).max(1));
+    let Some(updates) = dense_steps.checked_mul(settings.model.parameters().total()) else {
+        bail!("--dense-steps {dense_steps} updates more parameters than can be counted");
+    };
+    Ok(Design {
+        step: settings.step(0),
+        threads: settings.threads,
+        device: match settings.device {
+            DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
+            _ => Where::Cpu,
+        },
+        sources: arguments.sources as usize,
+        steps: arguments.steps,
+        updates,
+        eval_batches: arguments.eval_batches as usize,
+    })
+}
+
+/// The same settings in `train`'s own words.
+fn train_words(arguments: &Arguments, size: &str) -> Vec<String> {
+    let mut words = vec![
+        "train".to_string(),
+        "--data=markov".into(),
+        format!("--size={size}"),
+        format!("--passes={}", arguments.passes),
+        format!("--learning-rate={}", arguments.learning_rate),
+        format!("--weight-decay={}", arguments.weight_decay),
+        format!("--clip={}", arguments.clip),
+        format!("--device={}", arguments.device),
+    ];
+    words.extend(arguments.precision.iter().map(|precision| format!("--precision={precision}")));
+    words.extend(arguments.threads.map(|threads| format!("--threads={threads}")));
+    words
+}

@@ -1,0 +1,61 @@
+//! What choosing costs: steps that choose in turns with dense ones.
+
+use super::{Arguments, train_words};
+use crate::output;
+use crate::study::plan::settings_of;
+use crate::train::settings::DeviceKind;
+use crate::train::start::cuda_options;
+use anyhow::ensure;
+use headroom_experiments::bench::{Bench, Setting, Variant, Where};
+use headroom_experiments::turns::{Clock, Patience};
+use headroom_training::optimizer::{OptimizerConfig, Update};
+use headroom_training::program::{Keep, StepConfig};
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Every comparison has so many rounds of four steps, unless it is known well enough before.
+const PATIENCE: Patience = Patience { rounds: 6, most_rounds: 40, time: Duration::from_secs(100) };
+
+pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
+    let settings = settings_of(&train_words(arguments, size))?.0;
+    ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
+    let device = match settings.device {
+        DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
+        _ => Where::Cpu,
+    };
+    let setting = Setting { threads: settings.threads, seed: settings.seed, device };
+    let (step, variant) = (settings.step(0), Variant::of(&settings.passes));
+    let bench = |update: Update| {
+        let optimizer = OptimizerConfig { update, ..step.optimizer };
+        Bench::new(&StepConfig { optimizer, ..step.clone() }, &variant, Keep::OnlyTheLoss, &setting)
+    };
+    let mut dense = bench(Update::Dense)?;
+    let rules = ["topk:all".to_string(), format!("topk:{}", arguments.k)];
+    let mut clock = Clock::start(PATIENCE, rules.len());
+    let mut rows = vec![];
+    for rule in &rules {
+        let mut chosen = bench(rule.parse().map_err(anyhow::Error::msg)?)?;
+        for _ in 0..dense.warm_up_steps() {
+            dense.step()?;
+            chosen.step()?;
+        }
+        let found = clock.compare(&mut dense, &mut chosen)?;
+        // The speed-up of choosing, turned around: how much longer a step is.
+        let added = |ratio: f64| 100.0 * (1.0 / ratio - 1.0);
+        let (median, low, high) = (added(found.median), added(found.high), added(found.low));
+        rows.push(json!({ "update": rule, "added_percent": median, "ci95_low": low, "ci95_high": high, "rounds": found.rounds }));
+        if !arguments.json {
+            output::result(&format!(
+                "{rule} adds {median:+.1}% to a dense step of {size} (95%: {low:+.1}% to {high:+.1}%, {} rounds)\n",
+                found.rounds
+            ))?;
+        }
+    }
+    if arguments.json {
+        let record =
+            json!({ "size": size, "device": settings.device.name(), "threads": settings.threads, "cost": rows });
+        output::result(&format!("{record:#}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

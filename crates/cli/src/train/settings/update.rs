@@ -1,0 +1,54 @@
+//! What a step updates: the rule, held against the model's tree.
+
+use super::resumed::Resumed;
+use crate::output;
+use crate::train::arguments::Arguments;
+use anyhow::{bail, ensure};
+use headroom_graph::{Graph, GraphError, Rule};
+use headroom_training::checkpoint::TrainingState;
+use headroom_training::config::ModelConfig;
+use headroom_training::llama;
+use headroom_training::optimizer::Update;
+use headroom_training::tree::Tree;
+
+/// The rule of the flags, else the resumed run's, else none.
+pub fn update_of(
+    arguments: &Arguments,
+    before: &Resumed,
+    state: Option<&TrainingState>,
+    model: &ModelConfig,
+    seed: u64,
+) -> anyhow::Result<Update> {
+    let asked = arguments.training.update.as_ref().or(before.update.as_ref());
+    let update = match asked.map_or(Ok(Update::Dense), |asked| asked.parse()) {
+        Ok(update) => update,
+        Err(why) => bail!("--update: {why}\n  help: dense, topk:K, topk:all, path or random:K"),
+    };
+    let leaves = tree_of(model)?.leaves.len();
+    if let Some(count) = update.rule().and_then(Rule::count) {
+        ensure!(
+            count <= leaves,
+            "--update {update} chooses {count} nodes, and the model has {leaves}\n  help: --show-tree lists them; topk:all is all"
+        );
+    }
+    Ok(match update {
+        // Steps of one count for all cannot follow steps that chose; those that choose everything compute the same.
+        Update::Dense if state.is_some_and(TrainingState::has_uneven_steps) => {
+            output::note(
+                "note: the checkpoint's parameters were updated at different numbers of steps; everything is updated from now \
+                 on, each by its own count (--update topk:all)",
+            );
+            Update::Chosen { rule: Rule::All, seed }
+        }
+        Update::Dense => Update::Dense,
+        Update::Chosen { rule, .. } => Update::Chosen { rule, seed },
+    })
+}
+
+/// The model's tree, known without a device.
+pub fn tree_of(model: &ModelConfig) -> Result<Tree, GraphError> {
+    let mut graph = Graph::new();
+    llama::forward(&mut graph, model, 1, 1)?;
+    let named = |id| (graph.get(id).name.clone(), graph.ty(id).elements());
+    Ok(Tree::of(graph.parameters().into_iter().map(named)))
+}

@@ -1,0 +1,122 @@
+//! Steps that update what they choose, and the experiment around them.
+
+use crate::home::place_with_peaks;
+use crate::place::{Place, SMALL};
+use headroom_record::provenance::check_provenance;
+use serde_json::Value;
+
+fn weights(place: &Place, folder: &str) -> [Vec<u8>; 2] {
+    ["model.safetensors", "optimizer.safetensors"].map(|file| place.read(&format!("{folder}/{file}")))
+}
+
+#[test]
+fn choosing_everything_saves_the_bytes_of_a_dense_run() {
+    let place = Place::new();
+    place.succeeds(&format!("train {SMALL} --clip 0.5 --num-steps 6 --save dense"));
+    place.succeeds(&format!("train {SMALL} --clip 0.5 --num-steps 6 --save all --update topk:all"));
+    assert!(weights(&place, "dense") == weights(&place, "all"));
+}
+
+#[test]
+fn a_run_says_what_it_updated_and_what_it_works_on() {
+    let place = Place::new();
+    let done = place.succeeds(&format!("train {SMALL} --num-steps 8 --log-interval 4 --update path --output-dir o"));
+    assert!(done.stdout.contains("update path of 21 nodes"), "{}", done.stdout);
+    assert!(done.stdout.contains("Steps 1 to 8 worked mostly on "), "{}", done.stdout);
+    let log = String::from_utf8(place.read("o/training_output.log")).unwrap();
+    let line = log.lines().find(|line| line.starts_with("Step 8/8")).unwrap();
+    assert!(line.contains("samples/s") && line.ends_with('%') && line.contains(", on "), "{line}");
+    let record = place.json("o/attribution.json");
+    check_provenance(&record).unwrap();
+    assert_eq!((record["update"].as_str(), record["total_steps"].as_u64()), (Some("path"), Some(8)));
+    let lists = ["nodes", "updates", "moved"].map(|key| record[key].as_array().unwrap().clone());
+    assert!(lists.iter().all(|list| list.len() == 21));
+    for (updates, moved) in lists[1].iter().zip(&lists[2]) {
+        assert_eq!(updates.as_u64() > Some(0), moved.as_f64() > Some(0.0), "{record}");
+    }
+    let chosen = record["chosen"].as_array().unwrap();
+    let times = |node: usize| chosen.iter().filter(|step| step.as_array().unwrap().contains(&node.into())).count();
+    assert!((0..21).all(|node| lists[1][node] == times(node)));
+    // One leaf takes the full step, at every step.
+    let shares = record["shares"].as_array().unwrap();
+    assert!(shares.iter().all(|step| step.as_array().unwrap().iter().filter(|share| **share == 1.0).count() == 1));
+}
+
+#[test]
+fn a_run_that_chooses_goes_on_to_the_byte_also_from_its_own_folder() {
+    let place = Place::new();
+    for update in ["topk:3", "random:3"] {
+        place.succeeds(&format!("train {SMALL} --num-steps 8 --update {update} --save straight"));
+        place.succeeds(&format!("train {SMALL} --num-steps 4 --update {update} --save ck"));
+        place.succeeds("train --resume ck --num-steps 8 --save ck --output-dir o --overwrite");
+        assert!(weights(&place, "straight") == weights(&place, "ck"), "{update}");
+        let [straight, cut] = ["straight", "ck"].map(|folder| place.json(&format!("{folder}/training_state.json")));
+        assert_eq!(straight["node_steps"], cut["node_steps"]);
+        assert_eq!(straight["node_steps"].as_object().unwrap().len(), 21);
+        assert_eq!(place.json("o/attribution.json")["steps"], serde_json::json!([5, 6, 7, 8]));
+    }
+    // A dense run after it goes on by counts of its own, and says so.
+    let done = place.succeeds("train --resume ck --num-steps 9 --update dense");
+    assert!(done.stderr.contains("different numbers of steps"), "{}", done.stderr);
+}
+
+#[test]
+fn the_tree_is_shown_with_its_parameters() {
+    let place = Place::new();
+    let shown = place.succeeds("train --size nano --show-tree").stdout;
+    assert!(shown.starts_with("model ") && shown.contains("202,048") && shown.contains("│  │  ├─ q_proj"), "{shown}");
+    assert!(shown.ends_with("21 leaves to choose from\n"), "{shown}");
+    assert!(place.succeeds("train --size nano --tied --show-tree").stdout.ends_with("20 leaves to choose from\n"));
+    let object: Value = serde_json::from_str(&place.succeeds("train --size nano --show-tree --json").stdout).unwrap();
+    assert_eq!((object["leaves"].as_u64(), object["nodes"][0]["parameters"].as_u64()), (Some(21), Some(202_048)));
+    assert_eq!(place.names(), [] as [String; 0]);
+}
+
+#[test]
+fn rules_that_cannot_be_followed_are_refused() {
+    let place = Place::new();
+    for (update, words) in [
+        ("topk:0", ["--update", "from 1 up"]),
+        ("topk:22", ["chooses 22 nodes", "has 21"]),
+        ("random:all", ["--update", "not a number of nodes"]),
+        ("sometimes", ["`sometimes`", "random:K"]),
+    ] {
+        place.refuses(&format!("train {SMALL} --num-steps 1 --update {update}"), &words);
+    }
+    place.refuses("k1 --k 22", &["--k 22", "21 nodes"]);
+    place.refuses("k1 --device null", &["computes nothing"]);
+}
+
+#[test]
+fn a_profile_of_a_run_that_chooses_has_it_in_its_report() {
+    let place = place_with_peaks();
+    place.succeeds(&format!("profile {SMALL} --num-steps 8 --update topk:2 --output-dir o"));
+    let [markdown, html] = ["o/report.md", "o/report.html"].map(|file| String::from_utf8(place.read(file)).unwrap());
+    assert!(markdown.contains("## What was updated") && markdown.contains("Updated by topk:2 over 8 steps"));
+    assert!(html.contains("What was updated") && html.contains("Nodes over steps"));
+}
+
+#[test]
+fn the_experiment_holds_every_rule_against_its_controls() {
+    let place = Place::new();
+    let line = "k1 --steps 8 --dense-steps 3 --sources 2 --seeds 2 --k 3 --eval-batches 1 --output-dir k --json";
+    let record: Value = serde_json::from_str(&place.succeeds(line).stdout).unwrap();
+    assert_eq!(record, place.json("k/k1.json"));
+    check_provenance(&record).unwrap();
+    let runs = record["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * 2 * 4);
+    for run in runs.iter().filter(|run| run["budget"] == "equal_steps") {
+        assert_eq!(run["steps"], 16, "{run}");
+    }
+    let budget = 2 * 3 * 202_048;
+    for run in runs.iter().filter(|run| run["budget"] == "equal_updates") {
+        let updated = run["updated_parameters"].as_u64().unwrap();
+        assert!((budget..2 * budget).contains(&updated), "{run}");
+    }
+    let text = String::from_utf8(place.read("k/k1.md")).unwrap();
+    for words in ["At equal steps", "random:3", "What differs by more than the noise", "forgetting"] {
+        assert!(text.contains(words), "{words}");
+    }
+    place.refuses(line, &["holds an experiment already"]);
+    assert!(place.succeeds("runs list").stdout.contains("k1"));
+}

@@ -1,0 +1,136 @@
+//! Products that have an operand in common, computed as one: it is copied once, and threads meet once.
+//!
+//! Panels are those of one product after the other: none reaches from one into the next. So each C has the bits that its
+//! product alone would give.
+
+use std::ops::Range;
+
+use super::cut::part;
+use super::matrix::{MatMut, MatRef};
+use super::{Accumulate, Product, non_empty};
+
+/// A right operand and where its product goes.
+pub struct Columns<'a> {
+    pub b: MatRef<'a>,
+    pub c: MatMut<'a>,
+}
+
+/// A left operand and where its product goes.
+pub struct Rows<'a> {
+    pub a: MatRef<'a>,
+    pub c: MatMut<'a>,
+}
+
+/// What the products do not have in common.
+pub enum Parts<'a> {
+    /// One left operand, several right ones.
+    Columns(MatRef<'a>, &'a [Columns<'a>]),
+    /// Several left operands, one right one.
+    Rows(&'a [Rows<'a>], MatRef<'a>),
+}
+
+/// `c (+)= alpha · a · b` for each part. All have the same depth.
+pub struct Joined<'a> {
+    pub alpha: f32,
+    pub accumulate: Accumulate,
+    pub parts: Parts<'a>,
+}
+
+/// A panel of rows or of columns: whose, and which of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    pub part: usize,
+    pub range: Range<usize>,
+}
+
+impl Joined<'_> {
+    pub fn parts(&self) -> usize {
+        match self.parts {
+            Parts::Columns(_, parts) => parts.len(),
+            Parts::Rows(parts, _) => parts.len(),
+        }
+    }
+
+    pub fn depth(&self) -> usize {
+        self.a(0).cols
+    }
+
+    /// Of a part of the rows.
+    pub fn a(&self, part: usize) -> &MatRef<'_> {
+        match &self.parts {
+            Parts::Columns(a, _) => a,
+            Parts::Rows(parts, _) => &parts[part].a,
+        }
+    }
+
+    /// Of a part of the columns.
+    pub fn b(&self, part: usize) -> &MatRef<'_> {
+        match &self.parts {
+            Parts::Columns(_, parts) => &parts[part].b,
+            Parts::Rows(_, b) => b,
+        }
+    }
+
+    /// Of a part of the rows and one of the columns, of which one is the only one.
+    pub fn c(&self, rows: usize, columns: usize) -> &MatMut<'_> {
+        match &self.parts {
+            Parts::Columns(_, parts) => &parts[columns].c,
+            Parts::Rows(parts, _) => &parts[rows].c,
+        }
+    }
+
+    /// Rows of each part of the rows.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        let parts = if matches!(self.parts, Parts::Rows(..)) { self.parts() } else { 1 };
+        (0..parts).map(|part| self.a(part).rows)
+    }
+
+    /// Columns of each part of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = usize> {
+        let parts = if matches!(self.parts, Parts::Columns(..)) { self.parts() } else { 1 };
+        (0..parts).map(|part| self.b(part).cols)
+    }
+
+    /// Checks the shapes; whether every part has something to add up. Sums over no depth are made zero where they stand.
+    pub fn whole(&self) -> bool {
+        let mut whole = true;
+        for part in 0..self.parts() {
+            whole &= non_empty(&self.part(part));
+        }
+        whole
+    }
+
+    pub fn part(&self, part: usize) -> Product<'_> {
+        let (rows, columns) = if matches!(self.parts, Parts::Rows(..)) { (part, 0) } else { (0, part) };
+        let (a, b, c) = (*self.a(rows), *self.b(columns), self.c(rows, columns).again());
+        Product { alpha: self.alpha, a, b, accumulate: self.accumulate, c }
+    }
+}
+
+/// How many panels of at most `largest` there are.
+pub fn panels(parts: impl Iterator<Item = usize>, largest: usize) -> usize {
+    parts.map(|length| length.div_ceil(largest)).sum()
+}
+
+/// The `index`-th panel, by how many panels each part has and what a part's `nth` of so many is.
+pub fn panel(
+    parts: impl Iterator<Item = usize>,
+    largest: usize,
+    index: usize,
+    cut: impl Fn(usize, usize, usize) -> Range<usize>,
+) -> Panel {
+    let mut before = 0;
+    for (number, length) in parts.enumerate() {
+        let panels = length.div_ceil(largest);
+        if index < before + panels {
+            return Panel { part: number, range: cut(length, panels, index - before) };
+        }
+        before += panels;
+    }
+    unreachable!("there are {before} panels, and {index} is none of them")
+}
+
+/// Panels of nearly equal height.
+pub fn equal(length: usize, panels: usize, nth: usize) -> Range<usize> {
+    part(0..length, panels, nth)
+}

@@ -1,0 +1,97 @@
+//! Steps that choose what they update, on a device: everything chosen is a dense step to the byte, choices are the CPU's, and
+//! what was never chosen has not moved.
+
+use super::{Check, ExactnessError, Open, plain_adamw, run_error, source_of};
+use headroom_engine::cpu::isa::Isa;
+use headroom_engine::cpu::{Cpu, Reductions};
+use headroom_engine::{Device, EngineError, Program, Target};
+use headroom_graph::Precision;
+use headroom_graph::passes::PassList;
+use headroom_training::attribution::{Start, moved};
+use headroom_training::config::Size;
+use headroom_training::data::{Batch, BatchShape};
+use headroom_training::optimizer::{OptimizerConfig, Update};
+use headroom_training::program::{Keep, StepConfig};
+use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+
+const SEED: u64 = 42;
+
+/// What came of some steps.
+struct Taken {
+    losses: Vec<u32>,
+    /// Shares of the step by step and leaf; empty for dense steps.
+    shares: Vec<Vec<f32>>,
+    /// Nodes that moved without an update, or were updated without moving.
+    wrong: usize,
+}
+
+/// Under no pass and all, in every precision.
+pub fn selective(open: &Open, size: &str, steps: usize) -> Result<Vec<Check>, ExactnessError> {
+    let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
+    let shape = BatchShape { batch_size: size.batch_size, seq_len: size.seq_len };
+    let on_cpu = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
+        Ok(Box::new(Cpu::new(2, Isa::detect(), Reductions::Fixed, programs)?))
+    };
+    let config = |update: &str, passes: &PassList, precision: Precision, target: Target| {
+        let update = match update.parse() {
+            Ok(Update::Chosen { rule, .. }) => Update::Chosen { rule, seed: SEED },
+            _ => Update::Dense,
+        };
+        let optimizer = OptimizerConfig { update, ..plain_adamw() };
+        let (model, passes) = (size.model(), passes.clone());
+        StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target }
+    };
+    let mut checks = vec![];
+    for passes in [PassList::none(), PassList::all()] {
+        for precision in Precision::ALL {
+            let what = format!("{} {precision} {}", size.name, passes.label());
+            let dense = taken(open, &config("dense", &passes, precision, Target::Cuda), steps)?;
+            let all = taken(open, &config("topk:all", &passes, precision, Target::Cuda), steps)?;
+            let apart = dense.losses.iter().zip(&all.losses).filter(|(a, b)| a != b).count();
+            checks.push(exact(format!("{what}: topk:all has the bytes of dense"), apart));
+            for (rule, tolerance) in [("topk:3", 0.05), ("path", 0.05), ("random:3", 0.0)] {
+                let have = taken(open, &config(rule, &passes, precision, Target::Cuda), steps)?;
+                checks.push(exact(format!("{what}: {rule} moves what it updates and nothing else"), have.wrong));
+                if precision == Precision::Fp32 {
+                    let want = taken(&on_cpu, &config(rule, &passes, precision, Target::Cpu), steps)?;
+                    let pairs = want.shares.concat().into_iter().zip(have.shares.concat());
+                    let others = pairs.filter(|(want, have)| want != have).count() as f64;
+                    // Norms that are almost equal may change places.
+                    let difference = others / want.shares.concat().len().max(1) as f64;
+                    checks.push(Check { what: format!("{what}: {rule} chooses as the CPU"), difference, tolerance });
+                }
+            }
+        }
+    }
+    Ok(checks)
+}
+
+fn exact(what: String, wrong: usize) -> Check {
+    Check { what, difference: wrong as f64, tolerance: 0.0 }
+}
+
+fn taken(open: &Open, config: &StepConfig, steps: usize) -> Result<Taken, ExactnessError> {
+    let source = source_of(config)?;
+    let mut batch = Batch::new(config.shape);
+    let mut trainer: Trainer = super::trainer(open, config, Keep::OnlyTheLoss)?;
+    let run = |error: String| run_error(&config.passes.label(), &error);
+    let (mut losses, mut times) = (vec![], StepTimes::default());
+    for step in 0..steps {
+        source.fill(step as u64 % 4, &mut batch)?;
+        if !trainer.submit(&batch, EndsStep::Yes { last: steps as u64 }) {
+            let loss = trainer.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
+            losses.push(loss.to_bits());
+            trainer.update(steps as u64, &mut times);
+        }
+    }
+    losses.extend(trainer.collect()?.iter().map(|one| one.results[0].to_bits()));
+    trainer.read_choices();
+    let distances = moved(&mut trainer, Start::Drawn(SEED)).map_err(|error| run(error.to_string()))?;
+    if let Some(error) = trainer.device.failure() {
+        return Err(run(error.to_string()));
+    }
+    let Some(choices) = &trainer.choices else { return Ok(Taken { losses, shares: vec![], wrong: 0 }) };
+    let updates = choices.facts(String::new(), SEED, vec![]).updates;
+    let wrong = updates.iter().zip(&distances).filter(|(updates, moved)| (**updates > 0) != (**moved > 0.0)).count();
+    Ok(Taken { losses, shares: choices.kept().iter().map(|step| step.shares.clone()).collect(), wrong })
+}

@@ -1,0 +1,175 @@
+//! K-1 against its controls: selective updates, random ones and dense ones from the same weights, on sources that change.
+
+mod student;
+mod trial;
+
+pub use student::estimate;
+pub use trial::{Sources, run};
+
+use crate::bench::Where;
+use headroom_record::k1::{Budget, Estimate, K1Arm, K1Comparison, K1Run};
+use headroom_training::optimizer::Update;
+use headroom_training::program::StepConfig;
+
+/// What all runs of the experiment share.
+#[derive(Clone, Debug)]
+pub struct Design {
+    /// Its rule of updating does not count.
+    pub step: StepConfig,
+    pub threads: usize,
+    pub device: Where,
+    /// Markov sources, one after the other.
+    pub sources: usize,
+    /// Steps of a phase where steps are equal.
+    pub steps: u64,
+    /// Parameters updated by a phase where those are equal.
+    pub updates: u64,
+    pub eval_batches: usize,
+}
+
+/// What rules are held against.
+pub const CONTROL: Update = Update::Dense;
+
+/// Figures that rules are compared by: the name, and how to read it.
+pub const FIGURES: [(&str, fn(&K1Run) -> f64); 3] =
+    [("loss", |run| run.loss), ("forgetting", |run| run.forgetting), ("final_loss", |run| run.final_loss)];
+
+/// The chance of one false claim among all comparisons together.
+const LEVEL: f64 = 0.05;
+
+/// Means over seeds, rule by rule.
+pub fn arms(runs: &[K1Run], updates: &[Update]) -> Vec<K1Arm> {
+    let mut arms = vec![];
+    for budget in Budget::ALL {
+        for update in updates.iter().map(Update::to_string) {
+            let own: Vec<&K1Run> = runs.iter().filter(|run| run.budget == budget && run.update == update).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let over = |figure: fn(&K1Run) -> f64| -> Estimate {
+                estimate(&own.iter().map(|run| figure(run)).collect::<Vec<f64>>())
+            };
+            arms.push(K1Arm {
+                update,
+                budget,
+                steps: over(|run| run.steps as f64),
+                steps_per_sec: over(|run| run.steps_per_sec),
+                tokens_per_sec: over(|run| run.tokens_per_sec),
+                updated_share: over(|run| run.updated_share),
+                loss: over(|run| run.loss),
+                forgetting: over(|run| run.forgetting),
+                final_loss: over(|run| run.final_loss),
+            });
+        }
+    }
+    arms
+}
+
+/// Every rule against the dense one, and every rule that looks at gradients against the one that draws lots, seed by seed.
+pub fn comparisons(runs: &[K1Run], updates: &[Update]) -> Vec<K1Comparison> {
+    let is_random = |update: &Update| update.to_string().starts_with("random");
+    let lots = updates.iter().find(|update| is_random(update));
+    let mut pairs: Vec<(Update, Update)> = vec![];
+    for &update in updates.iter().filter(|update| **update != CONTROL) {
+        pairs.push((update, CONTROL));
+        pairs.extend(lots.filter(|lots| **lots != update).map(|&lots| (update, lots)));
+    }
+    let mut found = vec![];
+    for budget in Budget::ALL {
+        for (figure, read) in FIGURES {
+            for (update, against) in &pairs {
+                let differences = differences(runs, budget, &update.to_string(), &against.to_string(), read);
+                if differences.is_empty() {
+                    continue;
+                }
+                found.push(K1Comparison {
+                    budget,
+                    figure: figure.into(),
+                    update: update.to_string(),
+                    against: against.to_string(),
+                    difference: estimate(&differences),
+                    p_value: student::p_value(&differences),
+                    adjusted_p_value: None,
+                    beyond_noise: false,
+                });
+            }
+        }
+    }
+    let p_values: Vec<Option<f64>> = found.iter().map(|one| one.p_value).collect();
+    for (one, adjusted) in found.iter_mut().zip(student::adjusted(&p_values)) {
+        one.adjusted_p_value = adjusted;
+        one.beyond_noise = adjusted.is_some_and(|value| value < LEVEL);
+    }
+    found
+}
+
+/// Seed by seed, of those seeds that both have.
+fn differences(runs: &[K1Run], budget: Budget, update: &str, against: &str, read: fn(&K1Run) -> f64) -> Vec<f64> {
+    let of = |update: &str, seed: u64| {
+        runs.iter().find(|run| run.budget == budget && run.update == update && run.seed == seed)
+    };
+    let mut seeds: Vec<u64> = runs.iter().map(|run| run.seed).collect();
+    seeds.sort();
+    seeds.dedup();
+    let pair = |seed: u64| Some(read(of(update, seed)?) - read(of(against, seed)?));
+    seeds.into_iter().filter_map(pair).collect()
+}
+
+/// What the comparisons say, one sentence a pair of rules and budget, and how sure that is.
+pub fn statements(runs: &[K1Run], comparisons: &[K1Comparison], seeds: usize) -> Vec<String> {
+    let mut said = vec![];
+    for budget in Budget::ALL {
+        let mut pairs: Vec<(&str, &str)> = vec![];
+        for one in comparisons.iter().filter(|one| one.budget == budget) {
+            if !pairs.contains(&(one.update.as_str(), one.against.as_str())) {
+                pairs.push((&one.update, &one.against));
+            }
+        }
+        for (update, against) in pairs {
+            let own =
+                comparisons.iter().filter(|one| one.budget == budget && one.update == update && one.against == against);
+            let (beyond, within): (Vec<&K1Comparison>, Vec<&K1Comparison>) = own.partition(|one| one.beyond_noise);
+            let mut parts: Vec<String> = beyond.iter().map(|one| difference(one)).collect();
+            let names: Vec<&str> = within.iter().map(|one| words(&one.figure)).collect();
+            if !names.is_empty() {
+                parts.push(format!("{} within noise", names.join(" and ")));
+            }
+            said.push(format!("At {}, {update} against {against}: {}.", budget.words(), parts.join("; ")));
+        }
+    }
+    if seeds < 2 {
+        said.push("One seed has no noise to hold a difference against: nothing can be said. More --seeds can.".into());
+    } else {
+        said.push(format!(
+            "Beyond noise means: less than 5% chance that any of these {} comparisons over {seeds} seeds claims a difference \
+             that is none (paired by seed, Student's t, Holm's method).",
+            comparisons.len()
+        ));
+    }
+    let short = runs.iter().filter(|run| !run.complete).count();
+    if short > 0 {
+        said.push(format!("{short} runs ended before they had updated as many parameters as the others."));
+    }
+    said
+}
+
+fn difference(one: &K1Comparison) -> String {
+    let Estimate { mean, ci95_low, ci95_high } = one.difference;
+    let direction = if mean < 0.0 { "lower" } else { "higher" };
+    let interval = match (ci95_low, ci95_high) {
+        (Some(low), Some(high)) => format!(" (95%: {low:+.3} to {high:+.3})"),
+        _ => String::new(),
+    };
+    format!("{} {direction} by {:.3}{interval}", words(&one.figure), mean.abs())
+}
+
+fn words(figure: &str) -> &'static str {
+    match figure {
+        "loss" => "loss on the source at hand",
+        "forgetting" => "forgetting",
+        _ => "loss on all sources at the end",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Student's distribution: intervals of a mean of few values, and how surprising a difference is.
+
+use headroom_record::k1::Estimate;
+
+/// The mean, and the interval that holds the true mean of such values with 95%.
+pub fn estimate(values: &[f64]) -> Estimate {
+    let mean = mean(values);
+    let Some(error) = standard_error(values) else { return Estimate { mean, ci95_low: None, ci95_high: None } };
+    let half = quantile(0.975, values.len() as f64 - 1.0) * error;
+    Estimate { mean, ci95_low: Some(mean - half), ci95_high: Some(mean + half) }
+}
+
+/// The chance of a mean this far from zero or further where the true one is zero; none with fewer than two values.
+pub fn p_value(differences: &[f64]) -> Option<f64> {
+    let (mean, error) = (mean(differences), standard_error(differences)?);
+    if error == 0.0 {
+        return Some(if mean == 0.0 { 1.0 } else { 0.0 });
+    }
+    Some(2.0 * (1.0 - cumulative((mean / error).abs(), differences.len() as f64 - 1.0)))
+}
+
+/// Holm's method: each value held against how many others were tried, so that all of them together err by chance as often as
+/// one alone would.
+pub fn adjusted(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut order: Vec<usize> = (0..p_values.len()).filter(|&at| p_values[at].is_some()).collect();
+    order.sort_by(|&a, &b| p_values[a].unwrap_or(1.0).total_cmp(&p_values[b].unwrap_or(1.0)));
+    let mut out = vec![None; p_values.len()];
+    let mut least = 0.0f64;
+    for (rank, &at) in order.iter().enumerate() {
+        let own = p_values[at].unwrap_or(1.0) * (order.len() - rank) as f64;
+        least = least.max(own.min(1.0));
+        out[at] = Some(least);
+    }
+    out
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn standard_error(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    if values.len() < 2 {
+        return None;
+    }
+    let mean = mean(values);
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Some((variance / count).sqrt())
+}
+
+/// The value below which a share of the distribution lies, by bisection.
+fn quantile(share: f64, freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e6);
+    for _ in 0..200 {
+        let middle = f64::midpoint(low, high);
+        match cumulative(middle, freedom) < share {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    low
+}
+
+/// The share of the distribution below `t`, for `t` from 0 up.
+fn cumulative(t: f64, freedom: f64) -> f64 {
+    1.0 - 0.5 * beta_share(freedom / (freedom + t * t), freedom / 2.0)
+}
+
+/// The share of the beta distribution with parameters `a` and ½ that lies below `x`. Its density is integrated after the
+/// substitution `u = sin²θ`, which leaves `2 sin^(2a-1) θ`: smooth for every `a` from ½ up.
+fn beta_share(x: f64, a: f64) -> f64 {
+    let density = |angle: f64| angle.sin().powf(2.0 * a - 1.0);
+    let integral = |to: f64| {
+        const PARTS: usize = 2000; // Simpson's rule
+        let width = to / PARTS as f64;
+        let inner = (1..PARTS).map(|at| if at % 2 == 1 { 4.0 } else { 2.0 } * density(at as f64 * width)).sum::<f64>();
+        (density(0.0) + inner + density(to)) * width / 3.0
+    };
+    integral(x.sqrt().asin()) / integral(std::f64::consts::FRAC_PI_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_published_tables() {
+        for (freedom, wanted) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (9.0, 2.262), (30.0, 2.042)] {
+            assert!((quantile(0.975, freedom) - wanted).abs() < 6e-4, "{freedom}: {}", quantile(0.975, freedom));
+        }
+        assert!((quantile(0.995, 4.0) - 4.604).abs() < 6e-4);
+    }
+
+    #[test]
+    fn an_interval_and_its_surprise_agree() {
+        // Mean 3, deviation √2.5, error √0.5: an interval of 3 ± 2.776 · 0.7071.
+        let values = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let found = estimate(&values);
+        assert_eq!(found.mean, 3.0);
+        assert!((found.ci95_high.unwrap() - 4.9632).abs() < 1e-3 && (found.ci95_low.unwrap() - 1.0368).abs() < 1e-3);
+        // A mean that touches zero with the end of its interval is surprising by one in twenty.
+        let moved: Vec<f64> = values.iter().map(|value| value - found.ci95_low.unwrap()).collect();
+        assert!((p_value(&moved).unwrap() - 0.05).abs() < 1e-6);
+        assert_eq!((p_value(&[2.0]), estimate(&[2.0]).ci95_low), (None, None));
+    }
+
+    #[test]
+    fn values_are_held_against_how_many_were_tried() {
+        let found = adjusted(&[Some(0.04), None, Some(0.01), Some(0.03)]);
+        assert_eq!(found, [Some(0.06), None, Some(0.03), Some(0.06)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! The choice of what a step updates and AdamW on what was chosen, in one call: norms, choice, clipping and updates.
+
+use super::adamw::AdamW;
+use super::choose::{SHARED, expect_shared, shared_example};
+use crate::choice::Rule;
+use crate::gradient::Backward;
+use crate::graph::{GraphError, ValueId};
+use crate::op;
+use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::tensor::TensorType;
+
+op! {
+    /// The shared inputs of [`Choose`](super::choose::Choose), then for each parameter `weight`, `first`, `second` (all updated)
+    /// and `gradient`, then the copies in half precision (updated) of those weights that are matrices, where there are any → the
+    /// rates that each was updated with, `[n, 3]`, and the norm of all gradients, `[1]`, where they are clipped.
+    ///
+    /// Every parameter is a leaf of the tree. One that is not chosen keeps weight, moments and count to the byte.
+    pub struct AdamWChosen {
+        pub rule: Rule,
+        /// Of the lots, where they decide.
+        pub seed: u64,
+        pub beta1: f64,
+        pub beta2: f64,
+        pub eps: f64,
+        pub weight_decay: f64,
+        /// Largest global norm; 0 is off.
+        pub max_norm: f64,
+        /// Copies of weights in half precision: none, or one for each matrix.
+        pub halves: usize,
+        pub parameters: usize,
+    }
+}
+
+impl AdamWChosen {
+    /// The same update on one parameter.
+    pub fn single(&self) -> AdamW {
+        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay, halves: 0 }
+    }
+
+    /// Where a parameter's weight is among the inputs; its moments and gradient follow.
+    pub fn place(parameter: usize) -> usize {
+        SHARED + 4 * parameter
+    }
+}
+
+impl Operator for AdamWChosen {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        let leaves = expect_shared(self.rule, inputs)?;
+        let want = AdamWChosen::place(self.parameters) + self.halves;
+        if leaves != self.parameters || inputs.len() != want {
+            return Err(ShapeError::Arity { want, have: inputs.len() });
+        }
+        let (tensors, halves) = inputs.split_at(AdamWChosen::place(self.parameters));
+        for (index, input) in tensors.iter().enumerate().skip(SHARED) {
+            expect(index, input, tensors[index - (index - SHARED) % 4].sizes())?;
+        }
+        let weights = (0..self.parameters).map(|parameter| &tensors[AdamWChosen::place(parameter)]);
+        let matrices: Vec<&TensorType> = weights.filter(|weight| weight.sizes().len() > 1).collect();
+        if !halves.is_empty() && halves.len() != matrices.len() {
+            return Err(ShapeError::Arity { want: tensors.len() + matrices.len(), have: inputs.len() });
+        }
+        for (index, (half, weight)) in (tensors.len()..).zip(halves.iter().zip(matrices)) {
+            expect(index, half, weight.sizes())?;
+        }
+        let rates = TensorType::f32(&[self.parameters, 3]);
+        Ok(if self.max_norm > 0.0 { vec![rates, TensorType::f32(&[1])] } else { vec![rates] })
+    }
+
+    /// As if all were chosen: how much will be is known only then.
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        (0..self.parameters).map(|parameter| 16 * inputs[AdamWChosen::place(parameter)].elements() as u64).sum()
+    }
+
+    /// As if all were chosen; one row of the log is written, and nothing of it read.
+    fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        let but_the_log = |indices: &mut dyn Iterator<Item = usize>| -> usize {
+            indices.filter(|index| *index != 4).map(|index| inputs[index].bytes()).sum()
+        };
+        let read = but_the_log(&mut (0..inputs.len()));
+        let written =
+            but_the_log(&mut self.updates().into_iter()) + outputs.iter().map(TensorType::bytes).sum::<usize>();
+        (read + written + 8 * self.parameters) as u64
+    }
+
+    fn updates(&self) -> Vec<usize> {
+        let end = AdamWChosen::place(self.parameters);
+        let tensors = (SHARED..end).filter(|index| (index - SHARED) % 4 != 3);
+        [3, 4].into_iter().chain(tensors).chain(end..end + self.halves).collect()
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let sizes = [&[5, 77][..], &[3], &[200, 90], &[7, 4], &[9]];
+        let mut inputs = shared_example(sizes.len());
+        for sizes in sizes {
+            let ty = TensorType::f32(sizes);
+            inputs.extend([Fill::Normal, Fill::Normal, Fill::Positive, Fill::Normal].map(|fill| (ty.clone(), fill)));
+        }
+        [(Rule::TopK(2), 0.0), (Rule::All, 0.5), (Rule::Path, 0.0), (Rule::Random(2), 0.5)]
+            .map(|(rule, max_norm)| {
+                let op = AdamWChosen {
+                    rule,
+                    seed: 7,
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    eps: 1e-8,
+                    weight_decay: 0.01,
+                    max_norm,
+                    halves: 0,
+                    parameters: sizes.len(),
+                };
+                Example { op: op.into(), inputs: inputs.clone() }
+            })
+            .to_vec()
+    }
+}

@@ -1,0 +1,300 @@
+//! `attribution.json`: which nodes of the model were updated at which steps, how often, and how far each moved.
+
+use crate::SCHEMA_VERSION;
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+pub const ATTRIBUTION_FILE: &str = "attribution.json";
+
+/// Nodes are the leaves of the model's tree. Keys beyond the first five are missing in files of other writers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AttributionRecord {
+    #[serde(default)]
+    pub schema_version: u32,
+    pub nodes: Vec<String>,
+    /// The steps that are told one by one: all of a short run, evenly spaced ones of a long run.
+    pub steps: Vec<u64>,
+    /// For each of these steps the nodes that were updated, by their place in `nodes`.
+    pub chosen: Vec<Vec<usize>>,
+    /// For each node how often it was updated at all steps, and how far it moved (norm of the difference to the start).
+    pub updates: Vec<u64>,
+    /// None where it is not a finite number.
+    pub moved: Vec<Option<f64>>,
+    /// The rule, as flags name it, and the seed of its lots.
+    #[serde(default)]
+    pub update: String,
+    #[serde(default)]
+    pub seed: u64,
+    /// Parameters of each node.
+    #[serde(default)]
+    pub parameters: Vec<u64>,
+    /// For each of the steps the share of a full step that each chosen node took, in the order of `chosen`.
+    #[serde(default)]
+    pub shares: Vec<Vec<f32>>,
+    /// For each of the steps the norm of every node's gradient; none where it is not a finite number.
+    #[serde(default)]
+    pub norms: Vec<Vec<Option<f32>>>,
+    /// Steps of the run, told one by one or not.
+    #[serde(default)]
+    pub total_steps: u64,
+    /// Parameters updated, one that was updated at two steps counted twice, and that as a share of updating all at each step.
+    #[serde(default)]
+    pub updated_parameters: u64,
+    #[serde(default)]
+    pub updated_share: f64,
+    /// What the newest steps worked on, most first, and the same as a sentence.
+    #[serde(default)]
+    pub working_on: Vec<WorkedOn>,
+    #[serde(default)]
+    pub working_on_now: String,
+    #[serde(default)]
+    pub provenance: Provenance,
+}
+
+/// A node's part in some steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkedOn {
+    pub node: String,
+    /// Steps that updated it, of so many.
+    pub updated: u64,
+    pub steps: u64,
+    /// Of the squared gradient that these steps followed: norm squared times the share of the step, over all that was updated.
+    pub share: f64,
+}
+
+/// One step's choice: for every node the share of the step that it took (0: it stood still) and its gradient's norm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepChoice {
+    pub step: u64,
+    pub shares: Vec<f32>,
+    pub norms: Vec<f32>,
+}
+
+/// Everything but what follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttributionFacts {
+    pub update: String,
+    pub seed: u64,
+    pub nodes: Vec<String>,
+    pub parameters: Vec<u64>,
+    pub choices: Vec<StepChoice>,
+    pub total_steps: u64,
+    pub updates: Vec<u64>,
+    pub updated_parameters: u64,
+    pub moved: Vec<f64>,
+}
+
+/// Steps that "now" means.
+const NOW: usize = 20;
+
+/// Nodes that a sentence names at most, and the least part that is worth naming.
+const MOST_NAMED: usize = 3;
+const LEAST_NAMED: f64 = 0.05;
+
+impl AttributionRecord {
+    pub fn new(facts: AttributionFacts) -> AttributionRecord {
+        let chosen = |choice: &StepChoice| -> Vec<usize> {
+            (0..choice.shares.len()).filter(|&node| choice.shares[node] > 0.0).collect()
+        };
+        let all = facts.parameters.iter().sum::<u64>() as f64 * facts.total_steps as f64;
+        let last = facts.choices.len().saturating_sub(NOW)..facts.choices.len();
+        let working_on = worked_on(&facts.nodes, &facts.choices[last.clone()]);
+        AttributionRecord {
+            schema_version: SCHEMA_VERSION,
+            steps: facts.choices.iter().map(|choice| choice.step).collect(),
+            chosen: facts.choices.iter().map(chosen).collect(),
+            shares: facts
+                .choices
+                .iter()
+                .map(|choice| choice.shares.iter().copied().filter(|share| *share > 0.0).collect())
+                .collect(),
+            norms: facts.choices.iter().map(|choice| choice.norms.iter().map(|norm| short(*norm)).collect()).collect(),
+            updated_share: if all > 0.0 { facts.updated_parameters as f64 / all } else { 0.0 },
+            working_on_now: sentence(&facts, last, &working_on),
+            working_on,
+            nodes: facts.nodes,
+            updates: facts.updates,
+            moved: facts.moved.into_iter().map(|moved| moved.is_finite().then_some(moved)).collect(),
+            update: facts.update,
+            seed: facts.seed,
+            parameters: facts.parameters,
+            total_steps: facts.total_steps,
+            updated_parameters: facts.updated_parameters,
+            provenance: Provenance::of(&[
+                ("steps", Origin::Measured),
+                ("chosen", Origin::Measured),
+                ("shares", Origin::Measured),
+                ("norms", Origin::Measured),
+                ("updates", Origin::Measured),
+                ("moved", Origin::Measured),
+                ("total_steps", Origin::Measured),
+                ("updated_parameters", Origin::Measured),
+                ("updated_share", Origin::Computed),
+                ("working_on", Origin::Computed),
+                ("parameters", Origin::Computed),
+                ("seed", Origin::Assumed),
+            ]),
+        }
+    }
+
+    /// From the file's text, or a sentence that says what is wrong with it.
+    pub fn read(text: &str) -> Result<AttributionRecord, String> {
+        let read: AttributionRecord =
+            serde_json::from_str(text).map_err(|error| format!("{ATTRIBUTION_FILE}: {error}"))?;
+        let (nodes, steps) = (read.nodes.len(), read.steps.len());
+        if read.chosen.len() != steps {
+            return Err(format!("{ATTRIBUTION_FILE}: {steps} steps, but choices for {}", read.chosen.len()));
+        }
+        if read.updates.len() != nodes || read.moved.len() != nodes {
+            return Err(format!(
+                "{ATTRIBUTION_FILE}: {nodes} nodes, but {} counts and {} norms",
+                read.updates.len(),
+                read.moved.len()
+            ));
+        }
+        if let Some(node) = read.chosen.iter().flatten().find(|node| **node >= nodes) {
+            return Err(format!("{ATTRIBUTION_FILE}: node {node} was chosen, but there are {nodes}"));
+        }
+        let fits = |lengths: Vec<usize>, wanted: Vec<usize>| lengths.is_empty() || lengths == wanted;
+        let chosen = read.chosen.iter().map(Vec::len).collect();
+        if !fits(read.shares.iter().map(Vec::len).collect(), chosen)
+            || !fits(read.norms.iter().map(Vec::len).collect(), vec![nodes; steps])
+        {
+            return Err(format!("{ATTRIBUTION_FILE}: shares or norms do not fit the steps and nodes"));
+        }
+        if !read.parameters.is_empty() && read.parameters.len() != nodes {
+            return Err(format!("{ATTRIBUTION_FILE}: {nodes} nodes, but parameters of {}", read.parameters.len()));
+        }
+        Ok(read)
+    }
+}
+
+/// What some steps worked on, most first; nodes that were never updated are left out.
+pub fn worked_on(nodes: &[String], choices: &[StepChoice]) -> Vec<WorkedOn> {
+    let followed = |choice: &StepChoice, node: usize| {
+        f64::from(choice.shares[node]) * f64::from(choice.norms[node]) * f64::from(choice.norms[node])
+    };
+    let total: f64 = choices.iter().flat_map(|choice| (0..nodes.len()).map(|node| followed(choice, node))).sum();
+    let mut parts: Vec<WorkedOn> = nodes
+        .iter()
+        .enumerate()
+        .map(|(node, name)| WorkedOn {
+            node: name.clone(),
+            updated: choices.iter().filter(|choice| choice.shares[node] > 0.0).count() as u64,
+            steps: choices.len() as u64,
+            share: match total.is_finite() && total > 0.0 {
+                true => choices.iter().map(|choice| followed(choice, node)).sum::<f64>() / total,
+                false => 0.0,
+            },
+        })
+        .filter(|part| part.updated > 0)
+        .collect();
+    parts.sort_by(|left, right| right.share.total_cmp(&left.share));
+    parts
+}
+
+fn sentence(facts: &AttributionFacts, last: Range<usize>, now: &[WorkedOn]) -> String {
+    let Some(most) = now.first() else { return "Nothing was updated.".into() };
+    let named = |part: &WorkedOn| {
+        let percent = 100.0 * part.share;
+        format!("{} (updated at {} of {} steps, {percent:.0}%)", part.node, part.updated, part.steps)
+    };
+    let others = now[1..].iter().take(MOST_NAMED - 1).filter(|part| part.share >= LEAST_NAMED);
+    let others: Vec<String> = others.map(named).collect();
+    let steps = |range: Range<usize>| match (facts.choices.get(range.start), facts.choices[range].last()) {
+        (Some(first), Some(last)) if first.step == last.step => format!("Step {}", first.step),
+        (Some(first), Some(last)) => format!("Steps {} to {}", first.step, last.step),
+        _ => String::new(),
+    };
+    let mut text = format!("{} worked mostly on {}", steps(last.clone()), named(most));
+    if !others.is_empty() {
+        text += &format!(", then on {}", others.join(" and "));
+    }
+    text += "; percentages are of the squared gradient that was followed.";
+    // What came before, where it was something else.
+    let before = 0..last.start.min(NOW);
+    let earlier = worked_on(&facts.nodes, &facts.choices[before.clone()]);
+    if let Some(first) = earlier.first().filter(|first| first.node != most.node) {
+        text += &format!(" {} were mostly about {}.", steps(before), first.node);
+    }
+    text
+}
+
+/// Four digits are enough to look at, and a third of the file.
+fn short(norm: f32) -> Option<f32> {
+    format!("{norm:.3e}").parse().ok().filter(|norm: &f32| norm.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn what_is_not_a_number_is_left_out_and_the_file_still_reads() {
+        let mut facts = facts(2);
+        facts.choices[0].norms[1] = f32::NAN;
+        facts.moved[2] = f64::INFINITY;
+        let record = AttributionRecord::new(facts);
+        assert_eq!((record.norms[0][1], record.moved[2]), (None, None));
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(AttributionRecord::read(&text).map(|read| read.norms), Ok(record.norms));
+    }
+
+    fn facts(steps: u64) -> AttributionFacts {
+        let choice = |step: u64| StepChoice {
+            step,
+            shares: if step <= 25 { vec![1.0, 0.0, 0.15] } else { vec![0.0, 1.0, 0.15] },
+            norms: vec![3.0, 4.0, 1.0],
+        };
+        AttributionFacts {
+            update: "path".into(),
+            seed: 42,
+            nodes: ["embed_tokens", "lm_head", "norm"].map(String::from).to_vec(),
+            parameters: vec![100, 100, 10],
+            choices: (1..=steps).map(choice).collect(),
+            total_steps: steps,
+            updates: vec![25, 15, 40],
+            updated_parameters: 40 * 110,
+            moved: vec![0.5, 0.25, 0.125],
+        }
+    }
+
+    #[test]
+    fn the_newest_steps_say_what_the_model_works_on() {
+        let record = AttributionRecord::new(facts(40));
+        // Steps 21 to 40: five follow 9 of the embedding, fifteen 16 of the head, each 0.15 of the norm.
+        let total = 5.0 * 9.0 + 15.0 * 16.0 + 20.0 * f64::from(0.15f32);
+        assert_eq!(record.working_on[0].node, "lm_head");
+        assert!((record.working_on[0].share - 240.0 / total).abs() < 1e-12);
+        assert_eq!(
+            record.working_on_now,
+            "Steps 21 to 40 worked mostly on lm_head (updated at 15 of 20 steps, 83%), then on embed_tokens (updated at 5 \
+             of 20 steps, 16%); percentages are of the squared gradient that was followed. Steps 1 to 20 were mostly about \
+             embed_tokens."
+        );
+        assert!((record.updated_share - 110.0 / 210.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_figure_has_its_origin_and_the_file_reads_back() {
+        let record = AttributionRecord::new(facts(3));
+        let value = serde_json::to_value(&record).unwrap();
+        check_provenance(&value).unwrap();
+        assert_eq!(AttributionRecord::read(&value.to_string()), Ok(record));
+    }
+
+    #[test]
+    fn a_file_whose_parts_do_not_fit_together_is_refused_with_the_figures() {
+        let text = |steps: &str, chosen: &str, updates: &str| {
+            format!(r#"{{"nodes":["a","b"],"steps":{steps},"chosen":{chosen},"updates":{updates},"moved":[0.5,1]}}"#)
+        };
+        let read = |steps: &str, chosen: &str, updates: &str| AttributionRecord::read(&text(steps, chosen, updates));
+        assert_eq!(read("[1,2]", "[[0],[0,1]]", "[2,1]").map(|read| read.chosen), Ok(vec![vec![0], vec![0, 1]]));
+        assert_eq!(read("[1]", "[[0],[1]]", "[1,1]"), Err("attribution.json: 1 steps, but choices for 2".into()));
+        assert_eq!(read("[1]", "[[2]]", "[1,1]"), Err("attribution.json: node 2 was chosen, but there are 2".into()));
+        assert_eq!(read("[1]", "[[0]]", "[1]"), Err("attribution.json: 2 nodes, but 1 counts and 2 norms".into()));
+        assert!(AttributionRecord::read("{").is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! What steps chose to update, read from the device's log now and then, and how far every node moved.
+
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::optimizer::LOG_ROWS;
+use crate::persist::specs;
+use crate::rng::Stream;
+use crate::trainer::{PIECE, Trainer, fill_initial};
+use crate::tree::Tree;
+use headroom_graph::DType;
+use headroom_record::attribution::{AttributionFacts, StepChoice, worked_on};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Steps that are kept one by one; beyond it every second one is let go, again and again.
+const MOST_STEPS: usize = 2048;
+
+/// Choices of a run's steps.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    names: Vec<String>,
+    parameters: Vec<u64>,
+    /// The last step that was read.
+    read_to: u64,
+    steps: u64,
+    updates: Vec<u64>,
+    updated_parameters: u64,
+    kept: Vec<StepChoice>,
+    /// Every so many steps one is kept.
+    stride: u64,
+    /// One row of the log: shares, then squared norms.
+    row: Vec<f32>,
+}
+
+impl Choices {
+    pub fn of(tree: &Tree) -> Choices {
+        let leaves = tree.leaves.len();
+        Choices {
+            names: tree.leaf_names(),
+            parameters: tree.leaf_parameters(),
+            read_to: 0,
+            steps: 0,
+            updates: vec![0; leaves],
+            updated_parameters: 0,
+            kept: vec![],
+            stride: 1,
+            row: vec![0.0; 2 * leaves],
+        }
+    }
+
+    /// Steps that were read.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Parameters updated by all steps together; one that was updated twice counts twice.
+    pub fn updated_parameters(&self) -> u64 {
+        self.updated_parameters
+    }
+
+    /// Those that are kept one by one, the newest last.
+    pub fn kept(&self) -> &[StepChoice] {
+        &self.kept
+    }
+
+    /// The node that the last `steps` kept steps worked on most, with its part of what they followed.
+    pub fn working_on(&self, steps: u64) -> Option<String> {
+        let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+        let first = self.kept.len().saturating_sub(steps);
+        let most = worked_on(&self.names, &self.kept[first..]).into_iter().next()?;
+        Some(format!("{} {:.0}%", most.node, 100.0 * most.share))
+    }
+
+    /// What is known of all steps, for the record. `moved` is in the order of the nodes.
+    pub fn facts(&self, update: String, seed: u64, moved: Vec<f64>) -> AttributionFacts {
+        AttributionFacts {
+            update,
+            seed,
+            nodes: self.names.clone(),
+            parameters: self.parameters.clone(),
+            choices: self.kept.clone(),
+            total_steps: self.steps,
+            updates: self.updates.clone(),
+            updated_parameters: self.updated_parameters,
+            moved,
+        }
+    }
+
+    pub(crate) fn start_after(&mut self, step: u64) {
+        self.read_to = step;
+    }
+
+    /// Steps up to `step` that the device still has and that were not read.
+    pub(crate) fn unread(&self, step: u64) -> RangeInclusive<u64> {
+        self.read_to.max(step.saturating_sub(LOG_ROWS as u64)) + 1..=step
+    }
+
+    /// Where a row of the log is read into.
+    pub(crate) fn row(&mut self) -> &mut [f32] {
+        &mut self.row
+    }
+
+    /// Takes over the row that was read.
+    pub(crate) fn add(&mut self, step: u64) {
+        let (shares, squares) = self.row.split_at(self.names.len());
+        self.read_to = step;
+        self.steps += 1;
+        for ((share, updates), parameters) in shares.iter().zip(&mut self.updates).zip(&self.parameters) {
+            if *share > 0.0 {
+                *updates += 1;
+                self.updated_parameters += parameters;
+            }
+        }
+        if (self.steps - 1).is_multiple_of(self.stride) {
+            let norms = squares.iter().map(|square| square.sqrt()).collect();
+            self.kept.push(StepChoice { step, shares: shares.to_vec(), norms });
+        }
+        if self.kept.len() > MOST_STEPS {
+            let mut place = 0;
+            self.kept.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+}
+
+/// Where a run's weights came from.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a> {
+    /// By this seed.
+    Drawn(u64),
+    Loaded(&'a Checkpoint),
+}
+
+/// The norm of the difference between each parameter and what it was at the start, in the order of the parameters. Piece by
+/// piece: nothing is kept for it while the run goes on.
+pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, CheckpointError> {
+    let parameters = trainer.parameters();
+    let places: BTreeMap<String, usize> =
+        parameters.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
+    let mut squares = vec![0.0f64; parameters.len()];
+    let mut now = vec![0.0f32; PIECE];
+    let mut add = |trainer: &mut Trainer, name: &str, first: usize, before: &[f32]| {
+        let Some(&place) = places.get(name) else { return };
+        let half = parameters[place].1.dtype == DType::Bf16;
+        for (offset, before) in (first..).step_by(PIECE).zip(before.chunks(PIECE)) {
+            let now = &mut now[..before.len()];
+            trainer.read_weights_at(name, offset, now);
+            let difference = |(now, before): (&f32, &f32)| {
+                // What is stored in half precision was rounded when it was written.
+                let before = if half { half::bf16::from_f32(*before).to_f32() } else { *before };
+                f64::from(*now) - f64::from(before)
+            };
+            squares[place] += now.iter().zip(before).map(difference).map(|x| x * x).sum::<f64>();
+        }
+    };
+    match start {
+        Start::Drawn(seed) => {
+            let mut piece = vec![0.0f32; PIECE];
+            for (name, ty) in &parameters {
+                let stream = Stream::new(seed, name);
+                for first in (0..ty.elements()).step_by(PIECE) {
+                    let piece = &mut piece[..PIECE.min(ty.elements() - first)];
+                    fill_initial(&stream, ty, first, piece);
+                    add(trainer, name, first, piece);
+                }
+            }
+        }
+        Start::Loaded(checkpoint) => {
+            let specs = specs(trainer);
+            checkpoint.read_weights(&specs, &mut |_, name, first, piece| {
+                add(trainer, name, first, piece);
+                Ok(())
+            })?;
+        }
+    }
+    Ok(squares.into_iter().map(f64::sqrt).collect())
+}
