@@ -37,14 +37,14 @@ pub struct Arguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     sources: u32,
     /// Steps on each source where steps are equal
-    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Dense steps on each source whose updated parameters every rule gets where those are equal [default: a quarter of
     /// --steps]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     dense_steps: Option<u64>,
     /// How many seeds: other weights, other sources
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 42)]

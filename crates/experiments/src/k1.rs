@@ -132,7 +132,7 @@ pub fn statements(runs: &[K1Run], comparisons: &[K1Comparison], seeds: usize) ->
             let mut parts: Vec<String> = beyond.iter().map(|one| difference(one)).collect();
             let names: Vec<&str> = within.iter().map(|one| words(&one.figure)).collect();
             if !names.is_empty() {
-                parts.push(format!("{} within noise", names.join(" and ")));
+                parts.push(format!("{} within noise", listed(&names)));
             }
             said.push(format!("At {}, {update} against {against}: {}.", budget.words(), parts.join("; ")));
         }
@@ -151,6 +151,14 @@ pub fn statements(runs: &[K1Run], comparisons: &[K1Comparison], seeds: usize) ->
         said.push(format!("{short} runs ended before they had updated as many parameters as the others."));
     }
     said
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 fn difference(one: &K1Comparison) -> String {

@@ -24,6 +24,7 @@ pub fn terminal(record: &K1Record) -> String {
     for budget in Budget::ALL {
         out += &format!("\nAt {}\n{}", budget_words(record, budget), columns(&arms(record, budget)));
     }
+    out += &format!("\n{READING}\n");
     out += "\nWhat differs by more than the noise\n";
     record.statements.iter().for_each(|line| out += &format!("  {line}\n"));
     out
@@ -44,7 +45,8 @@ pub fn markdown(record: &K1Record) -> String {
 
 const READING: &str = "Means over the seeds, with the half-width of their 95% intervals. Loss: on the source at hand, right after its \
     phase, mean over the phases. Forgetting: how much the loss on an earlier source has risen by the end. Last: the loss at the \
-    end, mean over all sources. Lower is better for all three.";
+    end, mean over all sources. Lower is better for all three, but a rule that learns little has little to forget: read the second \
+    beside the first.";
 
 fn title(record: &K1Record) -> String {
     format!("Selective updates of {} against their controls", record.size)
