@@ -152,6 +152,9 @@ fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run
     assert!(full.stderr.contains("warning: the run goes on"), "{}", full.stderr);
     assert!(place.path("c/performance_summary.json").exists());
     std::fs::remove_file(place.path("small/fill")).unwrap();
+    // With room again, the next to look takes what the log holds into the database, and the log away.
+    assert_eq!(small("runs list").code, Some(0));
+    assert!(!place.path("small/runs.sqlite-wal").exists());
     home.allow_no_changes();
     let read_only = small(&format!("train {SMALL} --num-steps 2 --output-dir d"));
     assert_eq!(read_only.code, Some(0), "{}", read_only.stderr);
