@@ -9,6 +9,7 @@ mod calls;
 mod expressions;
 mod guards;
 mod libraries;
+mod lookups;
 mod methods;
 mod names;
 mod statements;
