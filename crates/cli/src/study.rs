@@ -20,9 +20,9 @@ use plan::{PlannedRun, plan_run};
 use state::Study;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Train several sizes and versions, each in a process of its own, and say how speed and memory grow.
 #[derive(clap::Args)]
@@ -222,10 +222,14 @@ fn headline(record: &StudyRecord) -> Headline {
 pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     /// What shells report for a program that Ctrl-C ended.
     const INTERRUPTED: i32 = 130;
+    /// `timeout` asks a process and then its whole group: the same request, twice within an instant.
+    const SAME_REQUEST: Duration = Duration::from_secs(1);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
+    let asked = OnceLock::new();
     ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
+        seen.store(true, Ordering::Relaxed);
+        if asked.get_or_init(Instant::now).elapsed() > SAME_REQUEST {
             #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
             std::process::exit(INTERRUPTED);
         }

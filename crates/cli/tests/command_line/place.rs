@@ -168,6 +168,15 @@ impl Running {
         Done::of(child.wait_with_output().unwrap())
     }
 
+    /// Asked to end twice within an instant.
+    pub fn terminate_twice(mut self) -> Done {
+        let child = self.0.take().unwrap();
+        let id = child.id().to_string();
+        let sent = Command::new("sh").args(["-c", &format!("kill -TERM {id}; kill -TERM {id}")]).status().unwrap();
+        assert!(sent.success());
+        Done::of(child.wait_with_output().unwrap())
+    }
+
     /// Waits for a file of its own making.
     pub fn has_written(&self, path: &Path) {
         self.waits_until(|| path.exists());

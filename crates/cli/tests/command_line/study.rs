@@ -139,6 +139,19 @@ fn a_run_that_died_with_its_study_is_the_only_one_to_start_again() {
 }
 
 #[test]
+fn a_request_to_end_ends_the_run_in_progress_too_however_often_it_comes() {
+    let place = place_with_peaks();
+    let running = place.start("study nano --versions v1,v2 --num-steps 100000 --output-dir s");
+    running.waits_until(|| has_started(&place, 0));
+    let child = study(&place)["runs"][0]["process_id"].as_u64().unwrap();
+    // As `timeout` does: the process, then its group.
+    let done = running.terminate_twice();
+    assert!(done.stderr.contains("interrupted; what is done is kept"), "{}", done.stderr);
+    assert!(!place.path(&format!("/proc/{child}")).exists(), "process {child} was left behind");
+    assert_eq!(statuses(&study(&place)), ["pending", "pending"]);
+}
+
+#[test]
 fn the_null_device_says_what_every_size_would_need() {
     let place = place_with_peaks();
     let done = place.succeeds("study all --device null --versions v1 --num-steps 3 --output-dir s --json");
