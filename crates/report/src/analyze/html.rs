@@ -31,7 +31,9 @@ pub fn html(analysis: &Analysis) -> String {
         let broken = analysis.trust.verdict == Verdict::Broken;
         section(if broken { "Cannot be trusted" } else { "With a reserve" }, reserve(analysis));
     }
-    section("Summary", table(&summary(analysis), "plain"));
+    let facts = facts(analysis).into_iter().map(|(name, about)| vec![name.to_string(), about]).collect();
+    let more = table(&Table { head: vec!["", ""], rows: facts }, "plain");
+    section("Summary", table(&summary(analysis), "plain") + &more);
     if !withholds_idle(analysis) {
         section("Where a step goes", breakdown(analysis));
     }
@@ -95,7 +97,6 @@ fn summary(analysis: &Analysis) -> Table {
         let capacity = measures.memory.capacity_bytes.map(|all| format!("of {}", bytes(all))).unwrap_or_default();
         rows.push(row("peak memory", bytes(measures.memory.peak_bytes), &capacity));
     }
-    rows.extend(facts(analysis).into_iter().map(|(name, about)| row(name, String::new(), &about)));
     Table { head: vec!["", "", ""], rows }
 }
 
