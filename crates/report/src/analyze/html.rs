@@ -219,7 +219,10 @@ fn memory(analysis: &Analysis) -> String {
     let y = Axis { from: 0.0, to: 1.1 * most, scale: Scale::Linear };
     let mut out =
         String::from(r#"<figure><svg viewBox="0 0 760 326" role="img" aria-label="Live memory by what it is for">"#);
-    out += &FRAME.grid((&x, "milliseconds from the first step"), (&y, "MiB live"), |tick| format!("{tick}"));
+    out += &FRAME.grid((&x, "milliseconds from the first step"), (&y, "MiB live"), |tick| {
+        // Sums of tenths have long tails.
+        format!("{}", (tick * 1e6).round() / 1e6)
+    });
     let mut below = vec![0u64; curve.len()];
     let mut legend = String::new();
     for (class, name, of) in BANDS {
