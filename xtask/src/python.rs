@@ -16,7 +16,6 @@ pub const TENSORBOARD: &str = "tensorboard==2.21.0";
 pub const TENSORBOARD_PROFILER: &str = "torch-tb-profiler==0.4.3";
 pub const NVRTC: &str = "nvidia-cuda-nvrtc==13.0.88";
 pub const TORCH_FIX: &str = "torchfix==0.7.0";
-pub const TRACE_LENS: &str = "TraceLens==0.7.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";
 
 /// The machine's own Python, for scripts that need no package.

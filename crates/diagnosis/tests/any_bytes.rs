@@ -159,6 +159,9 @@ fn mutate_trace(text: &[u8], draws: &mut Draws) -> Vec<u8> {
     };
     bytes.extend_from_slice(&text[start..(start + length).min(text.len())]);
     for _ in 0..draws.below(12) {
+        if bytes.is_empty() {
+            break;
+        }
         let at = draws.below(bytes.len());
         match draws.below(4) {
             0 => bytes[at] = draws.next() as u8,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::json;
 
 use super::machine;
 use crate::{Outcome, process, python};
@@ -27,6 +28,9 @@ pub struct Options {
     /// How often Headroom has its turn around TorchFix's one
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
+    /// Folder for `lint.md` and `lint.json`
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> Result<Outcome> {
@@ -62,6 +66,23 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let _ = writeln!(text, "| Headroom, all rules, median of {} | {median:.3} | |", options.rounds);
     let _ = writeln!(text, "| TorchFix, all rules | {peer:.2} | {ratio:.0}× |");
     print!("{text}");
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let figures = json!({
+            "date": machine::today(),
+            "machine": machine.cpu,
+            "headroom": machine::headroom_version(),
+            "gate": {"faster_at_least": SPEED_AT_LEAST},
+            "files": files,
+            "bytes": bytes,
+            "headroom_seconds": median,
+            "torchfix_seconds": peer,
+            "headroom_is_faster_by": ratio,
+        });
+        for (name, content) in [("lint.md", text), ("lint.json", format!("{figures:#}\n"))] {
+            std::fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))?;
+        }
+    }
     Ok(Outcome::from_success(ratio >= SPEED_AT_LEAST))
 }
 

@@ -24,7 +24,7 @@ pub struct PathRow {
 }
 
 const MOST_ROWS: usize = 15;
-/// Work that starts this soon after the work before it was waiting for that.
+/// Work that nobody is known to have ordered and that starts this soon after the work before it was waiting for that.
 const BACK_TO_BACK_NANOS: i64 = 3_000;
 
 pub fn critical_path(view: &View) -> CriticalPath {
@@ -50,9 +50,10 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
                 let before = at.checked_sub(1).filter(|&before| device.lane[before] == device.lane[at]);
                 let before = before.filter(|&before| device.category[before].keeps_device_busy());
-                let waited = before.filter(|&before| {
-                    let gap = device.start[at] - device.end(before);
-                    gap < BACK_TO_BACK_NANOS && ordered.is_none_or(|ordered| ordered < device.end(before))
+                // Ordered before the work ahead of it ended, it was waiting for that, however long the change took.
+                let waited = before.filter(|&before| match ordered {
+                    Some(ordered) => ordered < device.end(before),
+                    None => device.start[at] - device.end(before) < BACK_TO_BACK_NANOS,
                 });
                 at_work = match (waited, ordered) {
                     (Some(before), _) => {

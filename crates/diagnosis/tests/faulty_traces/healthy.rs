@@ -108,3 +108,16 @@ fn idle_time_that_the_profiler_makes_is_not_the_scripts() {
     (0..4).for_each(|number| run.step_ahead(number, step));
     assert_eq!(codes(&run.analysis()), ["TR120"]);
 }
+
+#[test]
+fn a_full_queue_is_a_path_through_the_device_whatever_the_gaps_between_kernels() {
+    let analysis = steps_ahead("", |run| {
+        for _ in 0..10 {
+            run.kernel("aten::mm", "nvjet_tst", 900.0);
+            run.device_free += 20.0;
+        }
+    })
+    .analysis();
+    let path = &analysis.measures.critical_path;
+    assert!(path.device_seconds > 0.9 * (path.device_seconds + path.host_seconds + path.launch_seconds), "{path:?}");
+}

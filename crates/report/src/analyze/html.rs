@@ -31,7 +31,9 @@ pub fn html(analysis: &Analysis) -> String {
         let broken = analysis.trust.verdict == Verdict::Broken;
         section(if broken { "Cannot be trusted" } else { "With a reserve" }, reserve(analysis));
     }
-    section("Summary", table(&summary(analysis), "plain"));
+    let facts = facts(analysis).into_iter().map(|(name, about)| vec![name.to_string(), about]).collect();
+    let more = table(&Table { head: vec!["", ""], rows: facts }, "plain");
+    section("Summary", table(&summary(analysis), "plain") + &more);
     if !withholds_idle(analysis) {
         section("Where a step goes", breakdown(analysis));
     }
@@ -95,7 +97,6 @@ fn summary(analysis: &Analysis) -> Table {
         let capacity = measures.memory.capacity_bytes.map(|all| format!("of {}", bytes(all))).unwrap_or_default();
         rows.push(row("peak memory", bytes(measures.memory.peak_bytes), &capacity));
     }
-    rows.extend(facts(analysis).into_iter().map(|(name, about)| row(name, String::new(), &about)));
     Table { head: vec!["", "", ""], rows }
 }
 
@@ -218,7 +219,10 @@ fn memory(analysis: &Analysis) -> String {
     let y = Axis { from: 0.0, to: 1.1 * most, scale: Scale::Linear };
     let mut out =
         String::from(r#"<figure><svg viewBox="0 0 760 326" role="img" aria-label="Live memory by what it is for">"#);
-    out += &FRAME.grid((&x, "milliseconds from the first step"), (&y, "MiB live"), |tick| format!("{tick}"));
+    out += &FRAME.grid((&x, "milliseconds from the first step"), (&y, "MiB live"), |tick| {
+        // Sums of tenths have long tails.
+        format!("{}", (tick * 1e6).round() / 1e6)
+    });
     let mut below = vec![0u64; curve.len()];
     let mut legend = String::new();
     for (class, name, of) in BANDS {

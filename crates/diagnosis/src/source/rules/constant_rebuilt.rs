@@ -66,19 +66,17 @@ fn is_written(program: &Program, call: &Call) -> bool {
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
     let function = program.contexts.get(call.context).function;
     let is_target = |expression: &Expr| matches!(expression, Expr::Name(name) if name.id == target.id);
-    let here = |context| program.contexts.get(context).function == function;
-    let stored = program.subscripts.iter().any(|subscript| {
+    let stored = program.subscripts_in(program.file_of(call.context)).any(|subscript| {
         let is_data = |value: &Value| !value.is_sized();
         subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))
-            && here(subscript.context)
+            && program.contexts.get(subscript.context).function == function
             && is_target(&subscript.node.value)
     });
     stored
-        || program.calls.iter().any(|other| {
+        || program.calls_of(function).any(|other| {
             other.name.ends_with('_')
                 && !other.name.ends_with("__")
                 && other.receiver_expression().is_some_and(is_target)
-                && here(other.context)
                 && other.arguments.iter().any(|value| value.tensor().is_some() && !value.is_sized())
         })
 }
