@@ -17,13 +17,12 @@ use headroom_engine::machine::memory_available_bytes;
 use headroom_engine::recorder::Timing;
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::config::ProfilersEnabled;
-use headroom_record::intensity::Bound;
 use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
 use headroom_trace::DeviceProperties;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
 use headroom_training::profile::device_work::device_work;
-use headroom_training::profile::operators::{busy_seconds, by_place, step_breakdown};
+use headroom_training::profile::operators::{busy_seconds, fastest_products, step_breakdown};
 use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
@@ -191,12 +190,6 @@ fn state_of(health: &Health) -> GpuState {
         temperature_celsius_most: health.celsius_most,
         held_back_by: health.held_back_by.iter().map(held_back).collect(),
     }
-}
-
-/// FLOPs a second of the place that came to most, in products.
-fn fastest_products(profiled: &Profiled) -> f64 {
-    let products = by_place(profiled).into_iter().filter(|place| place.bound == Bound::ComputeBound);
-    products.map(|place| place.flops as f64 / place.time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
 }
 
 /// Steps that count for nothing: those asked for, and on a GPU those in which it captures its steps and tries how to replay

@@ -56,6 +56,7 @@ pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
         trust: &trust,
         ranks: ranks.as_ref(),
         thresholds: &options.thresholds,
+        explained: &[],
     });
     let roadmap = roadmap(view, &mut findings);
     Some(Analysis {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headroom_trace::{CallKind, NONE};
 
-use crate::measures::intervals::{Span, merged};
+use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::view::View;
 
 /// What is taken out: time on the host, and time of device spans, which get a new duration.
@@ -32,9 +32,14 @@ impl Removal {
 
 /// The host's points at which it meets the device, in order of time.
 pub struct Simulation {
-    range: Span,
+    /// When the host was at the steps.
+    host: Span,
+    /// When the device is free for them: what was ordered before them runs until then.
+    device_free: i64,
     points: Vec<Point>,
     lanes: usize,
+    /// Launches that waited for room in a full queue: the host has that time to spare.
+    blocked: Vec<Span>,
 }
 
 #[derive(Clone, Copy)]
@@ -52,10 +57,12 @@ enum What {
 /// From an order to the start of its work on an idle stream, at least; what is longer in the trace was spent in a queue.
 const LONGEST_DELAY_NANOS: i64 = 10_000;
 
+const LONGEST_LAUNCH_NANOS: i64 = 100_000;
+
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
         let (host, device) = (&view.trace.host, &view.trace.device);
-        let range = view.steps.range();
+        let range = view.steps.host_range();
         let inside = |time: i64| (range.start..range.end).contains(&time);
         let mut points = Vec::new();
         for at in device.busy().filter(|&at| view.call_of[at] != NONE) {
@@ -76,15 +83,21 @@ impl Simulation {
             }
         }
         points.sort_by_key(|point| point.time);
-        Simulation { range, points, lanes: view.trace.lanes.len() }
+        Simulation {
+            host: range,
+            device_free: view.steps.range().start,
+            points,
+            lanes: view.trace.lanes.len(),
+            blocked: blocked(view),
+        }
     }
 
     /// From the first step's start to the end of all work, in nanoseconds.
     pub fn run(&self, removal: &Removal) -> i64 {
-        let removed = merged(removal.host.clone());
+        let removed = merged([removal.host.as_slice(), &self.blocked].concat());
         let mut clock = Clock { removed: &removed, next: 0, passed: 0 };
-        let mut stream_ends = vec![self.range.start; self.lanes];
-        let mut last_end = self.range.start;
+        let mut stream_ends = vec![self.device_free; self.lanes];
+        let mut last_end = self.device_free;
         // How much later (or, negative, earlier) than "time less what is removed" the host is, because of waits.
         let mut lag = 0;
         for point in &self.points {
@@ -106,14 +119,27 @@ impl Simulation {
                 }
             }
         }
-        let host_end = clock.without_removed(self.range.end) + lag;
-        host_end.max(last_end) - self.range.start
+        let host_end = clock.without_removed(self.host.end) + lag;
+        host_end.max(last_end) - self.host.start
     }
 
     /// The time saved by `removal`, against the same play with nothing removed; never negative.
     pub fn saved(&self, removal: &Removal) -> i64 {
         (self.run(&Removal::default()) - self.run(removal)).max(0)
     }
+}
+
+/// A launch is quick unless the queue is full; then the device works throughout.
+fn blocked(view: &View) -> Vec<Span> {
+    let host = &view.trace.host;
+    let is_blocked = |&at: &usize| {
+        let span = view.host_span(at);
+        host.duration[at] > LONGEST_LAUNCH_NANOS
+            && view.call_kind(at) == Some(CallKind::Launch)
+            && covered(&view.busy, span) * 10 >= span.nanos() * 9
+    };
+    let blocked = (0..host.len()).filter(is_blocked);
+    blocked.map(|at| Span { start: host.start[at] + LONGEST_LAUNCH_NANOS, end: host.end(at) }).collect()
 }
 
 fn removed_at(removed: &[Span], time: i64) -> bool {

@@ -129,6 +129,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
         settings: settings::Settings::collect(files),
         contexts: context::Contexts::default(),
         calls: Vec::new(),
+        property_reads: Vec::new(),
         tests: Vec::new(),
         shown: Vec::new(),
         accumulations: Vec::new(),

@@ -27,6 +27,7 @@ use serde::Serialize;
 use crate::finding::{Cause, Confidence, Effort, Place, Severity};
 use crate::measures::Measures;
 use crate::measures::communication::Ranks;
+use crate::measures::intervals::{Span, merged};
 use crate::measures::trust::Trust;
 use crate::measures::view::View;
 use crate::simulation::Removal;
@@ -50,6 +51,8 @@ pub struct Evidence<'a> {
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,
+    /// Time on the host that findings of other rules account for; known to the rule that comes last.
+    pub explained: &'a [Span],
 }
 
 /// What a rule found: the figures, and what to take out of the step to see what it costs.
@@ -143,9 +146,13 @@ pub const TRACE_RULES: &[TraceRule] = &[
 /// All findings, the largest share first; those without a share after them.
 pub fn find(evidence: &Evidence) -> Vec<TraceFinding> {
     let mut findings: Vec<TraceFinding> = Vec::new();
-    for rule in TRACE_RULES {
+    for rule in TRACE_RULES.iter().filter(|rule| rule.code != gpu_idle::RULE.code) {
         findings.extend((rule.check)(evidence).into_iter().map(|found| finding(rule, found)));
     }
+    // Idle time is what nothing else explains, so it comes last.
+    let explained = merged(findings.iter().flat_map(|finding| finding.found.removal.host.clone()).collect());
+    let rest = (gpu_idle::RULE.check)(&Evidence { explained: &explained, ..*evidence });
+    findings.extend(rest.into_iter().map(|found| finding(&gpu_idle::RULE, found)));
     findings.sort_by(|left, right| {
         let share = |finding: &TraceFinding| finding.share_of_step.unwrap_or(-1.0);
         share(right).total_cmp(&share(left)).then(left.code.cmp(right.code)).then(left.message.cmp(&right.message))

@@ -1,5 +1,6 @@
 //! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
 
+mod facts;
 mod html;
 mod markdown;
 mod text;

@@ -105,11 +105,14 @@ fn subtitle(record: &ScalingRecord) -> String {
     )
 }
 
+/// With the point that they are planned and run at: the longest sequence that fits.
 fn saving_title(record: &ScalingRecord) -> String {
-    match record.sequence_points.last() {
-        Some(_) => "What would save memory".into(),
-        None => "What would save memory: nothing was swept".into(),
-    }
+    let Some(first) = record.optimizations.first() else { return "What would save memory: nothing was swept".into() };
+    let before = first.predicted_memory_mb + first.saved_mb;
+    let at = record.sequence_points.iter().rev().find(|point| (point.peak_memory_mb - before).abs() < 1e-3);
+    at.map_or("What would save memory".into(), |point| {
+        format!("What would save memory at batch {} × seq {}", point.batch_size, point.seq_len)
+    })
 }
 
 /// Exercise 2's questions.

@@ -36,7 +36,8 @@ pub fn after_run(row: &StudyRow) -> String {
 }
 
 pub fn terminal(record: &StudyRecord) -> String {
-    let mut out = format!("{}\n{}\n\n{}", title(record), subtitle(record), columns(&tables::runs(record)));
+    let about = subtitle(record).replace('`', "");
+    let mut out = format!("{}\n{about}\n\n{}", title(record), columns(&tables::runs(record)));
     out += "\n";
     for (question, said) in answers::answers(record) {
         out += &format!("{question}\n");
@@ -65,7 +66,7 @@ pub fn markdown(record: &StudyRecord) -> String {
 }
 
 pub fn html(record: &StudyRecord) -> String {
-    let mut page = Page::new(&title(record), &subtitle(record));
+    let mut page = Page::new(&title(record), &subtitle(record).replace('`', ""));
     page.section("Runs", &(page::table(&tables::runs(record), "dense") + &page::note(RUNS_NOTE)));
     let said: String = answers::answers(record)
         .iter()

@@ -26,6 +26,7 @@ pub struct Header {
     pub records_shapes: bool,
     pub records_stacks: bool,
     pub records_memory: bool,
+    pub records_flops: bool,
     /// What a headroom run adds: measured peaks, planned memory, the profiler's own overhead.
     pub headroom: Option<serde_json::Value>,
 }

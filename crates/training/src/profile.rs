@@ -8,10 +8,12 @@ pub mod device_work;
 pub mod events_file;
 pub mod memory;
 pub mod operators;
+mod shares;
 pub mod trace_file;
 
 use crate::program::TrainingProgram;
 use crate::recording::Recording;
+use headroom_engine::recorder::CallSpan;
 use headroom_graph::cost::Rates;
 use headroom_graph::{Graph, NodeId, Phase, Plan};
 use std::time::Duration;
@@ -51,11 +53,17 @@ impl Profiled<'_> {
     pub fn seconds_by_call(&self) -> Vec<f64> {
         let mut seconds = vec![0.0; self.plan().calls.len()];
         for step in self.recording.steps() {
-            for span in self.recording.calls(step) {
-                seconds[span.call as usize] += span.duration().as_secs_f64();
+            let spans = self.recording.calls(step);
+            for (span, share) in spans.iter().zip(self.seconds_by_span(spans)) {
+                seconds[span.call as usize] += share;
             }
         }
         seconds
+    }
+
+    /// Seconds of each span of a step: those of calls beside each other are divided among them.
+    fn seconds_by_span(&self, spans: &[CallSpan]) -> Vec<f64> {
+        shares::shares(spans, |span| self.floor_seconds(span.call as usize))
     }
 
     pub fn operator_name(&self, call: usize) -> &'static str {

@@ -183,7 +183,7 @@ impl Browser {
     pub fn command_line_page(&self, folder: &Path, text: &str) {
         let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
         let style =
-            "margin:0;padding:18px 22px;background:#14181c;color:#e4e8eb;font:13px/1.45 'DejaVu Sans Mono',monospace";
+            "margin:0;padding:18px 22px;color:#e4e8eb;white-space:pre-wrap;font:13px/1.45 'DejaVu Sans Mono',monospace";
         let page = folder.join("terminal.html");
         let html = format!(
             "<!doctype html><meta charset=utf-8><body style=\"margin:0;background:#14181c\"><pre style=\"{style}\">{escaped}</pre>"

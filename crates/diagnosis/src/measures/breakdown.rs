@@ -37,12 +37,17 @@ pub struct Idle {
     pub host_waiting_seconds: f64,
     /// In Python and operators, before it ordered the next work.
     pub host_busy_seconds: f64,
+    /// The part of `host_busy_seconds` in gaps too long to be a matter of launches.
+    pub host_busy_in_long_gaps_seconds: f64,
     /// Between the order for the next work and its start.
     pub launch_delay_seconds: f64,
     /// Where nothing tells who ordered the next work.
     pub unknown_seconds: f64,
     pub longest_seconds: f64,
 }
+
+/// In a longer gap the host does something other than to launch: a chain of operators orders work more often.
+pub const LONG_GAP_NANOS: i64 = 2_000_000;
 
 pub fn breakdown(view: &View) -> Breakdown {
     let mut sum = match view.has_device_work() {
@@ -104,7 +109,11 @@ fn add_gap(idle: &mut Idle, gap: Span, ordered: Option<i64>, loading: &[Span], w
     let waiting_nanos = total(&without(&clipped(waiting, before), loading));
     idle.data_loading_seconds += seconds(loading_nanos);
     idle.host_waiting_seconds += seconds(waiting_nanos);
-    idle.host_busy_seconds += seconds(before.nanos() - loading_nanos - waiting_nanos);
+    let host_busy = seconds(before.nanos() - loading_nanos - waiting_nanos);
+    idle.host_busy_seconds += host_busy;
+    if gap.nanos() > LONG_GAP_NANOS {
+        idle.host_busy_in_long_gaps_seconds += host_busy;
+    }
     idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos());
 }
 

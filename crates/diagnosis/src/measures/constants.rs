@@ -71,7 +71,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     let mut found: BTreeMap<Key, (Rebuilt, Vec<bool>, i64)> = BTreeMap::new();
     for at in view.host_spans_named(|name| FACTORIES.contains(&name) || matches!(name, "aten::triu" | "aten::tril")) {
         let span = view.host_span(at);
-        let Some(step) = view.steps.at(span.start) else { continue };
+        let Some(step) = view.steps.at_host(span.start) else { continue };
         if host.category[at] != Category::CpuOp || has_operator_around(view, at) {
             continue;
         }

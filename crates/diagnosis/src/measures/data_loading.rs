@@ -27,8 +27,8 @@ pub fn data_loading(view: &View) -> DataLoading {
         ..DataLoading::default()
     };
     let mut nanos = 0;
-    for step in &view.steps.list {
-        nanos += covered(&set, step.span);
+    for span in &view.steps.ordered {
+        nanos += covered(&set, *span);
     }
     sum.seconds = seconds(nanos);
     sum.share_of_steps = view.steps.share(nanos);

@@ -19,6 +19,9 @@ pub struct Kernels {
     pub median_micros: f64,
     /// Of the time, the part in kernels launched by replaying a CUDA graph.
     pub in_graphs_share: f64,
+    /// Of the time, the part in kernels with fewer blocks than the device has multiprocessors; `None` where the trace does not
+    /// say how many either has.
+    pub underfilled_share: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,6 +51,8 @@ pub fn kernels(view: &View) -> Kernels {
     let mut sums: HashMap<NameId, Sum> = HashMap::new();
     let mut durations: Vec<i64> = Vec::new();
     let mut in_graphs = 0;
+    let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
+    let (mut underfilled, mut with_blocks) = (0, 0);
     for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
         if device.start[at] < range.start || device.start[at] >= range.end {
             continue;
@@ -64,6 +69,11 @@ pub fn kernels(view: &View) -> Kernels {
         if device.occupancy[at] != 255 {
             sum.occupancy_nanos += f64::from(device.occupancy[at]) * nanos as f64;
             sum.occupancy_of_nanos += nanos as f64;
+        }
+        let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        if blocks > 0 && multiprocessors > 0 {
+            with_blocks += nanos;
+            underfilled += if blocks < multiprocessors { nanos } else { 0 };
         }
         let call = view.call_of[at];
         if call != headroom_trace::NONE && view.call_kind(call as usize) == Some(headroom_trace::CallKind::GraphLaunch)
@@ -82,6 +92,7 @@ pub fn kernels(view: &View) -> Kernels {
         total_seconds: seconds(total),
         median_micros: durations.get(durations.len() / 2).map_or(0.0, |nanos| *nanos as f64 / 1e3),
         in_graphs_share: in_graphs as f64 / total.max(1) as f64,
+        underfilled_share: (with_blocks > 0).then(|| underfilled as f64 / with_blocks as f64),
         rows,
     }
 }

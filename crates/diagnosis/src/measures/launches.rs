@@ -25,7 +25,7 @@ pub struct Launches {
 
 pub fn launches(view: &View) -> Launches {
     let (host, device) = (&view.trace.host, &view.trace.device);
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     let mut calls: Vec<(i64, usize)> = Vec::new(); // launch time, device span
     let mut graphs = std::collections::HashSet::new();
     for at in device.busy().filter(|&at| view.call_of[at] != NONE) {

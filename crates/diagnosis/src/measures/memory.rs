@@ -98,7 +98,7 @@ pub fn memory(view: &View) -> Memory {
     let mut owners: HashMap<u64, (u64, Phase, Use)> = HashMap::new();
     let mut by_phase: HashMap<Phase, u64> = HashMap::new();
     let mut by_use: HashMap<Use, u64> = HashMap::new();
-    let origin = view.steps.range().start;
+    let origin = view.steps.host_range().start;
     let stride = rows.len().div_ceil(MOST_POINTS).max(1);
     let mut peak_point = Point::default();
     for (index, &at) in rows.iter().enumerate() {
@@ -147,10 +147,10 @@ pub fn memory(view: &View) -> Memory {
     }
     result.live_after_steps = view
         .steps
-        .list
+        .ordered
         .iter()
-        .filter_map(|step| {
-            let after = rows.partition_point(|&at| events.time[at] < step.span.end);
+        .filter_map(|span| {
+            let after = rows.partition_point(|&at| events.time[at] < span.end);
             after.checked_sub(1).map(|index| events.allocated[rows[index]])
         })
         .collect();
@@ -165,7 +165,7 @@ fn uses(view: &View, phases: &Phases, events: &MemoryEvents, rows: &[usize]) -> 
         if events.bytes[at] > 0 {
             open.insert(events.address[at], index);
         } else if let Some(made) = open.remove(&events.address[at]) {
-            let same_step = view.steps.at(events.time[rows[made]]) == view.steps.at(events.time[at]);
+            let same_step = view.steps.at_host(events.time[rows[made]]) == view.steps.at_host(events.time[at]);
             uses[made] = use_of(phases.at(events, rows[made]), Some((phases.at(events, at), same_step)));
         }
     }

@@ -55,7 +55,7 @@ const MOST_SHAPES: usize = 8;
 
 pub fn operators(view: &View, flops: &[f64]) -> Operators {
     let host = &view.trace.host;
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
     let is_operator = |at: usize| host.category[at] == Category::CpuOp;
 
@@ -95,7 +95,7 @@ pub fn operators(view: &View, flops: &[f64]) -> Operators {
 
 fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
     let (host, device) = (&view.trace.host, &view.trace.device);
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     for at in device.busy() {
         let call = view.call_of[at];
         if call == NONE || host.start[call as usize] < range.start || host.start[call as usize] >= range.end {

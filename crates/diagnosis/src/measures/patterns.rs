@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::seconds;
+use super::breakdown::{LONG_GAP_NANOS, seconds};
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged};
 use super::view::View;
@@ -33,12 +33,15 @@ pub struct OptimizerWork {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MaterialisedAttention {
     pub softmaxes_per_step: f64,
-    /// Device time of softmax and of the products around it, forward and backward.
+    /// Device time of softmax, of the products around it and of what scales and masks the scores, forward and backward.
     pub device_seconds: f64,
     pub share_of_steps: f64,
     /// Of one matrix of scores.
     pub score_bytes: f64,
     pub score_dims: Option<String>,
+    /// Device spans that fused attention does without: all that touches scores but the products.
+    #[serde(skip)]
+    pub beside_products: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,7 +52,13 @@ pub struct SmallKernels {
     pub device_seconds: f64,
     /// From each run's start to its end.
     pub span_seconds: f64,
+    /// The same less the longest kernel of each run, which a fused one takes at least.
+    pub beyond_longest_seconds: f64,
+    /// Of the time beyond the longest kernels.
     pub share_of_steps: f64,
+    /// The kernels of the runs but the longest of each.
+    #[serde(skip)]
+    pub beside_longest: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -67,6 +76,9 @@ pub struct TensorCores {
     pub without_seconds: f64,
     pub without_share_of_steps: f64,
     pub kernels: Vec<String>,
+    /// The device spans of those kernels.
+    #[serde(skip)]
+    pub spans: Vec<usize>,
 }
 
 pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
@@ -86,7 +98,7 @@ fn optimizer(view: &View) -> OptimizerWork {
         merged(
             spans
                 .into_iter()
-                .filter(|&at| view.steps.at(host.start[at]).is_some())
+                .filter(|&at| view.steps.at_host(host.start[at]).is_some())
                 .map(|at| view.host_span(at))
                 .collect(),
         )
@@ -121,7 +133,7 @@ fn attention(view: &View) -> MaterialisedAttention {
     let products = view.host_spans_named(|name| matches!(name, "aten::bmm" | "aten::baddbmm"));
     let made_by_products: BTreeSet<(u64, u64, u64)> =
         products.iter().filter_map(|&at| product_shape(view, at)).collect();
-    for &at in softmaxes.iter().filter(|&&at| view.steps.at(host.start[at]).is_some()) {
+    for &at in softmaxes.iter().filter(|&&at| view.steps.at_host(host.start[at]).is_some()) {
         let inputs = shapes(view.name(host.dims[at]));
         let Some([.., rows, columns]) = inputs.first().map(Vec::as_slice) else { continue };
         let key = (inputs[0].iter().product(), *rows, *columns);
@@ -138,28 +150,32 @@ fn attention(view: &View) -> MaterialisedAttention {
     if scores.is_empty() {
         return result;
     }
-    let nanos = device_time_where(view, |at| {
-        let dims = || shapes(view.name(host.dims[at]));
-        match view.host_name(at) {
-            "aten::_softmax" | "aten::_softmax_backward_data" => {
-                dims().first().is_some_and(|shape| match shape.as_slice() {
-                    [.., rows, columns] => scores.contains(&(shape.iter().product(), *rows, *columns)),
-                    _ => false,
-                })
-            }
-            "aten::bmm" | "aten::baddbmm" => {
-                let touches = |shape: &Vec<u64>| match shape.as_slice() {
-                    [.., rows, columns] => {
-                        let elements = shape.iter().product();
-                        scores.contains(&(elements, *rows, *columns)) || scores.contains(&(elements, *columns, *rows))
-                    }
-                    _ => false,
-                };
-                dims().iter().any(touches) || product_shape(view, at).is_some_and(|made| scores.contains(&made))
-            }
-            _ => false,
+    let is_scores = |shape: &Vec<u64>| match shape.as_slice() {
+        [.., rows, columns] => {
+            let elements = shape.iter().product();
+            scores.contains(&(elements, *rows, *columns)) || scores.contains(&(elements, *columns, *rows))
         }
-    });
+        _ => false,
+    };
+    let mut touches: BTreeMap<usize, bool> = BTreeMap::new();
+    let device = &view.trace.device;
+    let range = view.steps.range();
+    let inside = device.busy().filter(|&at| device.start[at] >= range.start && device.start[at] < range.end);
+    let mut nanos = 0;
+    for at in inside {
+        let Some(operator) = view.operator_of_device(at) else { continue };
+        let is_product = matches!(view.host_name(operator), "aten::bmm" | "aten::baddbmm");
+        let is_touched = *touches.entry(operator).or_insert_with(|| {
+            let made = || product_shape(view, operator).is_some_and(|made| scores.contains(&made));
+            shapes(view.name(host.dims[operator])).iter().any(is_scores) || (is_product && made())
+        });
+        if is_touched {
+            nanos += device.duration[at];
+            if !is_product {
+                result.beside_products.push(at);
+            }
+        }
+    }
     result.device_seconds = seconds(nanos);
     result.share_of_steps = view.steps.share(nanos);
     result
@@ -173,23 +189,6 @@ fn product_shape(view: &View, at: usize) -> Option<(u64, u64, u64)> {
         return None;
     };
     Some((batch * rows * columns, *rows, *columns))
-}
-
-/// Device time in the steps of work whose innermost operator is wanted.
-fn device_time_where(view: &View, is_wanted: impl Fn(usize) -> bool) -> i64 {
-    let device = &view.trace.device;
-    let range = view.steps.range();
-    let mut known: BTreeMap<usize, bool> = BTreeMap::new();
-    let inside = device.busy().filter(|&at| device.start[at] >= range.start && device.start[at] < range.end);
-    let mut nanos = 0;
-    for at in inside {
-        if let Some(operator) = view.operator_of_device(at)
-            && *known.entry(operator).or_insert_with(|| is_wanted(operator))
-        {
-            nanos += device.duration[at];
-        }
-    }
-    nanos
 }
 
 const SHORT_KERNEL_NANOS: i64 = 10_000;
@@ -206,7 +205,11 @@ fn small_kernels(view: &View) -> SmallKernels {
             result.kernels_per_step += run.len() as f64 / view.steps.count();
             result.device_seconds += run.iter().map(|&at| seconds(device.duration[at])).sum::<f64>();
             let (first, last) = (run[0], run[run.len() - 1]);
-            result.span_seconds += seconds(device.end(last) - device.start[first]);
+            let span = device.end(last) - device.start[first];
+            let longest = run.iter().copied().max_by_key(|&at| device.duration[at]).unwrap_or(first);
+            result.span_seconds += seconds(span);
+            result.beyond_longest_seconds += seconds(span - device.duration[longest]);
+            result.beside_longest.extend(run.iter().filter(|&&at| at != longest));
         }
         run.clear();
     };
@@ -217,7 +220,10 @@ fn small_kernels(view: &View) -> SmallKernels {
         let fits = device.category[at] == Category::Kernel
             && elementwise[device.name[at].index()]
             && device.duration[at] < SHORT_KERNEL_NANOS;
-        if run.last().is_some_and(|&last| device.lane[last] != device.lane[at]) || !fits {
+        let goes_on = |&last: &usize| {
+            device.lane[last] == device.lane[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
+        };
+        if !fits || !run.last().is_some_and(goes_on) {
             close(&mut run);
         }
         if fits {
@@ -225,7 +231,7 @@ fn small_kernels(view: &View) -> SmallKernels {
         }
     }
     close(&mut run);
-    result.share_of_steps = result.span_seconds * 1e9 / view.steps.wall_nanos().max(1) as f64;
+    result.share_of_steps = result.beyond_longest_seconds * 1e9 / view.steps.wall_nanos().max(1) as f64;
     result
 }
 
@@ -238,7 +244,7 @@ fn allocator(view: &View) -> AllocatorCalls {
     let host = &view.trace.host;
     let calls: Vec<usize> = (0..host.len())
         .filter(|&at| matches!(view.call_kind(at), Some(CallKind::Allocate | CallKind::Free)))
-        .filter(|&at| view.steps.at(host.start[at]).is_some())
+        .filter(|&at| view.steps.at_host(host.start[at]).is_some())
         .collect();
     let nanos = calls.iter().map(|&at| host.duration[at]).sum();
     AllocatorCalls {
@@ -253,6 +259,7 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
     let range = view.steps.range();
     let uses: Vec<bool> = view.trace.names.iter().map(|(_, name)| uses_tensor_cores(name)).collect();
     let (mut eligible, mut without) = (0, 0);
+    let mut spans = Vec::new();
     let mut kernels: BTreeMap<&str, i64> = BTreeMap::new();
     for at in device.busy().filter(|&at| device.category[at] == Category::Kernel && view.call_of[at] != NONE) {
         if device.start[at] < range.start || device.start[at] >= range.end {
@@ -266,6 +273,7 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
         eligible += device.duration[at];
         if !uses[device.name[at].index()] {
             without += device.duration[at];
+            spans.push(at);
             *kernels.entry(view.name(device.name[at])).or_default() += device.duration[at];
         }
     }
@@ -276,6 +284,7 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
         without_seconds: seconds(without),
         without_share_of_steps: view.steps.share(without),
         kernels: kernels.into_iter().take(3).map(|(_, name)| name.to_string()).collect(),
+        spans,
     }
 }
 

@@ -29,7 +29,7 @@ struct Sum {
 /// The largest device time first, then self time. Sums over modules are those of [`super::operators::operators`].
 pub fn places(view: &View) -> Vec<PlaceRow> {
     let (host, device) = (&view.trace.host, &view.trace.device);
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
     let is_operator = |at: usize| host.category[at] == Category::CpuOp;
     let modules = Modules::new(view);

@@ -47,7 +47,7 @@ pub struct Rates {
 
 pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     let host = &view.trace.host;
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
     let seconds = times(view, costs);
     let known = rates(view);

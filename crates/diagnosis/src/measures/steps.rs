@@ -1,7 +1,7 @@
 //! Where the steps of a run are: by the profiler's marks, else the optimizer's spans, else the period of the work, else all
 //! of the trace as one.
 
-use headroom_trace::{Category, NONE, NameId, Trace};
+use headroom_trace::{Category, LaneId, NONE, NameId, Trace};
 use serde::Serialize;
 
 use super::intervals::Span;
@@ -11,6 +11,9 @@ pub struct Steps {
     pub found_by: FoundBy,
     pub measured_on: MeasuredOn,
     pub list: Vec<Step>,
+    /// When the host ordered each step's work: the steps themselves, unless they are measured on the device.
+    #[serde(skip)]
+    pub ordered: Vec<Span>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -57,10 +60,24 @@ impl Steps {
         }
     }
 
-    /// The step at a time, if one is.
+    /// The step at a time of the device, if one is.
     pub fn at(&self, time: i64) -> Option<usize> {
         let next = self.list.partition_point(|step| step.span.start <= time);
         next.checked_sub(1).filter(|&index| time < self.list[index].span.end)
+    }
+
+    /// From the first to the last moment at which the host was at the steps.
+    pub fn host_range(&self) -> Span {
+        match (self.ordered.first(), self.ordered.last()) {
+            (Some(first), Some(last)) => Span { start: first.start, end: last.end },
+            _ => Span { start: 0, end: 0 },
+        }
+    }
+
+    /// The step that the host was at.
+    pub fn at_host(&self, time: i64) -> Option<usize> {
+        let next = self.ordered.partition_point(|span| span.start <= time);
+        next.checked_sub(1).filter(|&index| time < self.ordered[index].end)
     }
 
     /// As a share of all steps.
@@ -75,7 +92,8 @@ impl Steps {
 
 pub fn find_steps(trace: &Trace, call_of: &[u32], busy: &[Span]) -> Steps {
     let (found_by, windows) = host_windows(trace, busy);
-    let mut steps = Steps { found_by, measured_on: MeasuredOn::Host, list: windows };
+    let ordered = windows.iter().map(|step| step.span).collect();
+    let mut steps = Steps { found_by, measured_on: MeasuredOn::Host, list: windows, ordered };
     if found_by != FoundBy::WholeTrace
         && let Some(on_device) = device_windows(trace, call_of, &steps.list)
     {
@@ -103,7 +121,9 @@ fn host_windows(trace: &Trace, busy: &[Span]) -> (FoundBy, Vec<Step>) {
     let works = |&at: &usize| {
         let span = of(at);
         (0..host.len()).any(|other| {
-            host.category[other] == Category::CpuOp && host.start[other] >= span.start && host.start[other] < span.end
+            matches!(host.category[other], Category::CpuOp | Category::Runtime)
+                && host.start[other] >= span.start
+                && host.start[other] < span.end
         })
     };
     if marks.len() > 1 && marks.last().is_some_and(|last| !works(last)) {
@@ -197,11 +217,12 @@ fn period(trace: &Trace) -> Option<Vec<i64>> {
 }
 
 /// The steps as the device saw them, when the host runs ahead of it: from the first work that a step ordered to the first of
-/// the next.
+/// the next, on the stream with the most work. Copies on other streams may run a step ahead.
 fn device_windows(trace: &Trace, call_of: &[u32], steps: &[Step]) -> Option<Vec<Step>> {
     let device = &trace.device;
     let mut bounds: Vec<Span> = vec![Span { start: i64::MAX, end: i64::MIN }; steps.len()];
-    for at in device.busy().filter(|&at| call_of[at] != NONE) {
+    let main = busiest_lane(trace)?;
+    for at in device.busy().filter(|&at| call_of[at] != NONE && device.lane[at] == main) {
         let ordered = trace.host.start[call_of[at] as usize];
         let index = steps.partition_point(|step| step.span.start <= ordered);
         if let Some(index) = index.checked_sub(1).filter(|&index| ordered < steps[index].span.end) {
@@ -222,4 +243,12 @@ fn device_windows(trace: &Trace, call_of: &[u32], steps: &[Step]) -> Option<Vec<
     let ends = starts[1..].iter().copied().chain([last_end]);
     let spans = starts.iter().zip(ends).map(|(&start, end)| Span { start, end: end.max(start) });
     Some(steps.iter().zip(spans).map(|(of, span)| step(of.name.clone(), span)).collect())
+}
+
+fn busiest_lane(trace: &Trace) -> Option<LaneId> {
+    let device = &trace.device;
+    let mut nanos = vec![0i64; trace.lanes.len()];
+    device.busy().for_each(|at| nanos[device.lane[at].0 as usize] += device.duration[at]);
+    let busiest = (0..nanos.len()).max_by_key(|&lane| (nanos[lane], std::cmp::Reverse(lane)))?;
+    (nanos[busiest] > 0).then_some(LaneId(busiest as u16))
 }

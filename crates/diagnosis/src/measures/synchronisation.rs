@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::seconds;
+use super::breakdown::{LONG_GAP_NANOS, seconds};
 use super::copies::{Direction, direction};
-use super::intervals::{Span, covered};
+use super::intervals::{Span, covered, merged};
 use super::python::{frame_name, user_frame};
 use super::view::View;
 
@@ -74,13 +74,19 @@ const READ_BACKS: &[&str] = &[
 
 pub fn synchronisation(view: &View) -> Synchronisation {
     let host = &view.trace.host;
-    let range = view.steps.range();
+    let range = view.steps.host_range();
     let copies = copies_by_call(view);
+    let kernels = kernel_time(view);
+    let last_work = last_work(view);
     let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
     let mut sum = Synchronisation::default();
     let mut charged: HashMap<usize, ()> = HashMap::new();
     for at in 0..host.len() {
         if view.call_kind(at) != Some(CallKind::Synchronise) || !is_inside(host.start[at], range) {
+            continue;
+        }
+        let stack = view.python_stack(at);
+        if is_profilers_own(view, at, &stack, last_work) {
             continue;
         }
         sum.calls += 1;
@@ -92,7 +98,6 @@ pub fn synchronisation(view: &View) -> Synchronisation {
             (Some(_), _) | (_, Some(Direction::DeviceToHost)) => WaitKind::ReadBack,
             (None, _) => WaitKind::Explicit,
         };
-        let stack = view.python_stack(at);
         let (function, through) = user_frame(view, &stack);
         let key = Key {
             kind,
@@ -106,7 +111,12 @@ pub fn synchronisation(view: &View) -> Synchronisation {
         group.wait_seconds += seconds(host.duration[at]);
         if charged.insert(whole, ()).is_none() {
             group.calls += 1;
-            group.cost_seconds += seconds(cost(view, view.host_span(whole), host.duration[at]));
+            let span = view.host_span(whole);
+            group.cost_seconds += seconds(match kind {
+                // The copy itself, and what stands still around it.
+                WaitKind::CopyToDevice => span.nanos() - covered(&kernels, span),
+                _ => cost(view, span, host.duration[at]),
+            });
             group.spans.push(view.host_span(whole));
         }
     }
@@ -140,6 +150,33 @@ fn finished(view: &View, key: Key, waits: Waits) -> Waits {
 
 fn is_inside(time: i64, range: Span) -> bool {
     (range.start..range.end).contains(&time)
+}
+
+/// When kernels ran.
+fn kernel_time(view: &View) -> Vec<Span> {
+    let device = &view.trace.device;
+    let kernels = device.busy().filter(|&at| device.category[at] == Category::Kernel);
+    merged(kernels.map(|at| view.device_span(at)).collect())
+}
+
+/// When the host last ordered anything, or began an operator.
+fn last_work(view: &View) -> i64 {
+    let host = &view.trace.host;
+    let works =
+        |&at: &usize| host.category[at] == Category::CpuOp || view.call_kind(at).is_some_and(CallKind::queues_work);
+    (0..host.len()).filter(works).map(|at| host.start[at]).max().unwrap_or(i64::MAX)
+}
+
+/// The profiler waits for the device when it stops: in its own code, or, without stacks, after the last work of all.
+fn is_profilers_own(view: &View, at: usize, stack: &[usize], last_work: i64) -> bool {
+    let in_profiler = |&at: &usize| {
+        let name = view.host_name(at);
+        name.contains("torch/profiler/") || name.contains("torch/autograd/profiler")
+    };
+    match stack {
+        [] => view.trace.host.start[at] > last_work,
+        stack => stack.iter().any(in_profiler),
+    }
 }
 
 /// The outermost operator around a wait that is there to read back.
@@ -193,5 +230,6 @@ fn cost(view: &View, span: Span, waited_nanos: i64) -> i64 {
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    span.nanos() - busy + (restart - span.end)
+    // What comes later than that is not for want of work ordered ahead.
+    span.nanos() - busy + (restart - span.end).min(LONG_GAP_NANOS)
 }

@@ -33,11 +33,13 @@ pub struct Unprofiled {
     pub step_seconds: Option<f64>,
 }
 
-/// Assumed cost of recording one operator, runtime call or allocation on the host, in seconds. With shapes and stacks: fitted
-/// to three scripts that were timed with and without the profiler (4.5, 4.6 and 4.8 µs; their Python functions cost next to
-/// nothing). Without: a third of it.
-const SECONDS_AN_EVENT: f64 = 4.6e-6;
-const SECONDS_A_PLAIN_EVENT: f64 = 1.5e-6;
+/// Assumed cost of recording on the host, in seconds. With shapes, stacks and FLOPs 4.6 µs an operator, runtime call or
+/// allocation: fitted to three scripts that were timed with and without the profiler (4.5, 4.6 and 4.8 µs). Without FLOPs a
+/// third of it, and 6 µs a Python function where stacks are recorded (built-in ones cost next to nothing): fitted to five
+/// other scripts, of which the estimate misses one by half and the rest by a sixth or less.
+const SECONDS_AN_EVENT_WITH_FLOPS: f64 = 4.6e-6;
+const SECONDS_AN_EVENT: f64 = 1.6e-6;
+const SECONDS_A_PYTHON_FUNCTION: f64 = 6e-6;
 /// Above this share the profiler is said to be in the way.
 const TOO_MUCH_PROFILER: f64 = 0.10;
 
@@ -97,9 +99,12 @@ fn lost_work(view: &View, trust: &mut Trust) {
         );
         trust.withheld.push("idle");
     }
-    let kernels = device.busy().filter(|&at| device.category[at] == Category::Kernel).count();
-    let orphans =
-        device.busy().filter(|&at| device.category[at] == Category::Kernel && view.call_of[at] == NONE).count();
+    // Kernels that still ran when recording began were launched before it.
+    let range = view.steps.range();
+    let in_steps =
+        |at: &usize| device.category[*at] == Category::Kernel && (range.start..range.end).contains(&device.start[*at]);
+    let kernels = device.busy().filter(in_steps).count();
+    let orphans = device.busy().filter(in_steps).filter(|&at| view.call_of[at] == NONE).count();
     if kernels > 0 && orphans * 10 > kernels && !launches.is_empty() {
         let share = 100.0 * orphans as f64 / kernels as f64;
         trust.note(Verdict::Limited, format!("{share:.0}% of kernels have no launch: their operators are unknown"));
@@ -156,18 +161,29 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     if view.trace.header.headroom.is_some() {
         return; // our own recorder states its overhead itself
     }
-    let range = steps.range();
+    let range = steps.host_range();
     let (header, host) = (&view.trace.header, &view.trace.host);
     let inside = |time: i64| (range.start..range.end).contains(&time);
-    let recorded =
-        |at: &usize| matches!(host.category[*at], Category::CpuOp | Category::Runtime) && inside(host.start[*at]);
-    let events =
-        (0..host.len()).filter(recorded).count() + view.trace.memory.time.iter().filter(|time| inside(**time)).count();
-    let (each, from) = match header.records_stacks && header.records_shapes {
-        true => (SECONDS_AN_EVENT, "assumed, 4.6 µs an operator, call or allocation"),
-        false => (SECONDS_A_PLAIN_EVENT, "assumed, 1.5 µs an operator, call or allocation"),
+    let is_built_in: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("<built-in")).collect();
+    let (mut events, mut functions) = (view.trace.memory.time.iter().filter(|time| inside(**time)).count(), 0);
+    for at in (0..host.len()).filter(|&at| inside(host.start[at])) {
+        match host.category[at] {
+            Category::CpuOp | Category::Runtime => events += 1,
+            Category::PythonFunction if !is_built_in[host.name[at].index()] => functions += 1,
+            _ => {}
+        }
+    }
+    let (seconds, from) = match header.records_stacks && header.records_shapes && header.records_flops {
+        true => (
+            events as f64 * SECONDS_AN_EVENT_WITH_FLOPS,
+            "assumed, 4.6 µs an operator, call or allocation recorded with shapes, stacks and FLOPs",
+        ),
+        false => (
+            events as f64 * SECONDS_AN_EVENT + functions as f64 * SECONDS_A_PYTHON_FUNCTION,
+            "assumed, 1.6 µs an operator, call or allocation and 6 µs a Python function",
+        ),
     };
-    let seconds = events as f64 * each / steps.count();
+    let seconds = seconds / steps.count();
     let share = (seconds / step_seconds).min(0.9);
     trust.profiler_overhead_share = Some(share);
     trust.overhead_from = Some(from);
@@ -176,10 +192,11 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     if share > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
         let factor = 1.0 / (1.0 - share);
         trust.note(Verdict::Limited, format!(
-            "{:.0} operators, calls and allocations a step were recorded: at an assumed {:.1} µs each the profiler makes the \
-             host's time {factor:.1}× what it is without, so host and launch times are too long (time some steps without it to \
-             know)",
-            events as f64 / steps.count(), 1e6 * each
+            "{:.0} operators, calls and allocations and {:.0} Python functions a step were recorded: the profiler makes the \
+             host's time {factor:.1}× what it is without ({from}), so host and launch times are too long (time some steps \
+             without it to know)",
+            events as f64 / steps.count(),
+            functions as f64 / steps.count()
         ));
     }
 }

@@ -277,7 +277,12 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     for token in tokens {
         match token.kind() {
             TokenKind::Name => {
-                mask |= bits.get(slice(token.range())).copied().unwrap_or(0);
+                let word = slice(token.range());
+                mask |= bits.get(word).copied().unwrap_or(0);
+                // `self._device`, `main_device`
+                if word.ends_with("device") {
+                    mask |= bit(Topic::SomeDevice);
+                }
             }
             TokenKind::String => {
                 let text = slice(token.range());

@@ -34,7 +34,7 @@ pub fn measure(program: &mut Program) {
     let (training_calls, steps) = mark_training(program);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        if facts.kind == FunctionKind::Evaluation && trains[function] {
+        if matches!(facts.kind, FunctionKind::Evaluation | FunctionKind::Kept) && trains[function] {
             facts.kind = FunctionKind::Plain;
         }
     }
@@ -225,26 +225,29 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
             _ => None,
         })
         .collect();
+    let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); entries.len()];
+    for read in &program.property_reads {
+        properties[program.contexts.get(read.0).function].push(*read);
+    }
     // First what loops of steps call, then what those call.
     let mut queue: Vec<FunctionId> = (0..entries.len()).collect();
     for _ in 0..=MOST_CALLS_DEEP {
         let mut next = Vec::new();
         for function in queue {
             let depth = entries[function];
-            for index in &calls[function] {
-                let call = &program.calls[*index];
-                let from_loop = is_hot(program, call.context, false);
+            let called = calls[function].iter().map(|index| &program.calls[*index]);
+            let called = called.flat_map(|call| callees(call).map(move |callee| (call.context, callee)));
+            for (context, callee) in called.chain(properties[function].iter().copied()) {
+                let from_loop = is_hot(program, context, false);
                 let depth = match (from_loop, depth) {
                     (true, _) => 0,
-                    (false, Some(depth)) if is_hot(program, call.context, true) => depth,
+                    (false, Some(depth)) if is_hot(program, context, true) => depth,
                     _ => continue,
                 };
-                for callee in callees(call) {
-                    let is_better = entries[callee].is_none_or(|known| known > depth + 1);
-                    if depth < MOST_CALLS_DEEP && is_better {
-                        entries[callee] = Some(depth + 1);
-                        next.push(callee);
-                    }
+                let is_better = entries[callee].is_none_or(|known| known > depth + 1);
+                if depth < MOST_CALLS_DEEP && is_better {
+                    entries[callee] = Some(depth + 1);
+                    next.push(callee);
                 }
             }
         }
@@ -264,8 +267,9 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
             Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
             Frame::Loop(LoopKind::Plain) if context.trains => in_step_loop = true,
             Frame::Body => {
-                let is_evaluation = program.functions[context.function].kind == FunctionKind::Evaluation;
-                return !is_evaluation && (in_step_loop || entered_hot);
+                let kind = program.functions[context.function].kind;
+                let is_cold = matches!(kind, FunctionKind::Evaluation | FunctionKind::Kept);
+                return !is_cold && (in_step_loop || entered_hot);
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ mod calls;
 mod expressions;
 mod guards;
 mod libraries;
+mod lookups;
 mod methods;
 mod names;
 mod statements;
@@ -46,6 +47,7 @@ pub fn interpret(program: &mut Program) {
 fn clear_notes(program: &mut Program) {
     program.contexts.clear();
     program.calls.clear();
+    program.property_reads.clear();
     program.tests.clear();
     program.shown.clear();
     program.accumulations.clear();
@@ -101,20 +103,24 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     let function = &program.symbols.functions[id];
     let Some(definition) = function.definition else { return FunctionKind::Plain };
-    let holds_no_grad = definition.decorator_list.iter().any(|decorator| {
-        let mut at = &decorator.expression;
-        if let Expr::Call(call) = at {
-            at = &call.func;
-        }
-        let name = match at {
-            Expr::Attribute(attribute) => attribute.attr.as_str(),
-            Expr::Name(name) => name.id.as_str(),
-            _ => "",
-        };
-        name.contains("no_grad") || name.contains("inference_mode")
-    });
-    if holds_no_grad {
+    let is_decorated = |wanted: fn(&str) -> bool| {
+        definition.decorator_list.iter().any(|decorator| {
+            let mut at = &decorator.expression;
+            if let Expr::Call(call) = at {
+                at = &call.func;
+            }
+            match at {
+                Expr::Attribute(attribute) => wanted(attribute.attr.as_str()),
+                Expr::Name(name) => wanted(name.id.as_str()),
+                _ => false,
+            }
+        })
+    };
+    if is_decorated(|name| name.contains("no_grad") || name.contains("inference_mode")) {
         return FunctionKind::Evaluation;
+    }
+    if is_decorated(|name| matches!(name, "cache" | "cached_property" | "memoize") || name.contains("lru_cache")) {
+        return FunctionKind::Kept;
     }
     let class = function.class.map_or(ClassKind::Other, |class| program.classes[class].kind);
     match function.name {
@@ -126,11 +132,19 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
         {
             FunctionKind::Step
         }
+        "forward_train" if class.is_module() => FunctionKind::Step,
         "compute_loss" if function.class.is_some() => FunctionKind::Loss,
+        "__call__" if is_loss_class(program, function) => FunctionKind::Loss,
         name if is_evaluation_name(name) => FunctionKind::Evaluation,
         name if names::is_loss_function_name(name) && imports_torch(program, function.file) => FunctionKind::Loss,
         _ => FunctionKind::Plain,
     }
+}
+
+/// `class InfoNCELoss:` that is no module: it is called like one.
+fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
+    let name = function.class.map_or("", |class| program.symbols.classes[class].definition.name.as_str());
+    name.ends_with("Loss") && imports_torch(program, function.file)
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {

@@ -24,6 +24,8 @@ pub struct Program<'a> {
     pub settings: Settings<'a>,
     pub contexts: Contexts,
     pub calls: Vec<Call<'a>>,
+    /// Where a property of one of the given classes is read, and its function.
+    pub property_reads: Vec<(ContextId, FunctionId)>,
     pub tests: Vec<Test<'a>>,
     pub shown: Vec<Shown<'a>>,
     pub accumulations: Vec<Accumulation<'a>>,
@@ -82,6 +84,8 @@ pub enum FunctionKind {
     Loss,
     /// Decorated with no_grad, or an evaluation by its name.
     Evaluation,
+    /// Decorated to keep its results: runs once for each set of arguments.
+    Kept,
 }
 
 pub struct Call<'a> {

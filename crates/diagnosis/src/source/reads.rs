@@ -91,7 +91,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let named = call.receiver_expression().map(|receiver| super::names_in(receiver)).unwrap_or_default();
             let is_meter =
                 named.iter().any(|name| name.to_ascii_lowercase().contains("meter") || *name == "metric_logger");
-            call.receiver == Value::Unknown && is_meter && given()
+            (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter) && given()
         }
         (Callee::Function(function), "update" | "add") => {
             let owner = program.symbols.functions[*function].class;

@@ -36,6 +36,8 @@ pub enum Value {
     Optimizer(Option<SiteId>),
     Scaler(Option<SiteId>),
     Scheduler,
+    /// An object that averages what it is given: `AverageMeter()`.
+    Meter,
     Loader(Option<LoaderId>),
     Device,
     Dtype,

@@ -1,6 +1,7 @@
 //! TR107 attention-materialised: attention writes its scores to memory.
 
 use super::percent;
+use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -24,7 +25,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "attention keeps its scores in memory: products and softmax over them take {} of the step",
+        "attention keeps its scores in memory: all that touches them takes {} of the step",
         percent(attention.share_of_steps)
     );
     let advice = "use torch.nn.functional.scaled_dot_product_attention: no score matrix is written, and causal blocks are skipped";
@@ -35,5 +36,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         attention.score_dims.as_deref().unwrap_or(""),
         attention.score_bytes / 1e6
     )];
+    // The products remain; what lies between them happens on the way.
+    found.removal =
+        Removal { device: attention.beside_products.iter().map(|&at| (at, 0)).collect(), ..Removal::default() };
     vec![found]
 }

@@ -27,14 +27,24 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
     }
     let occupancy = weighted / f64::max(of, f64::MIN_POSITIVE);
-    // Only where the device sets the pace does fuller use of it shorten the step.
-    if of == 0.0 || held > 0.5 || occupancy > evidence.thresholds.occupancy_percent {
+    // A large product may keep every multiprocessor busy at a low occupancy: the number of its blocks tells.
+    let underfilled = kernels.underfilled_share;
+    let fills = underfilled.is_some_and(|share| share < 0.5);
+    if of == 0.0 || held > 0.5 || occupancy > evidence.thresholds.occupancy_percent || fills {
         return Vec::new();
     }
-    let message = format!(
-        "kernels fill the device to {occupancy:.0}% on average while {} of its memory is free: the batch is small for it",
-        percent(1.0 - held)
-    );
+    let message = match underfilled {
+        Some(share) => format!(
+            "{} of the kernels' time is in kernels with fewer blocks than the device has multiprocessors, while {} of its \
+             memory is free: the batch is small for it",
+            percent(share),
+            percent(1.0 - held)
+        ),
+        None => format!(
+            "kernels occupy the device to {occupancy:.0}% on average while {} of its memory is free: the batch is small for it",
+            percent(1.0 - held)
+        ),
+    };
     let mut found =
         Found::new(None, message, "a larger batch costs little more time a step; mind the learning rate and the loss");
     found.confidence = Confidence::Medium;

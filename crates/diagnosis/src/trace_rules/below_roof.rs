@@ -55,5 +55,12 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
         format!("{:.1} FLOPs a byte, {}-bound", row.intensity, row.bound),
         format!("peaks: {}", evidence.measures.roofline.peak_source.as_deref().unwrap_or("unknown")),
     ];
+    // At best it runs at its roof.
+    let (view, device) = (evidence.view, &evidence.view.trace.device);
+    let of_row = |&at: &usize| {
+        view.operator_of_device(at).is_some_and(|inner| view.ancestors(inner).any(|at| view.host_name(at) == row.name))
+    };
+    let at_roof = |at: usize| (device.duration[at] as f64 * row.percent_of_roof / 100.0) as i64;
+    found.removal.device = device.busy().filter(of_row).map(|at| (at, at_roof(at))).collect();
     Some(found)
 }

@@ -2,7 +2,7 @@
 
 use super::{milliseconds, percent};
 use crate::measures::breakdown::WhereWorkRuns;
-use crate::measures::intervals::covered;
+use crate::measures::intervals::{covered, gaps, merged};
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
@@ -31,9 +31,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let spans = view.host_spans_named(|name| name == row.name);
-    let spans: Vec<_> =
-        spans.into_iter().filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect();
-    let idle: i64 = spans.iter().map(|span| span.nanos() - covered(&view.busy, *span)).sum();
+    // An operator may hold another of its name.
+    let spans = merged(
+        spans.into_iter().filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect(),
+    );
+    let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
+    let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
     if share < evidence.thresholds.one_operator_share {
         return Vec::new();

@@ -2,7 +2,8 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
-use crate::measures::breakdown::WhereWorkRuns;
+use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
+use crate::measures::intervals::{covered, gaps, merged};
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -16,27 +17,22 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// The idle share less what launch-bound, host-sync and data-loading report under their own names.
+/// Idle time less what findings before it explain, what the host waits and what the profiler itself takes of the host.
 fn check(evidence: &Evidence) -> Vec<Found> {
-    let breakdown = &evidence.measures.breakdown;
+    let (breakdown, view) = (&evidence.measures.breakdown, evidence.view);
     let idle = &breakdown.idle;
     if breakdown.where_work_runs == WhereWorkRuns::Host || evidence.trust.withheld.contains(&"idle") {
         return Vec::new();
     }
+    let explained = merged([waiting_spans(view), evidence.explained.to_vec()].concat());
+    let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
+    let unexplained: i64 = free.map(|gap| gap.nanos() - covered(&explained, gap)).sum();
     let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    let mut unexplained = idle.total_seconds;
-    if super::launch_bound::applies(evidence) {
-        unexplained -= idle.host_busy_seconds + idle.launch_delay_seconds;
-    }
-    if evidence.measures.data_loading.share_of_steps >= evidence.thresholds.data_loading_share {
-        unexplained -= idle.data_loading_seconds;
-    }
-    unexplained -= idle.host_waiting_seconds;
-    let share = unexplained / wall;
+    let share = view.steps.share(unexplained) - evidence.trust.profiler_overhead_share.unwrap_or(0.0);
     if share < evidence.thresholds.idle_share {
         return Vec::new();
     }
-    let steps = evidence.view.steps.count();
+    let steps = view.steps.count();
     let message = format!("the device stands still for {} of the step", percent(idle.total_seconds / wall));
     let mut found =
         Found::new(Some(share), message, "look at what the host does in the longest gaps, and order work earlier");

@@ -3,7 +3,6 @@
 use super::percent;
 use crate::measures::copies::{CopyRow, Direction};
 use crate::measures::synchronisation::WaitKind;
-use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -16,6 +15,9 @@ pub const RULE: TraceRule = TraceRule {
     effort: Effort::Low,
     check,
 };
+
+/// What costs less is not worth a word.
+const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     evidence.measures.copies.rows.iter().filter_map(|row| found(evidence, row)).collect()
@@ -36,7 +38,8 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let share = waiting.max(row.exposed_seconds) / wall;
     // Read-backs of single values are host-sync's.
     let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= 64;
-    if is_scalar || (share < evidence.thresholds.copies_share && !row.pageable) || row.bytes == 0 {
+    let least = if row.pageable { LEAST_SHARE_OF_PAGEABLE } else { evidence.thresholds.copies_share };
+    if is_scalar || share < least || row.bytes == 0 {
         return None;
     }
     let way = if row.direction == Direction::HostToDevice { "to the device" } else { "to the host" };
@@ -62,8 +65,11 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
         found.through = waits.first().and_then(|waits| waits.through.clone());
         found.first = waits.first().map_or(0, |waits| waits.first);
         found.per_step = waits.first().map_or(0.0, |waits| waits.per_step);
-        found.removal =
-            Removal { host: waits.iter().flat_map(|waits| waits.spans.clone()).collect(), ..Removal::default() };
+        found.removal.host = waits.iter().flat_map(|waits| waits.spans.clone()).collect();
     }
+    // At best a copy is hidden behind compute.
+    let (view, device) = (evidence.view, &evidence.view.trace.device);
+    let same = device.busy().filter(|&at| view.name(device.name[at]) == row.name);
+    found.removal.device = same.map(|at| (at, 0)).collect();
     Some(found)
 }

@@ -1,13 +1,13 @@
 //! TR103 launch-bound: the device waits for the host to launch its next small kernel.
 
 use super::{milliseconds, percent};
-use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
+use crate::measures::breakdown::{LONG_GAP_NANOS, WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
-use crate::measures::intervals::{merged, without};
+use crate::measures::intervals::{gaps, merged, without};
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
-use crate::finding::{Cause, Effort};
+use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR103",
@@ -50,24 +50,41 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         let from = evidence.trust.overhead_from.unwrap_or("assumed");
         found.evidence.push(format!("the profiler itself takes about {} of the step ({from})", percent(overhead)));
     }
-    // Everything the host does but to wait and to load could be replayed from a graph.
-    let kept = merged([waiting_spans(view), loading_spans(view)].concat());
-    found.removal = Removal { host: without(&[view.steps.range()], &kept), ..Removal::default() };
+    // Where most of the host's time is the profiler's, how much remains without it is uncertain.
+    found.confidence = match evidence.trust.profiler_overhead_share {
+        Some(share) if share > 0.4 && evidence.trust.overhead_from != Some("measured") => Confidence::Medium,
+        _ => Confidence::High,
+    };
+    // Everything the host does but to wait, to load and to be elsewhere could be replayed from a graph.
+    let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS);
+    let kept = merged([waiting_spans(view), loading_spans(view), long.collect()].concat());
+    found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
     vec![found]
 }
 
 /// Whether launches, not work, set the step's length.
-pub fn applies(evidence: &Evidence) -> bool {
+fn applies(evidence: &Evidence) -> bool {
     let launches = &evidence.measures.launches;
     let thresholds = evidence.thresholds;
     evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device
         && !evidence.trust.withheld.contains(&"idle")
-        && share(evidence) >= thresholds.launch_bound_share
+        && share_without_profiler(evidence) >= thresholds.launch_bound_share
         && (launches.nothing_ahead_share > thresholds.nothing_ahead_share || launches.shorter_than_launch_share > 0.5)
 }
 
 fn share(evidence: &Evidence) -> f64 {
-    let breakdown = &evidence.measures.breakdown;
-    let idle = &breakdown.idle;
-    (idle.host_busy_seconds + idle.launch_delay_seconds) / breakdown.wall_seconds.max(f64::MIN_POSITIVE)
+    waiting_seconds(evidence) / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE)
+}
+
+/// Waiting for the host's next order, in gaps that launches explain.
+fn waiting_seconds(evidence: &Evidence) -> f64 {
+    let idle = &evidence.measures.breakdown.idle;
+    idle.host_busy_seconds - idle.host_busy_in_long_gaps_seconds + idle.launch_delay_seconds
+}
+
+/// What would be left of that, and of the step, if the host did not have to record.
+fn share_without_profiler(evidence: &Evidence) -> f64 {
+    let wall = evidence.measures.breakdown.wall_seconds;
+    let profiler = evidence.trust.profiler_overhead_share.unwrap_or(0.0) * wall;
+    (waiting_seconds(evidence) - profiler) / (wall - profiler).max(f64::MIN_POSITIVE)
 }

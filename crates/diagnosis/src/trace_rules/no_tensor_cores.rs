@@ -37,12 +37,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // By the datasheet's ratio of the two units.
     let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16));
     let device = &evidence.view.trace.device;
-    let names: Vec<bool> =
-        evidence.view.trace.names.iter().map(|(_, name)| cores.kernels.iter().any(|kernel| kernel == name)).collect();
-    let shorter = device.busy().filter(|&at| names[device.name[at].index()]);
-    found.removal = Removal {
-        device: shorter.map(|at| (at, (device.duration[at] as f64 * ratio) as i64)).collect(),
-        ..Removal::default()
-    };
+    let shorter = cores.spans.iter().map(|&at| (at, (device.duration[at] as f64 * ratio) as i64));
+    found.removal = Removal { device: shorter.collect(), ..Removal::default() };
     vec![found]
 }

@@ -2,6 +2,7 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
+use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -22,7 +23,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "{:.0} of {kernels:.0} kernels a step are short element-wise ones in runs; from start to end the runs take {} of the step",
+        "{:.0} of {kernels:.0} kernels a step are short element-wise ones in runs; {} of the step is what the runs take beyond their longest kernels",
         small.kernels_per_step,
         percent(small.share_of_steps)
     );
@@ -45,5 +46,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             milliseconds(small.device_seconds / steps)
         ),
     ];
+    // One kernel of each run stays, and what launched it.
+    let view = evidence.view;
+    let launchers = small.beside_longest.iter().filter_map(|&at| view.operator_of_device(at));
+    found.removal = Removal {
+        host: launchers.map(|at| view.host_span(at)).collect(),
+        device: small.beside_longest.iter().map(|&at| (at, 0)).collect(),
+    };
     vec![found]
 }

@@ -42,7 +42,7 @@ impl Default for Thresholds {
             memory_share_of_device: 0.9,
             growth_a_step: 0.005,
             roof_share: 0.05,
-            roof_percent: 30.0,
+            roof_percent: 20.0,
             exposed_share: 0.03,
             overlap_share: 0.7,
             skew_share: 0.05,

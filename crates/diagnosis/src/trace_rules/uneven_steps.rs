@@ -2,6 +2,9 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
+use crate::measures::breakdown::LONG_GAP_NANOS;
+use crate::measures::intervals::gaps;
+use crate::simulation::Removal;
 use headroom_trace::Category;
 use std::collections::BTreeMap;
 
@@ -56,6 +59,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             )
         })
         .collect();
+    // Of the slow steps, the stops of the device that are too long for launches.
+    let view = evidence.view;
+    let stops = slow.iter().flat_map(|&index| gaps(&view.busy, steps[index].span));
+    let stops = stops.filter(|gap| gap.nanos() > LONG_GAP_NANOS).collect();
+    found.removal = Removal { host: stops, ..Removal::default() };
     vec![found]
 }
 
@@ -65,7 +73,7 @@ fn unusual(evidence: &Evidence, slow: usize) -> String {
     let mut times: BTreeMap<(&str, usize), i64> = BTreeMap::new();
     for at in 0..host.len() {
         let counts = matches!(host.category[at], Category::CpuOp | Category::UserAnnotation | Category::PythonFunction);
-        if counts && let Some(step) = view.steps.at(host.start[at]) {
+        if counts && let Some(step) = view.steps.at_host(host.start[at]) {
             let name = view.host_name(at);
             if !name.starts_with("ProfilerStep") {
                 *times.entry((name, step)).or_default() += host.duration[at];

@@ -1,12 +1,15 @@
 //! The report of a trace as one HTML page, in the frame of the profile's: nothing is fetched.
 
+mod tables;
+
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::memory::Point;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, place_of};
+use super::facts::{BANDS, facts};
+use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of};
 use super::{shortened, withholds_idle};
 use crate::numbers::{bytes, grouped, metric};
 use crate::page::{Page, code, list, note, table};
@@ -34,8 +37,14 @@ pub fn html(analysis: &Analysis) -> String {
     }
     section("Findings, by the share of the step they cost", findings(analysis));
     section("Roadmap", roadmap(analysis));
-    section("Operators", operators(analysis));
+    section("Operators", tables::operators(analysis));
     section("Kernels", kernels(analysis));
+    section("Against the roofline", tables::roofline(analysis));
+    if !withholds_idle(analysis) {
+        section("Critical path", tables::path(analysis));
+    }
+    section("Waits for the device", tables::waits(analysis));
+    section("Copies", tables::copies(analysis));
     section("Memory", memory(analysis));
     section("Ranks", ranks(analysis));
     page.finish()
@@ -86,6 +95,7 @@ fn summary(analysis: &Analysis) -> Table {
         let capacity = measures.memory.capacity_bytes.map(|all| format!("of {}", bytes(all))).unwrap_or_default();
         rows.push(row("peak memory", bytes(measures.memory.peak_bytes), &capacity));
     }
+    rows.extend(facts(analysis).into_iter().map(|(name, about)| row(name, String::new(), &about)));
     Table { head: vec!["", "", ""], rows }
 }
 
@@ -168,25 +178,6 @@ fn roadmap(analysis: &Analysis) -> String {
     table(&Table { head, rows }, "") + &note(&together)
 }
 
-fn operators(analysis: &Analysis) -> String {
-    let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
-    let mut head = vec!["operator", "calls", "device a step", "host a step", "share"];
-    let rows = analysis.measures.operators.rows.iter().take(25).map(|row| {
-        let times = [row.device_self_seconds, row.host_self_seconds].map(|seconds| milliseconds(seconds / steps));
-        let [on_device, on_host] = times;
-        let mut cells = vec![format!("`{}`", row.name), grouped(row.calls), on_device, on_host, percent(row.share)];
-        if !device {
-            cells.remove(2);
-        }
-        cells
-    });
-    let rows = rows.collect();
-    if !device {
-        head.remove(2);
-    }
-    table(&Table { head, rows }, "") + &note("Self time: without what an operator calls.")
-}
-
 fn kernels(analysis: &Analysis) -> String {
     let rows: Vec<Vec<String>> = analysis
         .measures
@@ -212,16 +203,6 @@ fn kernels(analysis: &Analysis) -> String {
     }
     table(&Table { head: vec!["kernel", "calls", "a step", "share", "launched by", "module"], rows }, "")
 }
-
-/// What the bytes of a point were for, from the lowest band up, with the class that colours it.
-type Band = (&'static str, &'static str, fn(&Point) -> u64);
-const BANDS: &[Band] = &[
-    ("parameters", "from before the trace", |point| point.earlier),
-    ("optimizer_state", "optimizer state", |point| point.optimizer_state),
-    ("gradients", "gradients", |point| point.gradients),
-    ("activations", "activations", |point| point.activations),
-    ("temporaries", "temporaries", |point| point.temporaries),
-];
 
 fn memory(analysis: &Analysis) -> String {
     const FRAME: Frame = Frame { left: 78.0, top: 16.0, width: 650.0, height: 260.0 };

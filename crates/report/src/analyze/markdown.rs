@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
+use super::facts::facts;
 use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
 
 pub fn markdown(analysis: &Analysis) -> String {
@@ -39,6 +40,10 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     writeln!(out, "| part of the step | a step | share |\n|---|---|---|")?;
     for (name, seconds) in parts(analysis) {
         writeln!(out, "| {name} | {} | {} |", milliseconds(seconds), percent(seconds / wall.max(f64::MIN_POSITIVE)))?;
+    }
+    writeln!(out)?;
+    for (name, about) in facts(analysis) {
+        writeln!(out, "- {name}: {about}")?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
 use headroom_diagnosis::measures::trust::Verdict;
 
+use super::facts::facts;
 use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened};
 use super::{place_of, withholds_idle};
 use crate::numbers::bytes;
@@ -105,6 +106,9 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     if measures.memory.peak_bytes > 0 {
         let capacity = measures.memory.capacity_bytes.map(|all| format!(" of {}", bytes(all))).unwrap_or_default();
         writeln!(out, "  peak memory {}{capacity}", bytes(measures.memory.peak_bytes))?;
+    }
+    for (name, about) in facts(analysis) {
+        writeln!(out, "  {name}: {}", about.replace('`', ""))?;
     }
     Ok(())
 }

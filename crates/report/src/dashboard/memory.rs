@@ -95,7 +95,7 @@ const MOST_ROWS: usize = 60;
 /// What is alive `seconds` after the start of the first step, by who allocated it.
 pub fn alive(trace: &Trace, seconds: f64) -> Alive {
     let view = View::new(trace);
-    let origin = view.steps.range().start;
+    let origin = view.steps.host_range().start;
     // Rounded up: times in JSON have three decimals of a microsecond, and an event at the moment itself counts.
     let until = origin.saturating_add((seconds * 1e9).ceil() as i64);
     let events = &trace.memory;

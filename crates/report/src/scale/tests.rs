@@ -87,6 +87,7 @@ fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
             "into 2.0 GiB fit 77 sequences of 64 tokens",
             "at batch 8 sequences of at least 131072 tokens fit",
             "--passes v1,+flash-attention",
+            "What would save memory at batch 8 × seq 128",
             "45 → 27",
             "planned for a GPU",
         ] {

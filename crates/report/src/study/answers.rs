@@ -88,12 +88,12 @@ fn memory(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
 fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     let say = |size: &SizeAnalysis| match size.attention_takes_over_at {
         Some(length) => {
-            format!("{} has {:.0}% there, half from seq {length} on", size.size, size.attention_share_percent)
+            format!("{}: {:.0}% of its memory, half from seq {length} on", size.size, size.attention_share_percent)
         }
         None if size.attention_share_percent > 0.0 => {
-            format!("{} has {:.0}% there and never half", size.size, size.attention_share_percent)
+            format!("{}: {:.0}% of its memory and never half", size.size, size.attention_share_percent)
         }
-        None => format!("{} keeps none", size.size),
+        None => format!("{}: none of its memory", size.size),
     };
     if analysis.sizes.is_empty() {
         return None;
@@ -107,8 +107,8 @@ fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
 fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     let say = |size: &SizeAnalysis| {
         let most = size.largest_batch_that_fits.map_or(String::new(), |most| match most {
-            MOST_SEARCHED => format!(", {most} and more fit"),
-            most => format!(", {most} fit"),
+            MOST_SEARCHED => format!(" ({most} and more fit)"),
+            most => format!(" (up to {most} fit)"),
         });
         match size.best_batch {
             Some(best) => format!("{} {best}{most}", size.size),
@@ -117,7 +117,7 @@ fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     };
     let each: Vec<String> = analysis.sizes.iter().map(say).collect();
     (!each.is_empty()).then(|| {
-        format!("{} (predicted: the smallest within 5% of the best speed; `headroom scale` measures)", each.join("; "))
+        format!("{}; predicted, the smallest within 5% of the best speed (`headroom scale` measures)", each.join("; "))
     })
 }
 

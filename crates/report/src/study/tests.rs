@@ -84,9 +84,9 @@ fn every_form_answers_the_workshops_questions_and_names_what_did_not_fit() {
         for words in [
             "yes, in proportion: from tiny to small parameters grow 10.0×, samples/s fall 10.0×",
             "from tiny on (nine tenths of the best MFU, 50.0%)",
-            "tiny has 12% there, half from seq 845 on",
+            "tiny: 12% of its memory, half from seq 845 on",
             "tiny 9.5×",
-            "tiny 4, 600 fit",
+            "tiny 4 (up to 600 fit)",
             "size large needs 43.8 GiB on the CPU",
             "a step would take at least 2.50 s",
         ] {

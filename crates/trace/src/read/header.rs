@@ -106,6 +106,7 @@ impl Members {
                 b"record_shapes" => header.records_shapes = is_on,
                 b"with_stack" => header.records_stacks = is_on,
                 b"profile_memory" => header.records_memory = is_on,
+                b"with_flops" => header.records_flops = is_on,
                 b"headroom" => header.headroom = Some(value),
                 _ => {}
             }

@@ -3,12 +3,11 @@
 use super::device_work::device_work;
 use super::{Profiled, place_of, seconds};
 use crate::recording::Part;
-use headroom_engine::recorder::{CallSpan, Timing};
+use headroom_engine::recorder::Timing;
 use headroom_graph::{Category, NodeId, Phase, Source};
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// The sizes of every input of a call.
 type InputShapes = Vec<Vec<u64>>;
@@ -139,6 +138,23 @@ pub fn by_place(profiled: &Profiled) -> Vec<PlaceStats> {
     rows
 }
 
+/// FLOPs a second of the products of the fastest kind of place. By their whole spans: beside another call a product has
+/// less than the whole device, and its share of their time would make it look faster than it was.
+pub fn fastest_products(profiled: &Profiled) -> f64 {
+    let mut places: BTreeMap<(Phase, String, &str), (f64, f64)> = BTreeMap::new();
+    let recording = profiled.recording;
+    for span in recording.steps().iter().flat_map(|step| recording.calls(step)) {
+        let index = span.call as usize;
+        let (call, node) = (&profiled.plan().calls[index], profiled.graph().node(NodeId(index)));
+        let intensity = call.flops as f64 / call.bytes.max(1) as f64;
+        if bound(profiled, intensity, profiled.floor_seconds(index)) == Bound::ComputeBound {
+            let place = places.entry((call.phase, place_of(&node.module), node.op.name())).or_default();
+            *place = (place.0 + call.flops as f64, place.1 + seconds(span.duration()));
+        }
+    }
+    places.into_values().map(|(flops, time)| flops / time.max(f64::MIN_POSITIVE)).fold(0.0, f64::max)
+}
+
 /// What bounds a call: the cost of calling at all where the roofs allow it less time than that, else its own roof.
 pub fn bound(profiled: &Profiled, intensity: f64, floor_seconds: f64) -> Bound {
     let rates = &profiled.rates;
@@ -159,14 +175,14 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     for step in steps {
         sum.wall += seconds(step.end - step.start);
         let calls = recording.calls(step);
-        let alone = alone(calls);
-        for (span, alone) in calls.iter().zip(&alone) {
+        let shares = profiled.seconds_by_span(calls);
+        for (span, share) in calls.iter().zip(&shares) {
             let operators = match profiled.plan().calls[span.call as usize].phase {
                 Phase::Forward => &mut sum.forward_operators,
                 Phase::Backward => &mut sum.backward_operators,
                 Phase::Optimizer => &mut sum.optimizer_operators,
             };
-            *operators += alone;
+            *operators += share;
         }
         let mut next = 0;
         for part in recording.parts(step) {
@@ -178,7 +194,7 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
                     // Calls lie in order of time, and a phase's lie inside it.
                     let inside = calls[next..].iter().take_while(|span| span.start < part.end);
                     let count = inside.count();
-                    let busy: f64 = alone[next..next + count].iter().sum();
+                    let busy: f64 = shares[next..next + count].iter().sum();
                     next += count;
                     sum.between_calls += (length - busy).max(0.0);
                 }
@@ -199,17 +215,6 @@ pub fn step_breakdown(profiled: &Profiled) -> StepBreakdown {
     };
     mean.other = mean.wall - mean.accounted();
     mean
-}
-
-/// Seconds of each call in which none that began before it still ran, so that calls beside each other count once.
-fn alone(calls: &[CallSpan]) -> Vec<f64> {
-    let mut until = Duration::ZERO;
-    let alone = |span: &CallSpan| {
-        let length = span.end.saturating_sub(span.start.max(until));
-        until = until.max(span.end);
-        seconds(length)
-    };
-    calls.iter().map(alone).collect()
 }
 
 /// The workshop's pattern questions, answered.

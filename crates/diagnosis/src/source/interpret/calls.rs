@@ -25,6 +25,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
         let arguments = self.arguments(node);
+        if matches!(target, Target::Called(_)) {
+            self.merge_dictionaries(node, &arguments);
+        }
         let (callee, result) = match target {
             Target::Bound(function) => {
                 self.pass(function, &arguments, 1);
@@ -66,6 +69,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             });
         }
         result
+    }
+
+    /// `accumulate(logs, {"loss": loss})`: a function that is handed two dictionaries adds the second to the first.
+    fn merge_dictionaries(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
+        let (
+            [Expr::Name(into), _, ..],
+            [Value::Dict { entries, element }, Value::Dict { entries: more, element: other }, ..],
+        ) = (&*node.arguments.args, arguments.positional.as_slice())
+        else {
+            return;
+        };
+        let mut entries = entries.clone();
+        entries.retain(|(known, _)| !more.iter().any(|(key, _)| key == known));
+        entries.extend(more.iter().cloned());
+        let merged = Value::dict(entries, element.join(other));
+        self.names.insert(into.id.as_str(), merged);
     }
 
     fn target(&mut self, node: &'a ExprCall) -> (Target, Value, &'a str) {
@@ -167,7 +186,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
         // A class of another library: what it makes is an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-            return Value::Unknown;
+            return if name.ends_with("Meter") { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();

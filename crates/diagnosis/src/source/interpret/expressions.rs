@@ -1,16 +1,13 @@
 //! Expressions: what each is worth, noting on the way what rules look at.
 
-use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprAttribute, ExprCompare, ExprSubscript, Operator, UnaryOp};
+use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprSubscript, Operator, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
-use super::names;
-use crate::source::classes::lineage;
 use crate::source::context::{Frame, LoopKind};
 use crate::source::program::{Product, Shown, Speed, Subscript};
-use crate::source::resolve::{Symbol, look_up};
-use crate::source::settings::{is_settings_name, literal};
-use crate::source::value::{Home, Origin, Role, Tensor, Value, is_dtype_name};
+use crate::source::settings::literal;
+use crate::source::value::{Home, Origin, Role, Tensor, Value};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn evaluate(&mut self, expression: &'a Expr) -> Value {
@@ -125,121 +122,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             _ => literal(expression),
         }
-    }
-
-    fn name_value(&mut self, name: &str) -> Value {
-        if let Some(value) = self.names.get(name) {
-            return value.clone();
-        }
-        let mut outer = self.program.symbols.functions[self.function].parent;
-        while let Some(function) = outer {
-            if let Some(value) = self.program.functions[function].locals.get(name) {
-                return value.clone();
-            }
-            outer = self.program.symbols.functions[function].parent;
-        }
-        let file = self.file();
-        self.global_value(file, name)
-    }
-
-    pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
-        let body = self.program.symbols.files[file].body;
-        let at_top = self.program.functions[body].locals.get(name);
-        match look_up(&self.program.symbols, &self.program.index, file, name) {
-            Some(Symbol::Function(function)) => Value::Function(function),
-            Some(Symbol::Class(class)) => Value::Class(class),
-            Some(Symbol::Module(module)) => Value::Module(module),
-            Some(Symbol::External(dotted)) => {
-                if at_top == Some(&Value::Capability) {
-                    Value::Capability
-                } else {
-                    Value::External(dotted)
-                }
-            }
-            Some(Symbol::Constant(owner, _)) if owner != file => {
-                let body = self.program.symbols.files[owner].body;
-                self.program.functions[body].locals.get(name).cloned().unwrap_or(Value::Unknown)
-            }
-            Some(Symbol::Constant(..)) | None => match at_top {
-                Some(value) => value.clone(),
-                None if names::is_builtin(name) => Value::External(format!("builtins.{name}")),
-                None => Value::Unknown,
-            },
-        }
-    }
-
-    fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
-        let owner = self.evaluate(&attribute.value);
-        let name = attribute.attr.as_str();
-        match owner {
-            Value::External(dotted) if dotted.starts_with("torch") && is_dtype_name(name) => Value::Dtype,
-            Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
-            Value::Module(file) => self.global_value(file, name),
-            Value::Tensor(tensor) => tensor_attribute(tensor, name),
-            Value::Model(Some(class)) | Value::Instance(class) => {
-                let is_model = matches!(self.program.classes[class].kind, kind if kind.is_module());
-                match self.member(class, name) {
-                    Some(value) if value != Value::Unknown => value,
-                    _ if name == "device" || name.ends_with("_device") => Value::Device,
-                    _ if is_settings_name(name) => Value::Unknown,
-                    _ if is_model && name == "module" => Value::Model(Some(class)),
-                    _ => names::by_name(name),
-                }
-            }
-            Value::Model(None) => match name {
-                "module" => Value::Model(None),
-                "device" => Value::Device,
-                "dtype" => Value::Dtype,
-                "weight" | "bias" => Value::Tensor(Tensor::PARAMETER),
-                _ => names::by_name(name),
-            },
-            Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
-            Value::Numpy => match name {
-                "shape" | "size" | "ndim" => Value::SIZE,
-                _ => Value::Numpy,
-            },
-            Value::Number { .. } => owner,
-            Value::Loader(_) if name == "dataset" || name == "sampler" => Value::Unknown,
-            Value::Optimizer(_) => match name {
-                "param_groups" => Value::list(Value::dict(
-                    vec![("params".to_string(), Value::Parameters { named: false })],
-                    Value::NUMBER,
-                )),
-                _ => Value::Unknown,
-            },
-            Value::Device => Value::Text(None),
-            _ => self.attribute_of_unknown(attribute),
-        }
-    }
-
-    fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
-        let name = attribute.attr.as_str();
-        let owner = match &*attribute.value {
-            Expr::Name(owner) => owner.id.as_str(),
-            Expr::Attribute(owner) => owner.attr.as_str(),
-            _ => "",
-        };
-        match name {
-            "shape" => Value::list(Value::SIZE),
-            "ndim" => Value::SIZE,
-            "device" => Value::Device,
-            "dtype" => Value::Dtype,
-            "grad" => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
-            _ if is_settings_name(owner) => match names::by_name(name) {
-                Value::Device => Value::Device,
-                Value::Dtype => Value::Dtype,
-                _ => Value::SIZE,
-            },
-            _ => names::by_name(name),
-        }
-    }
-
-    /// An attribute or method of one of the given classes, bases included.
-    pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
-        lineage(&self.program.classes, class).into_iter().find_map(|class| {
-            let method = self.program.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
-            method.or_else(|| self.program.classes[class].attributes.get(name).cloned())
-        })
     }
 
     fn binary(
@@ -455,6 +337,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let iterated = self.evaluate(&first.iter);
         let kind = match self.loop_kind(&first.iter, &iterated) {
+            // `[step(batch) for batch in loader]` goes over batches like any loop.
+            LoopKind::Plain if matches!(iterated, Value::Loader(_)) => LoopKind::Plain,
             LoopKind::Plain => LoopKind::WithinStep,
             kind => kind,
         };
@@ -480,19 +364,4 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 fn is_parameter(value: &Value) -> bool {
     value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
-}
-
-fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
-    match name {
-        "shape" => Value::list(Value::SIZE),
-        "ndim" | "nbytes" | "itemsize" => Value::SIZE,
-        "device" => Value::Device,
-        "dtype" => Value::Dtype,
-        "requires_grad" | "is_cuda" | "is_sparse" | "is_leaf" | "training" => Value::Bool(None),
-        "data" => Value::Tensor(Tensor { graph: false, ..tensor }),
-        "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
-        "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
-        "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
-        _ => Value::Tensor(tensor),
-    }
 }

@@ -1,6 +1,6 @@
 //! What functions of other libraries return: torch's above all.
 
-use ruff_python_ast::ExprCall;
+use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
 
 use super::Interpreter;
@@ -317,16 +317,37 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             None if arguments.all().any(Value::is_on_device) => Home::Device,
             None => Home::Host,
         };
-        let shapes_only = arguments.positional.iter().all(Value::is_sized)
+        let is_random = RANDOM.contains(&last);
+        let shapes_only = !arguments.has_unknown
             && arguments.keywords.iter().all(|(name, value)| match name {
                 Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
                 Some(_) => value.is_sized(),
                 None => false,
-            });
-        let is_random = RANDOM.contains(&last);
+            })
+            && (arguments.positional.iter().all(Value::is_sized)
+                || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
         let range = node.range();
         let origin = if shapes_only && !is_random { Origin::Constant(range) } else { Origin::Factory(range) };
         Value::Tensor(Tensor { home, origin, ..Tensor::ON_DEVICE })
+    }
+
+    /// Whether an argument that sizes a tensor is made of sizes and settings: what nothing is known of is one where it is
+    /// an attribute of the object itself, since no tensor may stand there.
+    fn is_size(&mut self, expression: &'a Expr) -> bool {
+        match expression {
+            Expr::BinOp(operation) => self.is_size(&operation.left) && self.is_size(&operation.right),
+            Expr::UnaryOp(operation) => self.is_size(&operation.operand),
+            Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
+            Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
+            _ => {
+                let of_self = matches!(expression, Expr::Attribute(attribute)
+                    if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self")
+                        && !super::names::is_step_name(attribute.attr.as_str())
+                        && !attribute.attr.as_str().contains("epoch"));
+                let value = self.quietly(|quiet| quiet.evaluate(expression));
+                value.is_sized() || (of_self && value == Value::Unknown)
+            }
+        }
     }
 
     fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
@@ -351,6 +372,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         _ => Origin::Data,
                     };
                     return Value::Tensor(Tensor { origin, ..tensor });
+                }
+            }
+            // Whatever it is like, only its shape counts.
+            "ones_like" | "zeros_like" | "full_like" => {
+                if let Value::Tensor(tensor) = subject {
+                    let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
+                    let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
+                    return Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE });
                 }
             }
             "stack" | "cat" | "concat" | "hstack" | "vstack" => {

@@ -39,8 +39,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => Value::Unknown,
             },
             Value::Text(_) => {
-                if name == "format" && arguments.all().any(Value::holds_device) {
-                    self.note_format(node);
+                if name == "format" {
+                    self.note_format(node, arguments);
                 }
                 Value::Text(None)
             }
@@ -49,9 +49,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    fn note_format(&mut self, node: &'a ExprCall) {
+    /// Each value of the device that is put into the text.
+    fn note_format(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
         let Some(statement) = self.statement.filter(|_| self.is_recording) else { return };
-        if let Some(expression) = self.whole(node) {
+        let positional = node.arguments.args.iter().zip(&arguments.positional);
+        let keywords = node.arguments.keywords.iter().zip(&arguments.keywords);
+        let all = positional.chain(keywords.map(|(keyword, (_, value))| (&keyword.value, value)));
+        for (expression, _) in all.filter(|(_, value)| value.holds_device()) {
             let context = self.context;
             let shown = crate::source::program::Shown { expression, statement, context, value: Value::DEVICE };
             self.program.shown.push(shown);
@@ -122,7 +126,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.tensor(Tensor { home, graph, origin, role, ..tensor })
             }
             "new_zeros" | "new_ones" | "new_full" | "new_tensor" | "new_empty" => {
-                let constant = arguments.positional.iter().all(Value::is_sized) && name == "new_full";
+                let constant = arguments.positional.iter().all(Value::is_sized)
+                    && matches!(name, "new_full" | "new_ones" | "new_zeros");
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                 Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE })
             }

@@ -214,10 +214,33 @@ pub fn is_evaluation_name(name: &str) -> bool {
         "visualization",
         "generation",
     ];
+    const INPUTS: &[&str] = &[
+        "mask",
+        "anchor",
+        "grid",
+        "noise",
+        "position",
+        "embedding",
+        "timestep",
+        "time",
+        "negative",
+        "label",
+        "target",
+        "prior",
+        "coord",
+        "indice",
+        "index",
+        "query",
+        "token",
+        "bia",
+        "bias",
+    ];
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let trains = words.iter().any(|word| matches!(*word, "train" | "training" | "fit" | "loss"));
-    !trains && words.iter().any(|word| WORDS.contains(word))
+    // `generate_square_mask`, `sample_noise`: what is made there is an input of a step, not its output.
+    let makes_inputs = words.iter().any(|word| INPUTS.contains(&word.trim_end_matches('s')));
+    !trains && !makes_inputs && words.iter().any(|word| WORDS.contains(word))
 }
 
 /// Arguments of tensor code that are not tensors.

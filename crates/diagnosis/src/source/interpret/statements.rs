@@ -204,14 +204,27 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let iterated = self.evaluate(&repeat.iter);
         let kind = self.loop_kind(&repeat.iter, &iterated);
         let element = self.element_of(&iterated);
+        let loader = self.loader_in(&repeat.iter);
         self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
         if self.is_recording
             && let Some(last) =
                 self.program.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
         {
-            last.value = iterated;
+            last.value = loader.unwrap_or(iterated);
         }
         self.run_block(&repeat.orelse);
+    }
+
+    /// The loader that `enumerate(loader)`, `tqdm(loader)` or `zip(range(n), loader)` goes over.
+    fn loader_in(&mut self, iterated: &'a Expr) -> Option<Value> {
+        match iterated {
+            Expr::Call(call) => call.arguments.args.iter().find_map(|argument| self.loader_in(argument)),
+            Expr::Name(_) | Expr::Attribute(_) => {
+                let value = self.quietly(|quiet| quiet.evaluate(iterated));
+                matches!(value, Value::Loader(Some(_))).then_some(value)
+            }
+            _ => None,
+        }
     }
 
     fn run_loop(

@@ -39,7 +39,7 @@ fn check(check: &mut Check) {
         let is_part = rebuilt_places
             .get(&file)
             .is_some_and(|places| places.iter().any(|place| *place != range && place.contains_range(range)));
-        if is_part || program.function_of(call.context).name == "__init__" {
+        if is_part || program.function_of(call.context).name == "__init__" || is_written(program, call) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
@@ -58,6 +58,29 @@ pub fn is_rebuilt(call: &Call) -> bool {
     let is_constant = matches!(&call.result, Value::Tensor(tensor)
         if matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
     BUILDERS.contains(&call.name) && is_torch && is_constant
+}
+
+/// Whether data is written into what the call makes: then it is a place for results, and no constant.
+fn is_written(program: &Program, call: &Call) -> bool {
+    let Stmt::Assign(assign) = call.statement else { return false };
+    let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
+    let function = program.contexts.get(call.context).function;
+    let is_target = |expression: &Expr| matches!(expression, Expr::Name(name) if name.id == target.id);
+    let here = |context| program.contexts.get(context).function == function;
+    let stored = program.subscripts.iter().any(|subscript| {
+        let is_data = |value: &Value| !value.is_sized();
+        subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))
+            && here(subscript.context)
+            && is_target(&subscript.node.value)
+    });
+    stored
+        || program.calls.iter().any(|other| {
+            other.name.ends_with('_')
+                && !other.name.ends_with("__")
+                && other.receiver_expression().is_some_and(is_target)
+                && here(other.context)
+                && other.arguments.iter().any(|value| value.tensor().is_some() && !value.is_sized())
+        })
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {

@@ -32,6 +32,8 @@ const LEFT_SPREAD_MAX: usize = 128 * 1024;
 const RIGHT_SPREAD_MAX: usize = 512 * 1024;
 /// As many rows of C do not repay a copy of the right operand that lies well already.
 const ROWS_TO_PACK_RIGHT: usize = 256;
+/// Row panels of the tallest item.
+pub const ROW_PANELS_MAX: usize = 32;
 /// Items a share that keep the wait for the last one short.
 const ITEMS_A_SHARE: usize = 16;
 
@@ -140,7 +142,7 @@ impl<'a> Cut<'a> {
             // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
             // and of each page that is touched.
             let fit = LEFT_FLOATS / (deepest_block * PACKED_COLUMN_STRIDE);
-            fit.min(share_row_panels * items_across / items_wanted).max(1)
+            fit.min(share_row_panels * items_across / items_wanted).clamp(1, ROW_PANELS_MAX)
         } else {
             1
         };

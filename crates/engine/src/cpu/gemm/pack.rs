@@ -32,17 +32,12 @@ pub unsafe fn pack_left_rows(isa: Isa, a: &MatRef, rows: &Range<usize>, depth: &
 ///
 /// # Safety
 /// The ranges lie within each `a`, `a.row_stride` is 1, `to` has room for the panels, and the CPU has the level `isa`.
-pub unsafe fn pack_left_columns<'a>(
-    isa: Isa,
-    row_panels: impl Iterator<Item = (&'a MatRef<'a>, Range<usize>)> + Clone,
-    depth: &Range<usize>,
-    to: *mut f32,
-) {
+pub unsafe fn pack_left_columns(isa: Isa, row_panels: &[(&MatRef, Range<usize>)], depth: &Range<usize>, to: *mut f32) {
     const STEPS: usize = 8;
     // A few steps of all panels at a time: their lines and pages are then used up at once.
     for first in (0..depth.len()).step_by(STEPS) {
         let steps = STEPS.min(depth.len() - first);
-        for ((a, rows), nth) in row_panels.clone().zip(0..) {
+        for ((a, rows), nth) in row_panels.iter().zip(0..) {
             // SAFETY: `steps` steps of the panel's rows, by the matrix's own stride, into the panel's own place.
             unsafe {
                 let from = a.ptr.add(rows.start + (depth.start + first) * a.col_stride);

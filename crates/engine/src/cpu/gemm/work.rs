@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Accumulate;
-use super::cut::{Cut, LeftPlan, Rounding, Stage, part};
+use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage, part};
 use super::joined::Panel;
 use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
@@ -125,8 +125,13 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
             }),
         };
         if cut.left == LeftPlan::PackColumns {
-            let row_panels = item.row_panels.clone().map(|row_panel| cut.row_panel(row_panel));
-            let row_panels = row_panels.map(|rows| (cut.joined.a(rows.part), rows.range));
+            // Where they lie is looked up once: the copy comes back to each panel every few steps of depth.
+            let mut places = [const { 0..0 }; ROW_PANELS_MAX].map(|none| (cut.joined.a(0), none));
+            for (place, row_panel) in places.iter_mut().zip(item.row_panels.clone()) {
+                let rows = cut.row_panel(row_panel);
+                *place = (cut.joined.a(rows.part), rows.range);
+            }
+            let row_panels = &places[..item.row_panels.len()];
             // SAFETY: the rows and the block lie within A, and the item's panels fit the left buffer.
             unsafe {
                 pack_left_columns(cut.kernels.isa, row_panels, &block, left);

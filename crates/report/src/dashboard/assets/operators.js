@@ -10,13 +10,14 @@ start(async () => {
   const search = make("input", { type: "search", placeholder: "Search: name, module, phase", "aria-label": "Search operators and kernels", value: wanted });
   const group = make("input", { type: "checkbox", id: "group" });
   const tally = make("span", { class: "note", role: "status" });
-  main.append(make("div", { class: "bar" }, search, make("label", { for: "group" }, group, " group by module"), tally));
+  main.append(make("div", { class: "bar" }, search, make("label", { for: "group" }, group, " group by module"), tally,
+    data.kernels.length > 0 && make("a", { class: "right", href: "#kernels" }, "to the kernels")));
 
   const hostDiffers = data.rows.some((row) => row.host_seconds !== row.seconds);
   const largest = (rows) => rows.reduce((most, row) => Math.max(most, row.share), 0) || 1;
   const has = (key) => data.rows.some((row) => row[key] != null && row[key] !== "");
   const columns = [
-    { title: "operator", heading: true, kind: "long", value: (row) => row.name },
+    { title: "operator", heading: true, kind: "long", value: (row) => row.name, cell: (row) => dotted(row.name) },
     has("module") && { title: "module", kind: "long", value: (row) => row.module || null, cell: (row) => dotted(row.module) },
     has("phase") && { title: "phase", value: (row) => row.phase || null },
     { title: "calls", help: "a step", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
@@ -58,7 +59,7 @@ start(async () => {
     ].filter(Boolean),
     rows: data.kernels,
   });
-  if (kernels) main.append(make("section", { "aria-label": "Kernels" }, make("h2", {}, "Kernels"), kernels.element));
+  if (kernels) main.append(make("section", { "aria-label": "Kernels" }, make("h2", { id: "kernels" }, "Kernels"), kernels.element));
 
   function filter() {
     const words = search.value.toLowerCase().split(/[\s·]+/).filter(Boolean);
@@ -77,7 +78,7 @@ start(async () => {
   main.querySelector("tr.found")?.scrollIntoView({ block: "center" });
 });
 
-/** A path that may break after its dots. */
-function dotted(path) {
-  return path ? path.split(".").flatMap((part, at) => (at ? [".", make("wbr"), part] : [part])) : null;
+/** A name that may break after its dots, colons and underscores, and not within a word. */
+function dotted(name) {
+  return name ? name.split(/(?<=[._:])(?=[^._:])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])) : null;
 }

@@ -49,7 +49,7 @@ function findings(overview) {
 function roadmap(overview) {
   const rows = table({
     columns: [
-      { title: "first to last", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
+      { title: "what, the best first", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
       { title: overview.roadmap_by, cell: (row) => row.effort },
       { title: "at most", help: "by itself", number: true, value: (row) => row.alone_share, cell: (row) => share(row.alone_share) },
       overview.roadmap.some((row) => row.additional_share !== row.alone_share) &&

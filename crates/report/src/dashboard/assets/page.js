@@ -48,6 +48,9 @@ export async function start(page) {
   document.body.dataset.ready = "yes";
 }
 
+// On a narrow screen the tabs scroll; the page's own is in sight.
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+
 const tip = make("div", { id: "tip", hidden: true });
 document.body.append(tip);
 

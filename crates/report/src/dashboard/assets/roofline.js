@@ -65,6 +65,7 @@ function chart(data) {
   const key = make("ul", { class: "legend" },
     [["s4", "bound by memory"], ["s1", "bound by compute"], data.step && ["s6", "the whole step"]].filter(Boolean)
       .map(([kind, text]) => make("li", { class: kind }, make("i", { class: "fill" }), text)),
-    make("li", { class: "note" }, "area: time a step; choose a point to see its row"));
+    make("li", { class: "note" }, "area: time a step; choose a point to see its row" +
+      (timed.some((point) => point.percent_of_roof > 100) ? "; above its roof: what it reads was still in a cache" : "")));
   return make("figure", {}, draw("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Roofline; the table below has the figures" }, parts), key);
 }

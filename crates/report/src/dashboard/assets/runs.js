@@ -4,15 +4,17 @@ import { load, main, make, say, start } from "./page.js";
 import { table } from "./table.js";
 import { count, mebibytes, metric, percent, plain, seconds } from "./numbers.js";
 
+const unseen = (text) => make("span", { class: "unseen" }, text);
+
 start(async () => {
   const { runs, notes, may_change: mayChange } = await load("/api/runs");
   const chosen = [];
-  const compare = make("button", { type: "button", class: "primary", disabled: true, onclick: openComparison }, "Compare two");
+  const compare = make("button", { type: "button", class: "primary", disabled: true, title: "Tick two runs to compare them", onclick: openComparison }, "Compare two");
   const search = make("input", { type: "search", placeholder: "Filter: name, size, version, status", "aria-label": "Filter runs" });
   const tally = make("span", { class: "note", role: "status" });
 
   const columns = [
-    { title: "", cell: (run) => make("input", {
+    { title: unseen("compare"), cell: (run) => make("input", {
       type: "checkbox", "aria-label": `Compare ${run.name}`, "data-choose": run.id, onchange: (event) => choose(run, event.target),
     }) },
     { title: "name", value: (run) => run.name, cell: (run) => make("a", { href: `/runs/${run.id}/overview`, title: run.folder }, run.name), kind: "long" },
@@ -28,7 +30,7 @@ start(async () => {
     { title: "bound by", value: (run) => run.bound },
     { title: "loss", number: true, value: (run) => run.final_loss, cell: (run) => plain(run.final_loss) },
   ];
-  if (mayChange) columns.push({ title: "", cell: (run) => (run.kind === "run" ? [nameButton(run), " ", deleteButton(run)] : "") });
+  if (mayChange) columns.push({ title: unseen("change"), cell: (run) => (run.kind === "run" ? [nameButton(run), " ", deleteButton(run)] : "") });
   const list = table({
     columns, rows: runs, sort: { column: 5, descending: true }, mark: (run) => ({ "data-run": run.id }),
     empty: runs.length ? "No run matches the filter." : "No runs yet: `headroom profile` makes one here, under runs/.",

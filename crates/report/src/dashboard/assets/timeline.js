@@ -35,7 +35,7 @@ start(async () => {
   main.append(
     make("div", { class: "bar" }, search, tally,
       make("span", { class: "right" }), button("−", "Zoom out", () => zoom(1.6)), button("+", "Zoom in", () => zoom(1 / 1.6)),
-      button("Fit", "Show all", fit), button("Step", "Show one step", showStep)),
+      button("All", "Show all", fit), button("Step", "Show one step", showStep)),
     make("div", { class: "timeline" }, area),
     make("p", { class: "note", id: "keys" },
       keys("A", "D"), " pan, ", keys("W", "S"), " zoom (or Ctrl with the wheel), ", keys("[", "]"), " previous and next event, ",

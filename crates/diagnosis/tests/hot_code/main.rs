@@ -1,5 +1,7 @@
 //! What counts as running once per step: each case is a training script, its marked lines must be reported, others not.
 
+mod look_alikes;
+
 use headroom_diagnosis::source::{Input, Selection, lint};
 
 /// Reported lines of `code` in a script, against those marked `# <-`.

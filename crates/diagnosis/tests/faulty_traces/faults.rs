@@ -1,128 +1,10 @@
-//! Traces made with one fault each: the fault is found, with its share, and a healthy run beside it is left alone.
+//! One fault each: it is found, with its share, and comes first where it costs most.
 
 use headroom_diagnosis::measures::steps::MeasuredOn;
-use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_diagnosis::{Options, analyze};
 use headroom_trace::Trace;
 
-/// A run in microseconds. The host orders ten kernels of 900 µs a step and keeps ahead; each test adds its fault.
-struct Run {
-    events: Vec<String>,
-    rank: u32,
-    world: u32,
-    /// When the device's first stream is free again.
-    device_free: f64,
-    host: f64,
-    next_id: u32,
-    /// Names of the vendor: `cuda` or `hip`.
-    vendor: &'static str,
-}
-
-impl Run {
-    fn new() -> Run {
-        Run { events: Vec::new(), rank: 0, world: 1, device_free: 0.0, host: 1000.0, next_id: 1, vendor: "cuda" }
-    }
-
-    fn host_span(&mut self, category: &str, name: &str, duration: f64, id: Option<u32>) {
-        let arguments = match (category, id) {
-            ("cpu_op", Some(id)) => format!(r#","args":{{"External id":{id}}}"#),
-            (_, Some(id)) => format!(r#","args":{{"correlation":{id},"External id":{id}}}"#),
-            _ => String::new(),
-        };
-        let at = self.host;
-        self.events.push(format!(
-            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":1,"ts":{at:.3},"dur":{duration:.3}{arguments}}}"#
-        ));
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "an event's own fields, in the order of the file")]
-    fn device_span(&mut self, category: &str, name: &str, stream: u32, at: f64, duration: f64, id: u32, more: &str) {
-        self.events.push(format!(
-            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":0,"tid":{stream},"ts":{at:.3},"dur":{duration:.3},"args":{{"device":0,"stream":{stream},"correlation":{id}{more}}}}}"#
-        ));
-    }
-
-    /// An operator that launches one kernel: 30 µs of the host.
-    fn kernel(&mut self, operator: &str, name: &str, duration: f64) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.host_span("cpu_op", operator, 30.0, Some(id));
-        self.host += 10.0;
-        self.host_span("cuda_runtime", &format!("{}LaunchKernel", self.vendor), 10.0, Some(id));
-        let at = self.device_free.max(self.host + 12.0);
-        self.device_span("kernel", name, 7, at, duration, id, "");
-        self.device_free = at + duration;
-        self.host += 20.0;
-    }
-
-    /// The host waits until the device has done everything.
-    fn synchronise(&mut self, name: &str) {
-        let waits = (self.device_free - self.host).max(0.0) + 8.0;
-        self.host_span("cuda_runtime", name, waits, None);
-        self.host += waits;
-    }
-
-    /// A step of `body` under the profiler's mark; the host then waits for the device, so that steps have one length.
-    fn step(&mut self, number: u32, body: impl FnOnce(&mut Run)) {
-        let start = self.host;
-        body(self);
-        let wait = format!("{}DeviceSynchronize", self.vendor);
-        self.synchronise(&wait);
-        let duration = self.host - start;
-        self.events.push(format!(
-            r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{number}","pid":1,"tid":1,"ts":{start:.3},"dur":{duration:.3}}}"#
-        ));
-    }
-
-    fn work(&mut self) {
-        for _ in 0..10 {
-            self.kernel("aten::mm", "nvjet_tst_128x256_h_bz_coopA_NNT", 900.0);
-        }
-    }
-
-    fn trace(&self) -> Trace {
-        let text = format!(
-            r#"{{"schemaVersion":1,"distributedInfo":{{"backend":"nccl","rank":{},"world_size":{}}},"traceEvents":[{}]}}"#,
-            self.rank,
-            self.world,
-            self.events.join(",")
-        );
-        headroom_trace::read_bytes(text.as_bytes()).expect("is a trace")
-    }
-
-    fn analysis(&self) -> Analysis {
-        analyze(&[self.trace()], &Options::default()).expect("there is a trace")
-    }
-}
-
-fn steps(body: impl Fn(&mut Run, u32)) -> Run {
-    let mut run = Run::new();
-    for number in 0..4 {
-        run.step(number, |run| body(run, number));
-    }
-    run
-}
-
-fn codes(analysis: &Analysis) -> Vec<&'static str> {
-    analysis.findings.iter().map(|finding| finding.code).collect()
-}
-
-/// The share of the first finding of a rule.
-fn share(analysis: &Analysis, code: &str) -> f64 {
-    let found = analysis.findings.iter().find(|finding| finding.code == code);
-    found.unwrap_or_else(|| panic!("no {code} among {:?}", codes(analysis))).share_of_step.unwrap_or(0.0)
-}
-
-fn assert_near(found: f64, want: f64) {
-    assert!((found - want).abs() < 0.03, "{found} is not {want}");
-}
-
-#[test]
-fn a_well_tuned_run_gets_no_alarm() {
-    let run = steps(|run, _| run.work());
-    let analysis = run.analysis();
-    assert!(analysis.measures.breakdown.busy_share > 0.97);
-    assert_eq!(codes(&analysis), Vec::<&str>::new());
-}
+use crate::run::{H200, Run, assert_near, codes, share, steps, steps_ahead};
 
 #[test]
 fn a_loader_that_the_device_waits_for_comes_first() {
@@ -338,4 +220,61 @@ fn without_marks_or_waits_the_path_runs_through_the_device() {
     let path = &analysis.measures.critical_path;
     assert!(path.device_seconds > 0.9 * (path.device_seconds + path.host_seconds + path.launch_seconds), "{path:?}");
     assert!(matches!(analysis.steps.measured_on, MeasuredOn::Device | MeasuredOn::Host));
+}
+
+#[test]
+fn products_without_tensor_cores_save_what_the_units_differ_by_also_where_the_host_runs_ahead() {
+    let analysis =
+        steps_ahead(H200, |run| (0..10).for_each(|_| run.product("float", "ampere_sgemm_128x64_nn", 2200.0)))
+            .analysis();
+    assert_eq!(analysis.steps.measured_on, MeasuredOn::Device);
+    assert_eq!(codes(&analysis)[0], "TR106", "{:?}", codes(&analysis));
+    // An H200 does products of fp32 in TF32 more than seven times as fast.
+    assert!(analysis.roadmap.total_saving_bound_share > 0.8, "{:?}", analysis.roadmap);
+    // Every product of every step counts, though most were ordered before the device came to them.
+    assert_near(analysis.measures.roofline.flops_per_step / (20.0 * 4096f64.powi(3)), 1.0);
+}
+
+#[test]
+fn an_operator_on_the_host_inside_another_of_its_name_counts_once() {
+    let analysis = steps_ahead("", |run| {
+        run.host_span("cpu_op", "aten::sort", 50_000.0, None);
+        run.host += 10.0;
+        run.host_span("cpu_op", "aten::sort", 49_980.0, None);
+        run.host += 49_990.0;
+        run.work();
+    })
+    .analysis();
+    assert_eq!(codes(&analysis), ["TR119"], "idle time that it explains is not told again");
+    // Four of the five lie between the device's first work and its last.
+    assert_near(share(&analysis, "TR119"), 4.0 * 41_300.0 / 210_200.0);
+}
+
+#[test]
+fn one_long_stop_is_an_uneven_step_and_no_matter_of_launches() {
+    let analysis = steps(|run, number| {
+        (0..60).for_each(|_| run.kernel("aten::add", "vectorized_elementwise_kernel", 4.0));
+        if number == 1 {
+            run.host += 60_000.0;
+            run.kernel("aten::add", "vectorized_elementwise_kernel", 4.0);
+        }
+    })
+    .analysis();
+    assert_eq!(codes(&analysis)[0], "TR118", "{:?}", codes(&analysis));
+    assert!(!codes(&analysis).contains(&"TR103"), "{:?}", codes(&analysis));
+}
+
+#[test]
+fn churn_comes_before_the_idle_time_that_it_explains() {
+    let analysis = steps(|run, _| {
+        for _ in 0..10 {
+            run.kernel("aten::mm", "nvjet_tst", 900.0);
+            run.synchronise("cudaFree");
+            run.host_span("cuda_runtime", "cudaMalloc", 900.0, None);
+            run.host += 900.0;
+        }
+    })
+    .analysis();
+    assert_eq!(codes(&analysis)[0], "TR111", "{:?}", codes(&analysis));
+    assert!(!codes(&analysis).contains(&"TR102"), "{:?}", codes(&analysis));
 }

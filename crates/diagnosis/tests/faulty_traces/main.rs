@@ -1,0 +1,6 @@
+//! Traces made with one fault each, with none, and in odd shapes.
+
+mod faults;
+mod healthy;
+mod odd;
+mod run;

@@ -1,0 +1,172 @@
+//! What is written in another way and is the same, and what looks the same and is not.
+
+use super::{check, step_with};
+
+#[test]
+fn a_device_is_one_under_any_name() {
+    for name in ["self._device", "self.main_device", "device"] {
+        let script = format!(
+            "import torch
+from torch import nn
+
+class Agent(Base):
+    def setup(self):
+        self.critic = nn.Linear(4, 1).to({name})
+        self.optimizer = torch.optim.Adam(self.critic.parameters())
+
+    def _train(self, batch):
+        self._update_critic(batch)
+
+    def _update_critic(self, batch):
+        loss = nn.functional.mse_loss(self.critic(batch[0]), batch[1])
+        loss.backward()
+        self.optimizer.step()
+        self.logger.store(**{{'loss': loss.item()}})  # <-
+"
+        );
+        check("TP101", &script);
+    }
+}
+
+#[test]
+fn a_property_that_is_read_at_every_step_runs_at_every_step() {
+    check(
+        "TP101",
+        "import torch
+
+class Agent:
+    @property
+    def alpha(self):
+        return self.log_alpha.exp().item()  # <-
+
+    @property
+    def temperature(self):
+        return self.log_alpha.exp().item()
+
+    def train(self, loader, model, optimizer, criterion):
+        self.log_alpha = torch.zeros(1, device='cuda')
+        for x, y in loader:
+            loss = criterion(model(x.cuda()), y.cuda()) * self.alpha
+            loss.backward()
+            optimizer.step()
+        print(self.temperature)
+",
+    );
+}
+
+#[test]
+fn batches_that_a_comprehension_goes_over_are_steps() {
+    check(
+        "TP102",
+        "import torch
+
+def one_batch(model, criterion, x, y, optimizer):
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach().cpu()  # <-
+
+def metrics(model, loader):
+    return torch.cat([model(x.cuda()) for x, y in loader]).cpu()
+
+def fit(model, criterion, optimizer, train_loader, epochs):
+    for epoch in range(epochs):
+        losses = [one_batch(model, criterion, x.cuda(), y.cuda(), optimizer) for x, y in train_loader]
+        print(metrics(model, train_loader))
+",
+    );
+}
+
+#[test]
+fn a_meter_is_one_by_what_made_it() {
+    let script = step_with("        top1.update(out.mean(), 8)  # <-\n        seen.update(out.mean(), 8)\n");
+    let script = script.replace("import time\n", "import time\nfrom utils import AverageMeter, Window\n");
+    let made = "    first = True\n    top1 = AverageMeter('acc')\n    seen = Window('acc')\n";
+    check("TP103", &script.replace("    first = True\n", made));
+}
+
+#[test]
+fn values_put_into_a_text_are_reported_where_they_stand() {
+    check(
+        "TP103",
+        &step_with("        print('{} {}'.format(\n            step,\n            out.mean(),  # <-\n        ))\n"),
+    );
+}
+
+#[test]
+fn a_dictionary_that_a_helper_adds_to_holds_what_was_added() {
+    let body = "        logs = {}
+        add_to(logs, {'loss': loss.detach(), 'step': step})
+        print(f\"{logs['step']}\")
+        print(f\"{logs['loss']}\")  # <-
+";
+    check("TP103", &step_with(body));
+}
+
+#[test]
+fn a_loss_that_has_to_be_asked_for_is_asked_for_when_training() {
+    check(
+        "TP201",
+        "import torch
+from torch import nn
+
+class Contrast(nn.Module):
+    def forward(self, x, return_loss=False, debug=False):
+        if debug:
+            print(torch.arange(x.shape[0], device=x.device))
+        if not return_loss:
+            return x
+        return x[torch.arange(x.shape[0], device=x.device)]  # <-
+",
+    );
+}
+
+#[test]
+fn results_that_are_kept_are_built_once_and_masks_are_no_evaluation() {
+    check(
+        "TP201",
+        "import functools
+import torch
+from torch import nn
+
+@functools.lru_cache(maxsize=None)
+def kept_mask(n):
+    return torch.triu(torch.ones(n, n))
+
+def generate_square_mask(n, device):
+    return torch.triu(torch.ones(n, n, device=device))  # <-
+
+class Block(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def forward(self, x, lengths):
+        places = torch.arange(self.rows * 2, device=x.device)  # <-
+        out = torch.full((x.shape[0], 8), 0.0, device=x.device)
+        out[:, :4] = x[:, :4]
+        lower = torch.tril(torch.ones_like(x))  # <-
+        upper = x.new_ones(x.shape[1], x.shape[1]).triu(1)  # <-
+        return x + kept_mask(4) + generate_square_mask(x.shape[1], x.device) + places + out + lower + upper
+",
+    );
+}
+
+#[test]
+fn workers_start_again_where_the_loop_counts_its_batches() {
+    let script = "import torch
+from torch.utils.data import DataLoader
+
+def train(model, loader, optimizer, criterion):
+    for step, (x, y) in enumerate(loader):
+        criterion(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+
+def main(model, data, optimizer, criterion, epochs):
+    settings = {'num_workers': 2, 'pin_memory': True} if torch.cuda.is_available() else {}
+    loader = DataLoader(data, batch_size=8, **settings)  # <-
+    for epoch in range(epochs):
+        train(model, loader, optimizer, criterion)
+";
+    check("TP304", script);
+}

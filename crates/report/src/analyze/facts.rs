@@ -1,0 +1,86 @@
+//! Figures of a step beside its breakdown, one line each: queue, graphs, loading, waits, copies, collectives, memory.
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::measures::copies::Direction;
+use headroom_diagnosis::measures::memory::Point;
+
+use super::{milliseconds, percent};
+use crate::numbers::bytes;
+
+/// What is known, as a name and what is to be said of it.
+pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
+    let measures = &analysis.measures;
+    let steps = analysis.steps.count();
+    let mut facts = Vec::new();
+    let launches = &measures.launches;
+    if launches.count > 0 {
+        let (median, most) = (launches.queue_depth_median, launches.queue_depth_most);
+        facts.push(("queue", format!("{median:.0} pieces of work ahead of a launch (median), at most {most}")));
+    }
+    if launches.graph_launches > 0 {
+        let share = percent(measures.kernels.in_graphs_share);
+        facts.push((
+            "graphs",
+            format!("{:.1} launched a step, with {share} of the kernels' time", launches.graph_launches as f64 / steps),
+        ));
+    }
+    let loading = &measures.data_loading;
+    if loading.calls > 0 {
+        let where_ = if loading.in_process { "in the training process" } else { "from workers" };
+        let time = milliseconds(loading.seconds / steps);
+        let exposed = milliseconds(loading.exposed_seconds / steps);
+        facts.push(("data loading", format!("{time} a step, {exposed} of it with nothing running, {where_}")));
+    }
+    let waits = &measures.synchronisation;
+    if waits.calls > 0 {
+        let time = milliseconds(waits.wait_seconds / steps);
+        facts.push(("waits", format!("{:.1} calls a step wait for the device, {time}", waits.calls as f64 / steps)));
+    }
+    for row in measures.copies.rows.iter().filter(|row| row.direction != Direction::Within) {
+        let kind = if row.pageable { ", pageable" } else { "" };
+        facts.push((
+            "copies",
+            format!(
+                "{:.1} a step `{}`, {} at {:.1} GB/s, {} a step exposed{kind}",
+                row.count as f64 / steps,
+                row.name,
+                bytes((row.bytes as f64 / steps) as u64),
+                row.gigabytes_per_second,
+                milliseconds(row.exposed_seconds / steps)
+            ),
+        ));
+    }
+    let collectives = &measures.communication;
+    if collectives.collectives > 0 {
+        facts.push((
+            "collectives",
+            format!(
+                "{:.1} a step, {}, {} of it hidden behind compute",
+                collectives.collectives as f64 / steps,
+                milliseconds(collectives.seconds / steps),
+                percent(collectives.overlap_share)
+            ),
+        ));
+    }
+    if let Some(parts) = memory_at_peak(analysis) {
+        facts.push(("memory at the peak", parts));
+    }
+    facts
+}
+
+/// What the bytes of a point were for, from the lowest band up, with the class that colours it.
+pub(super) type Band = (&'static str, &'static str, fn(&Point) -> u64);
+pub(super) const BANDS: &[Band] = &[
+    ("parameters", "from before the trace", |point| point.earlier),
+    ("optimizer_state", "optimizer state", |point| point.optimizer_state),
+    ("gradients", "gradients", |point| point.gradients),
+    ("activations", "activations", |point| point.activations),
+    ("temporaries", "temporaries", |point| point.temporaries),
+];
+
+fn memory_at_peak(analysis: &Analysis) -> Option<String> {
+    let all = |point: &Point| BANDS.iter().map(|(_, _, of)| of(point)).sum::<u64>();
+    let peak = analysis.measures.memory.curve.iter().max_by_key(|point| all(point))?;
+    let parts = BANDS.iter().map(|(_, name, of)| (name, of(peak))).filter(|(_, count)| *count > 0);
+    Some(parts.map(|(name, count)| format!("{name} {}", bytes(count))).collect::<Vec<_>>().join(", "))
+}

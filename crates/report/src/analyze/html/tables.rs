@@ -1,0 +1,153 @@
+//! Tables of the page below the findings: operators with their shapes, roofline, waits, copies.
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::measures::operators::OperatorRow;
+
+use super::super::{has_device_time, milliseconds, percent, shortened};
+use crate::numbers::{grouped, metric};
+use crate::page::{note, table};
+use crate::svg::escape;
+use crate::table::Table;
+
+const MOST_ROWS: usize = 25;
+
+pub(super) fn operators(analysis: &Analysis) -> String {
+    let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
+    let time = |seconds: f64| milliseconds(seconds / steps);
+    let head = match device {
+        true => vec!["operator", "calls", "device, self", "device, total", "host, self", "host, total", "share"],
+        false => vec!["operator", "calls", "host, self", "host, total", "share"],
+    };
+    let rows = analysis.measures.operators.rows.iter().take(MOST_ROWS).map(|row| {
+        let mut cells = vec![format!("`{}`", row.name), grouped(row.calls)];
+        if device {
+            cells.extend([time(row.device_self_seconds), time(row.device_total_seconds)]);
+        }
+        cells.extend([time(row.host_self_seconds), time(row.host_total_seconds), percent(row.share)]);
+        cells
+    });
+    let rows = rows.collect();
+    let about = note("Times a step. Self: without what an operator calls. Share: of all self time.");
+    table(&Table { head, rows }, "") + &about + &shapes(analysis)
+}
+
+/// Operators that were given several shapes, each with its share of the time; folded, for it is long.
+fn shapes(analysis: &Analysis) -> String {
+    let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
+    let several = analysis.measures.operators.rows.iter().take(MOST_ROWS).filter(|row| row.shapes.len() > 1).take(10);
+    let row = |row: &OperatorRow| {
+        let cells = row.shapes.iter().map(|shape| {
+            let seconds = if device { shape.device_self_seconds } else { shape.host_self_seconds };
+            let dims = format!("`{}`", shortened(&shape.input_dims, 90));
+            vec![format!("`{}`", row.name), dims, grouped(shape.calls), milliseconds(seconds / steps)]
+        });
+        cells.collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = several.flat_map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let table = table(&Table { head: vec!["operator", "input sizes", "calls", "self, a step"], rows }, "");
+    format!("<details><summary>By input shape</summary>{table}</details>\n")
+}
+
+pub(super) fn roofline(analysis: &Analysis) -> String {
+    let (roofline, steps) = (&analysis.measures.roofline, analysis.steps.count());
+    if roofline.rows.is_empty() {
+        return String::new();
+    }
+    let has_peak = roofline.peak_flops_per_second.is_some();
+    let rows = roofline.rows.iter().take(15).map(|row| {
+        let mut cells = vec![
+            format!("`{}`", row.name),
+            grouped(row.calls),
+            metric(row.flops / steps, "FLOP"),
+            format!("{:.1}", row.intensity),
+            milliseconds(row.seconds / steps),
+        ];
+        if has_peak {
+            let percent = format!("{:.0}%", row.percent_of_roof);
+            cells.extend([milliseconds(row.roof_seconds / steps), percent, row.bound.to_string()]);
+        }
+        cells
+    });
+    let mut head = vec!["operator", "calls", "work a step", "FLOP a byte", "time a step"];
+    if has_peak {
+        head.extend(["at least, by the peaks", "of its roof", "bound by"]);
+    }
+    let about = match (&roofline.peak_source, roofline.peak_flops_per_second, roofline.peak_bytes_per_second) {
+        (Some(source), Some(flops), Some(bytes)) => {
+            format!("Peaks: {} and {} ({source}).", metric(flops, "FLOP/s"), metric(bytes, "B/s"))
+        }
+        _ => "No peaks are known for this device, so no roof is shown.".to_string(),
+    };
+    table(&Table { head, rows: rows.collect() }, "") + &note(&about)
+}
+
+pub(super) fn waits(analysis: &Analysis) -> String {
+    let rows: Vec<Vec<String>> = analysis
+        .measures
+        .synchronisation
+        .groups
+        .iter()
+        .take(15)
+        .map(|row| {
+            let micros = |seconds: f64| format!("{:.1} µs", 1e6 * seconds / row.calls.max(1) as f64);
+            vec![
+                format!("`{}`", row.what),
+                row.after.as_ref().map(|after| format!("`{after}`")).unwrap_or_default(),
+                row.function.as_ref().map(|function| format!("`{}`", shortened(function, 80))).unwrap_or_default(),
+                format!("{:.1}", row.per_step),
+                micros(row.wait_seconds),
+                micros(row.cost_seconds),
+                percent(row.share_of_steps),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = vec!["call", "after", "in", "a step", "waiting, each", "costs, each", "of the step"];
+    table(&Table { head, rows }, "")
+}
+
+pub(super) fn copies(analysis: &Analysis) -> String {
+    let steps = analysis.steps.count();
+    let rows: Vec<Vec<String>> = analysis
+        .measures
+        .copies
+        .rows
+        .iter()
+        .map(|row| {
+            vec![
+                format!("`{}`", row.name),
+                format!("{:.1}", row.count as f64 / steps),
+                format!("{:.2} MB", row.bytes as f64 / 1e6 / steps),
+                format!("{:.1} GB/s", row.gigabytes_per_second),
+                milliseconds(row.device_seconds / steps),
+                milliseconds(row.exposed_seconds / steps),
+                if row.pageable { "pageable" } else { "" }.to_string(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = vec!["copy", "a step", "bytes a step", "speed", "time a step", "exposed", ""];
+    table(&Table { head, rows }, "")
+}
+
+/// Kernels on the path that sets the step's length.
+pub(super) fn path(analysis: &Analysis) -> String {
+    let path = &analysis.measures.critical_path;
+    if path.kernels.is_empty() {
+        return String::new();
+    }
+    let steps = analysis.steps.count();
+    let row = |row: &headroom_diagnosis::measures::critical_path::PathRow| {
+        vec![format!("`{}`", shortened(&row.name, 140)), milliseconds(row.seconds / steps)]
+    };
+    let rows = path.kernels.iter().take(10).map(row).collect();
+    let shares = super::super::critical_path(analysis).unwrap_or_default();
+    format!("<p>{}</p>", escape(&shares)) + &table(&Table { head: vec!["kernel on the path", "a step"], rows }, "")
+}

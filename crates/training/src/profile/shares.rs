@@ -1,0 +1,83 @@
+//! Whose the time is while calls run beside each other on several streams: divided by what each needs.
+//!
+//! A short kernel beside a long product waits for units that the product holds, and its own span grows as long as that
+//! wait. What it needs alone, by the nearer roof, says how much of the time is its own.
+
+use headroom_engine::recorder::CallSpan;
+use std::time::Duration;
+
+/// Seconds of each span; their sum is the time in which at least one ran. `needs` is what a span's call would take at its
+/// roof, in seconds.
+pub fn shares(spans: &[CallSpan], needs: impl Fn(&CallSpan) -> f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by_key(|&index| spans[index].start);
+    let pace = |index: usize| {
+        let length = spans[index].duration().as_secs_f64();
+        if length > 0.0 { needs(&spans[index]) / length } else { 0.0 }
+    };
+    let mut shares = vec![0.0; spans.len()];
+    let mut running: Vec<(usize, f64)> = Vec::new();
+    let (mut now, mut next) = (Duration::ZERO, 0);
+    loop {
+        let begins = order.get(next).map(|&index| spans[index].start);
+        let ends = running.iter().map(|&(index, _)| spans[index].end).min();
+        let Some(then) = begins.into_iter().chain(ends).min() else { break };
+        let passed = then.saturating_sub(now).as_secs_f64();
+        let all: f64 = running.iter().map(|(_, pace)| pace).sum();
+        for &(index, pace) in &running {
+            shares[index] += passed * if all > 0.0 { pace / all } else { 1.0 / running.len() as f64 };
+        }
+        now = now.max(then);
+        running.retain(|&(index, _)| spans[index].end > now);
+        while let Some(&index) = order.get(next).filter(|&&index| spans[index].start <= now) {
+            next += 1;
+            if spans[index].end > now {
+                running.push((index, pace(index)));
+            }
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(times: &[(u64, u64)]) -> Vec<CallSpan> {
+        let micros = Duration::from_micros;
+        let span = |(call, &(start, end)): (u32, &(u64, u64))| CallSpan {
+            program: 0,
+            call,
+            start: micros(start),
+            end: micros(end),
+        };
+        (0..).zip(times).map(span).collect()
+    }
+
+    fn micros(times: &[(u64, u64)], needs: &[f64]) -> Vec<f64> {
+        let shares = shares(&spans(times), |span| needs[span.call as usize] * 1e-6);
+        shares.into_iter().map(|seconds| (seconds * 1e9).round() / 1e3).collect()
+    }
+
+    #[test]
+    fn calls_one_after_the_other_have_their_whole_time() {
+        assert_eq!(micros(&[(0, 10), (10, 40), (50, 51)], &[1.0, 0.0, 9.0]), [10.0, 30.0, 1.0]);
+    }
+
+    #[test]
+    fn a_short_call_beside_a_long_one_has_what_it_needs_of_their_common_time() {
+        // A product that needs 90 of its 100, and a norm that needs 10 and waited for it: all of the 100 is divided 9 to 1.
+        assert_eq!(micros(&[(0, 100), (0, 100)], &[90.0, 10.0]), [90.0, 10.0]);
+        // 50 alone; then paces 0.9 and 0.1 for 100 more; then 50 alone.
+        assert_eq!(micros(&[(0, 150), (50, 200)], &[135.0, 15.0]), [140.0, 60.0]);
+    }
+
+    #[test]
+    fn calls_that_need_nothing_share_alike_and_the_sum_is_the_time_in_which_any_ran() {
+        assert_eq!(
+            micros(&[(0, 30), (10, 20), (10, 20)], &[0.0; 3]),
+            [20.0 + 10.0 / 3.0, 3.333, 3.333].map(|x: f64| (x * 1e3).round() / 1e3)
+        );
+        assert_eq!(micros(&[(20, 20), (5, 8)], &[1.0, 1.0]), [0.0, 3.0]);
+    }
+}
