@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     dense_steps: Option<u64>,
     /// How many seeds: other weights, other sources
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 42)]

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Every comparison has so many rounds of four steps, unless it is known well enough before.
-const PATIENCE: Patience = Patience { rounds: 6, most_rounds: 40, time: Duration::from_secs(100) };
+const PATIENCE: Patience = Patience { rounds: 4, most_rounds: 40, time: Duration::from_secs(60) };
 
 pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
     let settings = settings_of(&train_words(arguments, size))?.0;
