@@ -48,8 +48,14 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 path.device(view, at, Span { start: device.start[at].max(range.start), end: time });
                 time = device.start[at];
                 let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
-                let before = at.checked_sub(1).filter(|&before| device.lane[before] == device.lane[at]);
-                let before = before.filter(|&before| device.category[before].keeps_device_busy());
+                // On its own stream, past annotations; else whatever ended last before it on any.
+                let on_stream = (0..at).rev().take_while(|&before| device.lane[before] == device.lane[at]);
+                let on_stream = on_stream.take(64).find(|&before| device.category[before].keeps_device_busy());
+                let queued = on_stream.filter(|&before| ordered.is_none_or(|ordered| ordered < device.end(before)));
+                // Strictly earlier, so that spans of no length cannot lead back to each other.
+                let on_any =
+                    last_before(view, &work, device.start[at]).filter(|&last| device.start[last] < device.start[at]);
+                let before = queued.or(on_any);
                 // Ordered before the work ahead of it ended, it was waiting for that, however long the change took.
                 let waited = before.filter(|&before| match ordered {
                     Some(ordered) => ordered < device.end(before),

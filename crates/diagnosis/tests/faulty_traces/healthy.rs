@@ -115,6 +115,8 @@ fn a_full_queue_is_a_path_through_the_device_whatever_the_gaps_between_kernels()
         for _ in 0..10 {
             run.kernel("aten::mm", "nvjet_tst", 900.0);
             run.device_free += 20.0;
+            let (at, id) = (run.device_free - 10.0, run.next_id);
+            run.device_span("gpu_user_annotation", "block", 7, at, 500.0, id, "");
         }
     })
     .analysis();

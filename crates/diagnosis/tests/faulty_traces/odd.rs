@@ -52,6 +52,7 @@ fn spans_of_no_length_change_nothing() {
         run.host = 2000.0 + f64::from(number);
         run.host_span("cpu_op", "aten::detach", 0.0, None);
         run.device_span("kernel", "empty", 7, 2000.0 + f64::from(number), 0.0, 500_000 + number, "");
+        run.device_span("kernel", "empty", 9, 2000.0 + f64::from(number), 0.0, 600_000 + number, "");
     }
     (run.host, run.device_free) = (host, device);
     let after = run.analysis();
