@@ -227,9 +227,7 @@ impl<'a> Cut<'a> {
     /// The columns of C under a panel, and how many floats a step of depth takes there.
     pub fn panel(&self, index: usize) -> (Panel, usize) {
         let width = self.kernels.width();
-        let panel = joined::panel(self.joined.columns(), width, index, |columns, _, nth| {
-            nth * width..((nth + 1) * width).min(columns)
-        });
+        let panel = joined::panel(self.joined.columns(), width, index, joined::as_wide_as(width));
         let packed_width = panel.range.len().next_multiple_of(self.kernels.lanes);
         (panel, packed_width)
     }

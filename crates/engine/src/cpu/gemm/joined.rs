@@ -130,6 +130,11 @@ pub fn panel(
     unreachable!("there are {before} panels, and {index} is none of them")
 }
 
+/// Panels of one width, the last as wide as what is left.
+pub fn as_wide_as(width: usize) -> impl Fn(usize, usize, usize) -> Range<usize> {
+    move |length, _, nth| nth * width..((nth + 1) * width).min(length)
+}
+
 /// Panels of nearly equal height.
 pub fn equal(length: usize, panels: usize, nth: usize) -> Range<usize> {
     part(0..length, panels, nth)

@@ -14,6 +14,7 @@ use super::unit::Bf16Unit;
 use super::{Bf16Product, Columns};
 use crate::cpu::gemm::Accumulate;
 use crate::cpu::gemm::cut::part;
+use crate::cpu::gemm::joined;
 use crate::cpu::gemm::scratch::{Buffers, LEFT_FLOATS, Piece, Scratch};
 use crate::cpu::pool::{Barrier, Padded, Pool};
 
@@ -113,11 +114,16 @@ unsafe fn work(cut: &Cut, progress: &Progress, team: usize, left: *mut u16) {
     }
 }
 
+/// Columns of each right operand.
+fn widths(product: &Bf16Product) -> impl Iterator<Item = usize> {
+    product.columns.iter().map(|columns| columns.b.cols)
+}
+
 impl<'a> Cut<'a> {
     fn new(product: &'a Bf16Product<'a>, unit: Bf16Unit, rows: Range<usize>, buffer: Piece, team: usize) -> Cut<'a> {
         let units = product.a.cols.div_ceil(UNIT);
         let blocks = units.div_ceil(UNITS_MAX);
-        let panels: usize = product.columns.iter().map(|columns| columns.b.cols.div_ceil(SIDE)).sum();
+        let panels = joined::panels(widths(product), SIDE);
         let room = 2 * buffer.floats;
         let (blocks_a_stage, panels_a_stage) = if units * panels * UNIT_NUMBERS <= room.min(STAGE_NUMBERS * 5 / 4) {
             (blocks, panels)
@@ -179,15 +185,9 @@ impl<'a> Cut<'a> {
     }
 
     /// The operand that a panel belongs to, and its columns there.
-    fn panel(&self, mut panel: usize) -> (&'a Columns<'a>, Range<usize>) {
-        for columns in self.product.columns {
-            let own = columns.b.cols.div_ceil(SIDE);
-            if panel < own {
-                return (columns, panel * SIDE..((panel + 1) * SIDE).min(columns.b.cols));
-            }
-            panel -= own;
-        }
-        unreachable!("a panel of some operand")
+    fn panel(&self, index: usize) -> (&'a Columns<'a>, Range<usize>) {
+        let panel = joined::panel(widths(self.product), SIDE, index, joined::as_wide_as(SIDE));
+        (&self.product.columns[panel.part], panel.range)
     }
 
     /// # Safety
