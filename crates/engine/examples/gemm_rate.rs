@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use headroom_engine::cpu::gemm::{
-    Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, MatMut, MatRef, Product, Scratch, gemm, gemm_batch,
+    Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatMut, MatRef, Parts, Product, Scratch, gemm, gemm_batch,
     gemm_bf16,
 };
 use headroom_engine::cpu::isa::Isa;
@@ -55,25 +55,33 @@ fn main() -> std::io::Result<()> {
     for (name, tokens, inputs, outputs) in LINEARS {
         let (x, w) = (filled(tokens * inputs), filled(outputs * inputs));
         let dy = filled(tokens * outputs);
-        let x = MatRef::row_major(&x, tokens, inputs);
-        let w = MatRef::row_major(&w, outputs, inputs);
-        let dy = MatRef::row_major(&dy, tokens, outputs);
+        let x = MatRef::row_major(from_a_line(&x), tokens, inputs);
+        let w = MatRef::row_major(from_a_line(&w), outputs, inputs);
+        let dy = MatRef::row_major(from_a_line(&dy), tokens, outputs);
         for (form, a, b) in [("y = x·Wᵀ", x, w.transposed()), ("dx = dy·W", dy, w), ("dW = dyᵀ·x", dy.transposed(), x)]
         {
             if !format!("{name} {form}").contains(&part) {
                 continue;
             }
             let (m, k, n) = (a.rows(), a.cols(), b.cols());
-            let mut c = vec![0.0; m * n];
+            let mut c = filled(m * n);
+            let offset = c.len() - from_a_line(&c).len();
+            let c = &mut c[offset..];
             let accumulate = Accumulate::Overwrite;
             let rates = teams.map(|(pool, scratch)| {
                 let single = best_seconds(time, || {
-                    let c = MatMut::row_major(&mut c, m, n);
+                    let c = MatMut::row_major(c, m, n);
                     gemm(pool, isa, scratch, Product { alpha: 1.0, a, b, accumulate, c });
                 });
                 let rounded = best_seconds(time, || {
-                    let columns = [Columns { b, c: MatMut::row_major(&mut c, m, n) }];
-                    gemm_bf16(pool, isa, unit, scratch, &Bf16Product { alpha: 1.0, a, accumulate, columns: &columns });
+                    let columns = [Columns { b, c: MatMut::row_major(c, m, n) }];
+                    gemm_bf16(
+                        pool,
+                        isa,
+                        unit,
+                        scratch,
+                        &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
+                    );
                 });
                 [single, rounded].map(|seconds| (2 * m * n * k) as f64 / seconds / 1e9)
             });
@@ -185,7 +193,15 @@ fn key_gradients(run: &Run) {
 }
 
 fn filled(len: usize) -> Vec<f32> {
-    (0..len).map(|i| (i % 17) as f32 / 16.0 - 0.5).collect()
+    (0..len + LINE).map(|i| (i % 17) as f32 / 16.0 - 0.5).collect()
+}
+
+/// Floats in a cache line.
+const LINE: usize = 16;
+
+/// From the first cache line on: tensors lie so in the arena.
+fn from_a_line(floats: &[f32]) -> &[f32] {
+    &floats[floats.as_ptr().align_offset(LINE * size_of::<f32>())..]
 }
 
 /// The shortest of the runs that fit into `time`, after one to warm up.

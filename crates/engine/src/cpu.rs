@@ -28,8 +28,7 @@ use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
 use gemm::{
-    Accumulate, Arithmetic, Bf16Product, Bf16Unit, Columns, Joined, MatRef, Parts, Product, Rows, Scratch, gemm,
-    gemm_bf16, gemm_joined,
+    Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatRef, Parts, Product, Rows, Scratch, gemm_bf16, gemm_joined,
 };
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
@@ -88,39 +87,24 @@ impl Team {
 
     /// One product on all threads.
     pub fn product(&self, product: Product) {
-        match self.arithmetic {
-            Arithmetic::Single => gemm(&self.pool, self.isa, &self.packing, product),
-            Arithmetic::Bf16(_) => {
-                let Product { alpha, a, b, accumulate, c } = product;
-                self.products(alpha, a, accumulate, &[Columns { b, c }]);
-            }
-        }
+        let Product { alpha, a, b, accumulate, c } = product;
+        self.products(alpha, a, accumulate, &[Columns { b, c }]);
     }
 
     /// Several products of one left operand.
     pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &[Columns]) {
-        match self.arithmetic {
-            Arithmetic::Single => {
-                let joined = Joined { alpha, accumulate, parts: Parts::Columns(a, columns) };
-                gemm_joined(&self.pool, self.isa, &self.packing, &joined);
-            }
-            Arithmetic::Bf16(unit) => {
-                let product = Bf16Product { alpha, a, accumulate, columns };
-                gemm_bf16(&self.pool, self.isa, unit, &self.packing, &product);
-            }
-        }
+        self.joined(&Joined { alpha, accumulate, parts: Parts::Columns(a, columns) });
     }
 
     /// Several products with one right operand.
     pub fn products_of_right(&self, rows: &[Rows], b: MatRef, accumulate: Accumulate) {
-        let joined = Joined { alpha: 1.0, accumulate, parts: Parts::Rows(rows, b) };
+        self.joined(&Joined { alpha: 1.0, accumulate, parts: Parts::Rows(rows, b) });
+    }
+
+    fn joined(&self, joined: &Joined) {
         match self.arithmetic {
-            Arithmetic::Single => gemm_joined(&self.pool, self.isa, &self.packing, &joined),
-            Arithmetic::Bf16(_) => {
-                for Rows { a, c } in rows {
-                    self.product(Product { alpha: 1.0, a: *a, b, accumulate, c: c.again() });
-                }
-            }
+            Arithmetic::Single => gemm_joined(&self.pool, self.isa, &self.packing, joined),
+            Arithmetic::Bf16(unit) => gemm_bf16(&self.pool, self.isa, unit, &self.packing, joined),
         }
     }
 }

@@ -114,14 +114,17 @@ fn shapes_past_every_block_limit_match_on_any_number_of_threads() {
     let pools = pools();
     // Depth past one and two blocks; columns past one stage; few rows; few columns.
     let shapes = [(37, 1100, 513), (150, 70, 1030), (15, 1500, 700), (301, 33, 200), (64, 64, 2100), (2, 600, 1025)];
-    for (i, (m, n, k)) in shapes.into_iter().enumerate() {
+    // Where numbers are split for tiles: several blocks and stages, rows and columns that do not fill the last tile.
+    let tiled = [(290, 190, 680), (62, 2100, 420), (700, 94, 3000)];
+    for (i, (m, n, k)) in shapes.into_iter().chain(tiled).enumerate() {
         for (a, b) in [
             (Storage::RowMajor, Storage::Transposed),
             (Storage::RowMajor, Storage::RowMajor),
             (Storage::Transposed, Storage::RowMajor),
         ] {
             let accumulate = [Accumulate::Overwrite, Accumulate::Add][i % 2];
-            check(&pools, &Case { m, n, k, a, b, alpha: 0.75, accumulate });
+            let alpha = if i % 3 == 0 { 1.0 } else { 0.75 };
+            check(&pools, &Case { m, n, k, a, b, alpha, accumulate });
         }
     }
 }
@@ -149,8 +152,8 @@ fn a_sum_over_no_depth_is_zero_or_leaves_c_alone() {
 #[test]
 fn nan_and_infinity_reach_the_elements_they_belong_to_and_no_others() {
     let (pool, scratch) = (Pool::new(2).unwrap(), Scratch::new(2));
-    let (m, n, k) = (29, 50, 40);
-    for isa in Isa::available() {
+    let shapes = [(29, 50, 40), (64, 64, 40)];
+    for (isa, (m, n, k)) in Isa::available().into_iter().flat_map(|isa| shapes.map(|shape| (isa, shape))) {
         let mut a = vec![1.0; m * k];
         let mut b = vec![0.0; k * n];
         a[3 * k + 7] = f32::NAN; // row 3
@@ -179,6 +182,24 @@ fn nan_and_infinity_reach_the_elements_they_belong_to_and_no_others() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn every_level_rounds_as_little_as_single_precision_must() {
+    let (pool, scratch) = (Pool::new(2).unwrap(), Scratch::new(2));
+    let (m, n, k) = (96, 64, 1500);
+    let (a, b) = (Operand::new(m, k, Storage::RowMajor, 1), Operand::new(k, n, Storage::Transposed, 2));
+    let want = plain(1.0, &a, &b, |_, _| 0.0);
+    for isa in Isa::available() {
+        let mut c = vec![0.0; m * n];
+        let view = MatMut::row_major(&mut c, m, n);
+        let accumulate = Accumulate::Overwrite;
+        gemm(&pool, isa, &scratch, Product { alpha: 1.0, a: a.view(), b: b.view(), accumulate, c: view });
+        let squares = c.iter().zip(&want).map(|(got, (want, size))| ((f64::from(*got) - want) / size).powi(2));
+        let rms = (squares.sum::<f64>() / (m * n) as f64).sqrt() / f64::from(f32::EPSILON);
+        // Rounding operands to bfloat16 would cost thousands; sums of 1,500 terms one after the other, about 0.3.
+        assert!(rms < 0.5, "{isa}: sums are off by {rms:.3} eps");
     }
 }
 

@@ -3,7 +3,7 @@
 #[path = "common/operand.rs"]
 mod operand;
 
-use headroom_engine::cpu::gemm::{Accumulate, Bf16Product, Bf16Unit, Columns, MatMut, MatRef, Scratch, gemm_bf16};
+use headroom_engine::cpu::gemm::{Accumulate, Bf16Unit, Columns, Joined, MatMut, MatRef, Parts, Scratch, gemm_bf16};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, STORAGES, Storage, THREADS, noise, pools, same_bits};
@@ -48,7 +48,13 @@ fn check(pools: &[(Pool, Scratch)], case: &Case) {
                 .zip(&mut c)
                 .map(|(b, c)| Columns { b: b.view(), c: MatMut::strided(c, m, b.cols, b.cols + 3) })
                 .collect();
-            gemm_bf16(pool, isa, unit, scratch, &Bf16Product { alpha, a: a.view(), accumulate, columns: &columns });
+            gemm_bf16(
+                pool,
+                isa,
+                unit,
+                scratch,
+                &Joined { alpha, accumulate, parts: Parts::Columns(a.view(), &columns) },
+            );
             match &first {
                 None => {
                     for (c, want) in c.iter().zip(&want) {
@@ -134,7 +140,13 @@ fn not_a_number_and_infinity_pass_through() {
             let mut c = vec![0.0; 40 * 8];
             let columns = [Columns { b: MatRef::row_major(&b, 40, 8), c: MatMut::row_major(&mut c, 40, 8) }];
             let (a, accumulate) = (MatRef::row_major(&a, 40, 40), Accumulate::Overwrite);
-            gemm_bf16(&pool, isa, unit, &scratch, &Bf16Product { alpha: 1.0, a, accumulate, columns: &columns });
+            gemm_bf16(
+                &pool,
+                isa,
+                unit,
+                &scratch,
+                &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
+            );
             assert!(c[8] == want || c[8].is_nan() && want.is_nan(), "{unit} {isa}: {value} became {}", c[8]);
             assert_eq!(c[0], 40.0, "{unit} {isa}: a row that {value} is not in");
         }
@@ -152,7 +164,13 @@ fn the_same_rows_have_the_same_bits_wherever_tiles_are_cut() {
             let mut c = vec![0.0; (m - first) * n];
             let columns = [Columns { b: b.view(), c: MatMut::row_major(&mut c, m - first, n) }];
             let (a, accumulate) = (a.view().rows_from(first, m - first), Accumulate::Overwrite);
-            gemm_bf16(&pool, isa, unit, &scratch, &Bf16Product { alpha: 1.0, a, accumulate, columns: &columns });
+            gemm_bf16(
+                &pool,
+                isa,
+                unit,
+                &scratch,
+                &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
+            );
             c
         };
         assert!(same_bits(&run(0)[5 * n..], &run(5)), "{unit} {isa}");

@@ -16,7 +16,7 @@ mod work;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use bf16::{Bf16Product, Bf16Unit, gemm_bf16};
+pub use bf16::{Bf16Unit, gemm_bf16};
 pub use cut::part;
 use cut::{Cut, Rounding};
 pub use joined::{Columns, Joined, Parts, Rows};
@@ -86,28 +86,53 @@ fn alone_in<R>(product: &Product, then: impl FnOnce(&Joined) -> R) -> R {
 }
 
 fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined, rounding: Rounding) {
-    if !joined.whole() {
-        // Those that have nothing to add up are done; the others go one by one.
-        if joined.parts() > 1 {
-            (0..joined.parts()).for_each(|part| run_together(pool, isa, scratch, &joined.part(part), rounding));
+    each_whole(joined, &|joined| {
+        #[cfg(target_arch = "x86_64")]
+        if rounding == Rounding::None && split_together(pool, isa, scratch, joined) {
+            return;
         }
-        return;
-    }
-    let threads = threads_for(pool, scratch, joined.rows().sum(), joined.columns().sum(), joined.depth());
-    let buffers = scratch.lock();
-    let cut = Cut::new(Kernels::of(isa), joined, None, buffers.shared_right(), threads, rounding);
-    buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
-    let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
-    let (cut, progress, buffers) = (&cut, &progress, &*buffers);
-    pool.team(threads, &|worker, team| {
-        // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
-        unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
+        let threads = threads_for(pool, scratch, joined);
+        let buffers = scratch.lock();
+        let cut = Cut::new(Kernels::of(isa), joined, None, buffers.shared_right(), threads, rounding);
+        buffers.claims.iter().for_each(|claim| claim.0.store(0, Ordering::Relaxed));
+        let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
+        let (cut, progress, buffers) = (&cut, &progress, &*buffers);
+        pool.team(threads, &|worker, team| {
+            // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
+            unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
+        });
     });
 }
 
-/// How many threads a product repays.
-fn threads_for(pool: &Pool, scratch: &Scratch, m: usize, n: usize, k: usize) -> usize {
-    let multiply_adds = m.saturating_mul(n).saturating_mul(k);
+/// All products at once where each has something to add up, else those that have, one by one; the others are done.
+fn each_whole(joined: &Joined, run: &dyn Fn(&Joined)) {
+    if joined.whole() {
+        run(joined);
+    } else if joined.parts() > 1 {
+        (0..joined.parts()).for_each(|part| alone_in(&joined.part(part), |alone| each_whole(alone, run)));
+    }
+}
+
+/// Computes products whose numbers are worth splitting into bfloat16; false where none is.
+#[cfg(target_arch = "x86_64")]
+fn split_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined) -> bool {
+    let splits = |part: usize| bf16::splits(isa, &joined.part(part));
+    if (0..joined.parts()).all(splits) {
+        // SAFETY: the caller found every part whole.
+        unsafe { bf16::split_together(pool, scratch, joined) };
+        return true;
+    }
+    let some = (0..joined.parts()).any(splits);
+    if some {
+        (0..joined.parts()).for_each(|part| run_together(pool, isa, scratch, &joined.part(part), Rounding::None));
+    }
+    some
+}
+
+/// How many threads products repay.
+fn threads_for(pool: &Pool, scratch: &Scratch, joined: &Joined) -> usize {
+    let (m, n) = (joined.rows().sum::<usize>(), joined.columns().sum());
+    let multiply_adds = m.saturating_mul(n).saturating_mul(joined.depth());
     if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) }
 }
 
@@ -185,8 +210,6 @@ impl Alone<'_> {
         match self.arithmetic {
             Arithmetic::Single => run_alone(self.isa, self.buffers, self.worker, &product, rows, Rounding::None),
             Arithmetic::Bf16(unit) => {
-                let Product { alpha, a, b, accumulate, c } = product;
-                let product = Bf16Product { alpha, a, accumulate, columns: &[Columns { b, c }] };
                 bf16::alone(self.isa, unit, self.buffers, self.worker, &product, rows);
             }
         }
@@ -195,6 +218,12 @@ impl Alone<'_> {
 
 fn run_alone(isa: Isa, buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>, rounding: Rounding) {
     if rows.is_empty() || !non_empty(product) {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if rounding == Rounding::None && bf16::splits(isa, product) {
+        // SAFETY: nothing is empty, and one job runs on a worker at a time.
+        unsafe { bf16::split_alone(buffers, worker, product, rows) };
         return;
     }
     alone_in(product, |joined| {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+/// The environment variable that names a level to stay at, for comparisons: `HEADROOM_ISA=avx512`.
+pub const VARIABLE: &str = "HEADROOM_ISA";
+
 /// A level of vector instructions; a higher level includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
@@ -12,15 +15,21 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ and VL, beside AVX2 and FMA.
     Avx512,
+    /// AMX tiles of bfloat16, beside AVX-512 with BF16: large products go through them, see [`super::gemm`].
+    Amx,
 }
 
 impl Isa {
-    const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+    const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
 
-    /// The highest level this machine can run; asked of the CPU once a process.
+    /// The highest level this machine can run, or the lower one that [`VARIABLE`] names; asked once a process.
     pub fn detect() -> Isa {
         static DETECTED: OnceLock<Isa> = OnceLock::new();
-        *DETECTED.get_or_init(ask_the_cpu)
+        *DETECTED.get_or_init(|| {
+            let highest = ask_the_cpu();
+            let asked = std::env::var(VARIABLE).unwrap_or_default();
+            Isa::ALL.into_iter().find(|isa| isa.to_string() == asked).map_or(highest, |asked| asked.min(highest))
+        })
     }
 
     /// Every level this machine can run, lowest first.
@@ -43,6 +52,7 @@ impl fmt::Display for Isa {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Amx => "amx",
         })
     }
 }
@@ -52,16 +62,41 @@ fn ask_the_cpu() -> Isa {
     use std::arch::is_x86_feature_detected as has;
     if !(has!("avx2") && has!("fma")) {
         Isa::Portable
-    } else if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
-        Isa::Avx512
-    } else {
+    } else if !(has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl")) {
         Isa::Avx2
+    } else if has!("avx512bf16") && has_tiles() && may_use_tiles() {
+        Isa::Amx
+    } else {
+        Isa::Avx512
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn ask_the_cpu() -> Isa {
     Isa::Portable
+}
+
+/// AMX-BF16 and AMX-TILE, bits 22 and 24 of the seventh leaf's EDX.
+#[cfg(target_arch = "x86_64")]
+fn has_tiles() -> bool {
+    use std::arch::x86_64::__cpuid_count;
+    let both = 1 << 22 | 1 << 24;
+    __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & both == both
+}
+
+/// Tile registers are 8 KiB a thread that the kernel saves and restores only for processes that asked; the answer holds
+/// for every thread of this one.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn may_use_tiles() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
+    // SAFETY: asks for a permission and touches no memory; a kernel that does not know the request refuses it.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn may_use_tiles() -> bool {
+    false
 }
 
 /// Compiles each function's plain body once for every [`Isa`] and generates `name(isa, arguments...)`, which picks the
@@ -96,7 +131,7 @@ macro_rules! by_isa {
             match isa.runnable() {
                 // SAFETY: `runnable` never exceeds what the CPU was found to have.
                 #[cfg(target_arch = "x86_64")]
-                $crate::cpu::isa::Isa::Avx512 => unsafe { avx512($($argument),*) },
+                $crate::cpu::isa::Isa::Avx512 | $crate::cpu::isa::Isa::Amx => unsafe { avx512($($argument),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 $crate::cpu::isa::Isa::Avx2 => unsafe { avx2($($argument),*) },
@@ -138,6 +173,6 @@ mod tests {
     #[test]
     fn a_level_the_machine_lacks_falls_to_its_highest() {
         assert_eq!(Isa::Portable.runnable(), Isa::Portable);
-        assert_eq!(Isa::Avx512.runnable(), Isa::detect());
+        assert_eq!(Isa::Amx.runnable(), Isa::detect());
     }
 }

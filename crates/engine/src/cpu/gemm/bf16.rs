@@ -1,9 +1,12 @@
-//! Products whose operands are rounded to bfloat16 while they are packed; sums, C and everything in memory stay single.
+//! Products of bfloat16 numbers; sums, C and everything in memory stay single. Operands are rounded while they are packed,
+//! or split into three numbers each, whose products add up to those of singles.
 
 #[cfg(target_arch = "x86_64")]
 mod drive;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod split;
 #[cfg(target_arch = "x86_64")]
 mod tile;
 mod unit;
@@ -11,72 +14,103 @@ mod unit;
 pub use unit::Bf16Unit;
 
 use super::cut::Rounding;
-use super::joined::Columns;
+use super::joined::Joined;
 use super::scratch::Buffers;
-use super::{Accumulate, MatRef, Product, Scratch, non_empty, threads_for};
+use super::{Product, Scratch, alone_in, non_empty, threads_for};
 use crate::cpu::isa::Isa;
 use crate::cpu::pool::Pool;
 use std::ops::Range;
 
-/// `c (+)= alpha · a · b` for several `b` and `c` of one `a`, which is packed once for all of them.
-pub struct Bf16Product<'a> {
-    pub alpha: f32,
-    pub a: MatRef<'a>,
-    pub accumulate: Accumulate,
-    pub columns: &'a [Columns<'a>],
+/// Products that are shorter one way, such as those of attention's heads, are mostly packing.
+#[cfg(target_arch = "x86_64")]
+const SPLIT_LENGTH_MIN: usize = 128;
+
+/// What a single-precision number becomes on its way into the packed panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg(target_arch = "x86_64")]
+enum Form {
+    /// The nearest bfloat16 number.
+    Rounded,
+    /// Three of them, which add up to it.
+    Split,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Form {
+    const fn parts(self) -> usize {
+        match self {
+            Form::Rounded => 1,
+            Form::Split => split::PARTS,
+        }
+    }
 }
 
 /// Shared by all threads of the pool. The bits of C are the same for any number of threads; they may differ between
 /// units.
-pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, product: &Bf16Product) {
-    let mut wide = 0;
-    let mut whole = true;
-    for columns in product.columns {
-        whole &= non_empty(&part_of(product, columns));
-        wide += columns.b.cols;
-    }
+pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, joined: &Joined) {
     let unit = unit.runnable();
     #[cfg(target_arch = "x86_64")]
-    if whole && wide > 0 && unit != Bf16Unit::Software {
-        let threads = threads_for(pool, scratch, product.a.rows, wide, product.a.cols);
-        // SAFETY: the machine has the unit, and nothing is empty.
-        unsafe { drive::run_together(pool, unit, scratch, product, threads) };
+    if unit != Bf16Unit::Software {
+        super::each_whole(joined, &|joined| {
+            let threads = threads_for(pool, scratch, joined);
+            // SAFETY: the machine has the unit, and nothing is empty.
+            unsafe { drive::run_together(pool, (unit, Form::Rounded), scratch, joined, threads) };
+        });
         return;
     }
-    let _ = (unit, whole, wide);
-    for columns in product.columns {
-        super::run_together(pool, isa, scratch, &part_of(product, columns), Rounding::ToBf16);
-    }
+    let _ = unit;
+    super::join_together(pool, isa, scratch, joined, Rounding::ToBf16);
 }
 
 /// Some rows of C on the calling thread.
-pub(super) fn alone(
-    isa: Isa,
-    unit: Bf16Unit,
-    buffers: &Buffers,
-    worker: usize,
-    product: &Bf16Product,
-    rows: Range<usize>,
-) {
+pub(super) fn alone(isa: Isa, unit: Bf16Unit, buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>) {
     let unit = unit.runnable();
-    for columns in product.columns {
-        if !non_empty(&part_of(product, columns)) || rows.is_empty() {
-            return;
-        }
+    if !non_empty(product) || rows.is_empty() {
+        return;
     }
     #[cfg(target_arch = "x86_64")]
     if unit != Bf16Unit::Software {
         // SAFETY: the machine has the unit, nothing is empty, and one job runs on a worker at a time.
-        unsafe { drive::run_alone(unit, buffers, worker, product, rows) };
+        alone_in(product, |joined| unsafe {
+            drive::run_alone((unit, Form::Rounded), buffers, worker, joined, rows);
+        });
         return;
     }
     let _ = unit;
-    for columns in product.columns {
-        super::run_alone(isa, buffers, worker, &part_of(product, columns), rows.clone(), Rounding::ToBf16);
-    }
+    super::run_alone(isa, buffers, worker, product, rows, Rounding::ToBf16);
 }
 
-fn part_of<'a>(product: &Bf16Product<'a>, columns: &Columns<'a>) -> Product<'a> {
-    let (alpha, a, accumulate) = (product.alpha, product.a, product.accumulate);
-    Product { alpha, a, b: columns.b, accumulate, c: columns.c.again() }
+/// Whether a product in single precision is worth splitting: by its shape alone, so that the bits of C do not depend on
+/// who computes it. Tiles must not be mostly filling.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn splits(isa: Isa, product: &Product) -> bool {
+    let [m, n, k] = [product.a.rows, product.b.cols, product.a.cols];
+    let filled = |length: usize| length.next_multiple_of(pack::SIDE);
+    isa.runnable() == Isa::Amx
+        && m.min(n).min(k) >= SPLIT_LENGTH_MIN
+        && 2 * filled(m).saturating_mul(filled(n)).saturating_mul(filled(k))
+            <= 3 * m.saturating_mul(n).saturating_mul(k)
+}
+
+/// Products in single precision, shared by all threads.
+///
+/// # Safety
+/// Every part has rows, columns and depth, and [`splits`].
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &Joined) {
+    let threads = threads_for(pool, scratch, joined);
+    // SAFETY: the level that splits has the unit; the rest is the caller's promise.
+    unsafe { drive::run_together(pool, (Bf16Unit::Amx, Form::Split), scratch, joined, threads) }
+}
+
+/// Some rows of a product in single precision on the calling thread.
+///
+/// # Safety
+/// As [`split_together`]; one job runs on a worker at a time.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn split_alone(buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>) {
+    // SAFETY: as above.
+    alone_in(product, |joined| unsafe {
+        drive::run_alone((Bf16Unit::Amx, Form::Split), buffers, worker, joined, rows);
+    });
 }

@@ -18,6 +18,8 @@ use super::scratch::{LEFT_FLOATS, Piece};
 const RIGHT_IN_CACHE: usize = 256 * 1024;
 /// Floats of right operand that are packed as one stage: what two cores keep in L2 beside everything else.
 const STAGE_ALONE: usize = 384 * 1024;
+/// Floats of right operand that a stage has where there are several: 1 MiB, which L2 holds beside what else is read.
+const STAGE: usize = 256 * 1024;
 /// Column panels of the narrowest share; below that, threads have columns in common and divide the rows.
 const SHARE_PANELS_MIN: usize = 2;
 /// Narrower items would copy the left operand too often.
@@ -116,7 +118,7 @@ impl<'a> Cut<'a> {
         let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
-            (1, (buffer.floats / 2 / (deepest_block * width)).clamp(1, panels))
+            (1, ((buffer.floats / 2).min(STAGE) / (deepest_block * width)).clamp(1, panels))
         };
         let column_parts = (1..=team)
             .rev()
@@ -268,7 +270,7 @@ impl<'a> Cut<'a> {
 }
 
 /// Rows of each part of the rows: those asked for, or all.
-fn heights(joined: &Joined, rows: &Option<Range<usize>>) -> impl Iterator<Item = usize> {
+pub fn heights(joined: &Joined, rows: &Option<Range<usize>>) -> impl Iterator<Item = usize> {
     joined.rows().map(|all| rows.as_ref().map_or(all, |rows| rows.len()))
 }
 

@@ -106,7 +106,7 @@ impl Kernels {
     pub fn of(isa: Isa) -> &'static Kernels {
         match isa.runnable() {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => &AVX512,
+            Isa::Avx512 | Isa::Amx => &AVX512,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => &AVX2,
             _ => &PORTABLE,

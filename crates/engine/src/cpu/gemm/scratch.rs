@@ -8,12 +8,13 @@ use super::kernel::{DEPTH_MAX, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX
 use crate::cpu::arena::Arena;
 use crate::cpu::pool::Padded;
 
-/// Floats of packed right operand held at once: 2 MiB, of which half is read while the other half is packed.
-const RIGHT_FLOATS: usize = 512 * 1024;
+/// Floats of packed right operand held at once: 4 MiB, of which half is read while the other half is packed.
+const RIGHT_FLOATS: usize = 1024 * 1024;
 /// The least part of it that one thread gets when every thread works on a product of its own.
 const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
-/// Packed left operand a thread: 128 KiB hold a panel by rows, or four panels of the full depth by columns.
-pub(super) const LEFT_FLOATS: usize = 32 * 1024;
+/// Packed left operand a thread: 1 MiB holds a panel by rows, some panels of the full depth by columns, or those of an
+/// item whose numbers are split.
+pub(super) const LEFT_FLOATS: usize = 256 * 1024;
 const _: () = assert!(LEFT_FLOATS >= ROWS_MAX * PACKED_ROW_STRIDE && LEFT_FLOATS >= DEPTH_MAX * PACKED_COLUMN_STRIDE);
 
 /// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for

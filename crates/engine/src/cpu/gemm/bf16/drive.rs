@@ -1,39 +1,46 @@
 //! How a product in bfloat16 is cut up and worked through by a team.
 //!
 //! The right operand is packed by the whole team in *stages* (a range of depth × a range of columns that fits the
-//! buffer), the left one by whoever computes an *item* (32 rows × the stage's columns, or some of them). While a stage is
+//! buffer), the left one by whoever computes an *item* (some panels of rows × the stage's columns, or some of them). A
+//! block of the right operand then stays in L1 for all rows of an item, while the left one comes from L2. While a stage is
 //! computed the next one is packed into the other half of the buffer. How depth is cut follows from the depth alone, so
 //! the bits of C do not depend on the team.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::pack::{SIDE, UNIT, UNIT_NUMBERS, pack_left, pack_right};
+use super::pack::{self, SIDE, UNIT, UNIT_NUMBERS};
 use super::tile::{Square, Start, Tiles};
 use super::unit::Bf16Unit;
-use super::{Bf16Product, Columns};
+use super::{Form, split};
 use crate::cpu::gemm::Accumulate;
-use crate::cpu::gemm::cut::part;
-use crate::cpu::gemm::joined;
+use crate::cpu::gemm::cut::{heights, part};
+use crate::cpu::gemm::joined::{self, Joined, Panel, as_wide_as};
 use crate::cpu::gemm::scratch::{Buffers, LEFT_FLOATS, Piece, Scratch};
 use crate::cpu::pool::{Barrier, Padded, Pool};
 
-/// Units of the deepest block: the left panel, 36 KiB, then stays in L1 while the right one streams by.
+/// Units of the deepest block, all parts counted: a right panel's, 36 KiB, then stays in L1 while left ones pass by.
 const UNITS_MAX: usize = 18;
 const _: () = assert!(2 * LEFT_FLOATS >= UNITS_MAX * UNIT_NUMBERS);
-/// Numbers of right operand that are packed at once where all of it would not stay in L2: 1 MiB.
-const STAGE_NUMBERS: usize = 512 * 1024;
+/// Panels of rows of the tallest item: enough to repay fetching a right panel.
+const ROW_PANELS_MAX: usize = 8;
 /// Items a worker that keep the wait for the last one short.
-const ITEMS_A_WORKER: usize = 8;
-/// Floats in a cache line.
-const LINE: usize = 16;
+const ITEMS_A_WORKER: usize = 4;
+/// What it costs to pack a unit of a left panel again, and to add to a square of C once more, in comparable numbers.
+const PACKING_AGAIN: usize = 1;
+const ADDING_AGAIN: usize = 2;
 
 struct Cut<'a> {
-    product: &'a Bf16Product<'a>,
+    joined: &'a Joined<'a>,
     unit: Bf16Unit,
+    form: Form,
     buffer: Piece,
-    rows: Range<usize>,
+    /// Of the only left operand, if not all.
+    rows: Option<Range<usize>>,
+    /// Panels of all left operands, one operand after the other.
     row_panels: usize,
+    /// Items below each other that the panels of rows are cut into.
+    items_down: usize,
     /// Units of depth, in `blocks` equal blocks.
     units: usize,
     blocks: usize,
@@ -55,10 +62,17 @@ struct Stage {
 /// On all threads of the pool.
 ///
 /// # Safety
-/// The machine has `unit`, which is not the software one, and the product has rows, columns and depth.
-pub unsafe fn run_together(pool: &Pool, unit: Bf16Unit, scratch: &Scratch, product: &Bf16Product, threads: usize) {
+/// The machine has `unit`, which is not the software one and is AMX where numbers are split; the products have rows,
+/// columns and depth.
+pub unsafe fn run_together(
+    pool: &Pool,
+    (unit, form): (Bf16Unit, Form),
+    scratch: &Scratch,
+    joined: &Joined,
+    threads: usize,
+) {
     let buffers = scratch.lock();
-    let cut = Cut::new(product, unit, 0..product.a.rows, buffers.shared_right(), threads);
+    let cut = Cut::new(joined, (unit, form), None, buffers.shared_right(), threads);
     let progress = Progress { claim: Padded(AtomicUsize::new(0)), barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
     pool.team(threads, &|worker, team| {
@@ -67,12 +81,18 @@ pub unsafe fn run_together(pool: &Pool, unit: Bf16Unit, scratch: &Scratch, produ
     });
 }
 
-/// Some rows on the calling thread, worker `worker` of those that share the buffers.
+/// Some rows of a single product on the calling thread, worker `worker` of those that share the buffers.
 ///
 /// # Safety
 /// As [`run_together`]; nobody else uses the worker's buffers or writes to those rows of C.
-pub unsafe fn run_alone(unit: Bf16Unit, buffers: &Buffers, worker: usize, product: &Bf16Product, rows: Range<usize>) {
-    let cut = Cut::new(product, unit, rows, buffers.own_right(worker), 1);
+pub unsafe fn run_alone(
+    (unit, form): (Bf16Unit, Form),
+    buffers: &Buffers,
+    worker: usize,
+    joined: &Joined,
+    rows: Range<usize>,
+) {
+    let cut = Cut::new(joined, (unit, form), Some(rows), buffers.own_right(worker), 1);
     let progress = Progress { claim: Padded(AtomicUsize::new(0)), barrier: Barrier::new(), spins: 0 };
     // SAFETY: passed on from the caller; a team of one.
     unsafe { work(&cut, &progress, 1, buffers.left(worker).cast()) }
@@ -89,13 +109,13 @@ struct Progress {
 /// buffer or this worker's left buffer.
 unsafe fn work(cut: &Cut, progress: &Progress, team: usize, left: *mut u16) {
     // SAFETY: the unit is one that the machine has.
-    let tiles = unsafe { Tiles::new(cut.unit) };
+    let tiles = unsafe { Tiles::new(cut.unit, cut.form) };
     let stages = cut.stages();
     for phase in 0..=stages {
         let computed = phase.checked_sub(1).map(|stage| cut.stage(stage));
         let packed = (phase < stages).then(|| cut.stage(phase));
         let packs = packed.as_ref().map_or(0, |stage| stage.panels.len() * stage.blocks.len());
-        let items = computed.as_ref().map_or(0, |_| cut.row_panels * cut.items_across);
+        let items = computed.as_ref().map_or(0, |_| cut.items_down * cut.items_across);
         loop {
             let claim = progress.claim.0.fetch_add(1, Ordering::Relaxed);
             // SAFETY: a claim belongs to one worker; those of a phase write to different tiles of C or to different
@@ -114,35 +134,49 @@ unsafe fn work(cut: &Cut, progress: &Progress, team: usize, left: *mut u16) {
     }
 }
 
-/// Columns of each right operand.
-fn widths(product: &Bf16Product) -> impl Iterator<Item = usize> {
-    product.columns.iter().map(|columns| columns.b.cols)
-}
-
 impl<'a> Cut<'a> {
-    fn new(product: &'a Bf16Product<'a>, unit: Bf16Unit, rows: Range<usize>, buffer: Piece, team: usize) -> Cut<'a> {
-        let units = product.a.cols.div_ceil(UNIT);
-        let blocks = units.div_ceil(UNITS_MAX);
-        let panels = joined::panels(widths(product), SIDE);
-        let room = 2 * buffer.floats;
-        let (blocks_a_stage, panels_a_stage) = if units * panels * UNIT_NUMBERS <= room.min(STAGE_NUMBERS * 5 / 4) {
+    fn new(
+        joined: &'a Joined<'a>,
+        (unit, form): (Bf16Unit, Form),
+        rows: Option<Range<usize>>,
+        buffer: Piece,
+        team: usize,
+    ) -> Cut<'a> {
+        let units = joined.depth().div_ceil(UNIT);
+        let blocks = units.div_ceil(UNITS_MAX / form.parts());
+        let unit_numbers = form.parts() * UNIT_NUMBERS;
+        let panels = joined::panels(joined.columns(), SIDE);
+        let deepest = units.div_ceil(blocks);
+        let left_blocks = (2 * LEFT_FLOATS / (deepest * unit_numbers)).max(1);
+        let room = 2 * buffer.floats / (deepest * unit_numbers);
+        let (blocks_a_stage, panels_a_stage) = if blocks <= left_blocks && blocks * panels <= room {
             (blocks, panels)
         } else {
-            let deepest = units.div_ceil(blocks);
-            (1, (room / 2).min(STAGE_NUMBERS) / (deepest * UNIT_NUMBERS))
+            (1..=left_blocks.min(blocks).min(room / 2).max(1))
+                .map(|down| (down, (room / 2 / down).clamp(1, panels)))
+                .min_by_key(|(down, across)| {
+                    panels.div_ceil(*across) * units * PACKING_AGAIN + blocks.div_ceil(*down) * panels * ADDING_AGAIN
+                })
+                .expect("a stage has at least one block")
         };
-        let panels_a_stage = panels_a_stage.clamp(1, panels);
-        let row_panels = rows.len().div_ceil(SIDE);
-        let items_across = match team {
-            1 => 1,
-            _ => (ITEMS_A_WORKER * team).div_ceil(row_panels).clamp(1, panels_a_stage.div_ceil(2)),
+        let row_panels = joined::panels(heights(joined, &rows), SIDE);
+        let tallest = (left_blocks / blocks_a_stage).clamp(1, ROW_PANELS_MAX);
+        let (items_down, items_across) = match team {
+            1 => (row_panels.div_ceil(tallest), 1),
+            _ => {
+                let wanted = ITEMS_A_WORKER * team;
+                let down = row_panels.div_ceil(tallest).max(wanted).next_multiple_of(team).min(row_panels);
+                (down, wanted.div_ceil(down).clamp(1, panels_a_stage.div_ceil(2)))
+            }
         };
         Cut {
-            product,
+            joined,
             unit,
+            form,
             buffer,
             rows,
             row_panels,
+            items_down,
             units,
             blocks,
             blocks_a_stage,
@@ -173,21 +207,36 @@ impl<'a> Cut<'a> {
 
     fn depth(&self, block: usize) -> Range<usize> {
         let units = self.block_units(block);
-        units.start * UNIT..(units.end * UNIT).min(self.product.a.cols)
+        units.start * UNIT..(units.end * UNIT).min(self.joined.depth())
     }
 
-    /// Where a panel's block lies in the stage's buffer: block after block, in each panel after panel.
+    /// Where a right panel's block lies in the stage's buffer.
     fn packed(&self, stage: &Stage, block: usize, panel: usize) -> *mut u16 {
-        let before = self.block_units(block).start - self.block_units(stage.blocks.start).start;
-        let own = (panel - stage.panels.start) * self.block_units(block).len();
         // SAFETY: the stage's blocks and panels fit the buffer by the choice of its size.
-        unsafe { stage.at.add((before * stage.panels.len() + own) * UNIT_NUMBERS) }
+        unsafe { stage.at.add(self.place(stage, block, panel - stage.panels.start, stage.panels.len())) }
     }
 
-    /// The operand that a panel belongs to, and its columns there.
-    fn panel(&self, index: usize) -> (&'a Columns<'a>, Range<usize>) {
-        let panel = joined::panel(widths(self.product), SIDE, index, joined::as_wide_as(SIDE));
-        (&self.product.columns[panel.part], panel.range)
+    /// Of `panels` panels over the stage's depth: block after block, in each panel after panel.
+    fn place(&self, stage: &Stage, block: usize, panel: usize, panels: usize) -> usize {
+        let before = self.block_units(block).start - self.block_units(stage.blocks.start).start;
+        before * panels * self.form.parts() * UNIT_NUMBERS + panel * self.numbers(block)
+    }
+
+    /// Numbers of a panel's block.
+    fn numbers(&self, block: usize) -> usize {
+        self.block_units(block).len() * self.form.parts() * UNIT_NUMBERS
+    }
+
+    /// The right operand that a panel belongs to, and its columns there.
+    fn panel(&self, index: usize) -> Panel {
+        joined::panel(self.joined.columns(), SIDE, index, as_wide_as(SIDE))
+    }
+
+    /// The left operand that a panel belongs to, and its rows there.
+    fn row_panel(&self, index: usize) -> Panel {
+        let Panel { part, range } = joined::panel(heights(self.joined, &self.rows), SIDE, index, as_wide_as(SIDE));
+        let first = self.rows.as_ref().map_or(0, |rows| rows.start);
+        Panel { part, range: first + range.start..first + range.end }
     }
 
     /// # Safety
@@ -195,44 +244,93 @@ impl<'a> Cut<'a> {
     unsafe fn pack(&self, stage: &Stage, claim: usize) {
         let block = stage.blocks.start + claim / stage.panels.len();
         let panel = stage.panels.start + claim % stage.panels.len();
-        let (columns, range) = self.panel(panel);
+        let Panel { part, range } = self.panel(panel);
+        let b = self.joined.b(part);
         // SAFETY: the ranges lie within B, the place is the panel's own, and units other than the software one have
         // AVX-512 with BF16.
-        unsafe { pack_right(&columns.b, &self.depth(block), &range, self.packed(stage, block, panel)) }
+        unsafe {
+            let (depth, to) = (self.depth(block), self.packed(stage, block, panel));
+            match self.form {
+                Form::Rounded => pack::pack_right(b, &depth, &range, to),
+                Form::Split => split::pack_right(b, &depth, &range, to),
+            }
+        }
     }
 
     /// # Safety
     /// The stage is packed, and nobody else touches the item's elements of C or the left buffer.
     unsafe fn compute(&self, tiles: &Tiles, stage: &Stage, item: usize, left: *mut u16) {
-        let (row_panel, across) = (item / self.items_across, item % self.items_across);
-        let rows = self.panel_rows(row_panel);
-        let panels = part(stage.panels.clone(), self.items_across, across);
-        for block in stage.blocks.clone() {
-            // SAFETY: the ranges lie within A; the left buffer has room for the deepest block.
-            unsafe { pack_left(&self.product.a, &rows, &self.depth(block), left) };
-            let next =
-                if block + 1 < stage.blocks.end { (row_panel, block + 1) } else { (row_panel + 1, stage.blocks.start) };
-            let mut ahead = self.left_lines(next, panels.len());
-            let start =
-                if block > 0 || self.product.accumulate == Accumulate::Add { Start::FromC } else { Start::Zero };
-            for panel in panels.clone() {
-                ahead.ask();
-                let (columns, range) = self.panel(panel);
-                // SAFETY: the panel is packed, and the tile's elements are ours.
-                unsafe {
-                    let square = Square {
-                        left,
-                        right: self.packed(stage, block, panel),
-                        units: self.block_units(block).len(),
-                        start,
-                        c: columns.c.ptr.add(rows.start * columns.c.row_stride + range.start),
-                        c_stride: columns.c.row_stride,
+        let row_panels = part(0..self.row_panels, self.items_down, item / self.items_across);
+        let panels = part(stage.panels.clone(), self.items_across, item % self.items_across);
+        // SAFETY: the left buffer has room for an item's panels over a stage's depth.
+        let left_at =
+            |block: usize, index: usize| unsafe { left.add(self.place(stage, block, index, row_panels.len())) };
+        let mut rows = [const { Panel { part: 0, range: 0..0 } }; ROW_PANELS_MAX];
+        let rows = &mut rows[..row_panels.len()];
+        rows.iter_mut().zip(row_panels.clone()).for_each(|(rows, index)| *rows = self.row_panel(index));
+        let mut index = 0;
+        for run in rows.chunk_by(|above, below| above.part == below.part) {
+            // SAFETY: the ranges lie within A.
+            unsafe { self.pack_left(stage, run, |block| left_at(block, index)) };
+            index += run.len();
+        }
+        for panel in panels.clone() {
+            let columns = self.panel(panel);
+            for block in stage.blocks.clone() {
+                let (units, right) = (self.block_units(block).len(), self.packed(stage, block, panel));
+                let next =
+                    if block + 1 < stage.blocks.end { (block + 1, panel) } else { (stage.blocks.start, panel + 1) };
+                let (mut ahead, portion) = match next.1 < panels.end {
+                    true => (self.packed(stage, next.0, next.1), self.numbers(next.0).div_ceil(rows.len())),
+                    false => (right, 0),
+                };
+                let start =
+                    if block > 0 || self.joined.accumulate == Accumulate::Add { Start::FromC } else { Start::Zero };
+                for (index, own) in rows.iter().enumerate() {
+                    let c_of = |rows: &Panel, column: usize| {
+                        let c = self.joined.c(rows.part, columns.part);
+                        c.ptr.wrapping_add(rows.range.start * c.row_stride + column)
                     };
-                    if self.product.alpha == 1.0 && rows.len() == SIDE && range.len() == SIDE {
-                        tiles.run(&square);
-                    } else {
-                        self.run_partly(tiles, square, rows.len(), range.len());
+                    let square = Square {
+                        left: left_at(block, index),
+                        right,
+                        units,
+                        start,
+                        c: c_of(own, columns.range.start),
+                        c_stride: self.joined.c(own.part, columns.part).row_stride,
+                        ahead,
+                        c_ahead: match rows.get(index + 1) {
+                            Some(below) => c_of(below, columns.range.start),
+                            None => c_of(&rows[0], columns.range.end),
+                        },
+                    };
+                    // SAFETY: the panels are packed, and the square's elements are ours.
+                    unsafe {
+                        if self.joined.alpha == 1.0 && own.range.len() == SIDE && columns.range.len() == SIDE {
+                            tiles.run(&square);
+                        } else {
+                            self.run_partly(tiles, square, own.range.len(), columns.range.len());
+                        }
                     }
+                    ahead = ahead.wrapping_add(portion);
+                }
+            }
+        }
+    }
+
+    /// Neighbouring panels of one left operand over the stage's depth.
+    ///
+    /// # Safety
+    /// They lie within it, and nobody else touches their places.
+    unsafe fn pack_left(&self, stage: &Stage, run: &[Panel], at: impl Fn(usize) -> *mut u16) {
+        let (first, last) = (&run[0], &run[run.len() - 1]);
+        let (a, rows) = (self.joined.a(first.part), first.range.start..last.range.end);
+        for block in stage.blocks.clone() {
+            // SAFETY: passed on from the caller; units other than the software one have AVX-512 with BF16.
+            unsafe {
+                match self.form {
+                    Form::Rounded => pack::pack_left(a, &rows, &self.depth(block), at(block)),
+                    Form::Split => split::pack_left(a, &rows, &self.depth(block), at(block)),
                 }
             }
         }
@@ -244,7 +342,7 @@ impl<'a> Cut<'a> {
     /// As [`Tiles::run`], with `rows` × `columns` elements of C.
     unsafe fn run_partly(&self, tiles: &Tiles, square: Square, rows: usize, columns: usize) {
         let mut aside = Aside([0.0; SIDE * SIDE]);
-        let (c, c_stride, alpha) = (square.c, square.c_stride, self.product.alpha);
+        let (c, c_stride, alpha) = (square.c, square.c_stride, self.joined.alpha);
         // Whole tiles that are not scaled go on from what C holds; so must the others, or the bits would depend on where
         // a tile is cut.
         let start = if alpha == 1.0 { square.start } else { Start::Zero };
@@ -268,53 +366,7 @@ impl<'a> Cut<'a> {
             }
         }
     }
-
-    fn panel_rows(&self, panel: usize) -> Range<usize> {
-        let first = self.rows.start + panel * SIDE;
-        first..(first + SIDE).min(self.rows.end)
-    }
-
-    /// The cache lines of the left operand that come next, to be asked for in `times` portions.
-    fn left_lines(&self, (row_panel, block): (usize, usize), times: usize) -> Ahead {
-        let a = &self.product.a;
-        if row_panel >= self.row_panels {
-            return Ahead { at: a.ptr, stride: 0, runs: 0, lines: 0, run: 0, a_time: 0 };
-        }
-        let (rows, depth) = (self.panel_rows(row_panel), self.depth(block));
-        let at = a.ptr.wrapping_add(rows.start * a.row_stride + depth.start * a.col_stride);
-        let (stride, runs, lines) = if a.col_stride == 1 {
-            (a.row_stride, rows.len(), depth.len().div_ceil(LINE))
-        } else {
-            (a.col_stride, depth.len(), rows.len().div_ceil(LINE))
-        };
-        Ahead { at, stride, runs, lines, run: 0, a_time: runs.div_ceil(times.max(1)) }
-    }
 }
 
 #[repr(align(64))]
 struct Aside([f32; SIDE * SIDE]);
-
-/// `runs` runs of `lines` cache lines, `stride` floats apart; some runs are asked for at a time.
-struct Ahead {
-    at: *const f32,
-    stride: usize,
-    runs: usize,
-    lines: usize,
-    run: usize,
-    a_time: usize,
-}
-
-impl Ahead {
-    #[inline]
-    fn ask(&mut self) {
-        let end = (self.run + self.a_time).min(self.runs);
-        for run in self.run..end {
-            for line in 0..self.lines {
-                let at = self.at.wrapping_add(run * self.stride + line * LINE);
-                // SAFETY: a prefetch of any address is harmless.
-                unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast()) };
-            }
-        }
-        self.run = end;
-    }
-}

@@ -19,14 +19,14 @@ pub const UNIT: usize = 32;
 /// Numbers in a unit of a panel.
 pub const UNIT_NUMBERS: usize = SIDE * UNIT;
 
-const VECTOR: usize = 16;
+pub const VECTOR: usize = 16;
 
 /// Which lanes hold what is really there.
-fn mask(lanes: usize) -> __mmask16 {
+pub fn mask(lanes: usize) -> __mmask16 {
     if lanes >= VECTOR { !0 } else { (1 << lanes) - 1 }
 }
 
-/// `a[rows, depth]`, at most [`SIDE`] rows.
+/// `a[rows, depth]`, panel after panel.
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for the depth's units, and the CPU has AVX-512 with BF16.
@@ -35,27 +35,36 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
     let units = depth.len().div_ceil(UNIT);
     // SAFETY: the first element of the piece.
     let from = unsafe { a.ptr.add(rows.start * a.row_stride + depth.start * a.col_stride) };
-    for unit in 0..units {
+    for_each_half(rows.len(), units, a.col_stride == 1, |half, unit| {
         let steps = UNIT.min(depth.len() - unit * UNIT);
-        for half in 0..SIDE / VECTOR {
-            let count = rows.len().saturating_sub(half * VECTOR).min(VECTOR);
-            // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the unit's own place.
-            unsafe {
-                let from = from.wrapping_add(half * VECTOR * a.row_stride + unit * UNIT * a.col_stride);
-                let to = to.add(unit * UNIT_NUMBERS + half * VECTOR * UNIT);
-                if a.col_stride == 1 {
-                    along(from, a.row_stride, count, steps, to);
-                } else if a.row_stride == 1 {
-                    let mut pairs = across(from, a.col_stride, count, steps);
-                    transpose(&mut pairs);
-                    store(&pairs, to, UNIT);
-                } else {
-                    let mut pairs = gathered(from, (a.col_stride, a.row_stride), count, steps);
-                    transpose(&mut pairs);
-                    store(&pairs, to, UNIT);
-                }
+        let count = rows.len().saturating_sub(half * VECTOR).min(VECTOR);
+        // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the unit's own place.
+        unsafe {
+            let from = from.wrapping_add(half * VECTOR * a.row_stride + unit * UNIT * a.col_stride);
+            let to = to.add((half / 2 * units + unit) * UNIT_NUMBERS + half % 2 * VECTOR * UNIT);
+            if a.col_stride == 1 {
+                along(from, a.row_stride, count, steps, to);
+            } else if a.row_stride == 1 {
+                let mut pairs = across(from, a.col_stride, count, steps);
+                transpose(&mut pairs);
+                store(&pairs, to, UNIT);
+            } else {
+                let mut pairs = gathered(from, (a.col_stride, a.row_stride), count, steps);
+                transpose(&mut pairs);
+                store(&pairs, to, UNIT);
             }
         }
+    });
+}
+
+/// Halves of panels × units, in the order in which the operand lies.
+#[inline(always)]
+pub fn for_each_half(rows: usize, units: usize, along: bool, mut each: impl FnMut(usize, usize)) {
+    let halves = rows.div_ceil(SIDE) * (SIDE / VECTOR);
+    if along {
+        (0..halves).for_each(|half| (0..units).for_each(|unit| each(half, unit)));
+    } else {
+        (0..units).for_each(|unit| (0..halves).for_each(|half| each(half, unit)));
     }
 }
 
@@ -192,7 +201,7 @@ fn numbers(value: __m512bh) -> __m512i {
 /// 16×16 pairs, transposed in registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn transpose(m: &mut [__m512i; VECTOR]) {
+pub fn transpose(m: &mut [__m512i; VECTOR]) {
     let mut a = *m;
     for i in 0..8 {
         a[2 * i] = _mm512_unpacklo_epi32(m[2 * i], m[2 * i + 1]);

@@ -3,7 +3,8 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::pack::{SIDE, UNIT, UNIT_NUMBERS};
+use super::Form;
+use super::pack::{SIDE, UNIT, UNIT_NUMBERS, VECTOR};
 use super::unit::Bf16Unit;
 
 /// What C holds at first.
@@ -22,11 +23,16 @@ pub struct Square {
     pub start: Start,
     pub c: *mut f32,
     pub c_stride: usize,
+    /// Right panels that will be read next: some lines of them are fetched for each unit.
+    pub ahead: *const u16,
+    /// Where C lies for the next square, some rows of which are fetched for each unit.
+    pub c_ahead: *const f32,
 }
 
 /// Tile registers set up for this thread, given back when dropped: the system then has less to save.
 pub struct Tiles {
     unit: Bf16Unit,
+    form: Form,
 }
 
 /// How `ldtilecfg` is told the shapes: all eight tiles have 16 rows of 64 bytes.
@@ -49,13 +55,13 @@ static SHAPES: Shapes = Shapes {
 
 impl Tiles {
     /// # Safety
-    /// The machine has `unit`, which is not the software one.
-    pub unsafe fn new(unit: Bf16Unit) -> Tiles {
+    /// The machine has `unit`, which is not the software one, and is AMX where numbers are split.
+    pub unsafe fn new(unit: Bf16Unit, form: Form) -> Tiles {
         if unit == Bf16Unit::Amx {
             // SAFETY: reads 64 bytes of a valid configuration; the compiler itself never uses tile registers.
             unsafe { asm!("ldtilecfg [{}]", in(reg) &SHAPES, options(nostack, readonly)) };
         }
-        Tiles { unit }
+        Tiles { unit, form }
     }
 
     /// # Safety
@@ -63,9 +69,10 @@ impl Tiles {
     pub unsafe fn run(&self, square: &Square) {
         // SAFETY: passed on from the caller; the unit is one that the machine has.
         unsafe {
-            match self.unit {
-                Bf16Unit::Amx => by_tiles(square),
-                _ => by_vectors(square),
+            match (self.unit, self.form) {
+                (Bf16Unit::Amx, Form::Rounded) => in_tiles(square, multiply_rounded),
+                (_, Form::Split) => in_tiles(square, multiply_split),
+                (_, Form::Rounded) => by_vectors(square),
             }
         }
     }
@@ -80,12 +87,12 @@ impl Drop for Tiles {
     }
 }
 
-/// Four tiles of sums, two of each operand: four products for four loads.
+/// Four tiles of sums around what `multiply` adds to them.
 ///
 /// # Safety
 /// As [`Tiles::run`], on a machine with AMX, the tiles configured.
-#[inline]
-unsafe fn by_tiles(square: &Square) {
+#[inline(always)]
+unsafe fn in_tiles(square: &Square, multiply: unsafe fn(&Square)) {
     let c_bytes = square.c_stride * size_of::<f32>();
     let below = square.c.wrapping_add(VECTOR * square.c_stride);
     // SAFETY: tiles are loaded from and stored to what the caller vouches for. The compiler never uses tile registers,
@@ -104,27 +111,7 @@ unsafe fn by_tiles(square: &Square) {
                 options(nostack, readonly),
             ),
         }
-        asm!(
-            "2:",
-            "tileloadd tmm4, [{left} + {row}*1]",
-            "tileloadd tmm6, [{right} + {pair}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{right} + {pair}*1 + 64]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{left} + {row}*1 + 1024]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
-            "add {left}, 2048",
-            "add {right}, 2048",
-            "dec {units}",
-            "jnz 2b",
-            left = inout(reg) square.left => _,
-            right = inout(reg) square.right => _,
-            units = inout(reg) square.units => _,
-            row = in(reg) 2 * UNIT,
-            pair = in(reg) 4 * SIDE,
-            options(nostack, readonly),
-        );
+        multiply(square);
         asm!(
             "tilestored [{c} + {stride}*1], tmm0",
             "tilestored [{c} + {stride}*1 + 64], tmm1",
@@ -136,7 +123,155 @@ unsafe fn by_tiles(square: &Square) {
     }
 }
 
-const VECTOR: usize = 16;
+/// Two tiles of each operand at a time: four products for four loads.
+///
+/// # Safety
+/// As [`in_tiles`].
+#[inline(always)]
+unsafe fn multiply_rounded(square: &Square) {
+    // SAFETY: the panels that the caller vouches for.
+    unsafe {
+        asm!(
+            "2:",
+            "tileloadd tmm4, [{left} + {row}*1]",
+            "tileloadd tmm6, [{right} + {pair}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{right} + {pair}*1 + 64]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{left} + {row}*1 + 1024]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead}]",
+            "prefetcht1 [{ahead} + 64]",
+            "prefetcht1 [{ahead} + 128]",
+            "prefetcht1 [{ahead} + 192]",
+            "add {ahead}, 256",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            "add {left}, 2048",
+            "add {right}, 2048",
+            "dec {units}",
+            "jnz 2b",
+            left = inout(reg) square.left => _,
+            right = inout(reg) square.right => _,
+            units = inout(reg) square.units => _,
+            ahead = inout(reg) square.ahead => _,
+            c = inout(reg) square.c_ahead => _,
+            stride = in(reg) square.c_stride * size_of::<f32>(),
+            row = in(reg) 2 * UNIT,
+            pair = in(reg) 4 * SIDE,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// Six products of parts for each of one number: those that reach into the 24 bits of a single. Each part of the right
+/// operand is loaded once.
+///
+/// # Safety
+/// As [`in_tiles`], for panels of three parts.
+#[inline(always)]
+unsafe fn multiply_split(square: &Square) {
+    // SAFETY: the panels that the caller vouches for.
+    unsafe {
+        asm!(
+            "2:",
+            // First by third,
+            "tileloadd tmm4, [{left} + {row}*1]",
+            "tileloadd tmm6, [{right} + {pair}*1 + 4096]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{left} + {row}*1 + 1024]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tileloadd tmm7, [{right} + {pair}*1 + 4160]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 0]",
+            "prefetcht1 [{ahead} + 64]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            // first by second,
+            "tileloadd tmm6, [{right} + {pair}*1 + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tileloadd tmm7, [{right} + {pair}*1 + 2112]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 128]",
+            "prefetcht1 [{ahead} + 192]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            // second by second,
+            "tileloadd tmm4, [{left} + {row}*1 + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{left} + {row}*1 + 3072]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 256]",
+            "prefetcht1 [{ahead} + 320]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            // second by first,
+            "tileloadd tmm6, [{right} + {pair}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tileloadd tmm7, [{right} + {pair}*1 + 64]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 384]",
+            "prefetcht1 [{ahead} + 448]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            // third by first,
+            "tileloadd tmm4, [{left} + {row}*1 + 4096]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{left} + {row}*1 + 5120]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 512]",
+            "prefetcht1 [{ahead} + 576]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            // first by first.
+            "tileloadd tmm4, [{left} + {row}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tileloadd tmm5, [{left} + {row}*1 + 1024]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "prefetcht1 [{ahead} + 640]",
+            "prefetcht1 [{ahead} + 704]",
+            "prefetchw [{c}]",
+            "prefetchw [{c} + 64]",
+            "add {c}, {stride}",
+            "add {ahead}, 768",
+            "add {left}, 6144",
+            "add {right}, 6144",
+            "dec {units}",
+            "jnz 2b",
+            left = inout(reg) square.left => _,
+            right = inout(reg) square.right => _,
+            units = inout(reg) square.units => _,
+            ahead = inout(reg) square.ahead => _,
+            c = inout(reg) square.c_ahead => _,
+            stride = in(reg) square.c_stride * size_of::<f32>(),
+            row = in(reg) 2 * UNIT,
+            pair = in(reg) 4 * SIDE,
+            options(nostack, readonly),
+        );
+    }
+}
+
 /// Rows whose sums are in registers at a time: 16 sums hide the latency of the products.
 const ROWS: usize = 8;
 

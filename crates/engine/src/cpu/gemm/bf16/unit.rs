@@ -31,7 +31,11 @@ impl Bf16Unit {
 
     /// The fastest that goes with a level of vector instructions.
     pub fn with(isa: Isa) -> Bf16Unit {
-        if isa.runnable() == Isa::Avx512 { Bf16Unit::detect() } else { Bf16Unit::Software }
+        match isa.runnable() {
+            Isa::Amx => Bf16Unit::Amx,
+            Isa::Avx512 => Bf16Unit::Avx512.runnable(),
+            _ => Bf16Unit::Software,
+        }
     }
 
     /// This unit, or the machine's fastest where it lacks this one.
@@ -52,39 +56,14 @@ impl fmt::Display for Bf16Unit {
 
 #[cfg(target_arch = "x86_64")]
 fn ask_the_machine() -> Bf16Unit {
-    if Isa::detect() != Isa::Avx512 || !std::arch::is_x86_feature_detected!("avx512bf16") {
-        Bf16Unit::Software
-    } else if has_tiles() && may_use_tiles() {
-        Bf16Unit::Amx
-    } else {
-        Bf16Unit::Avx512
+    match Isa::detect() {
+        Isa::Amx => Bf16Unit::Amx,
+        Isa::Avx512 if std::arch::is_x86_feature_detected!("avx512bf16") => Bf16Unit::Avx512,
+        _ => Bf16Unit::Software,
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn ask_the_machine() -> Bf16Unit {
     Bf16Unit::Software
-}
-
-/// AMX-BF16 and AMX-TILE, bits 22 and 24 of the seventh leaf's EDX.
-#[cfg(target_arch = "x86_64")]
-fn has_tiles() -> bool {
-    use std::arch::x86_64::__cpuid_count;
-    let both = 1 << 22 | 1 << 24;
-    __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & both == both
-}
-
-/// Tile registers are 8 KiB a thread that the kernel saves and restores only for processes that asked; the answer holds
-/// for every thread of this one.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn may_use_tiles() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-    // SAFETY: asks for a permission and touches no memory; a kernel that does not know the request refuses it.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-}
-
-#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
-fn may_use_tiles() -> bool {
-    false
 }
