@@ -7,6 +7,7 @@ use anyhow::Context;
 use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
+use headroom_engine::cpu::gemm::SPLIT_PRODUCTS;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda;
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
@@ -137,7 +138,7 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
     let others = watch.and_then(|watch| watch.others());
     forget_peak_resident();
     let mut record = record_of(machine, &peaks, isa);
-    if let Some(peak) = datasheet(threads) {
+    if let Some(peak) = datasheet(threads, isa) {
         record = record.with_datasheet(peak);
     }
     if let Some(share) = others {
@@ -154,18 +155,28 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
 }
 
 /// What the units of so many cores could do at the clock that they really run at.
-fn datasheet(threads: usize) -> Option<DatasheetPeak> {
+fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (vendor, family, model) = processor_model()?;
     let units = units(&Processor { vendor, family, model })?;
     let clock = clock_hertz(Duration::from_millis(50))?;
+    let in_tiles = (isa == Isa::Amx).then_some(units.tile_flops_a_cycle).flatten().map(f64::from);
+    let (a_cycle, what) = match in_tiles {
+        Some(flops) => {
+            let products = f64::from(SPLIT_PRODUCTS);
+            (flops / products, format!("{flops} bfloat16 operations a cycle in tiles, {products} for one of singles"))
+        }
+        None => {
+            let what = format!("{} multiply-add units of {} lanes × 2", units.count, units.lanes);
+            (f64::from(units.flops_a_cycle()), what)
+        }
+    };
+    let rate = |a_cycle: f64| threads as f64 * a_cycle * clock;
     Some(DatasheetPeak {
-        fp32_flops: threads as f64 * f64::from(units.flops_a_cycle()) * clock,
+        fp32_flops: rate(a_cycle),
         tf32_flops: None,
-        bf16_flops: None,
+        bf16_flops: in_tiles.map(rate),
         source: format!(
-            "computed: {threads} cores × {} multiply-add units of {} lanes × 2 × {:.2} GHz as timed ({}; {})",
-            units.count,
-            units.lanes,
+            "computed: {threads} cores × {what} × {:.2} GHz as timed ({}; {})",
             clock / 1e9,
             units.core,
             units.source

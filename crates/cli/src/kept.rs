@@ -1,6 +1,7 @@
 //! What the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine
 //! and of each GPU.
 
+use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::device::{DEVICE_FILE, DeviceRecord};
 use std::env;
@@ -40,10 +41,12 @@ fn read(path: &PathBuf) -> Option<DeviceRecord> {
     (record.schema_version == headroom_record::SCHEMA_VERSION).then_some(record)
 }
 
-/// The kept record; none where there is none, or it is of another layout, machine or number of threads.
+/// The kept record; none where there is none, or it is of another layout, machine, level of instructions or number of
+/// threads.
 pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
     let record = read(&device_file(threads as u64)?)?;
-    (record.name == cpu_name && record.threads == threads as u64).then_some(record)
+    let same = record.name == cpu_name && record.instruction_set == Isa::detect().to_string();
+    (same && record.threads == threads as u64).then_some(record)
 }
 
 /// Keeps the better of this record and what was kept before, figure by figure. Gives back what is kept now, and where; no

@@ -135,7 +135,11 @@ impl DeviceRecord {
 
     /// A peak is what a machine can do when left alone: of two measurements of one machine, the better figure of each.
     pub fn best_of(mut self, other: &DeviceRecord) -> DeviceRecord {
-        let same = (&self.kind, &self.name, self.threads) == (&other.kind, &other.name, other.threads);
+        let of = |record: &DeviceRecord| {
+            let DeviceRecord { kind, name, threads, instruction_set, .. } = record.clone();
+            (kind, name, threads, instruction_set)
+        };
+        let same = of(&self) == of(other);
         if !same || self.schema_version != other.schema_version {
             return self;
         }

@@ -75,15 +75,6 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.2} ms", 1e3 * seconds)
 }
 
-/// A name cut in the middle of nothing: kernels have names of hundreds of characters.
-fn shortened(name: &str, most: usize) -> String {
-    if name.chars().count() <= most {
-        return name.to_string();
-    }
-    let kept: String = name.chars().take(most.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
 /// The parts of a step with their seconds a step, in the order in which they add up to it.
 pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     let breakdown = &analysis.measures.breakdown;

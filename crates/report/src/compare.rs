@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use headroom_diagnosis::compare::{Change, Comparison, Unit};
 
+use crate::names;
 use crate::numbers::{bytes, grouped, seconds};
 
 pub fn json(comparison: &Comparison) -> String {
@@ -49,7 +50,7 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     Ok(())
 }
 
-/// Names last, so that none needs to be cut.
+/// Names last, since they are long.
 fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
     if rows.is_empty() {
         return Ok(());
@@ -63,7 +64,7 @@ fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
         };
         let [before, after] =
             [row.before, row.after].map(|time| if time == 0.0 { "–".to_string() } else { seconds(time) });
-        writeln!(out, "{before:>11} {after:>11} {change:>9}  {}", row.name)?;
+        writeln!(out, "{before:>11} {after:>11} {change:>9}  {}", names::kernel(&row.name, 120))?;
     }
     Ok(())
 }

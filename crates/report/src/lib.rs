@@ -6,6 +6,7 @@ pub mod compare;
 pub mod dashboard;
 pub mod k1;
 pub mod lint;
+mod names;
 pub mod numbers;
 pub mod optimize;
 pub mod page;

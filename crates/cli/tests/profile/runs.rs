@@ -1,8 +1,11 @@
 //! Runs of the binary that the tests share.
 
-use headroom_engine::machine::Machine;
+#[path = "../common/made_up_peaks.rs"]
+mod made_up_peaks;
+
 use headroom_record::atomic::write_json;
-use headroom_record::device::{DEVICE_FILE, DeviceFacts, DeviceRecord, PrecisionPeak};
+use headroom_record::device::DEVICE_FILE;
+pub use made_up_peaks::made_up_peaks;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The binary, with peaks of this machine kept where it looks for them: made up, so that no test waits for a measurement.
+/// The binary, with made-up peaks kept where it looks for them.
 pub fn headroom() -> Command {
     static HOME: OnceLock<TempDir> = OnceLock::new();
     let home = HOME.get_or_init(|| {
@@ -22,25 +25,6 @@ pub fn headroom() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
     command.env("HEADROOM_HOME", home.path());
     command
-}
-
-pub fn made_up_peaks() -> DeviceRecord {
-    let machine = Machine::detect();
-    DeviceRecord::new(DeviceFacts {
-        timestamp: "2026-11-15T00:00:00Z".into(),
-        kind: "cpu".into(),
-        name: machine.cpu_name,
-        threads: machine.cores as u64,
-        instruction_set: "made up".into(),
-        memory_total_mb: 1024.0,
-        gemm_flops: vec![PrecisionPeak {
-            precision: "fp32".into(),
-            flops_per_sec: 3e11,
-            one_thread_flops_per_sec: None,
-        }],
-        memory_bandwidth_bytes: 2e10,
-        call_seconds: 1e-6,
-    })
 }
 
 pub struct Run {

@@ -1,4 +1,4 @@
-//! What a processor's units could do in fp32, from its family and model: no datasheet states it, arithmetic does.
+//! What a processor's units could do, from its family and model: no datasheet states it, arithmetic does.
 
 /// As the processor names itself: `GenuineIntel`, family 6, model 143.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Units {
     /// Multiply-adds that start in one cycle, and how many fp32 numbers each takes.
     pub count: u32,
     pub lanes: u32,
+    /// What its tile unit does a cycle with bfloat16 numbers, a multiply-add counted as two, where it has one.
+    pub tile_flops_a_cycle: Option<u32>,
     pub source: &'static str,
 }
 
@@ -30,13 +32,15 @@ const AMD: &str = "AMD Software Optimization Guide of the family";
 
 /// The units of a core of this family and model; none where it is not in the table.
 pub fn units(processor: &Processor) -> Option<Units> {
-    let units = |core, count, lanes, source| Some(Units { core, count, lanes, source });
+    let units = |core, count, lanes, source| Some(Units { core, count, lanes, tile_flops_a_cycle: None, source });
+    // A tile instruction takes 16 cycles for 16×16 sums of 32 products.
+    let with_tiles = |core| Some(Units { core, count: 2, lanes: 16, tile_flops_a_cycle: Some(1024), source: INTEL });
     match (processor.vendor.as_str(), processor.family, processor.model) {
         ("GenuineIntel", 6, 85) => units("Skylake or Cascade Lake server", 2, 16, INTEL),
         ("GenuineIntel", 6, 106 | 108) => units("Ice Lake server", 2, 16, INTEL),
-        ("GenuineIntel", 6, 143) => units("Sapphire Rapids", 2, 16, INTEL),
-        ("GenuineIntel", 6, 207) => units("Emerald Rapids", 2, 16, INTEL),
-        ("GenuineIntel", 6, 173 | 174) => units("Granite Rapids", 2, 16, INTEL),
+        ("GenuineIntel", 6, 143) => with_tiles("Sapphire Rapids"),
+        ("GenuineIntel", 6, 207) => with_tiles("Emerald Rapids"),
+        ("GenuineIntel", 6, 173 | 174) => with_tiles("Granite Rapids"),
         // Client cores with 512-bit vectors fuse two 256-bit units into one.
         ("GenuineIntel", 6, 125 | 126 | 140 | 141 | 167) => units("Ice, Tiger or Rocket Lake", 1, 16, INTEL),
         ("GenuineIntel", 6, 151 | 154 | 183 | 186 | 191) => {
@@ -70,5 +74,8 @@ mod tests {
         assert_eq!(flops_a_cycle("AuthenticAMD", 25, 17), Some(32));
         assert_eq!(flops_a_cycle("AuthenticAMD", 26, 2), Some(64));
         assert_eq!(flops_a_cycle("Somebody", 6, 143), None);
+        let tiles =
+            |model| units(&Processor { vendor: "GenuineIntel".into(), family: 6, model }).unwrap().tile_flops_a_cycle;
+        assert_eq!((tiles(143), tiles(106)), (Some(1024), None));
     }
 }

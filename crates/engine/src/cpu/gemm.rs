@@ -16,7 +16,7 @@ mod work;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use bf16::{Bf16Unit, gemm_bf16};
+pub use bf16::{Bf16Unit, SPLIT_PRODUCTS, gemm_bf16};
 pub use cut::part;
 use cut::{Cut, Rounding};
 pub use joined::{Columns, Joined, Parts, Rows};

@@ -9,8 +9,8 @@ use headroom_diagnosis::measures::memory::Point;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, facts};
-use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of};
-use super::{shortened, withholds_idle};
+use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle};
+use crate::names::{self, shortened};
 use crate::numbers::{bytes, grouped, metric};
 use crate::page::{Page, code, list, note, table};
 use crate::svg::{Axis, Frame, Scale, escape};
@@ -188,9 +188,11 @@ fn kernels(analysis: &Analysis) -> String {
         .take(25)
         .map(|row| {
             let seconds = milliseconds(row.seconds / analysis.steps.count());
-            let [operator, module] = [&row.operator, &row.module].map(|name| name.clone().unwrap_or_default());
+            let as_code = |name: &String| format!("`{name}`");
+            let [operator, module] =
+                [&row.operator, &row.module].map(|name| name.as_ref().map(as_code).unwrap_or_default());
             vec![
-                format!("`{}`", shortened(&row.name, 160)),
+                format!("`{}`", names::kernel(&row.name, 160)),
                 grouped(row.calls),
                 seconds,
                 percent(row.share),

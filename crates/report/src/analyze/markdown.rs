@@ -6,7 +6,8 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
-use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened, withholds_idle};
+use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, withholds_idle};
+use crate::names;
 
 pub fn markdown(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -122,7 +123,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(
             out,
             "| `{}` | {} | {} | {} | {} | {} |",
-            shortened(&row.name.replace('|', "/"), 100),
+            names::kernel(&row.name.replace('|', "/"), 100),
             row.calls,
             milliseconds(row.seconds / steps),
             percent(row.share),

@@ -7,8 +7,9 @@ use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
-use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, shortened};
+use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
 use super::{place_of, withholds_idle};
+use crate::names::{self, shortened};
 use crate::numbers::bytes;
 
 pub fn text(analysis: &Analysis) -> String {
@@ -139,7 +140,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(
             out,
             "{:<60} {:>6} {:>11} {:>7}  {}",
-            shortened(&row.name, 60),
+            names::kernel(&row.name, 60),
             row.calls,
             milliseconds(row.seconds / steps),
             percent(row.share),

@@ -21,6 +21,8 @@ use crate::cpu::isa::Isa;
 use crate::cpu::pool::Pool;
 use std::ops::Range;
 
+/// Products of parts that one of singles takes.
+pub const SPLIT_PRODUCTS: u32 = 6;
 /// Products that are shorter one way, such as those of attention's heads, are mostly packing.
 #[cfg(target_arch = "x86_64")]
 const SPLIT_LENGTH_MIN: usize = 128;

@@ -3,7 +3,8 @@
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::operators::OperatorRow;
 
-use super::super::{has_device_time, milliseconds, percent, shortened};
+use super::super::{has_device_time, milliseconds, percent};
+use crate::names::{self, shortened};
 use crate::numbers::{grouped, metric};
 use crate::page::{note, table};
 use crate::svg::escape;
@@ -145,7 +146,7 @@ pub(super) fn path(analysis: &Analysis) -> String {
     }
     let steps = analysis.steps.count();
     let row = |row: &headroom_diagnosis::measures::critical_path::PathRow| {
-        vec![format!("`{}`", shortened(&row.name, 140)), milliseconds(row.seconds / steps)]
+        vec![format!("`{}`", names::kernel(&row.name, 140)), milliseconds(row.seconds / steps)]
     };
     let rows = path.kernels.iter().take(10).map(row).collect();
     let shares = super::super::critical_path(analysis).unwrap_or_default();
