@@ -4,6 +4,7 @@
 //! loop. What such a loop, a `forward` or a loss calls is hot too, three calls deep. Guards that hold the training call
 //! themselves cool nothing.
 
+use super::classes::{is_left_open, written_below};
 use super::context::{ContextId, Frame, Guard, LoopKind};
 use super::interpret::is_optimizer_name;
 use super::program::{Call, Callee, FunctionKind, Program};
@@ -54,7 +55,13 @@ pub fn measure(program: &mut Program) {
 fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
-    let mut steps = vec![false; program.functions.len()];
+    let mut steps: Vec<bool> = program
+        .symbols
+        .functions
+        .iter()
+        .map(|function| is_step_name(function.name) && is_left_open(function))
+        .collect();
+    let closures = closures(program);
     for index in &is_training {
         let context = program.calls[*index].context;
         let function = program.contexts.get(context).function;
@@ -67,7 +74,10 @@ fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
             .calls
             .iter()
             .filter(|call| {
-                callees(call).any(|callee| steps[callee] && callee != program.contexts.get(call.context).function)
+                let own = program.contexts.get(call.context).function;
+                callees(program, call).any(|callee| {
+                    steps[callee] && callee != own && !(closures.contains(&callee) && is_called(call, callee))
+                })
             })
             .map(|call| call.context)
             .collect();
@@ -86,6 +96,23 @@ fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
     (is_training, steps)
 }
 
+/// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.
+fn closures(program: &Program) -> Vec<FunctionId> {
+    let steps = program.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
+    steps.flat_map(Call::argument_values).filter_map(function_in).collect()
+}
+
+fn is_called(call: &Call, function: FunctionId) -> bool {
+    call.callee == Callee::Function(function)
+}
+
+fn function_in(value: &Value) -> Option<FunctionId> {
+    match value {
+        Value::Function(function) => Some(*function),
+        _ => None,
+    }
+}
+
 /// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
 /// around, no call of it in sight. One that is handed over (`Engine(train_step)`) is called by whom it is handed to.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
@@ -96,11 +123,8 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
 }
 
 /// `training_step`, of whatever trainer calls it.
-fn is_step_by_name(program: &Program, function: FunctionId) -> bool {
-    matches!(
-        program.symbols.functions[function].name,
-        "training_step" | "train_step" | "train_batch" | "train_on_batch"
-    )
+fn is_step_name(name: &str) -> bool {
+    matches!(name, "training_step" | "train_step" | "train_batch" | "train_on_batch")
 }
 
 /// Which halves of a step a function runs, what it calls included.
@@ -121,9 +145,13 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
                     let is_backward = call.name.ends_with("backward");
                     own.backward |= is_backward;
                     own.update |= !is_backward;
+                } else if clears_gradients(call) {
+                    own.update = true;
                 } else if let Callee::Function(callee) = call.callee {
-                    own.backward |= before[callee].backward;
-                    own.update |= before[callee].update;
+                    for callee in std::iter::once(&callee).chain(written_below(program, callee)) {
+                        own.backward |= before[*callee].backward;
+                        own.update |= before[*callee].update;
+                    }
                 }
             }
         }
@@ -132,6 +160,12 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
         }
     }
     passes
+}
+
+/// `optimizer.zero_grad()`: who clears the gradients goes on to a step, perhaps by another's hand.
+fn clears_gradients(call: &Call) -> bool {
+    let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
+    call.name == "zero_grad" && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
 /// Functions with a loop of steps inside: what they do besides happens once, even in a `forward`.
@@ -151,17 +185,16 @@ fn functions_that_train(program: &Program) -> Vec<bool> {
     trains
 }
 
-/// The functions a call may run: the one called, and those handed over as arguments.
-fn callees<'c>(call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
+/// The functions a call may run: the one called, those that stand for it in derived classes, and those handed over as
+/// arguments.
+fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
     let called = match call.callee {
         Callee::Function(function) => Some(function),
         _ => None,
     };
-    let handed = call.argument_values().filter_map(|value| match value {
-        Value::Function(function) => Some(*function),
-        _ => None,
-    });
-    called.into_iter().chain(handed)
+    let below = called.map_or(&[][..], |function| written_below(program, function));
+    let handed = call.argument_values().filter_map(function_in);
+    called.into_iter().chain(below.iter().copied()).chain(handed)
 }
 
 pub fn is_training_call(call: &Call) -> bool {
@@ -218,7 +251,9 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         .map(|(function, facts)| match facts.kind {
             FunctionKind::Step if !loops[function] => Some(0),
             FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &passes) => Some(0),
-            FunctionKind::Plain if !facts.is_called && !loops[function] && is_step_by_name(program, function) => {
+            FunctionKind::Plain
+                if !facts.is_called && !loops[function] && is_step_name(program.symbols.functions[function].name) =>
+            {
                 Some(0)
             }
             FunctionKind::Loss if !facts.is_called && !facts.is_handed_over => Some(0),
@@ -236,7 +271,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         for function in queue {
             let depth = entries[function];
             let called = calls[function].iter().map(|index| &program.calls[*index]);
-            let called = called.flat_map(|call| callees(call).map(move |callee| (call.context, callee)));
+            let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
             for (context, callee) in called.chain(properties[function].iter().copied()) {
                 let from_loop = is_hot(program, context, false);
                 let depth = match (from_loop, depth) {
@@ -292,7 +327,7 @@ fn evaluated_functions(program: &Program) -> Vec<bool> {
         for call in &program.calls {
             let caller = program.contexts.get(call.context).function;
             let in_evaluation = evaluated[caller] || holds_evaluation(program, call.context);
-            for callee in callees(call) {
+            for callee in callees(program, call) {
                 called[callee].0 += 1;
                 called[callee].1 += u32::from(in_evaluation);
             }

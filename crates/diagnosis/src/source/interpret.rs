@@ -13,6 +13,7 @@ mod lookups;
 mod methods;
 mod names;
 mod statements;
+mod trained;
 
 use std::collections::HashMap;
 
@@ -182,10 +183,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let function = &self.program.symbols.functions[id];
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
-        let is_static = definition
-            .decorator_list
-            .iter()
-            .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == "staticmethod"));
+        let is_static = self.is_decorated(id, "staticmethod");
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
@@ -230,6 +228,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let guess = names::by_name(name);
         match (guess, default) {
+            (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
             (Value::Unknown, _) if self.is_tensor_code() && name == "batch_idx" => Value::NUMBER,
             (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => Value::DEVICE_WITH_GRAPH,

@@ -316,13 +316,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn assign(&mut self, target: &'a Expr, value: Value) {
         match target {
             Expr::Name(name) => {
-                let value = match value {
-                    Value::Unknown => match super::names::by_name(name.id.as_str()) {
-                        Value::Number { .. } => Value::Unknown,
-                        guess => guess,
-                    },
-                    value => value,
-                };
+                let value = self.bound_to(name.id.as_str(), value);
                 self.names.insert(name.id.as_str(), value);
             }
             Expr::Tuple(targets) => self.unpack(&targets.elts, value),
