@@ -34,13 +34,20 @@ impl Heat {
 pub fn measure(program: &mut Program) {
     let (training_calls, steps) = mark_training(program);
     let trains = functions_that_train(program);
+    let calls = calls_by_function(program);
+    let passes = passes(program, &calls);
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        if matches!(facts.kind, FunctionKind::Evaluation | FunctionKind::Kept) && trains[function] {
+        // An evaluation that only asks for gradients (attributions, attacks) stays one.
+        let is_training = match facts.kind {
+            FunctionKind::Evaluation => trains[function] && passes[function].update,
+            FunctionKind::Kept => trains[function],
+            _ => false,
+        };
+        if is_training {
             facts.kind = FunctionKind::Plain;
         }
     }
-    let calls = calls_by_function(program);
-    let entries = hot_entries(program, &calls, &steps);
+    let entries = hot_entries(program, &calls, &steps, &passes);
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.contexts.get(id).function;
@@ -241,8 +248,7 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
 }
 
 /// For every function, how many calls away from a step it is; none where no step reaches it.
-fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<Option<u8>> {
-    let passes = passes(program, calls);
+fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: &[Passes]) -> Vec<Option<u8>> {
     let loops = functions_with_step_loops(program);
     let mut entries: Vec<Option<u8>> = program
         .functions
@@ -250,7 +256,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         .enumerate()
         .map(|(function, facts)| match facts.kind {
             FunctionKind::Step if !loops[function] => Some(0),
-            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &passes) => Some(0),
+            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, passes) => Some(0),
             FunctionKind::Plain
                 if !facts.is_called && !loops[function] && is_step_name(program.symbols.functions[function].name) =>
             {

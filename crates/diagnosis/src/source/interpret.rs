@@ -148,6 +148,11 @@ fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool
     name.ends_with("Loss") && imports_torch(program, function.file)
 }
 
+/// `float` is written where a scalar tensor serves as well.
+fn is_float(annotation: Option<&Expr>) -> bool {
+    matches!(annotation, Some(Expr::Name(name)) if name.id.as_str() == "float")
+}
+
 fn imports_torch(program: &Program, file: usize) -> bool {
     let symbols = &program.symbols.files[file];
     symbols.imports.values().any(|dotted| dotted == "torch" || dotted.starts_with("torch."))
@@ -213,14 +218,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn parameter_value(&self, name: &str, default: Option<&Expr>, annotation: Option<&Expr>) -> Value {
         let facts = &self.program.functions[self.function];
         let default = default.map(super::settings::literal);
+        let annotated = names::by_annotation(annotation);
         match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
             Value::Unknown | Value::Nothing => {}
+            // A number by its declaration, handed on by somebody whose own arguments are only guessed at.
+            Value::Tensor(_) if annotated.as_ref().is_some_and(Value::is_sized) && !is_float(annotation) => {}
             Value::Tensor(tensor) if self.is_tensor_code() => {
                 return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
             }
             known => return known,
         }
-        if let Some(guess) = names::by_annotation(annotation) {
+        if let Some(guess) = annotated {
             return guess;
         }
         if let Some(Value::Bool(_) | Value::Text(_)) = default {

@@ -44,7 +44,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 Value::Text(None)
             }
-            Value::Device | Value::Number { .. } | Value::Bool(_) | Value::Clock => receiver.clone(),
+            Value::Device | Value::Number { .. } | Value::Clock => receiver.clone(),
+            // `(predicted == labels).sum()`: what has methods is no truth of the host's, but a tensor or an array.
             _ => self.unknown_method(node, name, arguments),
         }
     }
@@ -90,6 +91,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "dim" | "numel" | "nelement" | "ndimension" | "element_size" | "get_device" | "storage_offset" => {
                 Value::SIZE
             }
+            // Without an argument it asks for the type's name.
+            "type" if arguments.positional.is_empty() && arguments.keywords.is_empty() => Value::Text(None),
             "backward" | "register_hook" => Value::Nothing,
             "is_floating_point" | "is_contiguous" | "is_complex" | "is_pinned" | "equal" => Value::Bool(None),
             "startswith" | "endswith" | "isdigit" => Value::Bool(None),
