@@ -11,6 +11,7 @@ mod guards;
 mod libraries;
 mod lookups;
 mod methods;
+mod modes;
 mod names;
 mod statements;
 mod trained;

@@ -284,3 +284,48 @@ class Merging(nn.Module):
 ",
     );
 }
+
+#[test]
+fn a_teacher_held_still_beside_its_student_is_no_evaluation() {
+    let script = "import torch
+
+def distill(student, teacher, loader, optimizer, epochs):
+    for epoch in range(epochs):
+        student.train()
+        teacher.eval()
+        for x in loader:
+            loss = (student(x.cuda()) - teacher(x.cuda())).mean()
+            loss.backward()
+            optimizer.step()
+            print(loss.item())  # <-
+        student.eval()
+        for x in loader:
+            print(student(x.cuda()).mean().item())
+";
+    check("TP101", script);
+}
+
+#[test]
+fn counters_that_come_back_with_a_model_are_numbers() {
+    check(
+        "TP104",
+        "import torch
+import library
+from library import checkpoint
+
+def train(loader, optimizer, device):
+    model = library.Model().to(device)
+    model, optimizer, state = checkpoint.load(model, optimizer)
+    step, limit = state['step'], state['limit']
+    for x in loader:
+        loss = model(x.to(device)).mean()
+        loss.backward()
+        optimizer.step()
+        if step >= limit:
+            print('done')
+        if loss > limit:  # <-
+            print('high')
+        step += 1
+",
+    );
+}

@@ -367,6 +367,12 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         _ => return false,
     };
+    // `library.Model(options).to(device)`, but not a batch of tensors.
+    if name.starts_with(|first: char| first.is_ascii_uppercase()) {
+        return !["Tensor", "Data", "Batch", "Graph", "Dict", "Encoding", "Input", "Inputs"]
+            .iter()
+            .any(|container| name.ends_with(container));
+    }
     let what = ["build_", "create_", "make_", "get_", "load_"].iter().find_map(|verb| name.strip_prefix(verb));
     what.is_some_and(|what| {
         super::names::is_model_name(what) || super::names::is_criterion_name(what) || what.ends_with("loss")

@@ -256,8 +256,20 @@ pub fn is_evaluation_name(name: &str) -> bool {
 
 /// Arguments of tensor code that are not tensors.
 pub fn is_settings_like(name: &str) -> bool {
-    const PREFIXES: &[&str] =
-        &["return_", "use_", "is_", "num_", "n_", "output_", "max_", "min_", "training", "train", "reduction"];
+    const PREFIXES: &[&str] = &[
+        "return_",
+        "use_",
+        "is_",
+        "num_",
+        "n_",
+        "output_",
+        "max_",
+        "min_",
+        "training",
+        "train",
+        "reduction",
+        "dropout",
+    ];
     is_settings_name(name)
         || name == "self"
         || matches!(

@@ -58,6 +58,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// What is bound to a name: where nothing is known of it, what the name itself tells.
     pub(super) fn bound_to(&self, name: &str, value: Value) -> Value {
         match value {
+            // `model, state, step = load(…)`: what counts steps is a number, whatever it was packed with.
+            Value::Tensor(_) if is_counter(name) => Value::NUMBER,
             Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             Value::Unknown => match super::names::by_name(name) {
                 Value::Number { .. } => Value::Unknown,
@@ -66,4 +68,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             value => value,
         }
     }
+}
+
+fn is_counter(name: &str) -> bool {
+    matches!(name, "step" | "epoch" | "iteration" | "global_step")
+        || ["start_", "current_", "last_", "num_"].iter().any(|part| {
+            name.strip_prefix(part).is_some_and(|rest| {
+                matches!(rest, "step" | "steps" | "epoch" | "epochs" | "iter" | "iteration" | "iterations")
+            })
+        })
 }
