@@ -5,7 +5,7 @@
 //! themselves cool nothing.
 
 use super::classes::{is_left_open, written_below};
-use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::context::{ContextId, Frame, Guard, LoopKind, Part};
 use super::interpret::is_optimizer_name;
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
@@ -32,10 +32,10 @@ impl Heat {
 }
 
 pub fn measure(program: &mut Program) {
-    let (training_calls, steps) = mark_training(program);
-    let trains = functions_that_train(program);
     let calls = calls_by_function(program);
     let passes = passes(program, &calls);
+    let (training_calls, steps) = mark_training(program, &passes);
+    let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
         // An evaluation that only asks for gradients (attributions, attacks) stays one.
         let is_training = match facts.kind {
@@ -59,7 +59,7 @@ pub fn measure(program: &mut Program) {
 }
 
 /// Marks the contexts of training calls, through functions that train when they are called.
-fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
+fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
     let mut steps: Vec<bool> = program
@@ -72,26 +72,30 @@ fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
     for index in &is_training {
         let context = program.calls[*index].context;
         let function = program.contexts.get(context).function;
-        if program.contexts.mark_training(context) {
+        let part = if program.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
+        if program.contexts.mark_training(context, part) {
             steps[function] = true;
         }
     }
     for _ in 0..=MOST_CALLS_DEEP {
-        let reached: Vec<ContextId> = program
-            .calls
-            .iter()
-            .filter(|call| {
-                let own = program.contexts.get(call.context).function;
-                callees(program, call).any(|callee| {
-                    steps[callee] && callee != own && !(closures.contains(&callee) && is_called(call, callee))
-                })
-            })
-            .map(|call| call.context)
-            .collect();
+        let reach = |call: &Call| {
+            let own = program.contexts.get(call.context).function;
+            let mut part = None;
+            for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
+                let only_looks = closures.contains(&callee) && is_called(call, callee);
+                match passes[callee].update {
+                    _ if only_looks => {}
+                    true => part = Some(Part::Update),
+                    false => part = part.or(Some(Part::Backward)),
+                }
+            }
+            Some((call.context, part?))
+        };
+        let reached: Vec<(ContextId, Part)> = program.calls.iter().filter_map(reach).collect();
         let mut changed = false;
-        for context in reached {
+        for (context, part) in reached {
             let function = program.contexts.get(context).function;
-            if program.contexts.mark_training(context) && !steps[function] {
+            if program.contexts.mark_training(context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
             }
@@ -299,14 +303,18 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
 
 /// Whether a context runs once per step, given whether its function is entered once per step.
 fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
-    let mut in_step_loop = false;
+    let (mut in_step_loop, mut updates) = (false, false);
     for (_, context) in program.contexts.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
-            Frame::Evaluation if !context.trains => return false,
+            // Parameters are updated under it: another model was held still. Gradients alone are an evaluation's.
+            Frame::Evaluation if !context.trains && !updates => return false,
             Frame::Handler if !context.trains && !in_step_loop => return false,
             Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
-            Frame::Loop(LoopKind::Plain) if context.trains => in_step_loop = true,
+            Frame::Loop(LoopKind::Plain) if context.trains => {
+                in_step_loop = true;
+                updates |= context.updates;
+            }
             Frame::Body => {
                 let kind = program.functions[context.function].kind;
                 let is_cold = matches!(kind, FunctionKind::Evaluation | FunctionKind::Kept);

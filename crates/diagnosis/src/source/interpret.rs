@@ -78,7 +78,7 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
-    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false };
+    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false, updates: false };
     let context = program.contexts.add(body);
     let kind = program.functions[function].kind;
     let without_graph = usize::from(kind == FunctionKind::Evaluation);
@@ -172,7 +172,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Runs `inside` under one more frame.
     fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.context;
-        let context = Context { parent: Some(outer), frame, function: self.function, range, trains: false };
+        let context =
+            Context { parent: Some(outer), frame, function: self.function, range, trains: false, updates: false };
         self.context = self.program.contexts.add(context);
         let result = inside(self);
         self.context = outer;

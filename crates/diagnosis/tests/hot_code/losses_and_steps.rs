@@ -306,6 +306,23 @@ def distill(student, teacher, loader, optimizer, epochs):
 }
 
 #[test]
+fn a_target_held_still_before_the_loop_leaves_the_loop_one_of_steps() {
+    let script = "import torch
+
+def learn(policy, target, batches, optimizer):
+    target.eval()
+    for x in batches:
+        loss = (policy(x.cuda()) - target(x.cuda())).mean()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())  # <-
+";
+    check("TP101", script);
+    // Gradients of an input, of a model that is evaluated.
+    check("TP101", &script.replace("        optimizer.step()\n", "").replace("  # <-", ""));
+}
+
+#[test]
 fn counters_that_come_back_with_a_model_are_numbers() {
     check(
         "TP104",
