@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::{Expr, Stmt};
 
+use super::program::Program;
 use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
-use super::symbols::{ClassId, Symbols};
+use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
 
 pub struct ClassFacts<'a> {
@@ -13,6 +14,8 @@ pub struct ClassFacts<'a> {
     /// Those among the given files.
     pub bases: Vec<ClassId>,
     pub attributes: HashMap<&'a str, Value>,
+    /// Methods of the classes that derive from it, by name.
+    pub below: HashMap<&'a str, Vec<FunctionId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +39,46 @@ impl ClassKind {
 
 pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFacts<'a>> {
     let bases: Vec<Vec<Base>> = (0..symbols.classes.len()).map(|class| bases_of(symbols, index, class)).collect();
-    (0..symbols.classes.len())
+    let mut classes: Vec<ClassFacts> = (0..symbols.classes.len())
         .map(|class| ClassFacts {
             kind: kind_of(&bases, class, 8),
             bases: bases[class].iter().filter_map(Base::class).collect(),
             attributes: HashMap::new(),
+            below: HashMap::new(),
         })
-        .collect()
+        .collect();
+    for (class, symbol) in symbols.classes.iter().enumerate() {
+        for base in lineage(&classes, class).into_iter().skip(1) {
+            for (name, method) in symbol.methods.iter().filter(|(name, _)| !name.starts_with("__")) {
+                classes[base].below.entry(*name).or_default().push(*method);
+            }
+        }
+    }
+    // Maps have no order of their own; findings must not depend on it.
+    for methods in classes.iter_mut().flat_map(|class| class.below.values_mut()) {
+        methods.sort_unstable();
+    }
+    classes
+}
+
+/// The methods that run instead of one that only says what is to be written: `raise NotImplementedError`, `pass`.
+pub fn written_below<'p>(program: &'p Program, function: FunctionId) -> &'p [FunctionId] {
+    let symbol = &program.symbols.functions[function];
+    match symbol.class {
+        Some(class) if is_left_open(symbol) => program.classes[class].below.get(symbol.name).map_or(&[], Vec::as_slice),
+        _ => &[],
+    }
+}
+
+/// A method whose body does nothing: classes that derive from its class write it.
+pub fn is_left_open(function: &Function) -> bool {
+    let does_nothing = |statement: &Stmt| match statement {
+        Stmt::Pass(_) | Stmt::Raise(_) => true,
+        Stmt::Expr(inner) => matches!(&*inner.value, Expr::StringLiteral(_) | Expr::EllipsisLiteral(_)),
+        Stmt::Return(inner) => inner.value.as_deref().is_none_or(|value| value.is_none_literal_expr()),
+        _ => false,
+    };
+    function.class.is_some() && function.body.iter().all(does_nothing)
 }
 
 /// The attributes' and methods' search order: the class, then its bases among the given files, each once.

@@ -41,6 +41,14 @@ pub enum Guard {
     Fallback,
 }
 
+/// The half of a step that a training call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Backward,
+    /// An optimizer's step, or both halves.
+    Update,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub parent: Option<ContextId>,
@@ -50,6 +58,8 @@ pub struct Context {
     pub range: TextRange,
     /// Whether a backward pass or an optimizer's step is reached inside, not through an inner loop.
     pub trains: bool,
+    /// Whether what is reached updates parameters, and not only asks for gradients.
+    pub updates: bool,
 }
 
 #[derive(Default)]
@@ -82,10 +92,11 @@ impl Contexts {
 
     /// Marks what lies around a training call, up to the loop whose turn is the step. Returns whether the function's
     /// own body was reached, so that calling the function is itself a step.
-    pub fn mark_training(&mut self, from: ContextId) -> bool {
+    pub fn mark_training(&mut self, from: ContextId, part: Part) -> bool {
         let mut at = Some(from);
         while let Some(id) = at {
             self.all[id].trains = true;
+            self.all[id].updates |= part == Part::Update;
             if self.all[id].frame == Frame::Loop(LoopKind::Plain) {
                 return false;
             }

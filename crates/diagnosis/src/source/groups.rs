@@ -311,6 +311,8 @@ struct Before {
     /// Whether the token before the last is a name that ends with `device`.
     after_device: bool,
     last_is_device: bool,
+    /// Whether the last tokens are `.cpu`.
+    after_dot_cpu: bool,
     /// Inside the head of a function: how many brackets are open there.
     head: Option<u32>,
     in_device_parameter: bool,
@@ -329,6 +331,7 @@ impl Before {
     }
 
     /// Goes on by a token. A parameter `device` with a default leaves the choice to the caller: that is a device.
+    /// `x.cpu()` fetches from one, whichever it is.
     fn pass(&mut self, kind: TokenKind, text: &str) -> u64 {
         if kind == TokenKind::NonLogicalNewline || kind == TokenKind::Comment {
             return 0;
@@ -347,9 +350,15 @@ impl Before {
             (TokenKind::Colon, Some(0)) => None,
             (_, head) => head,
         };
+        let fetches = kind == TokenKind::Lpar && self.after_dot_cpu;
+        self.after_dot_cpu = kind == TokenKind::Name && text == "cpu" && self.last == Some(TokenKind::Dot);
         self.after_device = self.last_is_device;
         self.last_is_device = kind == TokenKind::Name && text.ends_with("device");
         self.last = Some(kind);
-        if is_default { bit(Topic::Device) } else { 0 }
+        match (is_default, fetches) {
+            (true, _) => bit(Topic::Device),
+            (false, true) => bit(Topic::SomeDevice),
+            (false, false) => 0,
+        }
     }
 }

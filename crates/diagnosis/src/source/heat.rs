@@ -4,7 +4,8 @@
 //! loop. What such a loop, a `forward` or a loss calls is hot too, three calls deep. Guards that hold the training call
 //! themselves cool nothing.
 
-use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::classes::{is_left_open, written_below};
+use super::context::{ContextId, Frame, Guard, LoopKind, Part};
 use super::interpret::is_optimizer_name;
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
@@ -31,15 +32,22 @@ impl Heat {
 }
 
 pub fn measure(program: &mut Program) {
-    let (training_calls, steps) = mark_training(program);
+    let calls = calls_by_function(program);
+    let passes = passes(program, &calls);
+    let (training_calls, steps) = mark_training(program, &passes);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        if matches!(facts.kind, FunctionKind::Evaluation | FunctionKind::Kept) && trains[function] {
+        // An evaluation that only asks for gradients (attributions, attacks) stays one.
+        let is_training = match facts.kind {
+            FunctionKind::Evaluation => trains[function] && passes[function].update,
+            FunctionKind::Kept => trains[function],
+            _ => false,
+        };
+        if is_training {
             facts.kind = FunctionKind::Plain;
         }
     }
-    let calls = calls_by_function(program);
-    let entries = hot_entries(program, &calls, &steps);
+    let entries = hot_entries(program, &calls, &steps, &passes);
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.contexts.get(id).function;
@@ -51,30 +59,43 @@ pub fn measure(program: &mut Program) {
 }
 
 /// Marks the contexts of training calls, through functions that train when they are called.
-fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
+fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
-    let mut steps = vec![false; program.functions.len()];
+    let mut steps: Vec<bool> = program
+        .symbols
+        .functions
+        .iter()
+        .map(|function| is_step_name(function.name) && is_left_open(function))
+        .collect();
+    let closures = closures(program);
     for index in &is_training {
         let context = program.calls[*index].context;
         let function = program.contexts.get(context).function;
-        if program.contexts.mark_training(context) {
+        let part = if program.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
+        if program.contexts.mark_training(context, part) {
             steps[function] = true;
         }
     }
     for _ in 0..=MOST_CALLS_DEEP {
-        let reached: Vec<ContextId> = program
-            .calls
-            .iter()
-            .filter(|call| {
-                callees(call).any(|callee| steps[callee] && callee != program.contexts.get(call.context).function)
-            })
-            .map(|call| call.context)
-            .collect();
+        let reach = |call: &Call| {
+            let own = program.contexts.get(call.context).function;
+            let mut part = None;
+            for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
+                let only_looks = closures.contains(&callee) && is_called(call, callee);
+                match passes[callee].update {
+                    _ if only_looks => {}
+                    true => part = Some(Part::Update),
+                    false => part = part.or(Some(Part::Backward)),
+                }
+            }
+            Some((call.context, part?))
+        };
+        let reached: Vec<(ContextId, Part)> = program.calls.iter().filter_map(reach).collect();
         let mut changed = false;
-        for context in reached {
+        for (context, part) in reached {
             let function = program.contexts.get(context).function;
-            if program.contexts.mark_training(context) && !steps[function] {
+            if program.contexts.mark_training(context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
             }
@@ -84,6 +105,23 @@ fn mark_training(program: &mut Program) -> (Vec<usize>, Vec<bool>) {
         }
     }
     (is_training, steps)
+}
+
+/// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.
+fn closures(program: &Program) -> Vec<FunctionId> {
+    let steps = program.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
+    steps.flat_map(Call::argument_values).filter_map(function_in).collect()
+}
+
+fn is_called(call: &Call, function: FunctionId) -> bool {
+    call.callee == Callee::Function(function)
+}
+
+fn function_in(value: &Value) -> Option<FunctionId> {
+    match value {
+        Value::Function(function) => Some(*function),
+        _ => None,
+    }
 }
 
 /// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
@@ -96,11 +134,8 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
 }
 
 /// `training_step`, of whatever trainer calls it.
-fn is_step_by_name(program: &Program, function: FunctionId) -> bool {
-    matches!(
-        program.symbols.functions[function].name,
-        "training_step" | "train_step" | "train_batch" | "train_on_batch"
-    )
+fn is_step_name(name: &str) -> bool {
+    matches!(name, "training_step" | "train_step" | "train_batch" | "train_on_batch")
 }
 
 /// Which halves of a step a function runs, what it calls included.
@@ -121,9 +156,13 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
                     let is_backward = call.name.ends_with("backward");
                     own.backward |= is_backward;
                     own.update |= !is_backward;
+                } else if clears_gradients(call) {
+                    own.update = true;
                 } else if let Callee::Function(callee) = call.callee {
-                    own.backward |= before[callee].backward;
-                    own.update |= before[callee].update;
+                    for callee in std::iter::once(&callee).chain(written_below(program, callee)) {
+                        own.backward |= before[*callee].backward;
+                        own.update |= before[*callee].update;
+                    }
                 }
             }
         }
@@ -132,6 +171,12 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
         }
     }
     passes
+}
+
+/// `optimizer.zero_grad()`: who clears the gradients goes on to a step, perhaps by another's hand.
+fn clears_gradients(call: &Call) -> bool {
+    let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
+    call.name == "zero_grad" && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
 /// Functions with a loop of steps inside: what they do besides happens once, even in a `forward`.
@@ -151,17 +196,16 @@ fn functions_that_train(program: &Program) -> Vec<bool> {
     trains
 }
 
-/// The functions a call may run: the one called, and those handed over as arguments.
-fn callees<'c>(call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
+/// The functions a call may run: the one called, those that stand for it in derived classes, and those handed over as
+/// arguments.
+fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
     let called = match call.callee {
         Callee::Function(function) => Some(function),
         _ => None,
     };
-    let handed = call.argument_values().filter_map(|value| match value {
-        Value::Function(function) => Some(*function),
-        _ => None,
-    });
-    called.into_iter().chain(handed)
+    let below = called.map_or(&[][..], |function| written_below(program, function));
+    let handed = call.argument_values().filter_map(function_in);
+    called.into_iter().chain(below.iter().copied()).chain(handed)
 }
 
 pub fn is_training_call(call: &Call) -> bool {
@@ -208,8 +252,7 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
 }
 
 /// For every function, how many calls away from a step it is; none where no step reaches it.
-fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<Option<u8>> {
-    let passes = passes(program, calls);
+fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: &[Passes]) -> Vec<Option<u8>> {
     let loops = functions_with_step_loops(program);
     let mut entries: Vec<Option<u8>> = program
         .functions
@@ -217,8 +260,10 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         .enumerate()
         .map(|(function, facts)| match facts.kind {
             FunctionKind::Step if !loops[function] => Some(0),
-            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, &passes) => Some(0),
-            FunctionKind::Plain if !facts.is_called && !loops[function] && is_step_by_name(program, function) => {
+            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, passes) => Some(0),
+            FunctionKind::Plain
+                if !facts.is_called && !loops[function] && is_step_name(program.symbols.functions[function].name) =>
+            {
                 Some(0)
             }
             FunctionKind::Loss if !facts.is_called && !facts.is_handed_over => Some(0),
@@ -236,7 +281,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
         for function in queue {
             let depth = entries[function];
             let called = calls[function].iter().map(|index| &program.calls[*index]);
-            let called = called.flat_map(|call| callees(call).map(move |callee| (call.context, callee)));
+            let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
             for (context, callee) in called.chain(properties[function].iter().copied()) {
                 let from_loop = is_hot(program, context, false);
                 let depth = match (from_loop, depth) {
@@ -258,14 +303,18 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool]) -> Vec<O
 
 /// Whether a context runs once per step, given whether its function is entered once per step.
 fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
-    let mut in_step_loop = false;
+    let (mut in_step_loop, mut updates) = (false, false);
     for (_, context) in program.contexts.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
-            Frame::Evaluation if !context.trains => return false,
+            // Parameters are updated under it: another model was held still. Gradients alone are an evaluation's.
+            Frame::Evaluation if !context.trains && !updates => return false,
             Frame::Handler if !context.trains && !in_step_loop => return false,
             Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
-            Frame::Loop(LoopKind::Plain) if context.trains => in_step_loop = true,
+            Frame::Loop(LoopKind::Plain) if context.trains => {
+                in_step_loop = true;
+                updates |= context.updates;
+            }
             Frame::Body => {
                 let kind = program.functions[context.function].kind;
                 let is_cold = matches!(kind, FunctionKind::Evaluation | FunctionKind::Kept);
@@ -292,7 +341,7 @@ fn evaluated_functions(program: &Program) -> Vec<bool> {
         for call in &program.calls {
             let caller = program.contexts.get(call.context).function;
             let in_evaluation = evaluated[caller] || holds_evaluation(program, call.context);
-            for callee in callees(call) {
+            for callee in callees(program, call) {
                 called[callee].0 += 1;
                 called[callee].1 += u32::from(in_evaluation);
             }

@@ -11,8 +11,10 @@ mod guards;
 mod libraries;
 mod lookups;
 mod methods;
+mod modes;
 mod names;
 mod statements;
+mod trained;
 
 use std::collections::HashMap;
 
@@ -76,7 +78,7 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
-    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false };
+    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false, updates: false };
     let context = program.contexts.add(body);
     let kind = program.functions[function].kind;
     let without_graph = usize::from(kind == FunctionKind::Evaluation);
@@ -147,6 +149,11 @@ fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool
     name.ends_with("Loss") && imports_torch(program, function.file)
 }
 
+/// `float` is written where a scalar tensor serves as well.
+fn is_float(annotation: Option<&Expr>) -> bool {
+    matches!(annotation, Some(Expr::Name(name)) if name.id.as_str() == "float")
+}
+
 fn imports_torch(program: &Program, file: usize) -> bool {
     let symbols = &program.symbols.files[file];
     symbols.imports.values().any(|dotted| dotted == "torch" || dotted.starts_with("torch."))
@@ -165,7 +172,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Runs `inside` under one more frame.
     fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.context;
-        let context = Context { parent: Some(outer), frame, function: self.function, range, trains: false };
+        let context =
+            Context { parent: Some(outer), frame, function: self.function, range, trains: false, updates: false };
         self.context = self.program.contexts.add(context);
         let result = inside(self);
         self.context = outer;
@@ -182,10 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let function = &self.program.symbols.functions[id];
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
-        let is_static = definition
-            .decorator_list
-            .iter()
-            .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == "staticmethod"));
+        let is_static = self.is_decorated(id, "staticmethod");
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
@@ -215,14 +220,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn parameter_value(&self, name: &str, default: Option<&Expr>, annotation: Option<&Expr>) -> Value {
         let facts = &self.program.functions[self.function];
         let default = default.map(super::settings::literal);
+        let annotated = names::by_annotation(annotation);
         match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
             Value::Unknown | Value::Nothing => {}
+            // A number by its declaration, handed on by somebody whose own arguments are only guessed at.
+            Value::Tensor(_) if annotated.as_ref().is_some_and(Value::is_sized) && !is_float(annotation) => {}
             Value::Tensor(tensor) if self.is_tensor_code() => {
                 return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
             }
             known => return known,
         }
-        if let Some(guess) = names::by_annotation(annotation) {
+        if let Some(guess) = annotated {
             return guess;
         }
         if let Some(Value::Bool(_) | Value::Text(_)) = default {
@@ -230,6 +238,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let guess = names::by_name(name);
         match (guess, default) {
+            (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
             (Value::Unknown, _) if self.is_tensor_code() && name == "batch_idx" => Value::NUMBER,
             (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => Value::DEVICE_WITH_GRAPH,

@@ -72,6 +72,8 @@ pub struct FunctionFacts<'a> {
     /// Whether it was an argument of a call: somebody calls it, perhaps out of sight.
     pub is_handed_over: bool,
     pub kind: FunctionKind,
+    /// Names a backward pass starts from: what they hold is a loss, wherever it comes from.
+    pub trained: HashSet<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

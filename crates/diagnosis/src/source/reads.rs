@@ -71,6 +71,8 @@ pub fn shows(program: &Program, call: &Call) -> bool {
                 "builtins.print" | "wandb.log" | "mlflow.log_metric" | "mlflow.log_metrics" | "tqdm.tqdm.write"
             ) && given()
                 || dotted.starts_with("logging.") && given()
+                || matches!(dotted.as_str(), "builtins.str" | "builtins.repr")
+                    && call.arguments.first().is_some_and(Value::is_on_device)
         }
         (
             Callee::Method,

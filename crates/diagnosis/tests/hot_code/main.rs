@@ -1,6 +1,7 @@
 //! What counts as running once per step: each case is a training script, its marked lines must be reported, others not.
 
 mod look_alikes;
+mod losses_and_steps;
 
 use headroom_diagnosis::source::{Input, Selection, lint};
 

@@ -3,6 +3,7 @@
 use ruff_python_ast::{Expr, ExprCall};
 
 use super::Interpreter;
+use crate::source::classes::written_below;
 use crate::source::settings::literal;
 use crate::source::symbols::FunctionId;
 use crate::source::value::Value;
@@ -70,6 +71,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Notes what `callee` is called with; its first `bound` parameters are bound already (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
+        for at in 0..written_below(self.program, callee).len() {
+            self.pass_to(written_below(self.program, callee)[at], arguments, bound);
+        }
+        self.pass_to(callee, arguments, bound);
+    }
+
+    fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
         let Some(definition) = self.program.symbols.functions[callee].definition else { return };
         let facts = &mut self.program.functions[callee];
         facts.is_called = true;

@@ -4,6 +4,7 @@ use ruff_python_ast::{CmpOp, Expr, Stmt, UnaryOp};
 
 use super::guards::text_of;
 use crate::source::classes::dotted_name;
+use crate::source::settings::literal;
 
 /// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
 /// A local name is a cache only where a loop keeps it from one turn to the next.
@@ -11,6 +12,22 @@ pub(super) fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> 
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
     let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
     asked_names(test).iter().any(|asked| filled.contains(asked) && keeps(asked))
+}
+
+/// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the
+/// branch itself moves what it asks about out of reach.
+pub(super) fn winds_up_again(test: &Expr, body: &[Stmt]) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let ([CmpOp::Gt | CmpOp::GtE | CmpOp::Eq], [right]) = (&*compare.ops, &*compare.comparators) else { return false };
+    let (left, right) = (dotted_name(&compare.left), dotted_name(right));
+    body.iter().any(|statement| match statement {
+        Stmt::AugAssign(assign) => right.is_some() && dotted_name(&assign.target) == right,
+        Stmt::Assign(assign) => {
+            let is_zero = literal(&assign.value).known_integer() == Some(0);
+            is_zero && left.is_some() && assign.targets.iter().any(|target| dotted_name(target) == left)
+        }
+        _ => false,
+    })
 }
 
 /// Names whose absence, emptiness, size or truth the test asks for.

@@ -6,7 +6,8 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use super::names;
-use crate::source::context::LoopKind;
+use crate::source::classes::written_below;
+use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::groups;
 use crate::source::program::{Call, Callee, FunctionKind, Loader};
 use crate::source::symbols::ClassId;
@@ -23,18 +24,30 @@ enum Target {
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn call(&mut self, node: &'a ExprCall) -> Value {
+        if is_warning(node) {
+            return self.within(Frame::Guard(Guard::Once), node.range(), |inside| inside.run_call(node));
+        }
+        self.run_call(node)
+    }
+
+    fn run_call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
+        if matches!(name, "backward" | "manual_backward") {
+            self.note_trained(node);
+        }
         let arguments = self.arguments(node);
         if matches!(target, Target::Called(_)) {
             self.merge_dictionaries(node, &arguments);
         }
         let (callee, result) = match target {
             Target::Bound(function) => {
-                self.pass(function, &arguments, 1);
+                let bound = usize::from(!self.is_decorated(function, "staticmethod"));
+                self.pass(function, &arguments, bound);
                 (Callee::Function(function), self.returned(function, &arguments))
             }
             Target::Called(Value::Function(function)) => {
-                self.pass(function, &arguments, 0);
+                let bound = usize::from(self.is_decorated(function, "classmethod"));
+                self.pass(function, &arguments, bound);
                 (Callee::Function(function), self.returned(function, &arguments))
             }
             Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(class, &arguments)),
@@ -129,7 +142,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn returned(&self, function: usize, arguments: &Arguments) -> Value {
         let facts = &self.program.functions[function];
-        let value = facts.returns.clone().unwrap_or(Value::Unknown);
+        let returns = |function: usize| self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+        let below = written_below(self.program, function).iter();
+        let value = below.fold(returns(function), |all, written| all.join(&returns(*written)));
         let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
@@ -300,6 +315,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let range = node.range();
         Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
     }
+}
+
+/// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.
+fn is_warning(node: &ExprCall) -> bool {
+    let Expr::Attribute(attribute) = &*node.func else { return false };
+    matches!(attribute.attr.as_str(), "warn" | "warning" | "warning_once" | "error" | "critical" | "exception")
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {

@@ -1,9 +1,9 @@
 //! How often a branch runs, by its test.
 
-use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCompare, Operator, Stmt, UnaryOp};
+use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
 
 use super::Interpreter;
-use super::caches::fills_what_it_tests;
+use super::caches::{fills_what_it_tests, winds_up_again};
 use super::names::is_step_name;
 use crate::source::classes::dotted_name;
 use crate::source::context::{Frame, Guard, LoopKind};
@@ -40,6 +40,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let in_loop = self.is_in_plain_loop();
         if !branches.when_true.cools() && (fills_what_it_tests(test, body, in_loop) || self.ends_the_run(body)) {
             branches.when_true = Guard::Once;
+        }
+        if !branches.when_true.cools() && in_loop && winds_up_again(test, body) {
+            branches.when_true = Guard::Cadence;
         }
         branches
     }
@@ -78,14 +81,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::Call(call) => {
                 let name = dotted_name(&call.func).unwrap_or_default();
-                let last = name.rsplit('.').next().unwrap_or_default();
-                match last {
+                match last_part(call) {
                     "hasattr" => when_false(Guard::Fallback),
                     "is_grad_enabled" => when_false(Guard::Evaluation),
                     "getenv" => when_true(Guard::OptIn),
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
-                    _ if says_cadence(last) => when_true(Guard::Cadence),
-                    _ if last.contains("available") || last.contains("supports") => when_false(Guard::Fallback),
+                    last if says_cadence(last) => when_true(Guard::Cadence),
+                    // What is no number ends a run, or spoils a step: it does not go on for long.
+                    "isnan" | "isinf" => when_true(Guard::Once),
+                    "isfinite" => when_false(Guard::Once),
+                    "any" | "all" => self.classify_inner(call),
+                    last if last.contains("available") || last.contains("supports") => when_false(Guard::Fallback),
                     _ => self.classify_value(test),
                 }
             }
@@ -100,6 +106,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => OPEN,
             },
             Expr::Named(named) => self.classify_test(&named.value),
+            _ => OPEN,
+        }
+    }
+
+    /// `torch.isnan(loss).any()`, `torch.any(torch.isnan(loss))`, `torch.isfinite(loss).all()`.
+    fn classify_inner(&mut self, call: &'a ExprCall) -> Branches {
+        let inner = match (&*call.func, call.arguments.args.first()) {
+            (_, Some(inner @ Expr::Call(_))) => Some(inner),
+            (Expr::Attribute(method), None) => Some(&*method.value),
+            _ => None,
+        };
+        match inner {
+            Some(Expr::Call(asked)) if asks_for_numbers(asked) => self.classify_test(inner.unwrap_or(&call.func)),
             _ => OPEN,
         }
     }
@@ -367,6 +386,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 /// Whether what follows in the block is not reached after this body.
 pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
+}
+
+fn asks_for_numbers(call: &ExprCall) -> bool {
+    matches!(last_part(call), "isnan" | "isinf" | "isfinite")
+}
+
+/// The name of what is called, without what it belongs to.
+fn last_part(call: &ExprCall) -> &str {
+    match &*call.func {
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::Name(name) => name.id.as_str(),
+        _ => "",
+    }
 }
 
 /// `log_now`, `should_print`, `is_log_step`.

@@ -62,7 +62,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(Some(class)) | Value::Instance(class) => {
                 let is_model = matches!(self.program.classes[class].kind, kind if kind.is_module());
                 match self.member(class, name) {
-                    Some(Value::Function(function)) if self.is_property(function) => self.property(function),
+                    Some(Value::Function(function)) if self.is_decorated(function, "property") => {
+                        self.property(function)
+                    }
                     Some(value) if value != Value::Unknown => value,
                     _ if name == "device" || name.ends_with("_device") => Value::Device,
                     _ if is_settings_name(name) => Value::Unknown,
@@ -118,13 +120,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    fn is_property(&self, function: usize) -> bool {
+    /// Whether the function has a decorator of this plain name.
+    pub(super) fn is_decorated(&self, function: usize, by: &str) -> bool {
         let definition = self.program.symbols.functions[function].definition;
         definition.is_some_and(|definition| {
             definition
                 .decorator_list
                 .iter()
-                .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == "property"))
+                .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == by))
         })
     }
 

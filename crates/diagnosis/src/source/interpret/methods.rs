@@ -44,7 +44,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 Value::Text(None)
             }
-            Value::Device | Value::Number { .. } | Value::Bool(_) | Value::Clock => receiver.clone(),
+            Value::Device | Value::Number { .. } | Value::Clock => receiver.clone(),
+            // `(predicted == labels).sum()`: what has methods is no truth of the host's, but a tensor or an array.
             _ => self.unknown_method(node, name, arguments),
         }
     }
@@ -90,6 +91,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "dim" | "numel" | "nelement" | "ndimension" | "element_size" | "get_device" | "storage_offset" => {
                 Value::SIZE
             }
+            // Without an argument it asks for the type's name.
+            "type" if arguments.positional.is_empty() && arguments.keywords.is_empty() => Value::Text(None),
             "backward" | "register_hook" => Value::Nothing,
             "is_floating_point" | "is_contiguous" | "is_complex" | "is_pinned" | "equal" => Value::Bool(None),
             "startswith" | "endswith" | "isdigit" => Value::Bool(None),
@@ -364,6 +367,12 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         _ => return false,
     };
+    // `library.Model(options).to(device)`, but not a batch of tensors.
+    if name.starts_with(|first: char| first.is_ascii_uppercase()) {
+        return !["Tensor", "Data", "Batch", "Graph", "Dict", "Encoding", "Input", "Inputs"]
+            .iter()
+            .any(|container| name.ends_with(container));
+    }
     let what = ["build_", "create_", "make_", "get_", "load_"].iter().find_map(|verb| name.strip_prefix(verb));
     what.is_some_and(|what| {
         super::names::is_model_name(what) || super::names::is_criterion_name(what) || what.ends_with("loss")

@@ -33,6 +33,9 @@ pub fn by_annotation(annotation: Option<&Expr>) -> Option<Value> {
         Expr::Name(name) => name.id.as_str(),
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::StringLiteral(text) => text.value.to_str(),
+        // `Optional[int]`, `int | None`
+        Expr::Subscript(subscript) if is_optional(&subscript.value) => return by_annotation(Some(&subscript.slice)),
+        Expr::BinOp(union) if union.right.is_none_literal_expr() => return by_annotation(Some(&union.left)),
         _ => return None,
     };
     match name {
@@ -46,6 +49,14 @@ pub fn by_annotation(annotation: Option<&Expr>) -> Option<Value> {
         "device" => Some(Value::Device),
         "dtype" => Some(Value::Dtype),
         _ => None,
+    }
+}
+
+fn is_optional(expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => name.id.as_str() == "Optional",
+        Expr::Attribute(attribute) => attribute.attr.as_str() == "Optional",
+        _ => false,
     }
 }
 
@@ -245,8 +256,20 @@ pub fn is_evaluation_name(name: &str) -> bool {
 
 /// Arguments of tensor code that are not tensors.
 pub fn is_settings_like(name: &str) -> bool {
-    const PREFIXES: &[&str] =
-        &["return_", "use_", "is_", "num_", "n_", "output_", "max_", "min_", "training", "train", "reduction"];
+    const PREFIXES: &[&str] = &[
+        "return_",
+        "use_",
+        "is_",
+        "num_",
+        "n_",
+        "output_",
+        "max_",
+        "min_",
+        "training",
+        "train",
+        "reduction",
+        "dropout",
+    ];
     is_settings_name(name)
         || name == "self"
         || matches!(

@@ -18,7 +18,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         for (index, statement) in body.iter().enumerate() {
             let rest = &body[index + 1..];
             let around = self.run_statement(statement);
-            let around = around.or_else(|| self.starts_evaluation(statement, rest).then_some(Frame::Evaluation));
+            let around = around.or_else(|| self.starts_evaluation(&body[..=index], rest).then_some(Frame::Evaluation));
             if let Some(frame) = around
                 && !rest.is_empty()
             {
@@ -28,18 +28,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 return;
             }
         }
-    }
-
-    /// `model.eval()` with no `.train()` behind it in the same block.
-    fn starts_evaluation(&self, statement: &Stmt, rest: &[Stmt]) -> bool {
-        let calls = |statement: &Stmt, name: &str| {
-            matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
-                if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == name)
-                    && call.arguments.is_empty()))
-        };
-        // Tidying up at a step's end: nothing is evaluated any more.
-        let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
-        calls(statement, "eval") && !ends && !rest.iter().any(|later| calls(later, "train"))
     }
 
     /// Runs one statement; the frame that the rest of its block runs under, if it makes one.
@@ -316,13 +304,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn assign(&mut self, target: &'a Expr, value: Value) {
         match target {
             Expr::Name(name) => {
-                let value = match value {
-                    Value::Unknown => match super::names::by_name(name.id.as_str()) {
-                        Value::Number { .. } => Value::Unknown,
-                        guess => guess,
-                    },
-                    value => value,
-                };
+                let value = self.bound_to(name.id.as_str(), value);
                 self.names.insert(name.id.as_str(), value);
             }
             Expr::Tuple(targets) => self.unpack(&targets.elts, value),
@@ -475,19 +457,4 @@ fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
     spread.extend(std::iter::repeat_n(elements[*at].clone(), times));
     spread.extend_from_slice(&elements[at + 1..]);
     Value::tuple(spread)
-}
-
-/// `loss.item()`, `a.detach().cpu(), b`: values are handed on, and nothing is computed.
-fn only_reads(expression: &Expr) -> bool {
-    match expression {
-        Expr::Call(call) => {
-            let Expr::Attribute(method) = &*call.func else { return false };
-            matches!(method.attr.as_str(), "item" | "cpu" | "numpy" | "detach" | "tolist" | "mean" | "sum")
-                && only_reads(&method.value)
-        }
-        Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
-        Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
-        Expr::Attribute(_) | Expr::Name(_) | Expr::StringLiteral(_) | Expr::NumberLiteral(_) => true,
-        _ => false,
-    }
 }

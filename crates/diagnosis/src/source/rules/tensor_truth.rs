@@ -1,6 +1,6 @@
 //! TP104: control flow that depends on a device value at every step.
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::{Expr, Parameters};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
@@ -49,8 +49,7 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
     let is_guess = matches!(program.functions[function].kind, FunctionKind::Step | FunctionKind::Loss);
     let is_parameter = |expression: &Expr| {
         let definition = program.symbols.functions[function].definition;
-        matches!(expression, Expr::Name(name)
-            if definition.is_some_and(|definition| definition.parameters.includes(name.id.as_str())))
+        definition.is_some_and(|definition| is_made_of_parameters(&definition.parameters, expression))
     };
     match test.expression {
         // `if self.criterion:` asks whether there is one.
@@ -58,8 +57,28 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
         Expr::Name(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
         Expr::Compare(compare) => {
             let left = &*compare.left;
-            !(is_guess && (is_parameter(left) || compare.comparators.iter().any(is_parameter)))
+            !(is_guess && (is_parameter(left) || is_index(left) || compare.comparators.iter().any(is_parameter)))
         }
+        // `outputs.get("aux")` asks a dictionary whether there is one.
+        Expr::Call(call) => !matches!(&*call.func, Expr::Attribute(method)
+            if matches!(method.attr.as_str(), "get" | "pop")),
         _ => true,
     }
+}
+
+/// A parameter, or arithmetic on parameters alone: `height * width`.
+fn is_made_of_parameters(parameters: &Parameters, expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => parameters.includes(name.id.as_str()),
+        Expr::BinOp(operation) => {
+            let holds = |part: &Expr| part.is_number_literal_expr() || is_made_of_parameters(parameters, part);
+            holds(&operation.left) && holds(&operation.right)
+        }
+        _ => false,
+    }
+}
+
+/// `dataloader_idx`: a number of the host's, though it was packed with a batch.
+fn is_index(expression: &Expr) -> bool {
+    matches!(expression, Expr::Name(name) if name.id.as_str().ends_with("_idx") || name.id.as_str().ends_with("_index"))
 }
