@@ -22,7 +22,8 @@ use crate::cpu::pool::{Barrier, Padded, Pool};
 /// Units of the deepest block, all parts counted: a right panel's, 36 KiB, then stays in L1 while left ones pass by.
 const UNITS_MAX: usize = 18;
 const _: () = assert!(2 * LEFT_FLOATS >= UNITS_MAX * UNIT_NUMBERS);
-/// Panels of rows of the tallest item: enough to repay fetching a right panel.
+/// Panels of rows of an item: enough to repay fetching a right panel, not more than stay in L2.
+const ROW_PANELS_MIN: usize = 4;
 const ROW_PANELS_MAX: usize = 8;
 /// Items a worker that keep the wait for the last one short.
 const ITEMS_A_WORKER: usize = 4;
@@ -164,9 +165,9 @@ impl<'a> Cut<'a> {
         let (items_down, items_across) = match team {
             1 => (row_panels.div_ceil(tallest), 1),
             _ => {
-                let wanted = ITEMS_A_WORKER * team;
-                let down = row_panels.div_ceil(tallest).max(wanted).next_multiple_of(team).min(row_panels);
-                (down, wanted.div_ceil(down).clamp(1, panels_a_stage.div_ceil(2)))
+                let height = (row_panels / (ITEMS_A_WORKER * team)).clamp(ROW_PANELS_MIN.min(tallest), tallest);
+                let down = row_panels.div_ceil(height).next_multiple_of(team).min(row_panels);
+                (down, team.div_ceil(down).clamp(1, panels_a_stage.div_ceil(2)))
             }
         };
         Cut {
