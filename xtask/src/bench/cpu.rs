@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let headroom = process::build_headroom("release")?;
 
     let mut rows: Vec<Row> = Vec::new();
-    let mut peer_version = "unknown".to_string();
+    let mut peer_version = None;
     for size in &options.sizes {
         for pairing in PAIRINGS.iter().filter(|pairing| options.variants.iter().any(|name| name == pairing.name)) {
             eprintln!("{size} {}: both sides warm up", pairing.name);
@@ -112,10 +112,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
             };
             let heading = format!("{size} {}", pairing.name);
             let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, |round, ours, peer| {
-                eprintln!("{}", progress_line(&heading, round, options.rounds, ours, peer));
+                eprintln!("{}", progress_line(&heading, (round, options.rounds), ours, (pairing.peer, peer)));
             })?;
             if let Some(version) = rounds.peer.last().and_then(|answer| answer.all["torch"].as_str()) {
-                peer_version = version.to_string();
+                peer_version = Some(version.to_string());
             }
             rows.push(report::row(size, pairing.name, [pairing.ours, pairing.peer.variant()], &rounds));
         }
@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         machine,
         threads,
         headroom: machine::headroom_version(),
-        peer: format!("PyTorch {peer_version}"),
+        peer: peer_version.map_or("Headroom against itself".into(), |version| format!("PyTorch {version}")),
         command: spelled(options, threads),
     };
     let verdicts = report::verdicts(&rows, GATES);
@@ -155,9 +155,18 @@ fn peer_command(python: &Path, threads: usize) -> Command {
     command
 }
 
-fn progress_line(heading: &str, round: usize, rounds: u16, ours: &Answer, peer: &Answer) -> String {
-    let (ours, peer) = (ours.ms_per_step, peer.ms_per_step);
-    format!("{heading}: round {round} of {rounds}: headroom {ours:.1} ms, PyTorch {peer:.1} ms, {:.2}×", peer / ours)
+fn progress_line(
+    heading: &str,
+    (round, rounds): (usize, u16),
+    ours: &Answer,
+    (peer, answer): (Peer, &Answer),
+) -> String {
+    let (ours, theirs) = (ours.ms_per_step, answer.ms_per_step);
+    let who = match peer {
+        Peer::PyTorch(_) => "PyTorch",
+        Peer::Ours(variant) => variant,
+    };
+    format!("{heading}: round {round} of {rounds}: headroom {ours:.1} ms, {who} {theirs:.1} ms, {:.2}×", theirs / ours)
 }
 
 /// The command that repeats this run, without paths of this machine.

@@ -170,3 +170,48 @@ def main(model, data, optimizer, criterion, epochs):
 ";
     check("TP304", script);
 }
+
+#[test]
+fn a_collate_function_whose_device_is_none_leaves_the_batch_on_the_host() {
+    let script = |default: &str, of_collate: &str, of_loader: &str| {
+        format!(
+            "import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def collate(batch, device={default}):
+    return torch.as_tensor(batch, device=device){of_collate}
+
+def main(dataset, epochs):
+    model = nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    loader = DataLoader(dataset, batch_size=8, collate_fn=collate){of_loader}
+    for epoch in range(epochs):
+        for x in loader:
+            loss = model(x.cuda()).sum()
+            loss.backward()
+            optimizer.step()
+"
+        )
+    };
+    let mark = "  # <-";
+    check("TP306", &script("None", "", ""));
+    check("TP301", &script("None", "", mark));
+    check("TP306", &script("'cuda'", mark, ""));
+    check("TP301", &script("'cuda'", "", ""));
+}
+
+#[test]
+fn lengths_by_their_usual_short_names_are_sizes() {
+    check(
+        "TP201",
+        "import torch
+from torch import nn
+
+class Bias(nn.Module):
+    def forward(self, x, qlen, klen):
+        keys = torch.arange(klen, device=x.device)  # <-
+        return x + self.weights(keys - torch.arange(qlen, device=x.device)[:, None])  # <-
+",
+    );
+}

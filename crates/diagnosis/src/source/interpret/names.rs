@@ -96,7 +96,13 @@ fn is_size_name(name: &str) -> bool {
         "num_tokens",
         "n_tokens",
     ];
-    EXACT.contains(&name) || name.ends_with("_size") || name.ends_with("_len") || name.ends_with("_length")
+    // `klen`, `tgtlen`; not the builtin.
+    let is_short_length = name.len() <= 6 && name != "len" && name.ends_with("len");
+    EXACT.contains(&name)
+        || is_short_length
+        || name.ends_with("_size")
+        || name.ends_with("_len")
+        || name.ends_with("_length")
 }
 
 pub fn is_loader_name(name: &str) -> bool {

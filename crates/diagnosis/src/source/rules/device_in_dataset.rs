@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.calls {
         let function = program.contexts.get(call.context).function;
-        if !moves(call) || !prepares_samples(program, function) {
+        if !moves(program, call) || !prepares_samples(program, function) {
             continue;
         }
         let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
@@ -50,10 +50,14 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
     };
     let holds_device =
         matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::source::value::Home::Device);
-    holds_device || [collate, dataset].into_iter().flatten().any(|function| program.calls_of(function).any(moves))
+    holds_device
+        || [collate, dataset]
+            .into_iter()
+            .flatten()
+            .any(|function| program.calls_of(function).any(|call| moves(program, call)))
 }
 
-fn moves(call: &Call) -> bool {
+fn moves(program: &Program, call: &Call) -> bool {
     // `.to(other.device)` goes where its neighbour is, which may well be the host.
     let follows = call.node.arguments.args.first().is_some_and(
         |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
@@ -62,6 +66,21 @@ fn moves(call: &Call) -> bool {
         || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.result.is_on_device()
             && call.keyword("device").is_some()
+            && !stays_by_default(program, call)
+}
+
+/// `device=device` of a parameter that is `None` unless given, which a loader never does.
+fn stays_by_default(program: &Program, call: &Call) -> bool {
+    let Some(Expr::Name(device)) = call.node.arguments.find_keyword("device").map(|keyword| &keyword.value) else {
+        return false;
+    };
+    let definition = program.function_of(call.context).definition;
+    definition.is_some_and(|definition| {
+        definition.parameters.iter_non_variadic_params().any(|parameter| {
+            parameter.parameter.name.id == device.id
+                && parameter.default.as_ref().is_some_and(|default| default.is_none_literal_expr())
+        })
+    })
 }
 
 /// `self.device`, `args.device`.
