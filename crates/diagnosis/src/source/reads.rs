@@ -87,7 +87,11 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             | "log_scalar",
         ) => given(),
         (Callee::Method, "log" | "info" | "debug" | "warning" | "print" | "track") => {
-            !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
+            // Lightning's own `self.log`, in a class whose base is not at hand.
+            let is_lightning = ["on_step", "on_epoch", "prog_bar", "sync_dist"]
+                .iter()
+                .any(|option| call.node.arguments.find_keyword(option).is_some());
+            !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
         }
         (Callee::Method, "update" | "add") => {
             let named = call.receiver_expression().map(|receiver| super::names_in(receiver)).unwrap_or_default();

@@ -215,3 +215,120 @@ class Bias(nn.Module):
 ",
     );
 }
+
+#[test]
+fn what_is_returned_where_it_is_kept_already_is_made_once() {
+    for ask in ["self.mask is not None and self.mask.shape[-1] >= n", "exists(self.mask)"] {
+        check(
+            "TP201",
+            &format!(
+                "import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def get_mask(self, n, device):
+        if {ask}:
+            return self.mask[:n, :n]
+        mask = torch.ones((n, n), device=device).triu(1)
+        self.register_buffer('mask', mask, persistent=False)
+        return mask
+
+    def get_positions(self, n, device):
+        if n > 4:
+            return None
+        return torch.arange(n, device=device)  # <-
+
+    def forward(self, x):
+        n = x.shape[1]
+        return x + self.get_mask(n, x.device) + self.get_positions(n, x.device)
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_mask_cut_in_place_is_a_constant_too() {
+    check(
+        "TP201",
+        "import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def forward(self, scores):
+        i, j = scores.shape[-2:]
+        mask = torch.ones(i, j, device=scores.device).triu_(j - i + 1).bool()  # <-
+        return scores.masked_fill(mask, 0.0)
+",
+    );
+}
+
+#[test]
+fn a_controller_that_says_when_to_print_is_a_cadence() {
+    let print = "        if state['step_to_print']:\n            print(loss)\n        print(loss)  # <-\n";
+    check("TP103", &step_with(print));
+}
+
+#[test]
+fn remainders_conditions_and_signs_of_parameters_are_the_hosts() {
+    check(
+        "TP104",
+        "import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, padding, window):
+        b, n, d = pack(x).shape
+        assert (n % window) == 0
+        if self.cond(x):
+            return x
+        y = x[: (-padding) or None]
+        if y.sum() > 0:  # <-
+            return y
+        return x
+",
+    );
+}
+
+#[test]
+fn lightnings_own_log_is_known_by_its_options() {
+    check(
+        "TP103",
+        "import torch
+
+class Detector(Base):
+    def training_step(self, batch, index):
+        loss = self.model(batch.cuda())
+        self.log('loss', loss, on_step=True, prog_bar=True)
+        print(loss)  # <-
+        return loss
+",
+    );
+}
+
+#[test]
+fn a_trainer_made_with_tracking_off_tracks_for_those_who_ask() {
+    for (default, mark) in [("False", ""), ("True", "  # <-")] {
+        check(
+            "TP101",
+            &format!(
+                "import torch
+
+class Trainer:
+    def __init__(self, model, optimizer, track={default}):
+        self.model = model.cuda()
+        self.optimizer = optimizer
+        self.track = track
+
+    def fit(self, loader):
+        for x in loader:
+            loss = self.model(x.cuda()).sum()
+            loss.backward()
+            self.optimizer.step()
+            if self.track:
+                remember(loss.item()){mark}
+"
+            ),
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! Branches that fill the cache they ask about: they run once, however often their test does.
 
-use ruff_python_ast::{CmpOp, Expr, Stmt, UnaryOp};
+use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
 
 use super::guards::text_of;
 use crate::source::classes::dotted_name;
@@ -12,6 +12,29 @@ pub(super) fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> 
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
     let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
     asked_names(test).iter().any(|asked| filled.contains(asked) && keeps(asked))
+}
+
+/// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.
+pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool {
+    let [Stmt::Return(_)] = branch.body.as_slice() else { return false };
+    let found = match &*branch.test {
+        Expr::BoolOp(operation) => operation.values.iter().collect(),
+        test => vec![test],
+    };
+    let is_there = |part: &Expr| match part {
+        Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
+            ([CmpOp::IsNot], [Expr::NoneLiteral(_)]) => dotted_name(&compare.left),
+            ([CmpOp::In], [cache]) => dotted_name(cache),
+            _ => None,
+        },
+        Expr::Call(call) => has_attribute_of(call)
+            .or_else(|| call.arguments.args.first().and_then(dotted_name))
+            .filter(|_| dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "hasattr" | "exists"))),
+        _ => None,
+    };
+    let kept: Vec<String> = rest.iter().flat_map(stored_names).collect();
+    branch.elif_else_clauses.is_empty()
+        && found.into_iter().filter_map(is_there).any(|name| name.contains('.') && kept.contains(&name))
 }
 
 /// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the

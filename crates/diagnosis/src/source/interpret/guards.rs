@@ -96,6 +96,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
+            Expr::Subscript(subscript) if text_of(&subscript.slice).is_some_and(says_cadence) => {
+                when_true(Guard::Cadence)
+            }
             Expr::Subscript(_) => match self.quietly(|quiet| quiet.is_off_unless_asked(test)) {
                 true => when_true(Guard::OptIn),
                 false => OPEN,
@@ -322,7 +325,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         None => speaks_of_debugging(name),
                     };
                 }
-                speaks_of_debugging(name)
+                speaks_of_debugging(name) || (owner == "self" && self.is_off_when_made(name))
             }
             Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
             _ => false,
@@ -349,6 +352,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             _ => false,
         }
+    }
+
+    /// `self.track` of a class that is made with `track=False`.
+    fn is_off_when_made(&self, name: &str) -> bool {
+        let symbols = &self.program.symbols;
+        let made =
+            symbols.functions[self.function].class.and_then(|class| symbols.classes[class].methods.get("__init__"));
+        let definition = made.and_then(|made| symbols.functions[*made].definition);
+        let parameter = definition.and_then(|definition| definition.parameters.find(name));
+        parameter
+            .and_then(|parameter| parameter.default())
+            .is_some_and(|default| matches!(default, Expr::BooleanLiteral(literal) if !literal.value))
+            && !name.contains("loss")
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
@@ -416,6 +432,9 @@ fn says_cadence(name: &str) -> bool {
             "is_print",
             "every_n",
             "log_flag",
+            "to_print",
+            "to_log",
+            "to_report",
         ]
         .iter()
         .any(|part| lower.contains(part))

@@ -111,7 +111,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     None => Value::Tensor(tensor),
                 }
             }
-            "triu" | "tril" => {
+            "triu" | "tril" | "triu_" | "tril_" => {
                 let origin = match tensor.origin {
                     Origin::Constant(_) => Origin::Constant(node.range()),
                     _ => Origin::Data,

@@ -4,6 +4,7 @@ use ruff_python_ast::{BoolOp, ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTr
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
+use super::caches::returns_what_follows_fills;
 use super::guards::{Branches, ends_turn};
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::{Accumulation, Loop, Subscript, Test};
@@ -19,6 +20,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let rest = &body[index + 1..];
             let around = self.run_statement(statement);
             let around = around.or_else(|| self.starts_evaluation(&body[..=index], rest).then_some(Frame::Evaluation));
+            let around = around.or_else(|| {
+                let is_filled = matches!(statement, Stmt::If(branch) if returns_what_follows_fills(branch, rest));
+                is_filled.then_some(Frame::Guard(Guard::Once))
+            });
             if let Some(frame) = around
                 && !rest.is_empty()
             {

@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
     check,
 };
 
-const BUILDERS: &[&str] = &["triu", "tril", "full", "arange"];
+const BUILDERS: &[&str] = &["triu", "tril", "triu_", "tril_", "full", "arange"];
 
 fn check(check: &mut Check) {
     let program = check.program;
@@ -52,7 +52,7 @@ fn check(check: &mut Check) {
 pub fn is_rebuilt(call: &Call) -> bool {
     let is_torch = match &call.callee {
         Callee::External(dotted) => dotted.starts_with("torch.") && !dotted.contains("distributed"),
-        Callee::Method => matches!(call.name, "triu" | "tril"),
+        Callee::Method => matches!(call.name, "triu" | "tril" | "triu_" | "tril_"),
         _ => false,
     };
     let is_constant = matches!(&call.result, Value::Tensor(tensor)

@@ -1,6 +1,6 @@
 //! TP104: control flow that depends on a device value at every step.
 
-use ruff_python_ast::{Expr, Parameters};
+use ruff_python_ast::{Expr, Operator, Parameters};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
@@ -57,11 +57,16 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
         Expr::Name(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
         Expr::Compare(compare) => {
             let left = &*compare.left;
-            !(is_guess && (is_parameter(left) || is_index(left) || compare.comparators.iter().any(is_parameter)))
+            // Remainders are asked of sizes and counters.
+            let is_remainder = matches!(left, Expr::BinOp(operation) if operation.op == Operator::Mod);
+            !is_remainder
+                && !(is_guess && (is_parameter(left) || is_index(left) || compare.comparators.iter().any(is_parameter)))
         }
-        // `outputs.get("aux")` asks a dictionary whether there is one.
+        // `(-padding) or None`
+        Expr::UnaryOp(_) | Expr::BinOp(_) => !(is_guess && is_parameter(test.expression)),
+        // `outputs.get("aux")` asks a dictionary whether there is one, `self.condition(x)` whoever made it.
         Expr::Call(call) => !matches!(&*call.func, Expr::Attribute(method)
-            if matches!(method.attr.as_str(), "get" | "pop")),
+            if matches!(method.attr.as_str(), "get" | "pop" | "cond" | "condition" | "predicate")),
         _ => true,
     }
 }
@@ -74,6 +79,7 @@ fn is_made_of_parameters(parameters: &Parameters, expression: &Expr) -> bool {
             let holds = |part: &Expr| part.is_number_literal_expr() || is_made_of_parameters(parameters, part);
             holds(&operation.left) && holds(&operation.right)
         }
+        Expr::UnaryOp(operation) => is_made_of_parameters(parameters, &operation.operand),
         _ => false,
     }
 }
