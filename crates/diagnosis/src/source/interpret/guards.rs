@@ -9,6 +9,7 @@ use crate::source::classes::dotted_name;
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::FunctionKind;
 use crate::source::settings::{is_settings_name, literal};
+use crate::source::symbols::ClassId;
 use crate::source::value::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -357,8 +358,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// `self.track` of a class that is made with `track=False`.
     fn is_off_when_made(&self, name: &str) -> bool {
         let symbols = &self.program.symbols;
-        let made =
-            symbols.functions[self.function].class.and_then(|class| symbols.classes[class].methods.get("__init__"));
+        // Options of a module say what the model is.
+        let is_other = |class: &ClassId| !self.program.classes[*class].kind.is_module();
+        let class = symbols.functions[self.function].class.filter(is_other);
+        let made = class.and_then(|class| symbols.classes[class].methods.get("__init__"));
         let definition = made.and_then(|made| symbols.functions[*made].definition);
         let parameter = definition.and_then(|definition| definition.parameters.find(name));
         parameter
