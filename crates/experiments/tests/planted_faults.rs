@@ -178,9 +178,17 @@ fn work_done_several_times_is_too_slow() {
     let slow = variant(rewrite, nothing);
     let mut baseline = Bench::new(&nano(), &Variant::baseline(), Keep::OnlyTheLoss, &SETTING).unwrap();
     let mut bench = Bench::new(&nano(), &slow, Keep::OnlyTheLoss, &SETTING).unwrap();
-    let patience = Patience { rounds: 8, most_rounds: 8, time: Duration::ZERO };
-    let measured = Clock::start(patience, 1).compare(&mut baseline, &mut bench).unwrap();
-    let gates = validate(&nano(), &SETTING, &slow, CURVE_STEPS, &measured, None).unwrap().gates;
-    assert!(failed(&gates).contains(&"throughput"), "{measured:?}");
-    assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");
+    // Other programs may get in the way of eight rounds, and the gate then rightly says nothing: more of them tell.
+    let mut seen = Vec::new();
+    for rounds in [8, 24, 72] {
+        let patience = Patience { rounds, most_rounds: rounds, time: Duration::ZERO };
+        let measured = Clock::start(patience, 1).compare(&mut baseline, &mut bench).unwrap();
+        let gates = validate(&nano(), &SETTING, &slow, CURVE_STEPS, &measured, None).unwrap().gates;
+        assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");
+        if failed(&gates).contains(&"throughput") {
+            return;
+        }
+        seen.push(measured);
+    }
+    panic!("six times the products pass the throughput gate: {seen:?}");
 }
