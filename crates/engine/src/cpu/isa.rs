@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The environment variable that names a level to stay at, for comparisons: `HEADROOM_ISA=avx512`.
+/// The environment variable that names a level: `HEADROOM_ISA=avx2` for a comparison, `HEADROOM_ISA=amx` to try tiles.
 pub const VARIABLE: &str = "HEADROOM_ISA";
 
 /// A level of vector instructions; a higher level includes the lower ones.
@@ -22,19 +22,25 @@ pub enum Isa {
 impl Isa {
     const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
 
-    /// The highest level this machine can run, or the lower one that [`VARIABLE`] names; asked once a process.
+    /// The level that runs use: the one that [`VARIABLE`] names, or the highest of vectors. Asked once a process.
     pub fn detect() -> Isa {
         static DETECTED: OnceLock<Isa> = OnceLock::new();
         *DETECTED.get_or_init(|| {
-            let highest = ask_the_cpu();
             let asked = std::env::var(VARIABLE).unwrap_or_default();
-            Isa::ALL.into_iter().find(|isa| isa.to_string() == asked).map_or(highest, |asked| asked.min(highest))
+            let named = Isa::ALL.into_iter().find(|isa| isa.to_string() == asked);
+            named.unwrap_or(Isa::Avx512).runnable()
         })
+    }
+
+    /// The highest level this machine can run.
+    pub fn highest() -> Isa {
+        static HIGHEST: OnceLock<Isa> = OnceLock::new();
+        *HIGHEST.get_or_init(ask_the_cpu)
     }
 
     /// Every level this machine can run, lowest first.
     pub fn available() -> Vec<Isa> {
-        let highest = Isa::detect();
+        let highest = Isa::highest();
         Isa::ALL.into_iter().filter(|&isa| isa <= highest).collect()
     }
 
@@ -42,7 +48,7 @@ impl Isa {
     /// that no value of `Isa` can reach instructions the CPU lacks.
     #[inline]
     pub fn runnable(self) -> Isa {
-        self.min(Isa::detect())
+        self.min(Isa::highest())
     }
 }
 
@@ -173,6 +179,6 @@ mod tests {
     #[test]
     fn a_level_the_machine_lacks_falls_to_its_highest() {
         assert_eq!(Isa::Portable.runnable(), Isa::Portable);
-        assert_eq!(Isa::Amx.runnable(), Isa::detect());
+        assert_eq!(Isa::Amx.runnable(), Isa::highest());
     }
 }

@@ -31,11 +31,7 @@ impl Bf16Unit {
 
     /// The fastest that goes with a level of vector instructions.
     pub fn with(isa: Isa) -> Bf16Unit {
-        match isa.runnable() {
-            Isa::Amx => Bf16Unit::Amx,
-            Isa::Avx512 => Bf16Unit::Avx512.runnable(),
-            _ => Bf16Unit::Software,
-        }
+        if isa.runnable() >= Isa::Avx512 { Bf16Unit::detect() } else { Bf16Unit::Software }
     }
 
     /// This unit, or the machine's fastest where it lacks this one.
@@ -56,7 +52,7 @@ impl fmt::Display for Bf16Unit {
 
 #[cfg(target_arch = "x86_64")]
 fn ask_the_machine() -> Bf16Unit {
-    match Isa::detect() {
+    match Isa::highest() {
         Isa::Amx => Bf16Unit::Amx,
         Isa::Avx512 if std::arch::is_x86_feature_detected!("avx512bf16") => Bf16Unit::Avx512,
         _ => Bf16Unit::Software,
