@@ -115,7 +115,7 @@ fn shapes_past_every_block_limit_match_on_any_number_of_threads() {
     // Depth past one and two blocks; columns past one stage; few rows; few columns.
     let shapes = [(37, 1100, 513), (150, 70, 1030), (15, 1500, 700), (301, 33, 200), (64, 64, 2100), (2, 600, 1025)];
     // Where numbers are split for tiles: several blocks and stages, rows and columns that do not fill the last tile.
-    let tiled = [(290, 190, 680), (62, 2100, 420), (700, 94, 3000)];
+    let tiled = [(290, 190, 680), (130, 2100, 420), (700, 158, 1400)];
     for (i, (m, n, k)) in shapes.into_iter().chain(tiled).enumerate() {
         for (a, b) in [
             (Storage::RowMajor, Storage::Transposed),
@@ -152,7 +152,7 @@ fn a_sum_over_no_depth_is_zero_or_leaves_c_alone() {
 #[test]
 fn nan_and_infinity_reach_the_elements_they_belong_to_and_no_others() {
     let (pool, scratch) = (Pool::new(2).unwrap(), Scratch::new(2));
-    let shapes = [(29, 50, 40), (64, 64, 40)];
+    let shapes = [(29, 50, 40), (160, 128, 150)];
     for (isa, (m, n, k)) in Isa::available().into_iter().flat_map(|isa| shapes.map(|shape| (isa, shape))) {
         let mut a = vec![1.0; m * k];
         let mut b = vec![0.0; k * n];
@@ -188,7 +188,7 @@ fn nan_and_infinity_reach_the_elements_they_belong_to_and_no_others() {
 #[test]
 fn every_level_rounds_as_little_as_single_precision_must() {
     let (pool, scratch) = (Pool::new(2).unwrap(), Scratch::new(2));
-    let (m, n, k) = (96, 64, 1500);
+    let (m, n, k) = (130, 160, 1500);
     let (a, b) = (Operand::new(m, k, Storage::RowMajor, 1), Operand::new(k, n, Storage::Transposed, 2));
     let want = plain(1.0, &a, &b, |_, _| 0.0);
     for isa in Isa::available() {

@@ -12,7 +12,7 @@ use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, Storage, noise, pools, same_bits};
 
 /// Lengths of the parts, the length they have in common, and the depth.
-const SHAPES: [(&[usize], usize, usize); 7] = [
+const SHAPES: [(&[usize], usize, usize); 9] = [
     (&[64, 32, 32], 128, 64),
     (&[1, 15, 33, 100], 70, 19),
     (&[40, 40], 3, 530),
@@ -20,6 +20,9 @@ const SHAPES: [(&[usize], usize, usize); 7] = [
     (&[110, 110], 60, 520),
     (&[7], 9, 5),
     (&[0, 20, 31], 40, 16),
+    // Long enough for tiles; some of them.
+    (&[160, 130, 128], 200, 150),
+    (&[160, 20], 200, 150),
 ];
 
 /// Left and right operand, as training has them.
