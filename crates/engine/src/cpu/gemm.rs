@@ -1,7 +1,8 @@
 //! Single-precision matrix products: any strides, one large product on all threads or many small ones, a thread each.
 //!
 //! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
-//! NaN and infinity pass through as IEEE 754 has it; what C held is not read unless it is added to.
+//! NaN and infinity pass through as IEEE 754 has it, except that in tiles infinity times infinity is NaN; what C held is
+//! not read unless it is added to.
 
 mod bf16;
 mod cut;

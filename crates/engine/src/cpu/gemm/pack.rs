@@ -145,9 +145,11 @@ unsafe fn transpose(isa: Isa, from: *const f32, stride: usize, steps: usize, cou
     }
 }
 
+/// `to[step * width + i] = from[step * step_stride + i * stride]`, one by one.
+///
 /// # Safety
 /// Both sides are valid for `steps × count` elements at their strides.
-unsafe fn copy_elements(
+pub unsafe fn copy_elements(
     from: *const f32,
     (step_stride, stride): (usize, usize),
     steps: usize,

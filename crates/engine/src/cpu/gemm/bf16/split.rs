@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::pack::{SIDE, UNIT, UNIT_NUMBERS, VECTOR, for_each_half, mask, transpose};
 use crate::cpu::gemm::matrix::MatRef;
+use crate::cpu::gemm::pack::copy_elements;
 
 /// Numbers that one becomes.
 pub const PARTS: usize = 3;
@@ -53,7 +54,7 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
                     let second = from.wrapping_add(VECTOR * a.col_stride);
                     turn(second, a.col_stride, steps - first, count, at.add(VECTOR), UNIT);
                 } else {
-                    gather(from, (a.row_stride, a.col_stride), count, steps, at, UNIT);
+                    copy_elements(from, (a.row_stride, a.col_stride), count, steps, at, UNIT);
                 }
                 along(at, UNIT, VECTOR, UNIT, to);
             }
@@ -88,7 +89,7 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
                         let second = from.wrapping_add(VECTOR);
                         turn(second, b.col_stride, count, steps - first, at.add(VECTOR * VECTOR), VECTOR);
                     } else {
-                        gather(from, (b.row_stride, b.col_stride), steps, count, at, VECTOR);
+                        copy_elements(from, (b.row_stride, b.col_stride), steps, count, at, VECTOR);
                     }
                     across(at, VECTOR, VECTOR, UNIT, to);
                 }
@@ -224,26 +225,6 @@ unsafe fn turn(from: *const f32, stride: usize, runs: usize, length: usize, to: 
     for (index, run) in all.iter().enumerate() {
         // SAFETY: the caller vouches for it.
         unsafe { _mm512_storeu_si512(to.add(index * to_stride).cast(), *run) };
-    }
-}
-
-/// `runs` runs of `length` numbers that lie anywhere.
-///
-/// # Safety
-/// They can be read, by the strides of runs and of numbers, and written `to_stride` apart.
-unsafe fn gather(
-    from: *const f32,
-    (run_stride, stride): (usize, usize),
-    runs: usize,
-    length: usize,
-    to: *mut f32,
-    to_stride: usize,
-) {
-    for run in 0..runs {
-        for index in 0..length {
-            // SAFETY: the caller vouches for it.
-            unsafe { *to.add(run * to_stride + index) = *from.add(run * run_stride + index * stride) };
-        }
     }
 }
 
