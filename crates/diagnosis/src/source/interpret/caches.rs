@@ -32,9 +32,10 @@ pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool
             .filter(|_| dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "hasattr" | "exists"))),
         _ => None,
     };
-    let kept: Vec<String> = rest.iter().flat_map(stored_names).collect();
+    let asked: Vec<String> = found.into_iter().filter_map(is_there).filter(|name| name.contains('.')).collect();
     branch.elif_else_clauses.is_empty()
-        && found.into_iter().filter_map(is_there).any(|name| name.contains('.') && kept.contains(&name))
+        && !asked.is_empty()
+        && rest.iter().flat_map(stored_names).any(|kept| asked.contains(&kept))
 }
 
 /// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the
