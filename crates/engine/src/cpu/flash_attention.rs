@@ -11,7 +11,7 @@ pub use gradient::gradient;
 
 use super::Team;
 use super::frame::Frame;
-use super::gemm::{Accumulate, LeftIn, MatMut, MatRef, Small, SmallProduct, part};
+use super::gemm::{Accumulate, Ahead, LeftIn, MatMut, MatRef, Small, SmallProduct, part};
 use super::isa::Isa;
 use super::shared::Shared;
 use headroom_graph::TensorType;
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 
 /// Units of work a thread that keep the wait for the last one short.
-const UNITS_A_THREAD: usize = 8;
+const UNITS_A_THREAD: usize = 4;
 /// Positions of the smallest unit: each packs the keys that it sees anew.
 const POSITIONS_MIN: usize = 256;
 /// The tallest inner loop of any level.
@@ -103,6 +103,16 @@ impl<'a> Attention<'a> {
         }
     }
 
+    /// Rows of one head that are stacked soon, to ask for meanwhile: they lie apart, where no hardware looks for them.
+    fn ahead(&self, from: &[f32], of: &Head, positions: Range<usize>) -> Ahead {
+        if positions.is_empty() {
+            return Ahead::NOTHING;
+        }
+        let hd = self.sizes.head_dim;
+        let from = &from[self.row(of.heads, of.batch, positions.start, of.head)..];
+        Ahead::rows(from, positions.len(), hd, of.heads * hd)
+    }
+
     /// Positions of one head of an output.
     ///
     /// # Safety
@@ -115,10 +125,10 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// The first `count` rows of one head where they lie.
-    fn in_place(&self, data: &'a [f32], of: &Head, count: usize) -> MatRef<'a> {
+    /// Rows of one head where they lie.
+    fn in_place(&self, data: &'a [f32], of: &Head, positions: Range<usize>) -> MatRef<'a> {
         let (hd, width) = (self.sizes.head_dim, of.heads * self.sizes.head_dim);
-        MatRef::strided(&data[self.row(of.heads, of.batch, 0, of.head)..], count, hd, width, 1)
+        MatRef::strided(&data[self.row(of.heads, of.batch, positions.start, of.head)..], positions.len(), hd, width, 1)
     }
 }
 
@@ -193,13 +203,14 @@ fn forward_positions(
         attention.stack(attention.k, of, 0..visible, Turn::Forward, 1.0, turned);
         small.pack_transposed(MatRef::strided(turned, visible, hd, wide, 1), keys);
     } else {
-        small.pack_transposed(attention.in_place(attention.k, of, visible), keys);
+        small.pack_transposed(attention.in_place(attention.k, of, 0..visible), keys);
     }
     attention.stack(attention.v, of, 0..visible, Turn::None, 1.0, values);
     for head in of.head * attention.group()..(of.head + 1) * attention.group() {
         let own = Head { heads, batch: of.batch, head };
         for panel in nearly_equal(positions.clone(), small.rows()) {
             attention.stack(attention.q, &own, panel.clone(), Turn::Forward, attention.scale, queries);
+            let next = panel.end..(panel.end + panel.len()).min(positions.end);
             small.product(SmallProduct {
                 rows: panel.len(),
                 depth: hd,
@@ -212,6 +223,7 @@ fn forward_positions(
                 accumulate: Accumulate::Overwrite,
                 c: scores,
                 c_stride: stride,
+                ahead: attention.ahead(attention.q, &own, next),
             });
             let mut figures = [(0.0, 0.0); ROWS_MAX];
             let seen = Rows { stride, seen: panel.start as isize + 1, keys: panel.end };
@@ -228,6 +240,7 @@ fn forward_positions(
                 accumulate: Accumulate::Overwrite,
                 c: mixed,
                 c_stride: wide,
+                ahead: Ahead::NOTHING,
             });
             let figures = &figures[..panel.len()];
             // SAFETY: each (batch, head, position) belongs to one unit, and each unit to one thread.

@@ -21,6 +21,7 @@ pub use bf16::{Bf16Unit, SPLIT_PRODUCTS, gemm_bf16};
 pub use cut::part;
 use cut::{Cut, Rounding};
 pub use joined::{Columns, Joined, Parts, Rows};
+pub use kernel::Ahead;
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
 use scratch::Buffers;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use chunks::Chunks;
 use waiting::Waiting;
-pub(crate) use waiting::{Barrier, Padded};
+pub(crate) use waiting::{Barrier, Padded, Trail};
 
 /// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
 /// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
@@ -85,7 +85,8 @@ impl Pool {
         }
     }
 
-    /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first.
+    /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first. Items are
+    /// claimed in order: a job may wait for an item before its own (see [`Trail`]), never for a later one.
     pub fn for_each(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         self.for_each_limited(self.threads(), items, job);
     }
@@ -170,7 +171,7 @@ impl Pool {
         }
     }
 
-    /// How often a waiting member of a team looks again before it lets other threads run.
+    /// How often a waiting worker looks again before it lets other threads run.
     pub(crate) fn spins(&self) -> u32 {
         self.shared.spins
     }

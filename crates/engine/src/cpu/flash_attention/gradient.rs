@@ -1,8 +1,14 @@
 //! The backward pass of attention: scores are computed again, a block of queries against a block of keys at a time.
+//!
+//! A unit of work owns a range of keys of one key-value head and goes through the queries that see it. Their gradients
+//! are sums over the ranges, so a unit follows the one before it block by block: the order of every sum is fixed, whoever
+//! computes it. Units begin with the first ranges, which most queries see; the last ones are short, and threads end
+//! together.
 
 use super::super::Team;
 use super::super::frame::Frame;
-use super::super::gemm::{Accumulate, LeftIn, MatRef, SmallProduct};
+use super::super::gemm::{Accumulate, Ahead, LeftIn, MatRef, SmallProduct, part};
+use super::super::pool::Trail;
 use super::super::shared::Shared;
 use super::rows::{self, Rows};
 use super::{Attention, Head, KEY_PANEL, Turn, nearly_equal, score_stride, wide};
@@ -16,12 +22,18 @@ use std::sync::PoisonError;
 const QUERIES: usize = 112;
 /// Keys of a block: with the queries, scores and their gradients that stay in the second-level cache.
 const KEYS: usize = 256;
+/// Keys of a unit: its keys, values and their gradients stay in the second-level cache, too.
+const RANGE: usize = 3 * KEYS;
 
 /// Keys and values in panels, keys in rows, the gradients of both; q, dout and dq of a block, scores and their
 /// gradients.
 pub fn tile(sizes: &AttentionSizes) -> usize {
-    let keys = sizes.seq.next_multiple_of(KEY_PANEL);
+    let keys = longest_range(sizes).next_multiple_of(KEY_PANEL);
     keys * (2 * sizes.head_dim + 3 * wide(sizes)) + QUERIES * (3 * wide(sizes) + 2 * score_stride(KEYS.min(sizes.seq)))
+}
+
+fn longest_range(sizes: &AttentionSizes) -> usize {
+    RANGE.min(sizes.seq)
 }
 
 /// What a thread works with, cut out of its tile.
@@ -40,12 +52,13 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     fn of(sizes: &AttentionSizes, tile: &'a mut [f32]) -> Room<'a> {
-        let (panels, wide) = (sizes.seq.next_multiple_of(KEY_PANEL) * sizes.head_dim, wide(sizes));
+        let (range, wide) = (longest_range(sizes), wide(sizes));
+        let panels = range.next_multiple_of(KEY_PANEL) * sizes.head_dim;
         let (keys, rest) = tile.split_at_mut(panels);
         let (values, rest) = rest.split_at_mut(panels);
-        let (key_rows, rest) = rest.split_at_mut(sizes.seq * wide);
-        let (dkeys, rest) = rest.split_at_mut(sizes.seq * wide);
-        let (dvalues, rest) = rest.split_at_mut(sizes.seq * wide);
+        let (key_rows, rest) = rest.split_at_mut(range * wide);
+        let (dkeys, rest) = rest.split_at_mut(range * wide);
+        let (dvalues, rest) = rest.split_at_mut(range * wide);
         let (queries, rest) = rest.split_at_mut(QUERIES * wide);
         let (dout, rest) = rest.split_at_mut(QUERIES * wide);
         let (dqueries, rest) = rest.split_at_mut(QUERIES * wide);
@@ -63,35 +76,67 @@ struct Arrived<'a> {
     dout: &'a [f32],
 }
 
+/// Where the gradients go.
+struct Gradients<'a> {
+    dq: Shared<'a>,
+    dk: Shared<'a>,
+    dv: Shared<'a>,
+}
+
 pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Frame) {
     let attention = Attention::new(team.isa, op, types, at, 6);
     let sizes = attention.sizes;
     let arrived = Arrived { out: at.input(3), lse: at.input(4), dout: at.input(5) };
-    let (dq, dk, dv) = (Shared::new(at.output(0)), Shared::new(at.output(1)), Shared::new(at.output(2)));
-    team.pool.for_each(sizes.batch * sizes.kv_heads, &|item, worker| {
+    let to = Gradients { dq: Shared::new(at.output(0)), dk: Shared::new(at.output(1)), dv: Shared::new(at.output(2)) };
+    let heads = sizes.batch * sizes.kv_heads;
+    let trails: Vec<Trail> = (0..heads * sizes.seq.div_ceil(RANGE)).map(|_| Trail::new()).collect();
+    team.pool.for_each(trails.len(), &|unit, worker| {
         let mut tile = team.tiles[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        let (range, item) = (unit / heads, unit % heads);
         let of = Head { heads: sizes.kv_heads, batch: item / sizes.kv_heads, head: item % sizes.kv_heads };
-        gradient_head(&attention, &of, arrived, &mut Room::of(&sizes, &mut tile), (&dq, &dk, &dv));
+        let range = range * RANGE..((range + 1) * RANGE).min(sizes.seq);
+        let lead = trails[unit].lead();
+        let turn = |steps| {
+            if let Some(before) = unit.checked_sub(heads) {
+                trails[before].follow(steps, team.pool.spins());
+            }
+        };
+        let room = &mut Room::of(&sizes, &mut tile);
+        gradient_range(&attention, &of, range, arrived, room, &to, turn, |steps| lead.has_done(steps));
     });
 }
 
-fn gradient_head(
+/// `of`: the key-value head. Step by step, each a block of queries of one head: `turn` waits until the range before has
+/// done so many, `done` says how many this one has.
+#[allow(clippy::too_many_arguments, reason = "one call, and each is another thing")]
+fn gradient_range(
     attention: &Attention,
     of: &Head,
+    range: Range<usize>,
     arrived: Arrived,
     room: &mut Room,
-    (dq, dk, dv): (&Shared, &Shared, &Shared),
+    to: &Gradients,
+    turn: impl Fn(usize),
+    done: impl Fn(usize),
 ) {
     let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
-    attention.stack(attention.k, of, 0..seq, Turn::Forward, 1.0, room.key_rows);
-    small.pack_transposed(MatRef::strided(room.key_rows, seq, hd, wide, 1), room.keys);
-    small.pack_transposed(attention.in_place(attention.v, of, seq), room.values);
+    attention.stack(attention.k, of, range.clone(), Turn::Forward, 1.0, room.key_rows);
+    small.pack_transposed(MatRef::strided(room.key_rows, range.len(), hd, wide, 1), room.keys);
+    small.pack_transposed(attention.in_place(attention.v, of, range.clone()), room.values);
     room.dkeys.fill(0.0);
     room.dvalues.fill(0.0);
-    for head in of.head * attention.group()..(of.head + 1) * attention.group() {
+    let blocks = seq.div_ceil(QUERIES);
+    let block_at = |index| part(0..seq, blocks, index);
+    let first =
+        (0..blocks).find(|index| block_at(*index).end > range.start).expect("the range lies within the sequence");
+    let sharing = of.head * attention.group()..(of.head + 1) * attention.group();
+    for head in sharing.clone() {
         let own = Head { heads, batch: of.batch, head };
-        for block in nearly_equal(0..seq, QUERIES) {
+        for index in first..blocks {
+            let (block, steps) = (block_at(index), (head - sharing.start) * blocks + index + 1);
+            let (next_head, next) =
+                if index + 1 < blocks { (head, block_at(index + 1)) } else { (head + 1, block_at(first)) };
             attention.stack(attention.q, &own, block.clone(), Turn::Forward, attention.scale, room.queries);
             attention.stack(arrived.dout, &own, block.clone(), Turn::None, 1.0, room.dout);
             let mut figures = [(0.0, 0.0); QUERIES];
@@ -100,21 +145,45 @@ fn gradient_head(
                 let lse = arrived.lse[(of.batch * heads + head) * seq + position];
                 *figures = (lse, rows::dot(attention.isa, &dout[..hd], out));
             }
-            for start in (0..block.end).step_by(KEYS) {
-                let keys = start..(start + KEYS).min(block.end);
-                scores_and_dqueries(attention, &block, &keys, &figures, room);
-                dkeys_and_dvalues(attention, &block, &keys, room);
+            // A row of the next block for each row of this one.
+            let next_own = Head { heads, batch: of.batch, head: next_head };
+            let ahead = |panel: &Range<usize>| {
+                let rows = next.start + panel.start..(next.start + panel.end).min(next.end);
+                if next_head == sharing.end || rows.is_empty() {
+                    return [Ahead::NOTHING; 3];
+                }
+                [attention.q, arrived.dout, arrived.out]
+                    .map(|rows_of| attention.ahead(rows_of, &next_own, rows.clone()))
+            };
+            turn(steps);
+            // SAFETY: this head's rows belong to this key-value head alone, and to this range until its step is done.
+            let mut dq = unsafe { attention.rows_out(&to.dq, &own, block.clone()) };
+            if range.start > 0 {
+                for (row, sum) in room.dqueries.chunks_exact_mut(wide).take(block.len()).enumerate() {
+                    sum[..hd].copy_from_slice(dq.row(row));
+                }
             }
-            // SAFETY: this head belongs to this item alone.
-            let to = unsafe { attention.rows_out(dq, &own, block.clone()) };
-            // Queries are scaled for the scores and so are right for dk; dq is scaled here.
-            attention.copy_rows(room.dqueries, wide, block.start, Turn::Back, attention.scale, to);
+            for start in (range.start..range.end.min(block.end)).step_by(KEYS) {
+                let keys = start..(start + KEYS).min(range.end).min(block.end);
+                let ahead =
+                    |panel: &Range<usize>| if start == range.start { ahead(panel) } else { [Ahead::NOTHING; 3] };
+                scores_and_dqueries(attention, &block, &keys, range.start, &figures, room, ahead);
+                dkeys_and_dvalues(attention, &block, &keys, range.start, room);
+            }
+            if block.end <= range.end {
+                // Queries are scaled for the scores and so are right for dk; dq is scaled here.
+                attention.copy_rows(room.dqueries, wide, block.start, Turn::Back, attention.scale, dq);
+            } else {
+                rows::copy(attention.isa, 1.0, room.dqueries, wide, dq);
+            }
+            done(steps);
         }
     }
-    // SAFETY: as above.
-    let (dk, dv) = unsafe { (attention.rows_out(dk, of, 0..seq), attention.rows_out(dv, of, 0..seq)) };
-    attention.copy_rows(room.dkeys, wide, 0, Turn::Back, 1.0, dk);
-    attention.copy_rows(room.dvalues, wide, 0, Turn::None, 1.0, dv);
+    // SAFETY: these keys are this unit's alone.
+    let (dk, dv) =
+        unsafe { (attention.rows_out(&to.dk, of, range.clone()), attention.rows_out(&to.dv, of, range.clone())) };
+    attention.copy_rows(room.dkeys, wide, range.start, Turn::Back, 1.0, dk);
+    attention.copy_rows(room.dvalues, wide, range.start, Turn::None, 1.0, dv);
 }
 
 /// The block's weights into `p`, the gradients of its scores into `ds`, and what these keys add to `dqueries`.
@@ -122,31 +191,37 @@ fn scores_and_dqueries(
     attention: &Attention,
     block: &Range<usize>,
     keys: &Range<usize>,
+    range_start: usize,
     figures: &[(f32, f32)],
     room: &mut Room,
+    ahead: impl Fn(&Range<usize>) -> [Ahead; 3],
 ) {
     let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
     let stride = score_stride(KEYS.min(attention.sizes.seq));
     // Keys begin at a whole panel, since KEYS is a multiple of every width.
-    let panels_before = keys.start * hd;
+    let before = keys.start - range_start;
     for panel in nearly_equal(0..block.len(), small.rows()) {
         let first = panel.start;
+        let [ahead_q, ahead_dout, ahead_out] = ahead(&panel);
         // Keys that the panel's last row sees; the whole panel is masked where there is none.
         let seen = (block.start + panel.end).saturating_sub(keys.start).min(keys.len());
         let (p, ds) = (&mut room.p[first * stride..], &mut room.ds[first * stride..]);
-        for (left, right, c) in [(&*room.queries, &*room.keys, &mut *p), (&*room.dout, &*room.values, &mut *ds)] {
+        let both =
+            [(&*room.queries, &*room.keys, &mut *p, ahead_q), (&*room.dout, &*room.values, &mut *ds, ahead_dout)];
+        for (left, right, c, ahead) in both {
             small.product(SmallProduct {
                 rows: panel.len(),
                 depth: hd,
                 columns: seen,
                 left: &left[first * wide..],
                 left_in: LeftIn::Rows(wide),
-                right: &right[panels_before..],
+                right: &right[before * hd..],
                 right_stride: small.width(),
                 panel_stride: hd * small.width(),
                 accumulate: Accumulate::Overwrite,
                 c,
                 c_stride: stride,
+                ahead,
             });
         }
         let own =
@@ -158,18 +233,25 @@ fn scores_and_dqueries(
             columns: hd,
             left: ds,
             left_in: LeftIn::Rows(stride),
-            right: &room.key_rows[keys.start * wide..],
+            right: &room.key_rows[before * wide..],
             right_stride: wide,
             panel_stride: small.width(),
             accumulate: if keys.start == 0 { Accumulate::Overwrite } else { Accumulate::Add },
             c: &mut room.dqueries[first * wide..],
             c_stride: wide,
+            ahead: ahead_out,
         });
     }
 }
 
 /// `dkeys += dsᵀ · queries` and `dvalues += pᵀ · dout`, over the queries that see each panel of keys.
-fn dkeys_and_dvalues(attention: &Attention, block: &Range<usize>, keys: &Range<usize>, room: &mut Room) {
+fn dkeys_and_dvalues(
+    attention: &Attention,
+    block: &Range<usize>,
+    keys: &Range<usize>,
+    range_start: usize,
+    room: &mut Room,
+) {
     let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
     let stride = score_stride(KEYS.min(attention.sizes.seq));
     for panel in nearly_equal(keys.clone(), small.rows()) {
@@ -187,8 +269,9 @@ fn dkeys_and_dvalues(attention: &Attention, block: &Range<usize>, keys: &Range<u
                 right_stride: wide,
                 panel_stride: small.width(),
                 accumulate: Accumulate::Add,
-                c: &mut c[first * wide..],
+                c: &mut c[(first - range_start) * wide..],
                 c_stride: wide,
+                ahead: Ahead::NOTHING,
             });
         }
     }

@@ -30,11 +30,18 @@ by_lanes! {
             let whole = x.len() / L::LANES * L::LANES;
             // SAFETY: whole vectors within the slice, then the rest under a mask.
             unsafe {
-                let mut tops = L::splat(f32::NEG_INFINITY);
-                for at in (0..whole).step_by(L::LANES) {
-                    tops = L::larger(L::load(x.as_ptr().add(at)), tops);
+                // Four chains: one would wait for itself at every vector.
+                let mut tops = [L::splat(f32::NEG_INFINITY); 4];
+                let fours = whole / (4 * L::LANES) * (4 * L::LANES);
+                for at in (0..fours).step_by(4 * L::LANES) {
+                    for (chain, tops) in tops.iter_mut().enumerate() {
+                        *tops = L::larger(L::load(x.as_ptr().add(at + chain * L::LANES)), *tops);
+                    }
                 }
-                let mut top = L::largest(tops);
+                for at in (fours..whole).step_by(L::LANES) {
+                    tops[0] = L::larger(L::load(x.as_ptr().add(at)), tops[0]);
+                }
+                let mut top = L::largest(L::larger(L::larger(tops[0], tops[1]), L::larger(tops[2], tops[3])));
                 for &x in &x[whole..] {
                     top = if x > top { x } else { top };
                 }

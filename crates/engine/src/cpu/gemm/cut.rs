@@ -14,12 +14,12 @@ use super::kernel::{DEPTH_MAX, Kernels, Left, PACKED_COLUMN_STRIDE};
 use super::matrix::MatRef;
 use super::scratch::{LEFT_FLOATS, Piece};
 
-/// Floats of packed right operand that an item reads over and over: 1 MiB, half a core's L2.
-const RIGHT_IN_CACHE: usize = 256 * 1024;
+/// Floats of packed right operand that an item reads over and over: a little more than half a core's L2.
+const RIGHT_IN_CACHE: usize = 288 * 1024;
 /// Floats of right operand that are packed as one stage: what two cores keep in L2 beside everything else.
 const STAGE_ALONE: usize = 384 * 1024;
-/// Floats of right operand that a stage has where there are several: 1 MiB, which L2 holds beside what else is read.
-const STAGE: usize = 256 * 1024;
+/// Floats of right operand that a stage has where there are several: L2 holds them beside what else is read.
+const STAGE: usize = RIGHT_IN_CACHE;
 /// Column panels of the narrowest share; below that, threads have columns in common and divide the rows.
 const SHARE_PANELS_MIN: usize = 2;
 /// Narrower items would copy the left operand too often.
@@ -118,7 +118,9 @@ impl<'a> Cut<'a> {
         let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
-            (1, ((buffer.floats / 2).min(STAGE) / (deepest_block * width)).clamp(1, panels))
+            // Equal stages: the left operand is copied for each, and a narrow last one would hardly use its copy.
+            let most = ((buffer.floats / 2).min(STAGE) / (deepest_block * width)).max(1);
+            (1, panels.div_ceil(panels.div_ceil(most)))
         };
         let column_parts = (1..=team)
             .rev()

@@ -18,6 +18,9 @@ pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 /// Distance between packed steps of depth of a left panel: the tallest tile in whole vectors.
 pub const PACKED_COLUMN_STRIDE: usize = 16;
 
+/// Floats of a cache line.
+const LINE: usize = 16;
+
 /// How the left operand's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Left {
@@ -65,6 +68,13 @@ impl Ahead {
     pub const STEPS: usize = 4;
     pub const NOTHING: Ahead =
         Ahead { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+
+    /// Rows of a matrix, `stride` floats apart, a line every [`Ahead::STEPS`] steps of depth.
+    pub fn rows(from: &[f32], rows: usize, width: usize, stride: usize) -> Ahead {
+        let run = width.div_ceil(LINE);
+        let jump = stride.wrapping_sub((run - 1) * LINE);
+        Ahead { at: from.as_ptr(), count: rows * run, at_once: 1, stride: LINE, left_in_run: run, run, jump }
+    }
 
     #[inline(always)]
     fn next(&mut self) -> *const f32 {

@@ -31,6 +31,8 @@ pub struct SmallProduct<'a> {
     pub accumulate: Accumulate,
     pub c: &'a mut [f32],
     pub c_stride: usize,
+    /// Asked for meanwhile.
+    pub ahead: Ahead,
 }
 
 /// The inner loops of one instruction-set level.
@@ -98,7 +100,7 @@ impl Small {
             c_stride,
             columns: 0,
             store: if product.accumulate == Accumulate::Add { Store::Add } else { Store::Overwrite },
-            ahead: Ahead::NOTHING,
+            ahead: product.ahead,
         };
         let row_panels = rows.div_ceil(self.rows());
         for row_panel in 0..row_panels {

@@ -246,17 +246,17 @@ unsafe impl Lanes for Avx512 {
         unsafe {
             // Clamped a little further out: `scalef` itself gives zero or infinity there.
             let clamped = _mm512_max_ps(_mm512_set1_ps(-104.0), _mm512_min_ps(_mm512_set1_ps(89.0), x));
-            let power = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm512_mul_ps(
-                clamped,
-                _mm512_set1_ps(LOG2_E),
-            ));
+            // The sum has no bits left for a fraction: it is rounded to the nearest whole number.
+            let whole = _mm512_set1_ps(1.5 * (1 << 23) as f32);
+            let power = _mm512_sub_ps(_mm512_fmadd_ps(clamped, _mm512_set1_ps(LOG2_E), whole), whole);
             let r = _mm512_fnmadd_ps(power, _mm512_set1_ps(LN2_HIGH), clamped);
             let r = _mm512_fnmadd_ps(power, _mm512_set1_ps(LN2_LOW), r);
             let mut poly = _mm512_set1_ps(POLYNOMIAL[0]);
             for coefficient in &POLYNOMIAL[1..] {
                 poly = _mm512_fmadd_ps(poly, r, _mm512_set1_ps(*coefficient));
             }
-            let mantissa = _mm512_add_ps(_mm512_fmadd_ps(poly, _mm512_mul_ps(r, r), r), _mm512_set1_ps(1.0));
+            let one = _mm512_set1_ps(1.0);
+            let mantissa = _mm512_fmadd_ps(_mm512_fmadd_ps(poly, r, one), r, one);
             _mm512_scalef_ps(mantissa, power)
         }
     }

@@ -29,6 +29,43 @@ impl Barrier {
     }
 }
 
+/// How many steps of a piece of work are done, for others that may take a step only after it.
+pub(crate) struct Trail(Padded<AtomicUsize>);
+
+impl Trail {
+    pub(crate) fn new() -> Trail {
+        Trail(Padded(AtomicUsize::new(0)))
+    }
+
+    /// Whoever takes these steps. Dropped, it counts as done with all there are, so that nobody waits for one that
+    /// panicked.
+    pub(crate) fn lead(&self) -> Leader<'_> {
+        Leader(self)
+    }
+
+    /// Returns when `steps` are done; what was written before can be read after.
+    pub(crate) fn follow(&self, steps: usize, spins: u32) {
+        let mut waiting = Waiting::new(spins);
+        while self.0.0.load(Ordering::Acquire) < steps {
+            waiting.pause();
+        }
+    }
+}
+
+pub(crate) struct Leader<'a>(&'a Trail);
+
+impl Leader<'_> {
+    pub(crate) fn has_done(&self, steps: usize) {
+        self.0.0.0.store(steps, Ordering::Release);
+    }
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.has_done(usize::MAX);
+    }
+}
+
 /// A value on cache lines of its own (two: the hardware fetches lines in pairs).
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
