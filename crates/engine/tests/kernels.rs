@@ -7,7 +7,8 @@ use headroom_engine::examples as fill;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, Program};
 use headroom_graph::op::{Example, Fill, Op};
-use headroom_graph::{Category, DType, Graph, ValueId};
+use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
+use headroom_graph::{Category, DType, Graph, TensorType, ValueId};
 
 #[test]
 fn every_cpu_kernel_agrees_with_the_reference() {
@@ -21,6 +22,35 @@ fn every_cpu_kernel_agrees_with_the_reference() {
                 let same =
                     alone.iter().flatten().map(|x| x.to_bits()).eq(together.iter().flatten().map(|x| x.to_bits()));
                 assert!(same, "{} at {isa} gives other bytes on {threads} threads", example.op.name());
+            }
+        }
+    }
+}
+
+/// So long that keys are taken in several blocks and ranges, which threads share.
+#[test]
+fn attention_of_a_long_sequence_agrees_with_the_reference() {
+    let (seq, heads, kv_heads, hd) = (1700, 2, 1, 8);
+    let q = (TensorType::f32(&[seq, heads * hd]), Fill::Normal);
+    let k = (TensorType::f32(&[seq, kv_heads * hd]), Fill::Normal);
+    let lse = (TensorType::f32(&[1, heads, seq]), Fill::Constant(4.0));
+    let tables = vec![(TensorType::f32(&[seq, hd / 2]), Fill::Normal); 2];
+    let rotation = Rotation::Inside;
+    let forward = Example {
+        op: FlashAttention { heads, kv_heads, seq, scale: 0.3, rotation }.into(),
+        inputs: [vec![q.clone(), k.clone(), k.clone()], tables.clone()].concat(),
+    };
+    let backward = Example {
+        op: FlashAttentionGrad { heads, kv_heads, seq, scale: 0.1, rotation }.into(),
+        inputs: [vec![q.clone(), k.clone(), k, q.clone(), lse, q], tables].concat(),
+    };
+    for example in [forward, backward] {
+        let want = expected(&example);
+        for isa in Isa::available() {
+            let alone = on_cpu(&example, isa, 1);
+            assert_close(&example, isa, &want, &alone);
+            for threads in [2, 5] {
+                assert!(alone == on_cpu(&example, isa, threads), "other bytes on {threads} threads at {isa}");
             }
         }
     }

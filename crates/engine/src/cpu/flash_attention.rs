@@ -1,8 +1,9 @@
 //! Causal attention that never holds more scores than a few rows of them: those live in the thread's own memory.
 //!
 //! A thread takes a (batch, key-value head), or some query positions of one where there are few, and packs its keys and
-//! values once for all heads that share them. Queries go in panels of as many rows as the product's inner loop computes
-//! at once, each with the keys up to its last row: what lies beyond is never touched.
+//! values once for all heads that share them. Queries go in blocks, and in each, a block of keys after the other: in
+//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. What lies
+//! beyond is never touched.
 
 mod gradient;
 mod rows;
@@ -25,6 +26,10 @@ use std::sync::PoisonError;
 const UNITS_A_THREAD: usize = 4;
 /// Positions of the smallest unit: each packs the keys that it sees anew.
 const POSITIONS_MIN: usize = 256;
+/// Query positions of a block: they go together from one block of keys to the next.
+const QUERIES: usize = 112;
+/// Keys of a block: they and their values stay in the second-level cache, a panel's scores of them nearly in the first.
+const KEYS: usize = 512;
 /// The tallest inner loop of any level.
 const ROWS_MAX: usize = 14;
 /// Keys are padded to whole panels of any level.
@@ -160,10 +165,10 @@ pub fn tile(op: &FlashAttention, q: &TensorType) -> usize {
     forward_tile(&sizes).max(gradient::tile(&sizes))
 }
 
-/// Turned keys, keys in panels, values; queries, what they mix, their scores.
+/// Turned keys, keys in panels, values; queries, what they mix, a panel's scores.
 fn forward_tile(sizes: &AttentionSizes) -> usize {
     let keys = sizes.seq.next_multiple_of(KEY_PANEL);
-    keys * (2 * wide(sizes) + sizes.head_dim) + ROWS_MAX * (2 * wide(sizes) + score_stride(sizes.seq))
+    keys * (2 * wide(sizes) + sizes.head_dim) + 2 * QUERIES * wide(sizes) + ROWS_MAX * score_stride(KEYS.min(sizes.seq))
 }
 
 pub fn forward(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Frame) {
@@ -193,12 +198,12 @@ fn forward_positions(
 ) {
     let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
-    let (visible, stride) = (positions.end, score_stride(seq));
+    let (visible, stride) = (positions.end, score_stride(KEYS.min(seq)));
     let (turned, rest) = tile.split_at_mut(visible * wide);
     let (keys, rest) = rest.split_at_mut(visible.next_multiple_of(KEY_PANEL) * hd);
     let (values, rest) = rest.split_at_mut(visible * wide);
-    let (queries, rest) = rest.split_at_mut(ROWS_MAX * wide);
-    let (mixed, scores) = rest.split_at_mut(ROWS_MAX * wide);
+    let (queries, rest) = rest.split_at_mut(QUERIES * wide);
+    let (mixed, scores) = rest.split_at_mut(QUERIES * wide);
     if attention.tables.is_some() {
         attention.stack(attention.k, of, 0..visible, Turn::Forward, 1.0, turned);
         small.pack_transposed(MatRef::strided(turned, visible, hd, wide, 1), keys);
@@ -208,45 +213,67 @@ fn forward_positions(
     attention.stack(attention.v, of, 0..visible, Turn::None, 1.0, values);
     for head in of.head * attention.group()..(of.head + 1) * attention.group() {
         let own = Head { heads, batch: of.batch, head };
-        for panel in nearly_equal(positions.clone(), small.rows()) {
-            attention.stack(attention.q, &own, panel.clone(), Turn::Forward, attention.scale, queries);
-            let next = panel.end..(panel.end + panel.len()).min(positions.end);
-            small.product(SmallProduct {
-                rows: panel.len(),
-                depth: hd,
-                columns: panel.end,
-                left: queries,
-                left_in: LeftIn::Rows(wide),
-                right: keys,
-                right_stride: small.width(),
-                panel_stride: hd * small.width(),
-                accumulate: Accumulate::Overwrite,
-                c: scores,
-                c_stride: stride,
-                ahead: attention.ahead(attention.q, &own, next),
-            });
-            let mut figures = [(0.0, 0.0); ROWS_MAX];
-            let seen = Rows { stride, seen: panel.start as isize + 1, keys: panel.end };
-            rows::soften(attention.isa, scores, seen, &mut figures[..panel.len()]);
-            small.product(SmallProduct {
-                rows: panel.len(),
-                depth: panel.end,
-                columns: hd,
-                left: scores,
-                left_in: LeftIn::Rows(stride),
-                right: values,
-                right_stride: wide,
-                panel_stride: small.width(),
-                accumulate: Accumulate::Overwrite,
-                c: mixed,
-                c_stride: wide,
-                ahead: Ahead::NOTHING,
-            });
-            let figures = &figures[..panel.len()];
+        for block in nearly_equal(positions.clone(), QUERIES) {
+            let mut figures = [rows::BEFORE_ANY; QUERIES];
+            let mut so_far = [rows::BEFORE_ANY; ROWS_MAX];
+            for start in (0..block.end).step_by(KEYS) {
+                for panel in nearly_equal(0..block.len(), small.rows()) {
+                    // Keys that the panel's last row sees; the whole panel is masked where there is none.
+                    let seen = (block.start + panel.end).saturating_sub(start).min(KEYS);
+                    if seen == 0 {
+                        continue;
+                    }
+                    let (own_queries, mixed) = (&mut queries[panel.start * wide..], &mut mixed[panel.start * wide..]);
+                    let rows = block.start + panel.start..block.start + panel.end;
+                    let mut ahead = Ahead::NOTHING;
+                    if start == 0 {
+                        attention.stack(attention.q, &own, rows.clone(), Turn::Forward, attention.scale, own_queries);
+                        // As many rows after these come next.
+                        ahead =
+                            attention.ahead(attention.q, &own, rows.end..(rows.end + panel.len()).min(positions.end));
+                    }
+                    small.product(SmallProduct {
+                        rows: panel.len(),
+                        depth: hd,
+                        columns: seen,
+                        left: own_queries,
+                        left_in: LeftIn::Rows(wide),
+                        right: &keys[start * hd..],
+                        right_stride: small.width(),
+                        panel_stride: hd * small.width(),
+                        accumulate: Accumulate::Overwrite,
+                        c: scores,
+                        c_stride: stride,
+                        ahead,
+                    });
+                    let seen_by = Rows { stride, seen: rows.start as isize + 1 - start as isize, keys: seen };
+                    let figures = &mut figures[panel.clone()];
+                    so_far[..panel.len()].copy_from_slice(figures);
+                    rows::soften(attention.isa, scores, seen_by, figures);
+                    if start > 0 {
+                        rows::go_on(attention.isa, &so_far, figures, mixed, wide);
+                    }
+                    small.product(SmallProduct {
+                        rows: panel.len(),
+                        depth: seen,
+                        columns: hd,
+                        left: scores,
+                        left_in: LeftIn::Rows(stride),
+                        right: &values[start * wide..],
+                        right_stride: wide,
+                        panel_stride: small.width(),
+                        accumulate: if start == 0 { Accumulate::Overwrite } else { Accumulate::Add },
+                        c: mixed,
+                        c_stride: wide,
+                        ahead: Ahead::NOTHING,
+                    });
+                }
+            }
+            let figures = &figures[..block.len()];
             // SAFETY: each (batch, head, position) belongs to one unit, and each unit to one thread.
             let (out, lse) = unsafe {
-                let place = (of.batch * heads + head) * seq + panel.start;
-                (attention.rows_out(out, &own, panel.clone()), lse.slice(place, panel.len()))
+                let place = (of.batch * heads + head) * seq + block.start;
+                (attention.rows_out(out, &own, block.clone()), lse.slice(place, block.len()))
             };
             rows::divide(attention.isa, figures, mixed, wide, out);
             lse.iter_mut().zip(figures).for_each(|(lse, (top, sum))| *lse = top + sum.ln());

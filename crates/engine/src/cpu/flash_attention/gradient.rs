@@ -7,7 +7,7 @@
 
 use super::super::Team;
 use super::super::frame::Frame;
-use super::super::gemm::{Accumulate, Ahead, LeftIn, MatRef, SmallProduct, part};
+use super::super::gemm::{Accumulate, Ahead, LeftIn, MatRef, SmallProduct};
 use super::super::pool::Trail;
 use super::super::shared::Shared;
 use super::rows::{self, Rows};
@@ -127,34 +127,11 @@ fn gradient_range(
     room.dkeys.fill(0.0);
     room.dvalues.fill(0.0);
     let blocks = seq.div_ceil(QUERIES);
-    let block_at = |index| part(0..seq, blocks, index);
-    let first =
-        (0..blocks).find(|index| block_at(*index).end > range.start).expect("the range lies within the sequence");
     let sharing = of.head * attention.group()..(of.head + 1) * attention.group();
-    for head in sharing.clone() {
-        let own = Head { heads, batch: of.batch, head };
-        for index in first..blocks {
-            let (block, steps) = (block_at(index), (head - sharing.start) * blocks + index + 1);
-            let (next_head, next) =
-                if index + 1 < blocks { (head, block_at(index + 1)) } else { (head + 1, block_at(first)) };
-            attention.stack(attention.q, &own, block.clone(), Turn::Forward, attention.scale, room.queries);
-            attention.stack(arrived.dout, &own, block.clone(), Turn::None, 1.0, room.dout);
-            let mut figures = [(0.0, 0.0); QUERIES];
-            for ((position, dout), figures) in block.clone().zip(room.dout.chunks_exact(wide)).zip(&mut figures) {
-                let out = &arrived.out[attention.row(heads, of.batch, position, head)..][..hd];
-                let lse = arrived.lse[(of.batch * heads + head) * seq + position];
-                *figures = (lse, rows::dot(attention.isa, &dout[..hd], out));
-            }
-            // A row of the next block for each row of this one.
-            let next_own = Head { heads, batch: of.batch, head: next_head };
-            let ahead = |panel: &Range<usize>| {
-                let rows = next.start + panel.start..(next.start + panel.end).min(next.end);
-                if next_head == sharing.end || rows.is_empty() {
-                    return [Ahead::NOTHING; 3];
-                }
-                [attention.q, arrived.dout, arrived.out]
-                    .map(|rows_of| attention.ahead(rows_of, &next_own, rows.clone()))
-            };
+    for (head, nth) in sharing.zip(0..) {
+        for (block, index) in nearly_equal(0..seq, QUERIES).zip(1..).filter(|(block, _)| block.end > range.start) {
+            let own = Head { heads, batch: of.batch, head };
+            let steps = nth * blocks + index;
             turn(steps);
             // SAFETY: this head's rows belong to this key-value head alone, and to this range until its step is done.
             let mut dq = unsafe { attention.rows_out(&to.dq, &own, block.clone()) };
@@ -163,14 +140,15 @@ fn gradient_range(
                     sum[..hd].copy_from_slice(dq.row(row));
                 }
             }
+            let last = block.end <= range.end;
+            let step = Step { attention, arrived, own, block: block.clone(), range_start: range.start };
+            let mut figures = [(0.0, 0.0); QUERIES];
             for start in (range.start..range.end.min(block.end)).step_by(KEYS) {
                 let keys = start..(start + KEYS).min(range.end).min(block.end);
-                let ahead =
-                    |panel: &Range<usize>| if start == range.start { ahead(panel) } else { [Ahead::NOTHING; 3] };
-                scores_and_dqueries(attention, &block, &keys, range.start, &figures, room, ahead);
-                dkeys_and_dvalues(attention, &block, &keys, range.start, room);
+                step.scores_and_dqueries(&keys, &mut figures, room);
+                step.dkeys_and_dvalues(&keys, room);
             }
-            if block.end <= range.end {
+            if last {
                 // Queries are scaled for the scores and so are right for dk; dq is scaled here.
                 attention.copy_rows(room.dqueries, wide, block.start, Turn::Back, attention.scale, dq);
             } else {
@@ -186,93 +164,121 @@ fn gradient_range(
     attention.copy_rows(room.dvalues, wide, range.start, Turn::None, 1.0, dv);
 }
 
-/// The block's weights into `p`, the gradients of its scores into `ds`, and what these keys add to `dqueries`.
-fn scores_and_dqueries(
-    attention: &Attention,
-    block: &Range<usize>,
-    keys: &Range<usize>,
+/// A block of queries of one head against a range of keys.
+struct Step<'a> {
+    attention: &'a Attention<'a>,
+    arrived: Arrived<'a>,
+    own: Head,
+    block: Range<usize>,
     range_start: usize,
-    figures: &[(f32, f32)],
-    room: &mut Room,
-    ahead: impl Fn(&Range<usize>) -> [Ahead; 3],
-) {
-    let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
-    let stride = score_stride(KEYS.min(attention.sizes.seq));
-    // Keys begin at a whole panel, since KEYS is a multiple of every width.
-    let before = keys.start - range_start;
-    for panel in nearly_equal(0..block.len(), small.rows()) {
-        let first = panel.start;
-        let [ahead_q, ahead_dout, ahead_out] = ahead(&panel);
-        // Keys that the panel's last row sees; the whole panel is masked where there is none.
-        let seen = (block.start + panel.end).saturating_sub(keys.start).min(keys.len());
-        let (p, ds) = (&mut room.p[first * stride..], &mut room.ds[first * stride..]);
-        let both =
-            [(&*room.queries, &*room.keys, &mut *p, ahead_q), (&*room.dout, &*room.values, &mut *ds, ahead_dout)];
-        for (left, right, c, ahead) in both {
-            small.product(SmallProduct {
-                rows: panel.len(),
-                depth: hd,
-                columns: seen,
-                left: &left[first * wide..],
-                left_in: LeftIn::Rows(wide),
-                right: &right[before * hd..],
-                right_stride: small.width(),
-                panel_stride: hd * small.width(),
-                accumulate: Accumulate::Overwrite,
-                c,
-                c_stride: stride,
-                ahead,
-            });
-        }
-        let own =
-            Rows { stride, seen: (block.start + panel.start + 1) as isize - keys.start as isize, keys: keys.len() };
-        rows::soften_gradient(attention.isa, p, ds, own, &figures[panel.clone()]);
-        small.product(SmallProduct {
-            rows: panel.len(),
-            depth: seen,
-            columns: hd,
-            left: ds,
-            left_in: LeftIn::Rows(stride),
-            right: &room.key_rows[before * wide..],
-            right_stride: wide,
-            panel_stride: small.width(),
-            accumulate: if keys.start == 0 { Accumulate::Overwrite } else { Accumulate::Add },
-            c: &mut room.dqueries[first * wide..],
-            c_stride: wide,
-            ahead: ahead_out,
-        });
-    }
 }
 
-/// `dkeys += dsᵀ · queries` and `dvalues += pᵀ · dout`, over the queries that see each panel of keys.
-fn dkeys_and_dvalues(
-    attention: &Attention,
-    block: &Range<usize>,
-    keys: &Range<usize>,
-    range_start: usize,
-    room: &mut Room,
-) {
-    let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
-    let stride = score_stride(KEYS.min(attention.sizes.seq));
-    for panel in nearly_equal(keys.clone(), small.rows()) {
-        let first = panel.start;
-        let unseen = first.saturating_sub(block.start);
-        let both = [(&*room.ds, &*room.queries, &mut *room.dkeys), (&*room.p, &*room.dout, &mut *room.dvalues)];
-        for (left, right, c) in both {
+impl Step<'_> {
+    /// Brings in a panel of the block: its queries, what arrived for them, and for each the logarithm of its sum and
+    /// `dout · out`.
+    fn bring(&self, panel: &Range<usize>, figures: &mut [(f32, f32)], room: &mut Room) {
+        let (attention, own) = (self.attention, &self.own);
+        let (seq, hd, wide) = (attention.sizes.seq, attention.sizes.head_dim, attention.wide());
+        let positions = self.positions(panel);
+        let (queries, dout) = (&mut room.queries[panel.start * wide..], &mut room.dout[panel.start * wide..]);
+        attention.stack(attention.q, own, positions.clone(), Turn::Forward, attention.scale, queries);
+        attention.stack(self.arrived.dout, own, positions.clone(), Turn::None, 1.0, dout);
+        let lse = &self.arrived.lse[(own.batch * own.heads + own.head) * seq..][positions.clone()];
+        for ((position, dout), (figures, lse)) in
+            positions.zip(dout.chunks_exact(wide)).zip(figures.iter_mut().zip(lse))
+        {
+            let out = &self.arrived.out[attention.row(own.heads, own.batch, position, own.head)..][..hd];
+            *figures = (*lse, rows::dot(attention.isa, &dout[..hd], out));
+        }
+    }
+
+    fn positions(&self, panel: &Range<usize>) -> Range<usize> {
+        self.block.start + panel.start..self.block.start + panel.end
+    }
+
+    /// The block's weights into `p`, the gradients of its scores into `ds`, and what these keys add to `dqueries`.
+    fn scores_and_dqueries(&self, keys: &Range<usize>, figures: &mut [(f32, f32)], room: &mut Room) {
+        let attention = self.attention;
+        let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
+        let stride = score_stride(KEYS.min(attention.sizes.seq));
+        // Keys begin at a whole panel, since KEYS is a multiple of every width.
+        let before = keys.start - self.range_start;
+        for panel in nearly_equal(0..self.block.len(), small.rows()) {
+            let first = panel.start;
+            let positions = self.positions(&panel);
+            let mut ahead = [Ahead::NOTHING; 3];
+            if before == 0 {
+                self.bring(&panel, &mut figures[panel.clone()], room);
+                // As many rows after these come next.
+                let next = positions.end..(positions.end + panel.len()).min(attention.sizes.seq);
+                ahead = [attention.q, self.arrived.dout, self.arrived.out]
+                    .map(|rows_of| attention.ahead(rows_of, &self.own, next.clone()));
+            }
+            // Keys that the panel's last row sees; the whole panel is masked where there is none.
+            let seen = positions.end.saturating_sub(keys.start).min(keys.len());
+            let (p, ds) = (&mut room.p[first * stride..], &mut room.ds[first * stride..]);
+            let both =
+                [(&*room.queries, &*room.keys, &mut *p, ahead[0]), (&*room.dout, &*room.values, &mut *ds, ahead[1])];
+            for (left, right, c, ahead) in both {
+                small.product(SmallProduct {
+                    rows: panel.len(),
+                    depth: hd,
+                    columns: seen,
+                    left: &left[first * wide..],
+                    left_in: LeftIn::Rows(wide),
+                    right: &right[before * hd..],
+                    right_stride: small.width(),
+                    panel_stride: hd * small.width(),
+                    accumulate: Accumulate::Overwrite,
+                    c,
+                    c_stride: stride,
+                    ahead,
+                });
+            }
+            let own = Rows { stride, seen: positions.start as isize + 1 - keys.start as isize, keys: keys.len() };
+            rows::soften_gradient(attention.isa, p, ds, own, &figures[panel.clone()]);
             small.product(SmallProduct {
                 rows: panel.len(),
-                depth: block.len() - unseen,
+                depth: seen,
                 columns: hd,
-                left: &left[unseen * stride + first - keys.start..],
-                left_in: LeftIn::Columns(stride),
-                right: &right[unseen * wide..],
+                left: ds,
+                left_in: LeftIn::Rows(stride),
+                right: &room.key_rows[before * wide..],
                 right_stride: wide,
                 panel_stride: small.width(),
-                accumulate: Accumulate::Add,
-                c: &mut c[(first - range_start) * wide..],
+                accumulate: if keys.start == 0 { Accumulate::Overwrite } else { Accumulate::Add },
+                c: &mut room.dqueries[first * wide..],
                 c_stride: wide,
-                ahead: Ahead::NOTHING,
+                ahead: ahead[2],
             });
+        }
+    }
+
+    /// `dkeys += dsᵀ · queries` and `dvalues += pᵀ · dout`, over the queries that see each panel of keys.
+    fn dkeys_and_dvalues(&self, keys: &Range<usize>, room: &mut Room) {
+        let attention = self.attention;
+        let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
+        let stride = score_stride(KEYS.min(attention.sizes.seq));
+        for panel in nearly_equal(keys.clone(), small.rows()) {
+            let first = panel.start;
+            let unseen = first.saturating_sub(self.block.start);
+            let both = [(&*room.ds, &*room.queries, &mut *room.dkeys), (&*room.p, &*room.dout, &mut *room.dvalues)];
+            for (left, right, c) in both {
+                small.product(SmallProduct {
+                    rows: panel.len(),
+                    depth: self.block.len() - unseen,
+                    columns: hd,
+                    left: &left[unseen * stride + first - keys.start..],
+                    left_in: LeftIn::Columns(stride),
+                    right: &right[unseen * wide..],
+                    right_stride: wide,
+                    panel_stride: small.width(),
+                    accumulate: Accumulate::Add,
+                    c: &mut c[(first - self.range_start) * wide..],
+                    c_stride: wide,
+                    ahead: Ahead::NOTHING,
+                });
+            }
         }
     }
 }

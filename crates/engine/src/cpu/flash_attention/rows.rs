@@ -5,6 +5,9 @@ use crate::cpu::gemm::MatMut;
 use crate::cpu::lanes::{Lanes, by_lanes};
 use crate::cpu::math;
 
+/// The largest score and the sum of a row that has seen no keys yet.
+pub const BEFORE_ANY: (f32, f32) = (f32::NEG_INFINITY, 0.0);
+
 /// Rows of scores: as many as there are `figures`, `stride` apart, of which row `i` sees `seen + i` keys (at least none,
 /// at most `keys`).
 #[derive(Clone, Copy)]
@@ -22,7 +25,8 @@ impl Rows {
 }
 
 by_lanes! {
-    /// What a row sees becomes `e^(score - largest)`, the rest of its keys zero; `figures` get the largest and the sum.
+    /// What a row sees becomes `e^(score - largest)`, the rest of its keys zero. `figures` hold the largest score so far,
+    /// of keys before these, and get the largest of all and the sum of these keys.
     pub fn soften<L>(scores: &mut [f32], rows: Rows, figures: &mut [(f32, f32)]) {
         for (index, (scores, figures)) in scores.chunks_mut(rows.stride).zip(figures).enumerate() {
             let (x, masked) = scores[..rows.keys].split_at_mut(rows.seen_by(index));
@@ -45,6 +49,7 @@ by_lanes! {
                 for &x in &x[whole..] {
                     top = if x > top { x } else { top };
                 }
+                top = if top > figures.0 { top } else { figures.0 };
                 let (tops, mut sums) = (L::splat(top), L::splat(0.0));
                 for at in (0..whole).step_by(L::LANES) {
                     let at = x.as_mut_ptr().add(at);
@@ -62,6 +67,27 @@ by_lanes! {
                 }
                 *figures = (top, sum);
             }
+        }
+    }
+
+    /// Figures of keys so far go on into those that [`soften`] made of the next ones; what was `mixed` so far, rows
+    /// `stride` apart, is scaled to the new largest score.
+    pub fn go_on<L>(so_far: &[(f32, f32)], figures: &mut [(f32, f32)], mixed: &mut [f32], stride: usize) {
+        for ((so_far, figures), mixed) in so_far.iter().zip(figures).zip(mixed.chunks_mut(stride)) {
+            let mut factor = 1.0;
+            if figures.0 > so_far.0 {
+                let mixed = &mut mixed[..stride];
+                // SAFETY: masks end where the row ends.
+                unsafe {
+                    let factors = L::exp(L::splat(so_far.0 - figures.0));
+                    for at in (0..stride).step_by(L::LANES) {
+                        let (mask, at) = (L::first(stride - at), mixed.as_mut_ptr().add(at));
+                        L::store_masked(mask, at, L::multiply(factors, L::load_masked(mask, at)));
+                    }
+                    factor = L::largest(factors);
+                }
+            }
+            figures.1 += factor * so_far.1;
         }
     }
 
@@ -168,8 +194,9 @@ mod tests {
             for seen in [1, 7, 8, 16, 33, 40] {
                 let scores: Vec<f32> = (0..40).map(|i| (i * 37 % 40) as f32 * 2.5 - 60.0).collect();
                 let mut weights = scores.clone();
-                let mut figures = [(0.0, 0.0)];
-                soften(isa, &mut weights, Rows { stride: 40, seen: seen as isize, keys: 40 }, &mut figures);
+                let mut figures = [BEFORE_ANY];
+                let rows = Rows { stride: 40, seen: seen as isize, keys: 40 };
+                soften(isa, &mut weights, rows, &mut figures);
                 let [(top, sum)] = figures;
                 let want_top = scores[..seen].iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 assert_eq!(top, want_top, "{isa} {seen}");
@@ -185,10 +212,39 @@ mod tests {
     }
 
     #[test]
+    fn keys_in_two_parts_are_weighed_as_those_of_one() {
+        for isa in Isa::available() {
+            // The largest score is in the first part, or in the second.
+            for scores in [[3.0f32, -2.0, 1.0, 2.5, 0.0, -40.0], [-3.0, -2.0, 1.0, 2.5, 9.0, -40.0]] {
+                let (mut first, mut second) = ([scores[0], scores[1], scores[2]], [scores[3], scores[4], scores[5]]);
+                let (mut figures, mut mixed) = ([BEFORE_ANY], [0.0; 16]);
+                let rows = Rows { stride: 3, seen: 3, keys: 3 };
+                soften(isa, &mut first, rows, &mut figures);
+                mixed.fill(first.iter().sum());
+                let so_far = figures;
+                soften(isa, &mut second, rows, &mut figures);
+                go_on(isa, &so_far, &mut figures, &mut mixed, 16);
+                let [(top, sum)] = figures;
+                let want_top = scores.into_iter().fold(f32::NEG_INFINITY, f32::max);
+                let want: f64 = scores.iter().map(|x| f64::from(x - want_top).exp()).sum();
+                assert_eq!(top, want_top, "{isa}");
+                assert!((f64::from(sum) - want).abs() <= 1e-6 * want, "{isa}: {sum} is not {want}");
+                let all = mixed[7] + second.iter().sum::<f32>();
+                assert!((f64::from(all) - want).abs() <= 1e-6 * want, "{isa}: {all} is not {want}");
+            }
+            let (mut none, mut figures, mut mixed) = ([7.0; 3], [(1.0, 2.0)], [5.0; 16]);
+            let so_far = figures;
+            soften(isa, &mut none, Rows { stride: 3, seen: -4, keys: 3 }, &mut figures);
+            go_on(isa, &so_far, &mut figures, &mut mixed, 16);
+            assert_eq!((none, figures, mixed), ([0.0; 3], [(1.0, 2.0)], [5.0; 16]), "{isa}: no key changes nothing");
+        }
+    }
+
+    #[test]
     fn special_scores_keep_their_meaning_at_every_level() {
         for isa in Isa::available() {
             let mut row = [0.0, f32::NEG_INFINITY, -200.0, f32::NAN];
-            let mut figures = [(0.0, 0.0)];
+            let mut figures = [BEFORE_ANY];
             soften(isa, &mut row, Rows { stride: 4, seen: 4, keys: 4 }, &mut figures);
             let [(_, sum)] = figures;
             assert_eq!(row[..3], [1.0, 0.0, 0.0], "{isa}");

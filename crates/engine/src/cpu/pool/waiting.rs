@@ -89,3 +89,37 @@ impl Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follower_sees_what_was_written_before_the_step() {
+        let (trail, value) = (Trail::new(), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let lead = trail.lead();
+                for step in 1..=1000 {
+                    value.store(step, Ordering::Relaxed);
+                    lead.has_done(step);
+                }
+            });
+            for step in [1, 10, 1000] {
+                trail.follow(step, 64);
+                assert!(value.load(Ordering::Relaxed) >= step, "step {step} is done");
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_panicked() {
+        let trail = Trail::new();
+        let ended = std::panic::catch_unwind(|| {
+            let _lead = trail.lead();
+            panic!("within a step");
+        });
+        assert!(ended.is_err());
+        trail.follow(7, 64);
+    }
+}
