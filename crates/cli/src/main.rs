@@ -25,6 +25,7 @@ mod train;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use headroom_engine::cpu::isa::Isa;
 use std::process::ExitCode;
 
 /// How far a training run is from what the hardware allows, why, and the fix proven.
@@ -65,6 +66,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(error) = Isa::asked() {
+        return failure::report(&error.into());
+    }
     let mut entry = registry::Entry::default();
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments, &mut entry),

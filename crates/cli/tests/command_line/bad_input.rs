@@ -131,3 +131,13 @@ fn folders_that_cannot_be_written_are_refused() {
     }
     assert_eq!(place.read("file"), b"mine");
 }
+
+#[test]
+fn an_instruction_set_that_is_none_is_refused() {
+    let place = Place::new();
+    let done = place.shell(&format!("HEADROOM_ISA=avx9 $HEADROOM train {SMALL} --num-steps 1"));
+    done.is_error(2, "train", &["HEADROOM_ISA is `avx9`", "portable"]);
+    let done = place.shell(&format!("HEADROOM_ISA=portable $HEADROOM train {SMALL} --num-steps 1"));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("portable"), "the level is said: {}", done.stdout);
+}

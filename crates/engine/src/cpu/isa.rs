@@ -22,14 +22,22 @@ pub enum Isa {
 impl Isa {
     const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
 
-    /// The level that runs use: the one that [`VARIABLE`] names, or the highest of vectors. Asked once a process.
+    /// The level that runs use: the one that [`VARIABLE`] names, or the highest of vectors. Asked once a process; a
+    /// program refuses what [`Isa::asked`] refuses before it comes here.
     pub fn detect() -> Isa {
         static DETECTED: OnceLock<Isa> = OnceLock::new();
-        *DETECTED.get_or_init(|| {
-            let asked = std::env::var(VARIABLE).unwrap_or_default();
-            let named = Isa::ALL.into_iter().find(|isa| isa.to_string() == asked);
-            named.unwrap_or(Isa::Avx512).runnable()
-        })
+        *DETECTED.get_or_init(|| Isa::asked().ok().flatten().unwrap_or(Isa::Avx512).runnable())
+    }
+
+    /// The level that [`VARIABLE`] names, if it is set and not empty.
+    pub fn asked() -> Result<Option<Isa>, UnusableLevel> {
+        let asked = std::env::var_os(VARIABLE).unwrap_or_default();
+        let named = Isa::ALL.into_iter().find(|isa| *isa.to_string() == *asked);
+        match named {
+            None if asked.is_empty() => Ok(None),
+            Some(isa) if isa <= Isa::highest() => Ok(Some(isa)),
+            _ => Err(UnusableLevel(asked.to_string_lossy().into_owned())),
+        }
     }
 
     /// The highest level this machine can run.
@@ -51,6 +59,19 @@ impl Isa {
         self.min(Isa::highest())
     }
 }
+
+/// What [`VARIABLE`] holds and this machine cannot run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableLevel(String);
+
+impl fmt::Display for UnusableLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels: Vec<String> = Isa::available().iter().map(Isa::to_string).collect();
+        write!(f, "{VARIABLE} is `{}`; this machine can run {}", self.0, levels.join(", "))
+    }
+}
+
+impl std::error::Error for UnusableLevel {}
 
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

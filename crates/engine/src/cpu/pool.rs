@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use chunks::Chunks;
 use waiting::Waiting;
-pub(crate) use waiting::{Barrier, Padded, Trail};
+pub(crate) use waiting::{Barrier, Leader, Padded, Trail};
 
 /// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
 /// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.

@@ -8,7 +8,7 @@
 use super::super::Team;
 use super::super::frame::Frame;
 use super::super::gemm::{Accumulate, Ahead, LeftIn, MatRef, SmallProduct};
-use super::super::pool::Trail;
+use super::super::pool::{Leader, Trail};
 use super::super::shared::Shared;
 use super::rows::{self, Rows};
 use super::{Attention, Head, KEY_PANEL, Turn, nearly_equal, score_stride, wide};
@@ -93,32 +93,28 @@ pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fra
     team.pool.for_each(trails.len(), &|unit, worker| {
         let mut tile = team.tiles[worker].lock().unwrap_or_else(PoisonError::into_inner);
         let (range, item) = (unit / heads, unit % heads);
-        let of = Head { heads: sizes.kv_heads, batch: item / sizes.kv_heads, head: item % sizes.kv_heads };
-        let range = range * RANGE..((range + 1) * RANGE).min(sizes.seq);
-        let lead = trails[unit].lead();
-        let turn = |steps| {
-            if let Some(before) = unit.checked_sub(heads) {
-                trails[before].follow(steps, team.pool.spins());
-            }
+        let unit = Unit {
+            of: Head { heads: sizes.kv_heads, batch: item / sizes.kv_heads, head: item % sizes.kv_heads },
+            range: range * RANGE..((range + 1) * RANGE).min(sizes.seq),
+            before: unit.checked_sub(heads).map(|before| &trails[before]),
+            lead: trails[unit].lead(),
+            spins: team.pool.spins(),
         };
-        let room = &mut Room::of(&sizes, &mut tile);
-        gradient_range(&attention, &of, range, arrived, room, &to, turn, |steps| lead.has_done(steps));
+        gradient_range(&attention, &unit, arrived, &mut Room::of(&sizes, &mut tile), &to);
     });
 }
 
-/// `of`: the key-value head. Step by step, each a block of queries of one head: `turn` waits until the range before has
-/// done so many, `done` says how many this one has.
-#[allow(clippy::too_many_arguments, reason = "one call, and each is another thing")]
-fn gradient_range(
-    attention: &Attention,
-    of: &Head,
+/// A range of keys of a key-value head. Its steps, each a block of queries of one head, follow those of the range before.
+struct Unit<'a> {
+    of: Head,
     range: Range<usize>,
-    arrived: Arrived,
-    room: &mut Room,
-    to: &Gradients,
-    turn: impl Fn(usize),
-    done: impl Fn(usize),
-) {
+    before: Option<&'a Trail>,
+    lead: Leader<'a>,
+    spins: u32,
+}
+
+fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &mut Room, to: &Gradients) {
+    let Unit { of, range, .. } = unit;
     let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
     attention.stack(attention.k, of, range.clone(), Turn::Forward, 1.0, room.key_rows);
@@ -132,7 +128,9 @@ fn gradient_range(
         for (block, index) in nearly_equal(0..seq, QUERIES).zip(1..).filter(|(block, _)| block.end > range.start) {
             let own = Head { heads, batch: of.batch, head };
             let steps = nth * blocks + index;
-            turn(steps);
+            if let Some(before) = unit.before {
+                before.follow(steps, unit.spins);
+            }
             // SAFETY: this head's rows belong to this key-value head alone, and to this range until its step is done.
             let mut dq = unsafe { attention.rows_out(&to.dq, &own, block.clone()) };
             if range.start > 0 {
@@ -154,7 +152,7 @@ fn gradient_range(
             } else {
                 rows::copy(attention.isa, 1.0, room.dqueries, wide, dq);
             }
-            done(steps);
+            unit.lead.has_done(steps);
         }
     }
     // SAFETY: these keys are this unit's alone.
