@@ -86,7 +86,7 @@ impl Pool {
     }
 
     /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first. Items are
-    /// claimed in order: a job may wait for an item before its own (see [`Trail`]), never for a later one.
+    /// claimed in order: a job may wait for an item before its own (by a `Trail`), never for a later one.
     pub fn for_each(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         self.for_each_limited(self.threads(), items, job);
     }
