@@ -28,9 +28,11 @@ enum Peer {
 }
 
 impl Peer {
-    fn variant(self) -> &'static str {
+    /// As a table names it, beside ours.
+    fn label(self) -> String {
         match self {
-            Peer::PyTorch(variant) | Peer::Ours(variant) => variant,
+            Peer::PyTorch(variant) => variant.to_string(),
+            Peer::Ours(variant) => format!("our {variant}"),
         }
     }
 }
@@ -119,7 +121,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             if let Some(version) = rounds.peer.last().and_then(|answer| answer.all["torch"].as_str()) {
                 peer_version = Some(version.to_string());
             }
-            rows.push(report::row(size, pairing.name, [pairing.ours, pairing.peer.variant()], &rounds));
+            rows.push(report::row(size, pairing.name, [pairing.ours, &pairing.peer.label()], &rounds));
         }
     }
 
