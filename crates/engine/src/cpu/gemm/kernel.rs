@@ -18,8 +18,8 @@ pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 /// Distance between packed steps of depth of a left panel: the tallest tile in whole vectors.
 pub const PACKED_COLUMN_STRIDE: usize = 16;
 
-/// Floats of a cache line.
-const LINE: usize = 16;
+/// Floats in a cache line.
+pub const LINE: usize = 16;
 
 /// How the left operand's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,9 +71,13 @@ impl Ahead {
 
     /// Rows of a matrix, `stride` floats apart, a line every [`Ahead::STEPS`] steps of depth.
     pub fn rows(from: &[f32], rows: usize, width: usize, stride: usize) -> Ahead {
-        let run = width.div_ceil(LINE);
-        let jump = stride.wrapping_sub((run - 1) * LINE);
-        Ahead { at: from.as_ptr(), count: rows * run, at_once: 1, stride: LINE, left_in_run: run, run, jump }
+        Ahead::runs(from.as_ptr(), rows, width.div_ceil(LINE), stride, 1)
+    }
+
+    /// `runs` runs of `run` lines next to each other, the runs `run_stride` floats apart.
+    pub fn runs(at: *const f32, runs: usize, run: usize, run_stride: usize, at_once: usize) -> Ahead {
+        let jump = run_stride.wrapping_sub((run - 1) * LINE);
+        Ahead { at, count: runs * run, at_once, stride: LINE, left_in_run: run, run, jump }
     }
 
     #[inline(always)]

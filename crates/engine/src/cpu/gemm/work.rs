@@ -9,12 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Accumulate;
 use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage, part};
 use super::joined::Panel;
-use super::kernel::{Ahead, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
+use super::kernel::{Ahead, LINE, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
 use crate::cpu::pool::{Barrier, Padded};
-
-/// Floats in a cache line.
-const LINE: usize = 16;
 
 /// More would write to so many places at once that they drive each other out of L1.
 const PANELS_PACKED_AT_ONCE: usize = 4;
@@ -208,13 +205,6 @@ fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: 
     } else {
         return Ahead::NOTHING;
     };
-    Ahead {
-        at,
-        count: runs * run,
-        at_once: (runs * run).div_ceil(depth.div_ceil(Ahead::STEPS)),
-        stride: LINE,
-        left_in_run: run,
-        run,
-        jump: run_stride.wrapping_sub((run - 1) * LINE),
-    }
+    let at_once = (runs * run).div_ceil(depth.div_ceil(Ahead::STEPS));
+    Ahead::runs(at, runs, run, run_stride, at_once)
 }
