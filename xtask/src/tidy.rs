@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: fast checks of the tree, each with file, line and what to do.
 
 mod attributes;
+mod cycles;
 mod decisions;
 mod file_shape;
 mod forbidden_words;
@@ -27,6 +28,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("machine paths", machine_paths::check),
     ("decision records", decisions::check),
     ("links", links::check),
+    ("import cycles", cycles::check),
 ];
 
 /// The text files of the repository as git sees them, those not yet added included.

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     let mut entry = registry::Entry::default();
     let done = match cli.command {
         Command::Train(arguments) => train::run(*arguments, &mut entry),
-        Command::Profile(arguments) => profile::run(*arguments, &mut entry),
+        Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
         Command::Device(arguments) => device::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),

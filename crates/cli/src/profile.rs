@@ -2,27 +2,30 @@
 
 pub mod arguments;
 pub mod files;
+mod header;
 pub mod peaks;
 mod records;
 
 use crate::output;
 use crate::registry::Entry;
+use crate::train::arguments::Arguments;
 use crate::train::plan::Planned;
 use crate::train::settings::{DeviceKind, Settings};
-use crate::train::{self, Arguments};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use headroom_diagnosis::measures::calls::Calls;
+use headroom_diagnosis::measures::view::View;
+use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_engine::cuda;
 use headroom_engine::cuda::health::{Health, Watch};
 use headroom_engine::machine::memory_available_bytes;
-use headroom_engine::recorder::Timing;
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::config::ProfilersEnabled;
 use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
 use headroom_trace::DeviceProperties;
+use headroom_trace::run::Timing;
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
-use headroom_training::profile::device_work::device_work;
-use headroom_training::profile::operators::{busy_seconds, fastest_products, step_breakdown};
+use headroom_training::profile::trace_file::{TraceAbout, trace};
 use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
@@ -31,14 +34,7 @@ use records::Made;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::process::ExitCode;
 use std::rc::Rc;
-
-/// `train` with everything recorded.
-pub fn run(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
-    arguments.profiling.generate_report = true;
-    train::run(arguments, entry)
-}
 
 /// What was decided before the run about its recording.
 #[derive(Clone)]
@@ -93,12 +89,49 @@ impl Profiler {
         *self.watch.borrow_mut() = self.bus.as_deref().map(Watch::start);
     }
 
-    /// What the recording knows better than the loop's own clock.
-    pub fn amend(&self, record: &mut PerformanceRecord, trainer: &Trainer, settings: &Settings) {
+    /// The trace of the recorded steps, analysed; `None` where the run ended before the first of them. Raises the machine's peak
+    /// where the run's own products did better.
+    pub fn analyse(
+        &self,
+        (outcome, record): (&Outcome, &PerformanceRecord),
+        trainer: &Trainer,
+        settings: &Settings,
+    ) -> anyhow::Result<Option<Analysed>> {
+        let accumulation = settings.optimizer.accumulation;
+        let Some(recording) = trainer.recording.as_ref().filter(|recording| !recording.steps().is_empty()) else {
+            return Ok(None);
+        };
+        let profiled = Profiled { training: trainer.program(), recording, accumulation };
+        let mut about = TraceAbout {
+            process: std::process::id(),
+            name: self.trace_name(recording),
+            headroom: header::of_run(self, &profiled, settings, (outcome, record)),
+            device: self.gpu.clone(),
+        };
+        let mut trace = trace(&profiled, &about)?;
+        if trainer.device.computes()
+            && let Some(calls) = Calls::new(&View::new(&trace))
+        {
+            let raised = self.peaks.clone().raised_by(calls.fastest_products(), settings.threads);
+            about.headroom.peaks = header::peaks(&raised);
+            trace.header.headroom = Some(about.headroom.clone());
+        }
+        let analysis = analyze(&[trace], &Options::default()).context("the recorded steps left no trace")?;
+        Ok(Some(Analysed { about, analysis }))
+    }
+
+    /// The workshop's name for a trace of these steps.
+    fn trace_name(&self, recording: &Recording) -> String {
+        let last = recording.steps().last().map_or(0, |step| step.step);
+        format!("trace_step_{}_{last}.json", self.steps.start())
+    }
+
+    /// Figures that the recording knows better than the loop's own clock.
+    pub fn amend(&self, record: &mut PerformanceRecord, trainer: &Trainer, analysed: Option<&Analysed>) {
         let watched = self.watch.take();
-        let Some(profiled) = self.profiled(trainer, settings) else { return };
+        let (Some(Analysed { analysis, .. }), Some(recording)) = (analysed, &trainer.recording) else { return };
         let notes = &mut record.profiler_config.recording;
-        notes.extend(how_timed(&profiled));
+        notes.extend(how_timed(analysis));
         notes.extend(trainer.device.recording_notes());
         match watched.map(|watch| watch.map(Watch::end)) {
             Some(Ok(Some(health))) => *record = record.clone().with_gpu_state(state_of(&health)),
@@ -106,11 +139,10 @@ impl Profiler {
             Some(Err(why)) => notes.push(format!("clocks and power are not known: {why}")),
             None => {}
         }
-        record.profiler_config.profile_steps = profiled.recorded_steps() as u64;
-        let breakdown = step_breakdown(&profiled);
+        record.profiler_config.profile_steps = analysis.steps.list.len() as u64;
         let summary = &mut record.performance_summary;
-        summary.device_utilization_percent = Some(100.0 * busy_seconds(&profiled) / breakdown.wall);
-        summary.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
+        summary.device_utilization_percent = Some(100.0 * analysis.measures.breakdown.busy_share);
+        summary.profiling_overhead_percent = recording.turns().overhead_percent();
     }
 
     /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.
@@ -120,30 +152,27 @@ impl Profiler {
         settings: &Settings,
         trainer: &Trainer,
         (outcome, performance, attribution): (&Outcome, &PerformanceRecord, Option<&AttributionRecord>),
+        analysed: Option<&Analysed>,
         entry: &mut Entry,
     ) -> anyhow::Result<String> {
-        let Some(profiled) = self.profiled(trainer, settings) else {
+        let (Some(analysed), Some(recording)) = (analysed, &trainer.recording) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
-        let peaks = match trainer.device.computes() {
-            true => self.peaks.clone().raised_by(fastest_products(&profiled), settings.threads),
-            false => self.peaks.clone(),
-        };
-        let profiled = Profiled { rates: peaks.rates, ..profiled };
-        let profiler = Profiler { peaks, ..self.clone() };
-        let made = Made::new(&profiler, &profiled, settings, outcome, performance);
+        let made = Made::new(self, &analysed.analysis, settings, outcome, performance)?;
         entry.amend(|figures| {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
             figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
         });
-        files::write_all(&profiler, folder, &profiled, &made, settings, (outcome, performance, attribution))
-    }
-
-    fn profiled<'a>(&self, trainer: &'a Trainer, settings: &Settings) -> Option<Profiled<'a>> {
-        let recording = trainer.recording.as_ref().filter(|recording| !recording.steps().is_empty())?;
         let accumulation = settings.optimizer.accumulation;
-        Some(Profiled { training: trainer.program(), recording, rates: self.peaks.rates, accumulation })
+        let profiled = Profiled { training: trainer.program(), recording, accumulation };
+        files::write_all(self, folder, &profiled, (analysed, &made), settings, (outcome, performance, attribution))
     }
+}
+
+/// The recorded steps as every reader of their trace sees them.
+pub struct Analysed {
+    about: TraceAbout,
+    analysis: Analysis,
 }
 
 fn properties(gpu: &cuda::Facts) -> DeviceProperties {
@@ -158,18 +187,18 @@ fn properties(gpu: &cuda::Facts) -> DeviceProperties {
 }
 
 /// In a person's words; nothing on a CPU, where there is one way only.
-fn how_timed(profiled: &Profiled) -> Option<String> {
-    let work = device_work(profiled)?;
-    let (steps, launches) = (profiled.recorded_steps().max(1), work.launches);
-    let how = match profiled.recording.timing() {
+fn how_timed(analysis: &Analysis) -> Option<String> {
+    let how = match analysis.run.as_ref()?.header.timing {
         Timing::ReplayedKernels => "replayed as in the rest of the run",
-        _ => "launched call by call as in the rest of the run",
+        Timing::Kernels => "launched call by call as in the rest of the run",
+        Timing::HostClock | Timing::DeviceEvents => return None,
     };
+    let (steps, launches) = (analysis.steps.count(), &analysis.measures.launches);
     Some(format!(
-        "kernels timed by the GPU itself (CUPTI) in {steps} steps, {how}: {} kernels and {} calls of the driver that queue \
-         work a step, each step waited for",
-        work.kernels / steps,
-        launches / steps
+        "kernels timed by the GPU itself (CUPTI) in {steps:.0} steps, {how}: {:.0} kernels and {:.0} driver calls that queue \
+         work per step, each step waited for",
+        analysis.measures.kernels.per_step,
+        (launches.count + launches.graph_launches) as f64 / steps
     ))
 }
 

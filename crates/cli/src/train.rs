@@ -1,6 +1,6 @@
 //! `headroom train`: configuration, memory check, the run, and its summary.
 
-mod arguments;
+pub mod arguments;
 mod attribution;
 mod checkpoints;
 pub mod folder;
@@ -42,6 +42,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 use summary::Ended;
+
+/// `headroom profile`: everything is recorded and reported.
+pub fn run_profiled(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    arguments.profiling.generate_report = true;
+    run(arguments, entry)
+}
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let started = utc_iso(SystemTime::now());
@@ -237,9 +243,11 @@ fn conclude(
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
     let Made { profiler, trainer, attribution } = made;
+    let mut analysed = None;
     let mut record = summary::performance_record(settings, ended);
     if let Some(profiler) = profiler {
-        profiler.amend(&mut record, trainer, settings);
+        analysed = profiler.analyse((ended.outcome, &record), trainer, settings)?;
+        profiler.amend(&mut record, trainer, analysed.as_ref());
     }
     entry.figures(Headline::of(&record, settings.model.parameters().total()));
     entry.step_seconds(&ended.counted_seconds());
@@ -257,7 +265,14 @@ fn conclude(
         write_atomically(&folder.path.join(CHOICES_FILE), (choices.join("\n") + "\n").as_bytes())?;
     }
     if let Some(profiler) = profiler {
-        let shown = profiler.write(&folder.path, settings, trainer, (ended.outcome, &record, attribution), entry)?;
+        let shown = profiler.write(
+            &folder.path,
+            settings,
+            trainer,
+            (ended.outcome, &record, attribution),
+            analysed.as_ref(),
+            entry,
+        )?;
         if format == Format::Text {
             output::result(&shown)?;
         }

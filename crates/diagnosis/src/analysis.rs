@@ -9,6 +9,7 @@ use crate::measures::trust::{Trust, Unprofiled};
 use crate::measures::view::View;
 use crate::measures::{Measures, device_name, measure};
 use crate::roadmap::{Roadmap, roadmap};
+use crate::run::{RunFigures, run_figures};
 use crate::trace_rules::{Evidence, Thresholds, TraceFinding, find};
 
 /// What `headroom analyze --format json` writes.
@@ -19,6 +20,8 @@ pub struct Analysis {
     pub trust: Trust,
     pub steps: Steps,
     pub measures: Measures,
+    /// A run of ours: its figures as its files hold them.
+    pub run: Option<RunFigures>,
     /// Across ranks, where more than one trace was given.
     pub ranks: Option<Ranks>,
     pub findings: Vec<TraceFinding>,
@@ -49,10 +52,12 @@ pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
         .max_by(|&left, &right| wall(&views[left]).total_cmp(&wall(&views[right])).then(right.cmp(&left)))?;
     let (trace, view) = (&traces[chosen], &views[chosen]);
     let (trust, measures) = measure(view, options.unprofiled);
+    let run = run_figures(view, &measures);
     let ranks = ranks(traces, &views);
     let mut findings = find(&Evidence {
         view,
         measures: &measures,
+        run: run.as_ref(),
         trust: &trust,
         ranks: ranks.as_ref(),
         thresholds: &options.thresholds,
@@ -71,6 +76,7 @@ pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
         trust,
         steps: view.steps.clone(),
         measures,
+        run,
         ranks,
         findings,
         roadmap,

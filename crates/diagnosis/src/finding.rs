@@ -28,6 +28,7 @@ pub enum Cause {
     UnevenSteps,
     CpuBoundOperator,
     ProfilerOverhead,
+    PassMissing,
     /// Not speed: stability, or what a log says.
     Practice,
 }

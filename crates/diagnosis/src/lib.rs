@@ -1,7 +1,6 @@
 //! What it means: measures of a trace, rules over traces and sources, findings and their ranking.
 
 pub mod analysis;
-pub mod bottlenecks;
 pub mod compare;
 pub mod finding;
 pub mod join;
@@ -9,6 +8,7 @@ mod locate;
 pub mod measures;
 pub mod peaks;
 pub mod roadmap;
+pub mod run;
 mod simulation;
 pub mod source;
 pub mod trace_rules;

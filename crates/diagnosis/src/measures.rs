@@ -1,6 +1,7 @@
 //! Measures: functions from a trace to figures.
 
 pub mod breakdown;
+pub mod calls;
 pub mod communication;
 pub mod constants;
 pub mod copies;
@@ -17,6 +18,7 @@ pub mod per_step;
 pub mod places;
 pub mod python;
 pub mod roofline;
+mod shares;
 pub mod steps;
 pub mod synchronisation;
 pub mod trust;
@@ -49,13 +51,12 @@ pub struct Measures {
 
 pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
     let costs = flops::costs(view);
-    let flops_of: Vec<f64> = costs.iter().map(|cost| cost.flops).collect();
     // The two largest halves side by side; each is a chain of passes over the same columns.
     let (left, right) = rayon::join(
         || {
             (
                 breakdown::breakdown(view),
-                operators::operators(view, &flops_of),
+                operators::operators(view, &costs),
                 kernels::kernels(view),
                 launches::launches(view),
                 critical_path::critical_path(view),

@@ -59,8 +59,8 @@ pub const PARTS: &[Peaks] = &[
     part("MI325X", [163.4, 653.7, 1307.4], 6.0, "AMD Instinct MI325X datasheet"),
     part("MI300A", [122.6, 490.3, 980.6], 5.3, "AMD Instinct MI300A datasheet"),
     part("MI300X", [163.4, 653.7, 1307.4], 5.3, "AMD Instinct MI300X datasheet"),
-    part("MI250X", [47.9, 0.0, 383.0], 3.277, "AMD Instinct MI250X datasheet, both dies"),
-    part("MI250", [45.3, 0.0, 362.1], 3.277, "AMD Instinct MI250 datasheet, both dies"),
+    part("MI250X", [23.95, 0.0, 191.5], 1.638, "AMD Instinct MI250X datasheet, one of two dies"),
+    part("MI250", [22.65, 0.0, 181.05], 1.638, "AMD Instinct MI250 datasheet, one of two dies"),
     part("MI210", [22.6, 0.0, 181.0], 1.638, "AMD Instinct MI210 datasheet"),
     part("MI100", [23.1, 0.0, 92.3], 1.228, "AMD Instinct MI100 datasheet"),
     part("RX 7900 XTX", [61.4, 0.0, 122.8], 0.96, "AMD Radeon RX 7900 XTX specification"),
@@ -94,6 +94,13 @@ mod tests {
         for (device, want) in cases {
             assert_eq!(find(device).map(|part| part.name), want, "{device}");
         }
+    }
+
+    #[test]
+    fn a_device_with_two_dies_is_one_of_them() {
+        // The driver shows each die as a device of its own.
+        assert_eq!(find("AMD Instinct MI250X").map(|part| part.bf16), Some(191.5e12));
+        assert_eq!(find("AMD Instinct MI250").map(|part| part.bytes_per_second), Some(1.638e12));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod memory_grows;
 mod memory_near_limit;
 mod no_tensor_cores;
 mod optimizer_per_parameter;
+mod passes;
 mod profiler_overhead;
 mod same_constant;
 mod small_kernels;
@@ -30,6 +31,7 @@ use crate::measures::communication::Ranks;
 use crate::measures::intervals::{Span, merged};
 use crate::measures::trust::Trust;
 use crate::measures::view::View;
+use crate::run::RunFigures;
 use crate::simulation::Removal;
 
 pub use thresholds::{ThresholdError, Thresholds};
@@ -48,6 +50,8 @@ pub struct TraceRule {
 pub struct Evidence<'a> {
     pub view: &'a View<'a>,
     pub measures: &'a Measures,
+    /// A run of ours, with its passes.
+    pub run: Option<&'a RunFigures>,
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,
@@ -141,6 +145,14 @@ pub const TRACE_RULES: &[TraceRule] = &[
     uneven_steps::RULE,
     cpu_bound_op::RULE,
     profiler_overhead::RULE,
+    passes::QKV,
+    passes::GATE_UP,
+    passes::SWIGLU,
+    passes::SCORES,
+    passes::ROPE,
+    passes::NORM,
+    passes::OPTIMIZER,
+    passes::LOSS,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -194,8 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_tr101_to_tr120_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=120).map(|number| format!("TR{number}")).collect();
+    fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
+        let codes: Vec<String> = (101..=128).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

@@ -7,6 +7,7 @@ use headroom_engine::{Device, EngineError, Program, Target};
 use headroom_graph::GraphError;
 use headroom_graph::pass::Pass;
 use headroom_graph::passes::PassList;
+use headroom_trace::ReadError;
 use headroom_training::checkpoint::Content;
 use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
 use headroom_training::memory::MemoryNeed;
@@ -25,6 +26,8 @@ pub enum ExperimentError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error(transparent)]
+    Trace(#[from] ReadError),
     #[error("the loss is not finite under {label}: {cause}")]
     NotFinite { label: String, cause: NotFinite },
 }

@@ -1,42 +1,45 @@
 //! What holds the baseline back, ranked, and which pass each finding asks for.
 
-use crate::bench::Bench;
-use headroom_diagnosis::bottlenecks::{Passes, RanOn, StepFacts, bottlenecks};
-use headroom_engine::Target;
+use crate::bench::{Bench, ExperimentError};
+use headroom_diagnosis::{Options, analyze};
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::OFFERED;
 use headroom_record::operators::BottleneckCategory;
+use headroom_trace::run::{PassesHeader, PeaksHeader, RunHeader};
 use headroom_training::config::ModelConfig;
-use headroom_training::profile::Profiled;
-use headroom_training::profile::arithmetic::flops_analysis;
-use headroom_training::profile::memory::memory_figures;
-use headroom_training::profile::operators::{by_place, patterns, step_breakdown};
+use headroom_training::profile::trace_file::{TraceAbout, trace};
+use headroom_training::profile::{Profiled, run_header};
 use headroom_training::recording::Recording;
 
 pub struct BaselineProfile {
-    /// Ranked, the first to do first.
+    /// Ranked by priority.
     pub findings: Vec<BottleneckCategory>,
     /// FLOPs of a step that the model needs, under any list of passes.
     pub needed_flops: f64,
 }
 
-pub fn baseline_profile(bench: &Bench, recording: &Recording, rates: Rates, model: &ModelConfig) -> BaselineProfile {
-    let profiled = Profiled { training: bench.training(), recording, rates, accumulation: 1 };
-    let seq_len = bench.training().shape.seq_len as f64;
-    let (breakdown, places) = (step_breakdown(&profiled), by_place(&profiled));
-    let missing: Vec<&str> = OFFERED.iter().map(|pass| pass.name).collect();
-    let found = bottlenecks(&StepFacts {
-        places: &places,
-        breakdown,
-        launch_seconds: breakdown.wall * patterns(&profiled).launch_overhead_percent / 100.0,
-        causal_share: (seq_len + 1.0) / (2.0 * seq_len),
-        fragmentation_percent: memory_figures(&profiled, &bench.memory).fragmentation_percent,
-        passes: Passes { list: "v1", missing: &missing },
-        ran_on: match bench.program.target {
-            Target::Cpu => RanOn::Host,
-            Target::Cuda => RanOn::Gpu,
+/// The recorded steps of the naive graph go the way of every trace.
+pub fn baseline_profile(
+    bench: &Bench,
+    recording: &Recording,
+    rates: Rates,
+    model: &ModelConfig,
+) -> Result<BaselineProfile, ExperimentError> {
+    let profiled = Profiled { training: bench.training(), recording, accumulation: 1 };
+    let header = RunHeader {
+        passes: PassesHeader { list: "v1".into(), missing: OFFERED.iter().map(|pass| pass.name.to_string()).collect() },
+        peaks: PeaksHeader {
+            product_flops: rates.product_flops,
+            memory_bandwidth_bytes: rates.bytes,
+            call_seconds: rates.call_seconds,
+            ..PeaksHeader::default()
         },
-    });
-    let flops = flops_analysis(&profiled, model, recording.steps().len() as u64);
-    BaselineProfile { findings: found.categories, needed_flops: flops.needed_flops_per_step as f64 }
+        ..run_header(&profiled, model, &bench.memory)
+    };
+    let needed_flops = header.flops.needed_per_step as f64;
+    let about = TraceAbout { process: 1, name: "baseline".into(), headroom: header, device: None };
+    let trace = trace(&profiled, &about)?;
+    let run = analyze(&[trace], &Options::default()).and_then(|analysis| analysis.run);
+    let findings = run.map(|run| run.operator_analysis.bottlenecks.categories).unwrap_or_default();
+    Ok(BaselineProfile { findings, needed_flops })
 }

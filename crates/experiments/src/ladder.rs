@@ -78,7 +78,7 @@ pub fn climb(
     let mut baseline = climber.warm(&Variant::baseline())?;
     let recording = baseline.record(RECORDED)?;
     let calls = fastest_calls(&recording, baseline.kernels());
-    let profile = baseline_profile(&baseline, &recording, wanted.rates, &step.model);
+    let profile = baseline_profile(&baseline, &recording, wanted.rates, &step.model)?;
     let baseline_by_op = by_op(&baseline.program, &calls);
     let steps = (0..RECORDED).map(|_| baseline.seconds()).collect::<Result<Vec<f64>, _>>()?;
     let baseline_seconds = steps.into_iter().fold(f64::INFINITY, f64::min);

@@ -1,6 +1,5 @@
 //! `flops_profile.json`: the arithmetic of a step, where it lies in the model, and how near the device's peak it ran.
 
-use crate::SCHEMA_VERSION;
 use crate::performance::ModelConfig;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -62,7 +61,7 @@ pub struct FlopsAnalysis {
     pub by_op: Vec<OperatorFlops>,
 }
 
-/// A module and what lies in it; `flops` is the sum over its phases, and holds its children's.
+/// A module and what lies in it, its children included; `flops` is the sum over its phases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModuleFlops {
     pub name: String,
@@ -70,6 +69,11 @@ pub struct ModuleFlops {
     pub forward_flops: u64,
     pub backward_flops: u64,
     pub optimizer_flops: u64,
+    #[serde(default)]
+    pub bytes: u64,
+    /// Seconds per step; fused calls are shared out to their modules.
+    #[serde(default)]
+    pub seconds: f64,
     pub children: Vec<ModuleFlops>,
 }
 
@@ -118,49 +122,26 @@ pub struct StepFlops {
     pub flops_per_sec: f64,
 }
 
-/// What the rest of the file is made from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlopsFacts {
-    pub model_info: ModelInfo,
-    pub profiling_config: ProfilingConfig,
-    pub flops_analysis: FlopsAnalysis,
-    pub performance_metrics: PerformanceMetrics,
-    pub efficiency_metrics: EfficiencyMetrics,
-    pub step_by_step_results: Vec<StepFlops>,
-    pub timestamp: String,
-    /// Measured on a real device, computed where times are replayed from predictions.
-    pub times: Origin,
-    /// Measured by `headroom device`, or assumed.
-    pub peak: Origin,
-}
-
 impl FlopsRecord {
-    pub fn new(facts: FlopsFacts) -> FlopsRecord {
-        FlopsRecord {
-            schema_version: SCHEMA_VERSION,
-            model_info: facts.model_info,
-            profiling_config: facts.profiling_config,
-            flops_analysis: facts.flops_analysis,
-            performance_metrics: facts.performance_metrics,
-            efficiency_metrics: facts.efficiency_metrics,
-            step_by_step_results: facts.step_by_step_results,
-            timestamp: facts.timestamp,
-            provenance: Provenance::of(&[
-                ("model_info", Origin::Computed),
-                ("model_info.config", Origin::Assumed),
-                ("profiling_config", Origin::Assumed),
-                ("flops_analysis", Origin::Computed),
-                ("performance_metrics", facts.times),
-                ("performance_metrics.avg_loss", Origin::Computed),
-                ("efficiency_metrics", facts.times),
-                ("efficiency_metrics.device_peak_flops", facts.peak),
-                ("efficiency_metrics.datasheet_peak_flops", Origin::Computed),
-                ("step_by_step_results", facts.times),
-                ("step_by_step_results.step", Origin::Computed),
-                ("step_by_step_results.loss", Origin::Computed),
-                ("step_by_step_results.flops", Origin::Computed),
-            ]),
-        }
+    /// `times` are measured on a real device and computed where they are replayed from predictions; the peak is measured by
+    /// `headroom device`, or assumed.
+    pub fn provenance(times: Origin, peak: Origin) -> Provenance {
+        Provenance::of(&[
+            ("model_info", Origin::Computed),
+            ("model_info.config", Origin::Assumed),
+            ("profiling_config", Origin::Assumed),
+            ("flops_analysis", Origin::Computed),
+            ("flops_analysis.by_module.seconds", times),
+            ("performance_metrics", times),
+            ("performance_metrics.avg_loss", Origin::Computed),
+            ("efficiency_metrics", times),
+            ("efficiency_metrics.device_peak_flops", peak),
+            ("efficiency_metrics.datasheet_peak_flops", Origin::Computed),
+            ("step_by_step_results", times),
+            ("step_by_step_results.step", Origin::Computed),
+            ("step_by_step_results.loss", Origin::Computed),
+            ("step_by_step_results.flops", Origin::Computed),
+        ])
     }
 }
 

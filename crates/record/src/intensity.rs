@@ -85,53 +85,49 @@ pub struct OperatorIntensity {
     pub percent_of_roof: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct IntensityFacts {
-    pub intensity: f64,
-    pub idle_percent: f64,
-    pub time_by_bound: TimeByBound,
-    pub roofline_metrics: RooflineMetrics,
-    pub by_op: Vec<OperatorIntensity>,
-    pub times: Origin,
-    pub peak: Origin,
-}
-
 const GIGA: f64 = 1e9;
 
 impl IntensityRecord {
-    pub fn new(facts: IntensityFacts) -> IntensityRecord {
-        let rates = facts.roofline_metrics;
+    /// The step as a whole; the rows by operator and the shares by bound are left empty.
+    pub fn new(
+        intensity: f64,
+        idle_percent: f64,
+        rates: RooflineMetrics,
+        times: Origin,
+        peak: Origin,
+    ) -> IntensityRecord {
         let ridge = rates.peak_flops / rates.peak_memory_bandwidth;
         let used_percent = 100.0 * rates.achieved_bandwidth / rates.peak_memory_bandwidth;
         IntensityRecord {
             schema_version: SCHEMA_VERSION,
-            arithmetic_intensity_flops_per_byte: facts.intensity,
+            arithmetic_intensity_flops_per_byte: intensity,
             memory_bandwidth_used_gb_per_sec: rates.achieved_bandwidth / GIGA,
             memory_bandwidth_utilization_percent: used_percent,
             device_memory_bandwidth_gb_per_sec: rates.peak_memory_bandwidth / GIGA,
             ridge_point_flops_per_byte: ridge,
-            memory_bound_vs_compute_bound: Bound::of_step(facts.intensity, ridge, facts.idle_percent / 100.0),
-            idle_percent: facts.idle_percent,
-            time_by_bound: facts.time_by_bound,
+            memory_bound_vs_compute_bound: Bound::of_step(intensity, ridge, idle_percent / 100.0),
+            idle_percent,
+            time_by_bound: TimeByBound::default(),
             roofline_metrics: rates,
-            roofline_position: roofline_position(facts.intensity, ridge).into(),
+            roofline_position: roofline_position(intensity, ridge).into(),
             bandwidth_class: bandwidth_class(used_percent).into(),
-            workshop_class: workshop_intensity_class(facts.intensity).into(),
-            by_op: facts.by_op,
+            workshop_class: workshop_intensity_class(intensity).into(),
+            by_op: vec![],
+            // Bytes that the plan counts over a measured time: computed, not measured.
             provenance: Provenance::of(&[
                 ("arithmetic_intensity_flops_per_byte", Origin::Computed),
-                ("memory_bandwidth_used_gb_per_sec", facts.times),
-                ("memory_bandwidth_utilization_percent", facts.times),
-                ("device_memory_bandwidth_gb_per_sec", facts.peak),
-                ("ridge_point_flops_per_byte", facts.peak),
-                ("idle_percent", facts.times),
-                ("time_by_bound", facts.times),
-                ("roofline_metrics", facts.times),
-                ("roofline_metrics.peak_flops", facts.peak),
-                ("roofline_metrics.peak_memory_bandwidth", facts.peak),
+                ("memory_bandwidth_used_gb_per_sec", Origin::Computed),
+                ("memory_bandwidth_utilization_percent", Origin::Computed),
+                ("device_memory_bandwidth_gb_per_sec", peak),
+                ("ridge_point_flops_per_byte", peak),
+                ("idle_percent", times),
+                ("time_by_bound", times),
+                ("roofline_metrics", Origin::Computed),
+                ("roofline_metrics.peak_flops", peak),
+                ("roofline_metrics.peak_memory_bandwidth", peak),
                 ("by_op", Origin::Computed),
-                ("by_op.time", facts.times),
-                ("by_op.percent_of_roof", facts.times),
+                ("by_op.time", times),
+                ("by_op.percent_of_roof", Origin::Computed),
             ]),
         }
     }

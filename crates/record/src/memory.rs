@@ -1,6 +1,5 @@
 //! `memory_analysis.json`: what a step holds in memory, what the peak is made of, and what would lower it.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -102,35 +101,12 @@ pub struct MemoryRecommendation {
     pub saves_at_most_mb: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemoryFacts {
-    pub peak_memory_mb: f64,
-    pub avg_memory_mb: f64,
-    pub fragmentation_percent: f64,
-    pub peak_phase: String,
-    pub peak_operator: String,
-    pub at_forward_mb: f64,
-    pub at_backward_mb: f64,
-    pub at_optimizer_mb: f64,
-    pub reserved_memory_mb: f64,
-    pub scratch_memory_mb: f64,
-    pub allocations: u64,
-    pub largest_tensor: LargestTensor,
-    pub by_category: ByCategory,
-    pub peak_memory_events: Vec<MemoryEvent>,
-    pub live_at_peak: Vec<LivePlace>,
-    pub total_memory_allocated: u64,
-    pub largest_batch_that_fits: Option<u64>,
-    pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
-    /// Of the average, which is weighted with the time of the calls.
-    pub times: Origin,
-}
-
 impl MemoryRecord {
-    pub fn new(facts: MemoryFacts) -> MemoryRecord {
+    /// `times` is the origin of the average, which is weighted with the time of the calls.
+    pub fn provenance(times: Origin) -> Provenance {
         let mut provenance = Provenance::of(&[
-            ("avg_memory_mb", facts.times),
-            ("peak_to_average", facts.times),
+            ("avg_memory_mb", times),
+            ("peak_to_average", times),
             ("largest_tensor", Origin::Computed),
             ("by_category", Origin::Computed),
             ("peak_memory_events", Origin::Computed),
@@ -151,28 +127,6 @@ impl MemoryRecord {
         ] {
             provenance.set(key, Origin::Computed);
         }
-        MemoryRecord {
-            schema_version: SCHEMA_VERSION,
-            peak_memory_mb: facts.peak_memory_mb,
-            avg_memory_mb: facts.avg_memory_mb,
-            peak_to_average: facts.peak_memory_mb / facts.avg_memory_mb.max(f64::MIN_POSITIVE),
-            fragmentation_percent: facts.fragmentation_percent,
-            peak_phase: facts.peak_phase,
-            peak_operator: facts.peak_operator,
-            at_forward_mb: facts.at_forward_mb,
-            at_backward_mb: facts.at_backward_mb,
-            at_optimizer_mb: facts.at_optimizer_mb,
-            reserved_memory_mb: facts.reserved_memory_mb,
-            scratch_memory_mb: facts.scratch_memory_mb,
-            allocations: facts.allocations,
-            largest_tensor: facts.largest_tensor,
-            by_category: facts.by_category,
-            peak_memory_events: facts.peak_memory_events,
-            live_at_peak: facts.live_at_peak,
-            total_memory_allocated: facts.total_memory_allocated,
-            largest_batch_that_fits: facts.largest_batch_that_fits,
-            memory_efficiency_recommendations: facts.memory_efficiency_recommendations,
-            provenance,
-        }
+        provenance
     }
 }

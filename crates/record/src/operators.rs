@@ -1,6 +1,5 @@
 //! `operator_analysis.json`: where the time of a step went, operator by operator, and what could be done about it.
 
-use crate::SCHEMA_VERSION;
 use crate::intensity::Bound;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -188,47 +187,26 @@ pub struct Patterns {
     pub linear_projections: u64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct OperatorFacts {
-    pub operator_stats: Vec<OperatorStats>,
-    pub by_place: Vec<PlaceStats>,
-    pub step_breakdown: StepBreakdown,
-    pub bottlenecks: Bottlenecks,
-    pub patterns: Patterns,
-    pub timestamp: String,
-    pub times: Origin,
-}
-
 impl OperatorRecord {
-    pub fn new(facts: OperatorFacts) -> OperatorRecord {
-        let times = facts.times;
-        OperatorRecord {
-            schema_version: SCHEMA_VERSION,
-            operator_stats: facts.operator_stats,
-            by_place: facts.by_place,
-            step_breakdown: facts.step_breakdown,
-            bottlenecks: facts.bottlenecks,
-            patterns: facts.patterns,
-            timestamp: facts.timestamp,
-            provenance: Provenance::of(&[
-                ("operator_stats", times),
-                ("operator_stats.count", Origin::Computed),
-                ("operator_stats.input_shapes", Origin::Computed),
-                ("operator_stats.flops", Origin::Computed),
-                ("operator_stats.bytes", Origin::Computed),
-                ("by_place", Origin::Computed),
-                ("by_place.time", times),
-                ("by_place.percent_of_step", times),
-                ("by_place.percent_of_roof", times),
-                ("step_breakdown", times),
-                ("step_breakdown.steps", Origin::Computed),
-                ("bottlenecks", Origin::Computed),
-                ("bottlenecks.categories.percent_of_time", times),
-                ("patterns", times),
-                ("patterns.kernels_per_step", Origin::Computed),
-                ("patterns.distinct_kernels", Origin::Computed),
-                ("patterns.linear_projections", Origin::Computed),
-            ]),
-        }
+    pub fn provenance(times: Origin) -> Provenance {
+        Provenance::of(&[
+            ("operator_stats", times),
+            ("operator_stats.count", Origin::Computed),
+            ("operator_stats.input_shapes", Origin::Computed),
+            ("operator_stats.flops", Origin::Computed),
+            ("operator_stats.bytes", Origin::Computed),
+            ("operator_stats.cuda_memory_usage", Origin::Computed),
+            ("by_place", Origin::Computed),
+            ("by_place.time", times),
+            ("by_place.percent_of_step", times),
+            ("step_breakdown", times),
+            ("step_breakdown.steps", Origin::Computed),
+            ("bottlenecks", Origin::Computed),
+            ("bottlenecks.categories.percent_of_time", times),
+            ("patterns", times),
+            ("patterns.kernels_per_step", Origin::Computed),
+            ("patterns.distinct_kernels", Origin::Computed),
+            ("patterns.linear_projections", Origin::Computed),
+        ])
     }
 }

@@ -1,6 +1,5 @@
 //! `roofline_data.json`: the device's roofs, the step as one point, and a point an operator.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -54,35 +53,14 @@ pub struct RooflineTarget {
     pub expected_improvement: String,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct RooflineFacts {
-    pub model_name: String,
-    pub timestamp: String,
-    pub device_info: DeviceInfo,
-    pub performance_point: PerformancePoint,
-    pub points: Vec<RooflinePoint>,
-    pub optimization_targets: Vec<RooflineTarget>,
-    pub times: Origin,
-    pub peak: Origin,
-}
-
 impl RooflineRecord {
-    pub fn new(facts: RooflineFacts) -> RooflineRecord {
-        RooflineRecord {
-            schema_version: SCHEMA_VERSION,
-            model_name: facts.model_name,
-            timestamp: facts.timestamp,
-            device_info: facts.device_info,
-            performance_point: facts.performance_point,
-            points: facts.points,
-            optimization_targets: facts.optimization_targets,
-            provenance: Provenance::of(&[
-                ("device_info", facts.peak),
-                ("performance_point", facts.times),
-                ("performance_point.arithmetic_intensity", Origin::Computed),
-                ("points", facts.times),
-                ("points.arithmetic_intensity", Origin::Computed),
-            ]),
-        }
+    /// Rates are FLOPs that the plan counts over a measured time: computed.
+    pub fn provenance(times: Origin, peak: Origin) -> Provenance {
+        Provenance::of(&[
+            ("device_info", peak),
+            ("performance_point", Origin::Computed),
+            ("points", Origin::Computed),
+            ("points.time", times),
+        ])
     }
 }

@@ -1,6 +1,6 @@
 //! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
 
-mod facts;
+pub(crate) mod facts;
 mod html;
 mod markdown;
 mod text;
@@ -10,6 +10,8 @@ use headroom_diagnosis::finding::Effort;
 use headroom_diagnosis::trace_rules::TraceFinding;
 
 pub use html::html;
+pub(crate) use html::page;
+pub(crate) use markdown::findings_section as findings_markdown;
 pub use markdown::markdown;
 pub use text::text;
 

@@ -2,20 +2,22 @@
 
 pub mod analyze;
 pub mod attribution;
+mod breakdown_bar;
 pub mod compare;
 pub mod dashboard;
 pub mod k1;
 pub mod lint;
+mod memory_plot;
 mod names;
 pub mod numbers;
 pub mod optimize;
 pub mod page;
 mod plots;
 pub mod profile;
+mod roofline_plot;
 pub mod runs;
 pub mod scale;
 pub mod study;
 pub mod svg;
 pub mod table;
-mod text_table;
 pub mod training;

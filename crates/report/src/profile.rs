@@ -1,42 +1,58 @@
-//! A profile as a person reads it: in short on the terminal, as Markdown, and as one HTML page that needs nothing else.
+//! A run of ours as a person reads it: in short on the terminal, as Markdown, and as sections of the page of its trace.
 
-mod breakdown_bar;
-mod html;
 mod markdown;
-mod memory_plot;
-mod roofline_plot;
+mod sections;
 mod tables;
 mod terminal;
 
-pub use html::html;
 pub use markdown::markdown;
+pub(crate) use sections::{after, before};
+pub(crate) use tables::{subtitle, title};
 pub use terminal::terminal;
 
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::run::RunFigures;
 use headroom_record::attribution::AttributionRecord;
-use headroom_record::flops::FlopsRecord;
-use headroom_record::intensity::IntensityRecord;
-use headroom_record::memory::MemoryRecord;
-use headroom_record::operators::OperatorRecord;
 use headroom_record::performance::PerformanceRecord;
-use headroom_record::roofline::RooflineRecord;
-use headroom_record::timeline::TimelineRecord;
 
 pub struct Profile<'a> {
+    pub analysis: &'a Analysis,
+    pub run: &'a RunFigures,
+    /// What the run knows beside its trace; `None` where only the trace is at hand.
+    pub about: Option<AboutRun<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct AboutRun<'a> {
     pub size: &'a str,
     /// Passes and precision, as the run's opening names them.
     pub label: &'a str,
     pub performance: &'a PerformanceRecord,
-    pub flops: &'a FlopsRecord,
-    pub intensity: &'a IntensityRecord,
-    pub roofline: &'a RooflineRecord,
-    pub operators: &'a OperatorRecord,
-    pub memory: &'a MemoryRecord,
-    pub timeline: &'a TimelineRecord,
-    /// What steps chose to update, where they chose.
+    /// Choices of what steps update, where they chose.
     pub attribution: Option<&'a AttributionRecord>,
-    /// First and last recorded step.
-    pub steps: (u64, u64),
     pub first_step_seconds: Option<f64>,
     /// Steps that were recorded in turns with others, only to see what recording costs.
     pub turns: u64,
+}
+
+impl<'a> Profile<'a> {
+    /// `None` where the trace is not of a run of ours.
+    pub fn of(analysis: &'a Analysis, about: Option<AboutRun<'a>>) -> Option<Profile<'a>> {
+        Some(Profile { analysis, run: analysis.run.as_ref()?, about })
+    }
+
+    /// First and last recorded step.
+    fn steps(&self) -> (String, String) {
+        let number = |name: &str| name.rsplit('#').next().unwrap_or(name).to_string();
+        let list = &self.analysis.steps.list;
+        let at = |step: Option<&headroom_diagnosis::measures::steps::Step>| {
+            step.map_or_else(String::new, |step| number(&step.name))
+        };
+        (at(list.first()), at(list.last()))
+    }
+}
+
+/// One page for a trace and for the run that left it.
+pub fn html(profile: &Profile) -> String {
+    crate::analyze::page(profile.analysis, Some(profile))
 }

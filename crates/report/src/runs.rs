@@ -7,7 +7,7 @@ pub use csv::csv;
 pub use regression::{Regression, change_text, regression};
 
 use crate::numbers::{grouped, rate, seconds};
-use crate::text_table::{Align, text_table};
+use crate::table::{Align, text_table};
 use headroom_record::registry::{RunRow, RunStatus};
 use serde_json::Value;
 use std::fmt::Write;

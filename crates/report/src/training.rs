@@ -150,7 +150,7 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line("Avg time per forward:", in_seconds(summary.avg_forward_time));
     line("Avg time per backward:", in_seconds(summary.avg_backward_time));
     line("Avg time per optimizer:", in_seconds(summary.avg_optimizer_time));
-    line("Avg time per data wait:", summary.avg_data_time.map(seconds));
+    line("Avg time per data wait and copy:", summary.avg_data_time.map(seconds));
     line("Final loss:", summary.final_loss.map(|loss| format!("{loss:.4}")));
     line("Loss floor:", floor(summary));
     let _ = writeln!(out, "{rule}");

@@ -50,10 +50,8 @@ pub struct HostSpans {
     pub dims: Vec<NameId>,
     pub types: Vec<NameId>,
     pub concrete: Vec<NameId>,
-    /// What headroom's own traces say of an operator: its module, FLOPs and bytes moved; else none and 0.
-    pub module: Vec<NameId>,
-    pub flops: Vec<u64>,
-    pub bytes: Vec<u64>,
+    /// The place in [`crate::Trace::stated`] of what the operator says of itself, or [`NONE`].
+    pub stated: Vec<u32>,
 }
 
 /// What ran on devices, ordered by lane and start.

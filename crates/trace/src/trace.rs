@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
 use crate::names::{NameId, Names};
+use crate::run::{RunHeader, Stated};
 
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -13,6 +14,8 @@ pub struct Trace {
     pub names: Names,
     pub lanes: Vec<Lane>,
     pub host: HostSpans,
+    /// Rows of the few operators that state their module, phase, FLOPs or bytes.
+    pub stated: Vec<Stated>,
     pub device: DeviceSpans,
     pub memory: MemoryEvents,
     pub reading: Reading,
@@ -27,8 +30,8 @@ pub struct Header {
     pub records_stacks: bool,
     pub records_memory: bool,
     pub records_flops: bool,
-    /// What a headroom run adds: measured peaks, planned memory, the profiler's own overhead.
-    pub headroom: Option<serde_json::Value>,
+    /// A headroom run's own facts: measured peaks, the plan, the steps around the recorded ones.
+    pub headroom: Option<RunHeader>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +77,11 @@ impl Trace {
 
     pub fn lane(&self, id: LaneId) -> &Lane {
         &self.lanes[id.0 as usize]
+    }
+
+    /// What the host span at `at` says of itself.
+    pub fn stated(&self, at: usize) -> Option<&Stated> {
+        self.stated.get(self.host.stated[at] as usize)
     }
 
     /// The rank in a distributed run; 0 where the trace says nothing of one.

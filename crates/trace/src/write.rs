@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use crate::run::{Phase, RunHeader};
 use crate::trace::{DeviceProperties, Distributed};
 
 /// What stands before the events.
@@ -15,8 +16,8 @@ pub struct WrittenHeader {
     pub distributed: Distributed,
     /// Nanoseconds of the wall clock at the trace's zero; every time below counts from it.
     pub base_nanos: u64,
-    /// Our own additions: peaks, planned memory, overhead; readers pass over it.
-    pub headroom: Option<Value>,
+    /// The run's own facts; other readers pass over them.
+    pub headroom: Option<RunHeader>,
 }
 
 /// When and where on the host.
@@ -49,8 +50,13 @@ pub struct WrittenOperator<'a> {
     pub input_types: &'a [&'a str],
     pub flops: u64,
     pub bytes: u64,
-    pub phase: &'a str,
+    pub is_product: bool,
+    pub phase: Phase,
     pub module: &'a str,
+    /// Of each module where the call does the work of several; else empty.
+    pub shares: &'a [f64],
+    /// Bytes live while it runs, in the order of [`crate::run::CATEGORIES`].
+    pub live: [u64; 5],
 }
 
 /// A call into the device's runtime. The correlation joins it to the work it queued; Holistic Trace Analysis wants it to be
@@ -124,7 +130,7 @@ impl<'w> TraceWriter<'w> {
         )?;
         writeln!(out, "\"record_shapes\": 1, \"profile_memory\": 1, \"with_flops\": 1,")?;
         if let Some(ours) = &header.headroom {
-            writeln!(out, "\"headroom\": {ours},")?;
+            writeln!(out, "\"headroom\": {},", serde_json::to_string(ours).map_err(io::Error::from)?)?;
         }
         writeln!(out, "\"displayTimeUnit\": \"ms\",")?;
         writeln!(out, "\"baseTimeNanoseconds\": {},", header.base_nanos)?;
@@ -177,10 +183,14 @@ impl<'w> TraceWriter<'w> {
         let dims: Vec<String> = operator.input_dims.iter().map(|sizes| list(sizes)).collect();
         let types: Vec<String> = operator.input_types.iter().map(|kind| quoted(kind)).collect();
         let sequence = operator.sequence.map(|number| format!(r#""Sequence number": {number}, "#)).unwrap_or_default();
-        let WrittenOperator { external_id, flops, bytes, .. } = operator;
-        let (phase, module) = (quoted(operator.phase), quoted(operator.module));
+        let WrittenOperator { external_id, flops, bytes, is_product, .. } = operator;
+        let (phase, module, live) = (operator.phase.name(), quoted(operator.module), list(&operator.live));
+        let shares = match operator.shares {
+            [] => String::new(),
+            shares => format!(r#", "shares": {}"#, serde_json::to_string(shares).map_err(io::Error::from)?),
+        };
         self.raw(&format!(
-            r#"{{{head}, "args": {{"External id": {external_id}, {sequence}"Input Dims": [{}], "Input type": [{}], "flops": {flops}, "bytes": {bytes}, "phase": {phase}, "module": {module}}}}}"#,
+            r#"{{{head}, "args": {{"External id": {external_id}, {sequence}"Input Dims": [{}], "Input type": [{}], "flops": {flops}, "bytes": {bytes}, "product": {is_product}, "phase": "{phase}", "module": {module}{shares}, "live": {live}}}}}"#,
             dims.join(", "),
             types.join(", "),
         ))

@@ -1,11 +1,12 @@
 //! What is written is read back the same, keeps Perfetto's rules and has the keys that readers look for.
 
+use headroom_trace::run::{PeaksHeader, PlanHeader, Timing};
 use headroom_trace::validate::perfetto_problems;
 use headroom_trace::write::{
     DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenHeader, WrittenKernel, WrittenMemory,
     WrittenOperator, WrittenTransfer,
 };
-use headroom_trace::{Category, DeviceProperties, Distributed, HOST_MEMORY, read_bytes};
+use headroom_trace::{Category, DeviceProperties, Distributed, HOST_MEMORY, Phase, RunHeader, read_bytes};
 
 fn host(start_nanos: u64, duration_nanos: u64) -> HostPlace {
     HostPlace { process: 40, thread: 41, start_nanos, duration_nanos }
@@ -15,12 +16,22 @@ fn device(start_nanos: u64, duration_nanos: u64) -> DevicePlace {
     DevicePlace { device: 0, stream: 7, start_nanos, duration_nanos }
 }
 
+fn run_header() -> RunHeader {
+    RunHeader {
+        device: "a GPU".into(),
+        timing: Timing::ReplayedKernels,
+        peaks: PeaksHeader { product_flops: 7e14, call_seconds: 1e-6, ..PeaksHeader::default() },
+        plan: PlanHeader { peak_bytes: 17, largest_batch_that_fits: Some(3), ..PlanHeader::default() },
+        ..RunHeader::default()
+    }
+}
+
 fn written() -> String {
     let header = WrittenHeader {
         devices: vec![DeviceProperties { id: 0, name: "NVIDIA H200".into(), ..DeviceProperties::default() }],
         distributed: Distributed { backend: "none".into(), rank: 3, world_size: 4 },
         base_nanos: 1_790_857_026_000_000_000,
-        headroom: Some(serde_json::json!({"planned_peak_bytes": 17})),
+        headroom: Some(run_header()),
     };
     let mut out = Vec::new();
     let mut writer = TraceWriter::start(&mut out, &header).expect("memory takes it");
@@ -37,8 +48,11 @@ fn written() -> String {
             input_types: &["float", "float"],
             flops: 1_024,
             bytes: 640,
-            phase: "forward",
-            module: "layers.0.attention.q",
+            is_product: true,
+            phase: Phase::Forward,
+            module: "layers.0.attention.q+k",
+            shares: &[0.75, 0.25],
+            live: [1, 2, 3, 4, 5],
         })?;
         writer.call(&WrittenCall {
             name: "cudaLaunchKernel",
@@ -84,14 +98,17 @@ fn what_is_written_is_read_back() {
     let trace = read_bytes(written().as_bytes()).expect("is a trace");
     assert_eq!((trace.reading.damaged_events, trace.reading.truncated_at_byte), (0, None));
     assert_eq!((trace.rank(), trace.header.devices[0].name.as_str()), (3, "NVIDIA H200"));
-    assert_eq!(trace.header.headroom, Some(serde_json::json!({"planned_peak_bytes": 17})));
+    assert_eq!(trace.header.headroom, Some(run_header()));
     let operator = trace.host.category.iter().position(|one| *one == Category::CpuOp).expect("is there");
     assert_eq!(trace.name(trace.host.name[operator]), "matmul \"q\"");
     assert_eq!((trace.host.start[operator], trace.host.duration[operator]), (1_500, 2_001));
     assert_eq!((trace.host.id[operator], trace.host.sequence[operator]), (2, 9));
     assert_eq!(trace.name(trace.host.dims[operator]), "[[4, 8], [8, 16]]");
-    assert_eq!(trace.name(trace.host.module[operator]), "layers.0.attention.q");
-    assert_eq!((trace.host.flops[operator], trace.host.bytes[operator]), (1_024, 640));
+    let stated = trace.stated(operator).expect("the operator says what it is");
+    assert_eq!(trace.name(stated.module), "layers.0.attention.q+k");
+    assert_eq!(trace.name(stated.shares), "[0.75,0.25]");
+    assert_eq!((stated.flops, stated.bytes, stated.is_product), (1_024, 640, true));
+    assert_eq!((stated.phase, stated.live), (Some(Phase::Forward), [1, 2, 3, 4, 5]));
     assert_eq!((trace.device.correlation[0], trace.device.grid[0]), (100_000, [4, 2, 1]));
     assert_eq!(trace.device.bytes[1], 4_096);
     assert_eq!((trace.memory.bytes[0], trace.memory.device[0]), (-64, HOST_MEMORY));

@@ -1,8 +1,9 @@
 //! The files of a profile: which there are, how they are named, and writing them, each whole or not at all.
 
-use super::Profiler;
 use super::records::Made;
+use super::{Analysed, Profiler};
 use crate::train::settings::Settings;
+use anyhow::Context;
 use headroom_record::atomic::{FileError, write_atomically, write_atomically_with, write_json};
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::flops::FLOPS_FILE;
@@ -12,12 +13,11 @@ use headroom_record::operators::OPERATORS_FILE;
 use headroom_record::performance::PerformanceRecord;
 use headroom_record::roofline::ROOFLINE_FILE;
 use headroom_record::timeline::TIMELINE_FILE;
-use headroom_report::profile::{self as text, Profile};
+use headroom_report::profile::{self as text, AboutRun, Profile};
 use headroom_training::profile::Profiled;
 use headroom_training::profile::events_file::{EventsAbout, write_events};
 use headroom_training::profile::trace_file::{TraceAbout, write_trace};
 use headroom_training::run::Outcome;
-use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -75,7 +75,7 @@ pub fn write_all(
     profiler: &Profiler,
     folder: &Path,
     profiled: &Profiled,
-    made: &Made,
+    (Analysed { about, analysis }, made): (&Analysed, &Made),
     settings: &Settings,
     (outcome, performance, attribution): (&Outcome, &PerformanceRecord, Option<&AttributionRecord>),
 ) -> anyhow::Result<String> {
@@ -83,9 +83,9 @@ pub fn write_all(
     let enabled = profiler.enabled;
     if enabled.trace {
         let host = if profiler.redact { "host".into() } else { host_name() };
-        written.traces(profiler, profiled, made, &host)?;
+        written.traces(profiled, about, &host)?;
         let started = profiled.recording.base_unix_nanos;
-        let about = EventsAbout {
+        let events = EventsAbout {
             started: started as f64 / 1e9,
             samples_a_step: settings.shape.batch_size * profiled.accumulation,
             seq_len: settings.shape.seq_len,
@@ -93,7 +93,7 @@ pub fn write_all(
             reserved_memory_mb: made.memory.reserved_memory_mb,
         };
         let name = format!("events.out.tfevents.{}.{host}.{}.0", started / 1_000_000_000, std::process::id());
-        write_atomically_with(&folder.join(&name), |out| write_events(&outcome.steps, &about, out))?;
+        write_atomically_with(&folder.join(&name), |out| write_events(&outcome.steps, &events, out))?;
         written.names.push(name);
     }
     if enabled.operators {
@@ -113,21 +113,17 @@ pub fn write_all(
         write_json(&small.join(INTENSITY_FILE), &made.intensity)?;
         write_json(&small.join(ROOFLINE_FILE), &made.roofline)?;
     }
-    let profile = Profile {
+    let label = settings.label();
+    let about = AboutRun {
         size: &settings.size,
-        label: &settings.label(),
+        label: &label,
         performance,
-        flops: &made.flops,
-        intensity: &made.intensity,
-        roofline: &made.roofline,
-        operators: &made.operators,
-        memory: &made.memory,
-        timeline: &made.timeline,
         attribution,
-        steps: (*profiler.steps.start(), *profiler.steps.end()),
         first_step_seconds: outcome.steps.first().map(|record| record.times.total.as_secs_f64()),
         turns: profiled.recording.turns().recorded.len() as u64,
     };
+    let profile =
+        Profile::of(analysis, Some(about)).context("the trace of the recorded steps does not say what ran")?;
     if profiler.report {
         let markdown = text::markdown(&profile);
         for name in [REPORT_MARKDOWN, REPORT_COPY] {
@@ -152,46 +148,15 @@ impl Written<'_> {
     }
 
     /// The same trace twice: under the workshop's name, and under one that TensorBoard's plugin takes for its own.
-    fn traces(&mut self, profiler: &Profiler, profiled: &Profiled, made: &Made, host: &str) -> Result<(), FileError> {
-        let (first, last) = (profiler.steps.start(), profiled.recording.steps().last().map_or(0, |step| step.step));
-        let process = std::process::id();
-        let names = [
-            format!("trace_step_{first}_{last}.json"),
-            format!("{host}.{process}.{}.pt.trace.json", profiled.recording.base_unix_nanos),
-        ];
-        for name in names {
-            let (headroom, device) = (header(profiler, profiled, made), profiler.gpu.clone());
-            let about = TraceAbout { process, name: name.clone(), headroom, device };
+    fn traces(&mut self, profiled: &Profiled, about: &TraceAbout, host: &str) -> Result<(), FileError> {
+        let other = format!("{host}.{}.{}.pt.trace.json", about.process, profiled.recording.base_unix_nanos);
+        for name in [about.name.clone(), other] {
+            let about = TraceAbout { name: name.clone(), ..about.clone() };
             write_atomically_with(&self.folder.join(&name), |out| write_trace(profiled, &about, out))?;
             self.names.push(name);
         }
         Ok(())
     }
-}
-
-/// What our own readers want of a run beside its events.
-fn header(profiler: &Profiler, profiled: &Profiled, made: &Made) -> serde_json::Value {
-    let rates = profiler.peaks.rates;
-    let flops = &made.flops.flops_analysis;
-    json!({
-        "device": made.roofline.device_info.name,
-        "peaks": {
-            "product_flops": rates.product_flops,
-            "memory_bandwidth_bytes": rates.bytes,
-            "call_seconds": rates.call_seconds,
-            "source": profiler.peaks.source,
-        },
-        "plan": {
-            "peak_bytes": profiled.plan().peak.total(),
-            "arena_bytes": profiled.plan().arena_bytes,
-            "largest_batch_that_fits": made.memory.largest_batch_that_fits,
-        },
-        "flops": {
-            "needed_per_step": flops.needed_flops_per_step,
-            "executed_per_step": flops.executed_flops_per_step,
-        },
-        "profiling_overhead_percent": profiled.recording.turns().overhead_percent(),
-    })
 }
 
 fn host_name() -> String {

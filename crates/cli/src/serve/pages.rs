@@ -9,10 +9,11 @@ use headroom_report::dashboard::comparison::{Comparison, Side, comparison};
 use headroom_report::dashboard::live::{Live, live};
 use headroom_report::dashboard::memory::{self, Alive, MemoryChart};
 use headroom_report::dashboard::operators::{self, Operators};
-use headroom_report::dashboard::overview::{self, Overview};
+use headroom_report::dashboard::overview::Overview;
 use headroom_report::dashboard::roofline::{self, RooflineChart};
 use headroom_report::dashboard::runs::{Kind, RunRow};
 use headroom_report::dashboard::{Page, RunRecords};
+use headroom_report::dashboard::{overview_of_run, overview_of_trace};
 
 use super::cache::Cache;
 use super::catalog::Entry;
@@ -59,7 +60,7 @@ pub fn offered(entry: &Entry) -> Vec<Page> {
 pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
     let held = trace_path(entry).map(|path| cache.get(&path));
     if entry.kind == Kind::Trace {
-        return Ok(overview::of_trace(held.as_deref().ok_or(NO_TRACE)?.analysis()?));
+        return Ok(overview_of_trace::overview(held.as_deref().ok_or(NO_TRACE)?.analysis()?));
     }
     let mut records = folder::records(&entry.path);
     let analysis = held.as_deref().and_then(|held| match held.analysis() {
@@ -69,7 +70,7 @@ pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
             None
         }
     });
-    let mut overview = overview::of_run(&entry.name, &records, analysis);
+    let mut overview = overview_of_run::overview(&entry.name, &records, analysis);
     overview.files = folder::shown_files(&entry.path);
     Ok(overview)
 }

@@ -148,7 +148,7 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> Perfo
         process_peak_memory_mb: peak_resident_bytes().map(|bytes| bytes as f64 / MIB),
         avg_memory_mb: Some(ended.memory.average as f64 / MIB),
         device_utilization_percent: (total > 0.0).then(|| 100.0 * busy.sum::<f64>() / total),
-        profiling_overhead_percent: Some(0.0),
+        profiling_overhead_percent: None,
     }
 }
 

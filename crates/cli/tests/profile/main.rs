@@ -3,6 +3,7 @@
 mod endings;
 mod figures;
 mod files;
+mod one_road;
 mod peaks;
 mod runs;
 mod workshop;

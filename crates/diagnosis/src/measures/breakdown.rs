@@ -4,7 +4,7 @@ use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
 use super::data_loading::loading_spans;
-use super::intervals::{Span, clipped, covered, gaps, merged, total, without};
+use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
 use super::view::View;
 
 /// Seconds, over all steps. Every moment is in exactly one part: what keeps the device busy comes first, in this order.
@@ -56,10 +56,6 @@ pub fn breakdown(view: &View) -> Breakdown {
     };
     sum.wall_seconds = seconds(view.steps.wall_nanos());
     sum
-}
-
-pub fn seconds(nanos: i64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 fn of_device(view: &View) -> Breakdown {

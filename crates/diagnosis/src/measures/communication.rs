@@ -3,8 +3,7 @@
 use headroom_trace::{Category, Trace};
 use serde::Serialize;
 
-use super::breakdown::seconds;
-use super::intervals::{covered, merged, total};
+use super::intervals::{covered, merged, seconds, total};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]

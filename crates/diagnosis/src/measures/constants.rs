@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::breakdown::seconds;
-use super::intervals::Span;
+use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
 use super::view::View;
 

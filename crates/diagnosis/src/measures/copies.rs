@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::breakdown::seconds;
-use super::intervals::{covered, merged};
+use super::intervals::{covered, merged, seconds};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -32,10 +32,10 @@ pub fn costs(view: &View) -> Vec<Cost> {
     let mut known: HashMap<[NameId; 4], Cost> = HashMap::new();
     let mut costs = vec![Cost::default(); host.len()];
     for at in 0..host.len() {
-        if host.flops[at] > 0 {
+        if let Some(stated) = view.trace.stated(at).filter(|stated| stated.flops > 0 || stated.bytes > 0) {
             let half = view.name(host.types[at]).contains("BFloat16");
             let precision = if half { Precision::Half } else { Precision::Fp32 };
-            costs[at] = Cost { flops: host.flops[at] as f64, bytes: host.bytes[at] as f64, precision };
+            costs[at] = Cost { flops: stated.flops as f64, bytes: stated.bytes as f64, precision };
             continue;
         }
         if host.category[at] != Category::CpuOp || !counted[host.name[at].index()] {

@@ -73,6 +73,10 @@ pub fn without(first: &[Span], second: &[Span]) -> Vec<Span> {
     first.iter().flat_map(|span| gaps(second, *span)).collect()
 }
 
+pub fn seconds(nanos: i64) -> f64 {
+    nanos as f64 / 1e9
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

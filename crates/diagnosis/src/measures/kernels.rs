@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use headroom_trace::{Category, NameId};
 use serde::Serialize;
 
-use super::breakdown::seconds;
+use super::intervals::seconds;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]

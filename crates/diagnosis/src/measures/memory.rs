@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use headroom_trace::{HOST_MEMORY, MemoryEvents};
+use headroom_trace::run::Timing;
+use headroom_trace::{HOST_MEMORY, MemoryEvents, Phase};
 use serde::Serialize;
 
+use super::calls::{Call, Calls};
 use super::intervals::{Span, merged};
 use super::view::View;
 
@@ -25,19 +27,24 @@ pub struct Memory {
     pub curve: Vec<Point>,
 }
 
-/// Who allocated the bytes that are live. What was live before the trace began (parameters, optimizer state) is `earlier`.
+/// Live bytes by what they are for: as a run of ours states it, else as far as the life of an allocation shows it. What was
+/// live before such a trace began (parameters, optimizer state) is `earlier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub seconds: f64,
     pub earlier: u64,
-    pub forward: u64,
-    pub backward: u64,
-    pub optimizer: u64,
-    /// The same bytes by what they were for, as far as their life shows it.
-    pub activations: u64,
+    pub parameters: u64,
     pub gradients: u64,
     pub optimizer_state: u64,
+    pub activations: u64,
     pub temporaries: u64,
+}
+
+impl Point {
+    pub fn total(&self) -> u64 {
+        let stated = [self.parameters, self.gradients, self.optimizer_state, self.activations, self.temporaries];
+        self.earlier + stated.iter().sum::<u64>()
+    }
 }
 
 /// What an allocation was for, by the phases in which it began and ended.
@@ -63,18 +70,13 @@ fn use_of(made: Phase, freed: Option<(Phase, bool)>) -> Use {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    Forward,
-    Backward,
-    Optimizer,
-}
-
 const MOST_POINTS: usize = 400;
 
 pub fn memory(view: &View) -> Memory {
     let events = &view.trace.memory;
+    if let Some(calls) = Calls::new(view) {
+        return of_run(view, &calls);
+    }
     let Some(device) = busiest_device(events) else {
         return Memory::default();
     };
@@ -95,8 +97,7 @@ pub fn memory(view: &View) -> Memory {
     };
     let phases = Phases::new(view);
     let uses = uses(view, &phases, events, &rows);
-    let mut owners: HashMap<u64, (u64, Phase, Use)> = HashMap::new();
-    let mut by_phase: HashMap<Phase, u64> = HashMap::new();
+    let mut owners: HashMap<u64, (u64, Use)> = HashMap::new();
     let mut by_use: HashMap<Use, u64> = HashMap::new();
     let origin = view.steps.host_range().start;
     let stride = rows.len().div_ceil(MOST_POINTS).max(1);
@@ -107,25 +108,18 @@ pub fn memory(view: &View) -> Memory {
             let bytes = events.bytes[at].unsigned_abs();
             let what = uses[index];
             // A free that the trace dropped: the address is handed out again.
-            if let Some((bytes, phase, what)) = owners.insert(events.address[at], (bytes, phase, what)) {
-                *by_phase.entry(phase).or_default() -= bytes;
+            if let Some((bytes, what)) = owners.insert(events.address[at], (bytes, what)) {
                 *by_use.entry(what).or_default() -= bytes;
             }
-            *by_phase.entry(phase).or_default() += bytes;
             *by_use.entry(what).or_default() += bytes;
-        } else if let Some((bytes, phase, what)) = owners.remove(&events.address[at]) {
-            *by_phase.entry(phase).or_default() -= bytes;
+        } else if let Some((bytes, what)) = owners.remove(&events.address[at]) {
             *by_use.entry(what).or_default() -= bytes;
         }
         let used = |what: Use| by_use.get(&what).copied().unwrap_or(0);
-        let live = |phase: Phase| by_phase.get(&phase).copied().unwrap_or(0);
-        let [forward, backward, optimizer] = [Phase::Forward, Phase::Backward, Phase::Optimizer].map(live);
         let point = Point {
             seconds: (events.time[at] - origin) as f64 / 1e9,
-            earlier: events.allocated[at].saturating_sub(forward + backward + optimizer),
-            forward,
-            backward,
-            optimizer,
+            earlier: events.allocated[at].saturating_sub(by_use.values().sum()),
+            parameters: 0,
             activations: used(Use::Activation),
             gradients: used(Use::Gradient),
             optimizer_state: used(Use::OptimizerState),
@@ -155,6 +149,36 @@ pub fn memory(view: &View) -> Memory {
         })
         .collect();
     result
+}
+
+/// A run of ours: every call states what is live while it runs, by category, to the byte as planned.
+fn of_run(view: &View, calls: &Calls) -> Memory {
+    let origin = view.steps.list.first().map_or(0, |step| step.span.start);
+    let point = |call: &Call| {
+        let [parameters, gradients, optimizer_state, activations, temporaries] = call.stated.live;
+        let seconds = (call.span.start - origin) as f64 / 1e9;
+        Point { seconds, earlier: 0, parameters, gradients, optimizer_state, activations, temporaries }
+    };
+    let peak = calls.fullest();
+    let peak_at = peak.map_or(0, |peak| peak.at);
+    let stride = calls.list.len().div_ceil(MOST_POINTS).max(1);
+    let shown = calls.list.iter().enumerate().filter(|(index, call)| index % stride == 0 || call.at == peak_at);
+    let live_after = |index: usize| {
+        let last = calls.list.partition_point(|call| call.step <= index);
+        last.checked_sub(1).map(|last| calls.list[last].live_bytes())
+    };
+    let device = view.trace.header.devices.first();
+    Memory {
+        device: Some(if calls.header.timing == Timing::HostClock { "host".into() } else { "cuda:0".into() }),
+        peak_bytes: peak.map_or(0, Call::live_bytes),
+        peak_reserved_bytes: calls.header.plan.reserved_bytes,
+        capacity_bytes: device.map(|device| device.memory_bytes).filter(|bytes| *bytes > 0),
+        peak_at_seconds: peak.map_or(0.0, |peak| point(peak).seconds),
+        peak_phase: peak.map(|peak| peak.phase),
+        live_after_steps: (0..view.steps.list.len()).filter_map(live_after).collect(),
+        allocations: calls.header.plan.allocations as usize,
+        curve: shown.map(|(_, call)| point(call)).collect(),
+    }
 }
 
 /// For every row that allocates, what the bytes were for. What is freed in a later step outlived its pass.

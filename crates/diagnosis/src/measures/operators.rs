@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
 
-use super::breakdown::seconds;
+use super::flops::Cost;
+use super::intervals::seconds;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -29,6 +30,8 @@ pub struct OperatorRow {
     /// Share of all device self time; of host self time where there is no device.
     pub share: f64,
     pub flops: f64,
+    /// Bytes moved, where they are known.
+    pub bytes: f64,
     pub shapes: Vec<ShapeRow>,
 }
 
@@ -48,12 +51,13 @@ struct Sum {
     device_self: i64,
     device_total: i64,
     flops: f64,
+    bytes: f64,
 }
 
 /// Only the commonest shapes are listed.
 const MOST_SHAPES: usize = 8;
 
-pub fn operators(view: &View, flops: &[f64]) -> Operators {
+pub fn operators(view: &View, costs: &[Cost]) -> Operators {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
@@ -78,7 +82,8 @@ pub fn operators(view: &View, flops: &[f64]) -> Operators {
     for at in (0..host.len()).filter(|&at| is_operator(at) && inside(at)) {
         let sum = sums.entry((host.name[at], host.dims[at])).or_default();
         sum.calls += 1;
-        sum.flops += flops[at];
+        sum.flops += costs[at].flops;
+        sum.bytes += costs[at].bytes;
         if replayed.contains(&at) {
             continue;
         }
@@ -90,6 +95,7 @@ pub fn operators(view: &View, flops: &[f64]) -> Operators {
         }
     }
     add_device_time(view, &mut sums);
+    share_graph_launches(view, &mut sums);
     table(view, sums)
 }
 
@@ -117,6 +123,31 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
     }
 }
 
+/// The launch of a whole graph is shared by the operators in it, alike for each of their kernels.
+fn share_graph_launches(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let range = view.steps.host_range();
+    let mut launches: HashMap<u32, HashMap<usize, u32>> = HashMap::new();
+    for at in device.busy() {
+        let call = view.call_of[at];
+        if call == NONE || view.operator_of(call as usize).is_some() || host.start[call as usize] >= range.end {
+            continue;
+        }
+        if let Some(operator) = view.operator_of_device(at).filter(|_| host.start[call as usize] >= range.start) {
+            *launches.entry(call).or_default().entry(operator).or_default() += 1;
+        }
+    }
+    for (call, operators) in launches {
+        let kernels: u32 = operators.values().sum();
+        for (operator, own) in operators {
+            let share = host.duration[call as usize] as f64 * f64::from(own) / f64::from(kernels);
+            let sum = sums.entry((host.name[operator], host.dims[operator])).or_default();
+            sum.host_self += share as i64;
+            sum.host_total += share as i64;
+        }
+    }
+}
+
 fn table(view: &View, sums: HashMap<(NameId, NameId), Sum>) -> Operators {
     let mut shapes: Vec<((NameId, NameId), Sum)> = sums.into_iter().collect();
     shapes.sort_by_key(|(key, sum)| (key.0, std::cmp::Reverse((sum.device_self, sum.host_self)), key.1));
@@ -130,6 +161,7 @@ fn table(view: &View, sums: HashMap<(NameId, NameId), Sum>) -> Operators {
             row.device_self_seconds += seconds(sum.device_self);
             row.device_total_seconds += seconds(sum.device_total);
             row.flops += sum.flops;
+            row.bytes += sum.bytes;
             if row.shapes.len() < MOST_SHAPES && !dims.is_none() {
                 row.shapes.push(ShapeRow {
                     input_dims: view.name(*dims).to_string(),

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::{LONG_GAP_NANOS, seconds};
+use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
-use super::intervals::{Span, covered, merged};
+use super::intervals::{Span, covered, merged, seconds};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]

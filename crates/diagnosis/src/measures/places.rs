@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
 
-use super::breakdown::seconds;
+use super::intervals::seconds;
 use super::view::View;
 
 /// An operator in one module, over all steps.
@@ -84,7 +84,8 @@ impl Modules {
         for at in 0..host.len() {
             let parent = view.parent[at];
             let outer = if parent == NONE { 0 } else { modules.at[parent as usize] };
-            let own = match (host.module[at], is_module[host.name[at].index()]) {
+            let stated = view.trace.stated(at).map_or(NameId::NONE, |stated| stated.module);
+            let own = match (stated, is_module[host.name[at].index()]) {
                 // Headroom's own operators carry their whole path.
                 (module, _) if !module.is_none() => *known.entry((u32::MAX, module)).or_insert_with(|| {
                     modules.paths.push(view.name(module).to_string());

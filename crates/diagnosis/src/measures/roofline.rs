@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use headroom_record::intensity::Bound;
 use headroom_trace::NONE;
 use serde::Serialize;
 
+use super::calls::Calls;
 use super::flops::{Cost, Precision};
 use super::view::View;
 use crate::peaks;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roofline {
+    /// Executed, as far as operators say or show it.
     pub flops_per_step: f64,
+    /// FLOPs that the model needs: what MFU counts. A trace of ours states them; of others they are those executed.
+    pub needed_flops_per_step: f64,
     pub achieved_flops_per_second: f64,
     /// Of the rate that the step's main precision allows; `None` where the device is not in the table.
     pub mfu_percent: Option<f64>,
@@ -31,7 +36,8 @@ pub struct RooflineRow {
     pub flops: f64,
     pub bytes: f64,
     pub intensity: f64,
-    pub bound: &'static str,
+    /// `None` where no peak of the device is known.
+    pub bound: Option<Bound>,
     /// The least time that the device's peaks allow, and what share of the time taken that is.
     pub roof_seconds: f64,
     pub percent_of_roof: f64,
@@ -49,7 +55,11 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
-    let seconds = times(view, costs);
+    let calls = Calls::new(view);
+    let seconds = match &calls {
+        Some(calls) => times_of_calls(calls, host.len()),
+        None => times(view, costs),
+    };
     let known = rates(view);
     let mut result = Roofline::default();
     let (mut total, mut in_half) = (0.0, 0.0);
@@ -70,15 +80,27 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     result.flops_per_step = total / view.steps.count();
     let wall = view.steps.wall_nanos().max(1) as f64 / 1e9;
     result.achieved_flops_per_second = total / wall;
+    result.needed_flops_per_step = result.flops_per_step;
+    let mut step_seconds = wall / view.steps.count();
+    if let Some(ours) = calls.as_ref().map(|calls| calls.header).filter(|ours| ours.flops.needed_per_step > 0) {
+        result.needed_flops_per_step = ours.flops.needed_per_step as f64;
+        // Over the steps of the whole run, which no recorder slowed.
+        step_seconds = ours.run.mean_step_seconds.unwrap_or(step_seconds);
+    }
     if let Some((rates, source)) = known {
         let peak = if in_half * 2.0 > total { rates.half } else { rates.fp32 };
         result.peak_flops_per_second = Some(peak);
         result.peak_bytes_per_second = Some(rates.bytes);
         result.peak_source = Some(source);
         result.ridge_flops_per_byte = Some(peak / rates.bytes);
-        result.mfu_percent = Some(100.0 * total / wall / peak);
+        result.mfu_percent = Some(100.0 * result.needed_flops_per_step / step_seconds / peak);
     }
-    result.rows = rows.into_iter().map(|(name, row)| finished(name, row, result.ridge_flops_per_byte)).collect();
+    let ridge = result.ridge_flops_per_byte;
+    let bound = |row: &RooflineRow, intensity: f64| match &calls {
+        Some(calls) => Some(calls.bound(intensity, row.roof_seconds / row.calls.max(1) as f64)),
+        None => ridge.map(|ridge| if intensity < ridge { Bound::MemoryBound } else { Bound::ComputeBound }),
+    };
+    result.rows = rows.into_iter().map(|(name, row)| finished(name, row, bound)).collect();
     result.rows.sort_by(|left, right| {
         let above = |row: &RooflineRow| row.seconds - row.roof_seconds;
         above(right).total_cmp(&above(left)).then(left.name.cmp(&right.name))
@@ -86,16 +108,12 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     result
 }
 
-fn finished(name: &str, row: RooflineRow, ridge: Option<f64>) -> RooflineRow {
+fn finished(name: &str, row: RooflineRow, bound: impl Fn(&RooflineRow, f64) -> Option<Bound>) -> RooflineRow {
     let intensity = row.flops / row.bytes.max(1.0);
     RooflineRow {
         name: name.to_string(),
         intensity,
-        bound: match ridge {
-            Some(ridge) if intensity < ridge => "memory",
-            Some(_) => "compute",
-            None => "unknown",
-        },
+        bound: bound(&row, intensity),
         percent_of_roof: 100.0 * row.roof_seconds / row.seconds.max(f64::MIN_POSITIVE),
         ..row
     }
@@ -109,6 +127,13 @@ pub fn roof(rates: &Rates, cost: Cost) -> f64 {
         Precision::Fp64 => rates.fp32 / 2.0,
     };
     (cost.flops / compute).max(cost.bytes / rates.bytes)
+}
+
+/// By host span: what each call of a run of ours took by itself.
+fn times_of_calls(calls: &Calls, spans: usize) -> Vec<f64> {
+    let mut seconds = vec![0.0; spans];
+    calls.list.iter().for_each(|call| seconds[call.at] = call.seconds);
+    seconds
 }
 
 /// Device time of each operator with a cost, with all that runs inside it; host time where there is no device.
@@ -130,17 +155,31 @@ fn times(view: &View, costs: &[Cost]) -> Vec<f64> {
     seconds
 }
 
-/// Measured peaks from the trace's own header, else the datasheet's.
+/// Measured peaks from the trace's own header, else the datasheet's; `None` where the work ran on a processor that no header
+/// tells the peaks of.
 pub fn rates(view: &View) -> Option<(Rates, String)> {
     let header = &view.trace.header;
     if let Some(ours) = &header.headroom
-        && let (Some(flops), Some(bytes)) = (ours["peak_flops"].as_f64(), ours["peak_memory_bandwidth"].as_f64())
+        && ours.peaks.product_flops > 0.0
+        && ours.peaks.memory_bandwidth_bytes > 0.0
     {
-        let half = ours["peak_flops_bf16"].as_f64().unwrap_or(flops);
-        return Some((Rates { fp32: flops, half, bytes }, "measured, from the trace's header".into()));
+        let (flops, bytes) = (ours.peaks.product_flops, ours.peaks.memory_bandwidth_bytes);
+        return Some((Rates { fp32: flops, half: flops, bytes }, ours.peaks.source.clone()));
     }
-    let part = peaks::find(&header.devices.first()?.name)?;
-    // fp32 products may use tensor cores when asked to: that is the roof.
-    let fp32 = part.fp32.max(part.tf32);
-    Some((Rates { fp32, half: part.bf16, bytes: part.bytes_per_second }, format!("{}, dense", part.source)))
+    let part = peaks::find(&header.devices.first()?.name).filter(|_| view.has_device_work())?;
+    // Single precision is held against tensor cores only where its products used them.
+    let (fp32, word) = if uses_tf32(view) { (part.tf32, "tf32") } else { (part.fp32, "fp32") };
+    let source = format!("{}, dense: bf16 and {word} peaks", part.source);
+    Some((Rates { fp32, half: part.bf16, bytes: part.bytes_per_second }, source))
+}
+
+/// By the names of the kernels that ran.
+fn uses_tf32(view: &View) -> bool {
+    let device = &view.trace.device;
+    let named: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_tf32(name)).collect();
+    device.busy().any(|at| named[device.name[at].index()])
+}
+
+fn is_tf32(kernel: &str) -> bool {
+    ["tf32", "xf32", "s1688gemm_"].iter().any(|mark| kernel.contains(mark))
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::{LONG_GAP_NANOS, seconds};
+use super::breakdown::LONG_GAP_NANOS;
 use super::copies::{Direction, direction};
-use super::intervals::{Span, covered, merged};
+use super::intervals::{Span, covered, merged, seconds};
 use super::python::{frame_name, user_frame};
 use super::view::View;
 

@@ -98,7 +98,8 @@ impl<'t> View<'t> {
     /// The modules around a host span, the outermost first, joined by dots; of a backward those of its forward. Torch names
     /// a module by its class and a number, headroom by its path.
     pub fn module_of(&self, at: usize) -> Option<String> {
-        let named = self.ancestors(at).map(|at| self.trace.host.module[at]).find(|module| !module.is_none());
+        let mut stated = self.ancestors(at).filter_map(|at| self.trace.stated(at)).map(|stated| stated.module);
+        let named = stated.find(|module| !module.is_none());
         if let Some(module) = named {
             return Some(self.name(module).to_string());
         }

@@ -52,7 +52,11 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
             milliseconds(row.seconds / steps),
             milliseconds(row.roof_seconds / steps)
         ),
-        format!("{:.1} FLOPs a byte, {}-bound", row.intensity, row.bound),
+        format!(
+            "{:.1} FLOPs per byte, {}",
+            row.intensity,
+            row.bound.map_or("no peak is known".into(), |bound| bound.name().replace('_', "-"))
+        ),
         format!("peaks: {}", evidence.measures.roofline.peak_source.as_deref().unwrap_or("unknown")),
     ];
     // At best it runs at its roof.

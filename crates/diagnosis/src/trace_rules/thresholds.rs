@@ -25,6 +25,8 @@ pub struct Thresholds {
     pub step_spread: f64,
     pub one_operator_share: f64,
     pub profiler_share: f64,
+    /// Of TR121 to TR128: what a missing pass saves at most.
+    pub pass_shares: [f64; 8],
 }
 
 impl Default for Thresholds {
@@ -50,6 +52,7 @@ impl Default for Thresholds {
             step_spread: 1.5,
             one_operator_share: 0.5,
             profiler_share: 0.1,
+            pass_shares: [0.01; 8],
         }
     }
 }
@@ -192,6 +195,14 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR119", name: "one-operator-share", unit: Unit::Share, field: |all| &mut all.one_operator_share },
     // what profiling itself takes
     Trigger { code: "TR120", name: "profiler-share", unit: Unit::Share, field: |all| &mut all.profiler_share },
+    Trigger { code: "TR121", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[0] },
+    Trigger { code: "TR122", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[1] },
+    Trigger { code: "TR123", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[2] },
+    Trigger { code: "TR124", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[3] },
+    Trigger { code: "TR125", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[4] },
+    Trigger { code: "TR126", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[5] },
+    Trigger { code: "TR127", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[6] },
+    Trigger { code: "TR128", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[7] },
 ];
 
 #[cfg(test)]

@@ -69,9 +69,10 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
 }
 
 /// What the bytes of a point were for, from the lowest band up, with the class that colours it.
-pub(super) type Band = (&'static str, &'static str, fn(&Point) -> u64);
-pub(super) const BANDS: &[Band] = &[
+pub(crate) type Band = (&'static str, &'static str, fn(&Point) -> u64);
+pub(crate) const BANDS: &[Band] = &[
     ("parameters", "from before the trace", |point| point.earlier),
+    ("parameters", "parameters", |point| point.parameters),
     ("optimizer_state", "optimizer state", |point| point.optimizer_state),
     ("gradients", "gradients", |point| point.gradients),
     ("activations", "activations", |point| point.activations),
@@ -79,8 +80,7 @@ pub(super) const BANDS: &[Band] = &[
 ];
 
 fn memory_at_peak(analysis: &Analysis) -> Option<String> {
-    let all = |point: &Point| BANDS.iter().map(|(_, _, of)| of(point)).sum::<u64>();
-    let peak = analysis.measures.memory.curve.iter().max_by_key(|point| all(point))?;
+    let peak = analysis.measures.memory.curve.iter().max_by_key(|point| point.total())?;
     let parts = BANDS.iter().map(|(_, name, of)| (name, of(peak))).filter(|(_, count)| *count > 0);
     Some(parts.map(|(name, count)| format!("{name} {}", bytes(count))).collect::<Vec<_>>().join(", "))
 }

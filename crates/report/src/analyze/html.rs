@@ -5,23 +5,37 @@ mod tables;
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
-use headroom_diagnosis::measures::memory::Point;
 use headroom_diagnosis::measures::trust::Verdict;
 
-use super::facts::{BANDS, facts};
+use super::facts::{BANDS, Band, facts};
 use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle};
+use crate::breakdown_bar::breakdown_bar;
+use crate::memory_plot::{MemoryPoint, legend, memory_plot};
 use crate::names::{self, shortened};
 use crate::numbers::{bytes, grouped, metric};
 use crate::page::{Page, code, list, note, table};
-use crate::svg::{Axis, Frame, Scale, escape};
+use crate::profile::{self, Profile};
+use crate::roofline_plot::{RooflinePoint, Roofs, roofline_plot};
+use crate::svg::escape;
 use crate::table::Table;
 
 pub fn html(analysis: &Analysis) -> String {
+    page(analysis, Profile::of(analysis, None).as_ref())
+}
+
+/// Sections appear where their data is there; a run of ours has some more.
+pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     let trace = &analysis.trace;
-    let device = trace.device.as_deref().unwrap_or("no device");
-    let events = grouped(trace.reading.events);
-    let about = format!("{events} events, {device}, rank {} of {}", trace.rank, trace.world_size);
-    let mut page = Page::new(&trace.name, &about);
+    let (title, about) = match run {
+        Some(run) => (profile::title(run), profile::subtitle(run)),
+        None => {
+            let device = trace.device.as_deref().unwrap_or("no device");
+            let events = grouped(trace.reading.events);
+            let about = format!("{events} events, {device}, rank {} of {}", trace.rank, trace.world_size);
+            (trace.name.clone(), about)
+        }
+    };
+    let mut page = Page::new(&title, &about);
     let mut section = |title: &str, content: String| {
         if !content.is_empty() {
             page.section(title, &content);
@@ -29,27 +43,66 @@ pub fn html(analysis: &Analysis) -> String {
     };
     if analysis.trust.verdict != Verdict::Sound {
         let broken = analysis.trust.verdict == Verdict::Broken;
-        section(if broken { "Cannot be trusted" } else { "With a reserve" }, reserve(analysis));
+        section(if broken { "Cannot be trusted" } else { "Read with caution" }, reserve(analysis));
     }
-    let facts = facts(analysis).into_iter().map(|(name, about)| vec![name.to_string(), about]).collect();
-    let more = table(&Table { head: vec!["", ""], rows: facts }, "plain");
-    section("Summary", table(&summary(analysis), "plain") + &more);
-    if !withholds_idle(analysis) {
-        section("Where a step goes", breakdown(analysis));
+    match run {
+        Some(run) => profile::before(run).into_iter().for_each(|(title, content)| section(title, content)),
+        None => {
+            let facts = facts(analysis).into_iter().map(|(name, about)| vec![name.to_string(), about]).collect();
+            let more = table(&Table { head: vec!["", ""], rows: facts }, "plain");
+            section("Summary", table(&summary(analysis), "plain") + &more);
+            if !withholds_idle(analysis) {
+                section("Where a step goes", breakdown(analysis));
+            }
+        }
     }
     section("Findings, by the share of the step they cost", findings(analysis));
     section("Roadmap", roadmap(analysis));
-    section("Operators", tables::operators(analysis));
+    match run {
+        Some(run) => profile::after(run).into_iter().for_each(|(title, content)| section(title, content)),
+        None => {
+            section("Operators", tables::operators(analysis));
+            section("Roofline", roofline(analysis) + &tables::roofline(analysis));
+            section("Memory", memory(analysis));
+        }
+    }
     section("Kernels", kernels(analysis));
-    section("Against the roofline", tables::roofline(analysis));
-    if !withholds_idle(analysis) {
+    if !withholds_idle(analysis) && analysis.measures.critical_path.device_seconds > 0.0 {
         section("Critical path", tables::path(analysis));
     }
     section("Waits for the device", tables::waits(analysis));
     section("Copies", tables::copies(analysis));
-    section("Memory", memory(analysis));
     section("Ranks", ranks(analysis));
     page.finish()
+}
+
+/// One point per operator, where the device's peaks are known.
+fn roofline(analysis: &Analysis) -> String {
+    let measure = &analysis.measures.roofline;
+    let (Some(flops), Some(bandwidth)) = (measure.peak_flops_per_second, measure.peak_bytes_per_second) else {
+        return String::new();
+    };
+    let steps = analysis.steps.count();
+    let wall = (analysis.measures.breakdown.wall_seconds / steps).max(f64::MIN_POSITIVE);
+    let timed = measure.rows.iter().filter(|row| row.seconds > 0.0 && row.bytes > 0.0);
+    let mut points: Vec<RooflinePoint> = timed
+        .map(|row| RooflinePoint {
+            label: row.name.clone(),
+            short: shortened(&row.name, 40),
+            intensity: row.intensity,
+            flops_per_second: row.flops / row.seconds,
+            seconds: row.seconds / steps,
+            percent_of_step: 100.0 * row.seconds / steps / wall,
+            calls: row.calls as f64 / steps,
+            percent_of_roof: row.percent_of_roof,
+            bound: row.bound,
+        })
+        .collect();
+    points.sort_by(|left, right| right.seconds.total_cmp(&left.seconds));
+    if points.is_empty() {
+        return String::new();
+    }
+    format!("<figure>{}</figure>", roofline_plot(&points, &Roofs { flops, bandwidth, step: None }))
 }
 
 fn reserve(analysis: &Analysis) -> String {
@@ -103,27 +156,10 @@ fn summary(analysis: &Analysis) -> Table {
 /// One bar for a step, left to right in the order of the table below it.
 fn breakdown(analysis: &Analysis) -> String {
     let wall = (analysis.measures.breakdown.wall_seconds / analysis.steps.count()).max(f64::MIN_POSITIVE);
-    let mut bar = String::from(r#"<svg viewBox="0 0 760 44" role="img" aria-label="Parts of a step">"#);
-    let mut at = 0.0;
-    let mut rows = Vec::new();
-    for (index, (name, seconds)) in parts(analysis).into_iter().enumerate() {
-        let (share, time) = (seconds / wall, milliseconds(seconds));
-        let (width, part) = (760.0 * share, index % 7);
-        let tip = escape(&format!("{name}\n{time}\n{} of the step", percent(share)));
-        let drawn = (width - 1.0).max(0.4);
-        let _ = write!(
-            bar,
-            r#"<rect class="part{part}" x="{at:.2}" y="4" width="{drawn:.2}" height="36" data-tip="{tip}"/>"#
-        );
-        if width > 130.0 {
-            let middle = at + width / 2.0;
-            let label = escape(&format!("{name} {}", percent(share)));
-            let _ = write!(bar, r#"<text class="inside" x="{middle:.1}" y="27" text-anchor="middle">{label}</text>"#);
-        }
-        rows.push(vec![name.to_string(), time, percent(share)]);
-        at += width;
-    }
-    bar + "</svg>" + &table(&Table { head: vec!["part", "a step", "share"], rows }, "narrow")
+    let parts = parts(analysis);
+    let row = |(name, seconds): &(&str, f64)| vec![name.to_string(), milliseconds(*seconds), percent(*seconds / wall)];
+    let rows = parts.iter().map(row).collect();
+    breakdown_bar(&parts, wall) + &table(&Table { head: vec!["part", "per step", "share"], rows }, "narrow")
 }
 
 fn findings(analysis: &Analysis) -> String {
@@ -208,38 +244,24 @@ fn kernels(analysis: &Analysis) -> String {
 }
 
 fn memory(analysis: &Analysis) -> String {
-    const FRAME: Frame = Frame { left: 78.0, top: 16.0, width: 650.0, height: 260.0 };
     let curve = &analysis.measures.memory.curve;
-    let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return String::new() };
-    let mebibytes = |count: u64| count as f64 / f64::from(1 << 20);
-    let most = mebibytes(analysis.measures.memory.peak_bytes).max(1e-9);
-    let x = Axis {
-        from: 1e3 * first.seconds,
-        to: (1e3 * last.seconds).max(1e3 * first.seconds + 1e-6),
-        scale: Scale::Linear,
-    };
-    let y = Axis { from: 0.0, to: 1.1 * most, scale: Scale::Linear };
-    let mut out =
-        String::from(r#"<figure><svg viewBox="0 0 760 326" role="img" aria-label="Live memory by what it is for">"#);
-    out += &FRAME.grid((&x, "milliseconds from the first step"), (&y, "MiB live"), |tick| {
-        // Sums of tenths have long tails.
-        format!("{}", (tick * 1e6).round() / 1e6)
-    });
-    let mut below = vec![0u64; curve.len()];
-    let mut legend = String::new();
-    for (class, name, of) in BANDS {
-        let above: Vec<u64> = curve.iter().zip(&below).map(|(point, base)| base + of(point)).collect();
-        let place = |(point, height): (&Point, &u64)| {
-            format!("{:.1},{:.1}", FRAME.x(&x, 1e3 * point.seconds), FRAME.y(&y, mebibytes(*height)))
-        };
-        let up: Vec<String> = curve.iter().zip(&above).map(place).collect();
-        let back: Vec<String> = curve.iter().zip(&below).rev().map(place).collect();
-        let _ = write!(out, r#"<path class="band {class}" d="M{} L{}Z"/>"#, up.join(" L"), back.join(" L"));
-        let _ = write!(legend, r#"<span><i class="{class}"></i>{name}</span> "#);
-        below = above;
+    if curve.is_empty() {
+        return String::new();
     }
+    let used: Vec<&Band> = BANDS.iter().filter(|(_, _, of)| curve.iter().any(|point| of(point) > 0)).collect();
+    let mebibytes = |count: u64| count as f64 / f64::from(1 << 20);
+    let points: Vec<MemoryPoint> = curve
+        .iter()
+        .map(|point| MemoryPoint {
+            millis: 1e3 * point.seconds,
+            phase: String::new(),
+            label: String::new(),
+            bands: used.iter().map(|(class, name, of)| (*class, *name, mebibytes(of(point)))).collect(),
+        })
+        .collect();
     let about = "Read from where an allocation began and ended: made in the backward pass and still there after it is a gradient.";
-    out + "</svg><figcaption class=\"legend\">" + &legend + about + "</figcaption></figure>"
+    let caption = format!("<figcaption class=\"legend\">{}{about}</figcaption>", legend(&points));
+    format!("<figure>{}{caption}</figure>", memory_plot(&points, "milliseconds from the first step"))
 }
 
 fn ranks(analysis: &Analysis) -> String {

@@ -24,7 +24,7 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     writeln!(out, "# {}\n", analysis.trace.name)?;
     if analysis.trust.verdict != Verdict::Sound {
         for note in &analysis.trust.notes {
-            writeln!(out, "> **Reserve:** {note}\n")?;
+            writeln!(out, "> **Caution:** {note}\n")?;
         }
     }
     if withholds_idle(analysis) {
@@ -47,6 +47,14 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "- {name}: {about}")?;
     }
     Ok(())
+}
+
+/// Findings and roadmap, as a part of another report.
+pub fn findings_section(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = findings(&mut out, analysis);
+    out
 }
 
 fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {

@@ -33,7 +33,7 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     )?;
     if analysis.trust.verdict != Verdict::Sound {
         let broken = analysis.trust.verdict == Verdict::Broken;
-        let word = if broken { "cannot be trusted" } else { "is to be read with a reserve" };
+        let word = if broken { "cannot be trusted" } else { "needs caution" };
         writeln!(out, "\nThis trace {word}:")?;
         for note in &analysis.trust.notes {
             writeln!(out, "  - {note}")?;

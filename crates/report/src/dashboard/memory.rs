@@ -9,6 +9,8 @@ use headroom_record::timeline::TimelineRecord;
 use headroom_trace::{HOST_MEMORY, MemoryEvents, NONE, Trace};
 use serde::Serialize;
 
+use crate::analyze::facts::BANDS;
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MemoryChart {
     pub categories: Vec<String>,
@@ -48,19 +50,14 @@ pub fn of_trace(analysis: &Analysis) -> MemoryChart {
         memory.curve.iter().map(|point| of(point) as f64).collect()
     };
     MemoryChart {
-        categories: ["before the trace", "forward", "backward", "optimizer"].map(String::from).to_vec(),
+        categories: BANDS.iter().map(|(_, name, _)| name.to_string()).collect(),
         seconds: memory.curve.iter().map(|point| point.seconds).collect(),
-        bytes: vec![
-            series(|point| point.earlier),
-            series(|point| point.forward),
-            series(|point| point.backward),
-            series(|point| point.optimizer),
-        ],
+        bytes: BANDS.iter().map(|(_, _, of)| series(*of)).collect(),
         labels: vec![],
         peak_bytes: memory.peak_bytes as f64,
         capacity_bytes: memory.capacity_bytes.map(|bytes| bytes as f64),
         note: match &memory.device {
-            Some(device) => format!("on {device}, by the phase that allocated it; {} allocations", memory.allocations),
+            Some(device) => format!("on {device}, by what it is for; {} allocations", memory.allocations),
             None => "the trace holds no memory events".into(),
         },
     }

@@ -7,6 +7,8 @@ use headroom_record::operators::OperatorRecord;
 use headroom_trace::Trace;
 use serde::Serialize;
 
+use crate::names::bound_word;
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Operators {
     /// What `share` is a share of.
@@ -56,7 +58,7 @@ pub fn of_run(record: &OperatorRecord) -> Operators {
         flops: Some(place.flops as f64),
         bytes: Some(place.bytes as f64),
         intensity: Some(place.intensity),
-        bound: Some(place.bound.name().trim_end_matches("_bound").to_string()),
+        bound: Some(bound_word(place.bound)),
         percent_of_roof: Some(place.percent_of_roof),
     };
     Operators { share_of: "the step", rows: record.by_place.iter().map(row).collect(), kernels: vec![] }
@@ -81,7 +83,7 @@ pub fn of_trace(trace: &Trace, analysis: &Analysis) -> Operators {
             host_seconds: place.host_self_seconds / steps,
             share: seconds / whole,
             intensity: roof.map(|row| row.intensity),
-            bound: roof.filter(|row| row.bound != "unknown").map(|row| row.bound.to_string()),
+            bound: roof.and_then(|row| row.bound).map(bound_word),
             percent_of_roof: roof.filter(|row| row.roof_seconds > 0.0).map(|row| row.percent_of_roof),
             ..Row::default()
         }

@@ -1,10 +1,7 @@
 //! The overview of a run or a trace: headline figures, where a step's time went, findings, what to do first.
 
-use headroom_diagnosis::Analysis;
 use headroom_record::provenance::Origin;
 use serde::Serialize;
-
-use super::{RunRecords, overview_of_run, overview_of_trace};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Overview {
@@ -16,6 +13,9 @@ pub struct Overview {
     pub breakdown: Vec<Part>,
     pub breakdown_note: String,
     pub findings: Vec<Finding>,
+    /// Shown in place of findings and of a roadmap where there are none: nothing was found, or nobody looked.
+    pub no_findings: &'static str,
+    pub no_roadmap: &'static str,
     pub roadmap: Vec<RoadmapRow>,
     pub roadmap_note: String,
     /// What its second column is: effort or priority.
@@ -67,11 +67,4 @@ pub struct RoadmapRow {
     pub additional_share: Option<f64>,
 }
 
-/// Of a run folder. Its trace, where it has one, adds findings of the trace rules.
-pub fn of_run(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -> Overview {
-    overview_of_run::overview(name, records, analysis)
-}
-
-pub fn of_trace(analysis: &Analysis) -> Overview {
-    overview_of_trace::overview(analysis)
-}
+pub const NOT_PROFILED: &str = "Not profiled: `headroom profile` records the operators that findings are made from.";

@@ -9,10 +9,11 @@ use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use headroom_record::provenance::Provenance;
 
 use super::RunRecords;
-use super::overview::{Figure, Finding, Overview, Part, RoadmapRow};
+use super::overview::{Figure, Finding, NOT_PROFILED, Overview, Part, RoadmapRow};
 use super::overview_of_trace::findings;
 use crate::numbers::{grouped, metric, seconds};
 
+/// Its trace, where it has one, adds findings of the trace rules.
 pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -> Overview {
     let mut overview = Overview { title: name.to_string(), notes: records.unreadable.clone(), ..Overview::default() };
     if let Some(config) = &records.config {
@@ -50,7 +51,8 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(operators) = &records.operators {
         overview.breakdown = parts(&operators.step_breakdown);
         overview.breakdown_note = format!("mean of {} recorded steps", operators.step_breakdown.steps);
-        overview.findings = bottlenecks(operators);
+        // The trace's own rules name the same passes, with codes.
+        overview.findings = if analysis.is_some() { vec![] } else { bottlenecks(operators) };
         overview.roadmap = targets(operators);
         overview.roadmap_by = "priority";
         overview.roadmap_note =
@@ -62,6 +64,9 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(analysis) = analysis {
         overview.findings.extend(findings(analysis));
     }
+    let looked = records.operators.is_some() || analysis.is_some();
+    overview.no_findings = if looked { "Nothing stands out." } else { NOT_PROFILED };
+    overview.no_roadmap = if looked { "Nothing to gain was found." } else { NOT_PROFILED };
     overview.findings.sort_by(|left, right| right.share.unwrap_or(0.0).total_cmp(&left.share.unwrap_or(0.0)));
     overview
 }
@@ -170,7 +175,7 @@ fn phases(record: &PerformanceRecord) -> Vec<Part> {
         ("forward", summary.avg_forward_time),
         ("backward", summary.avg_backward_time),
         ("optimizer", summary.avg_optimizer_time),
-        ("data wait", summary.avg_data_time),
+        ("data wait and copy", summary.avg_data_time),
     ];
     let named: Vec<(&str, f64)> = known.into_iter().filter_map(|(name, time)| Some((name, time?))).collect();
     let rest = whole - named.iter().map(|(_, time)| time).sum::<f64>();
@@ -183,7 +188,7 @@ fn bottlenecks(operators: &OperatorRecord) -> Vec<Finding> {
         Some(share) => headroom_diagnosis::finding::Severity::of_share(share / 100.0).name(),
         None => "low",
     };
-    let rows = operators.bottlenecks.categories.iter();
+    let rows = operators.bottlenecks.categories.iter().filter(|row| row.speedup_at_most.is_some());
     let finding = |row: &headroom_record::operators::BottleneckCategory| Finding {
         code: String::new(),
         name: row.category.clone(),

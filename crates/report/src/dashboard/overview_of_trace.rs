@@ -30,6 +30,8 @@ pub fn overview(analysis: &Analysis) -> Overview {
         notes: reserves(analysis),
         headline: headline(analysis, wall),
         findings: findings(analysis),
+        no_findings: "Nothing stands out.",
+        no_roadmap: "Nothing to gain was found.",
         roadmap: roadmap(analysis),
         roadmap_note: roadmap_note(analysis),
         roadmap_by: "effort",

@@ -143,7 +143,10 @@ impl Spans<'_> {
     }
 
     fn module(&self, at: usize) -> NameId {
-        self.device(at).map_or_else(|| self.trace.host.module[at], |_| NameId::NONE)
+        match self.device(at) {
+            Some(_) => NameId::NONE,
+            None => self.trace.stated(at).map_or(NameId::NONE, |stated| stated.module),
+        }
     }
 
     fn band(&self, at: usize) -> Band {

@@ -13,25 +13,24 @@ pub fn markdown(profile: &Profile) -> String {
     };
     section("Summary", &table(&tables::summary(profile)));
     section("Where a step goes", &table(&tables::breakdown(profile)));
-    section("Top operators by self time", &(table(&tables::top_operators(profile)) + ROOF_NOTE));
+    section("Top operators by self time", &(table(&tables::top_operators(profile)) + &noted(tables::ROOF_NOTE)));
     section("Patterns", &table(&tables::patterns(profile)));
     section("Memory", &format!("{}\n{}", table(&tables::memory(profile)), list(&tables::memory_notes(profile))));
-    section("Bottlenecks", &(table(&tables::bottlenecks(profile)) + BOUND_NOTE));
+    section("Bottlenecks", &(table(&tables::bottlenecks(profile)) + &noted(tables::BOUND_NOTE)));
     section("Impact against effort", &matrix(profile));
     section("Furthest from the roof", &table(&tables::targets(profile)));
-    section("The workshop's classes", &(table(&tables::workshop_classes(profile)) + CLASS_NOTE));
-    if let Some(record) = profile.attribution {
+    section("The workshop's classes", &(table(&tables::workshop_classes(profile)) + &noted(tables::CLASS_NOTE)));
+    if let Some(record) = profile.about.and_then(|about| about.attribution) {
         section("What was updated", &attribution::markdown(record));
     }
+    out += &crate::analyze::findings_markdown(profile.analysis);
     out += "\nPlots: `report.html`. Every figure with its provenance: the JSON files beside this report.\n";
     out
 }
 
-const ROOF_NOTE: &str = "\nBytes count every input once and every output once. Above 100% of its roof an operator found its data in a cache.\n";
-const BOUND_NOTE: &str =
-    "\nSpeed-ups are upper bounds from measured times and the machine's roofs, computed, not promised.\n";
-const CLASS_NOTE: &str =
-    "\nFixed thresholds of the workshop, shown beside; this report goes by the machine's own ridge point.\n";
+fn noted(note: &str) -> String {
+    format!("\n{note}\n")
+}
 
 fn matrix(profile: &Profile) -> String {
     let quadrant = |(title, rows): &(&str, Vec<&headroom_record::operators::BottleneckCategory>)| {

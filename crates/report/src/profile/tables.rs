@@ -1,99 +1,126 @@
 //! The tables of a profile's report, as text that every form of it shows alike.
 
-use super::Profile;
+use super::{AboutRun, Profile};
 use crate::numbers::{bytes, grouped, metric, seconds};
 use crate::table::Table;
 use headroom_record::operators::{BottleneckCategory, Level};
-use headroom_record::performance::GpuState;
+use headroom_record::performance::{GpuState, PerformanceRecord};
 
 pub const TOP: usize = 15;
 
+pub const ROOF_NOTE: &str =
+    "Bytes count every input once and every output once. Above 100% of its roof an operator found its data in a cache.";
+pub const BOUND_NOTE: &str =
+    "Speed-ups are upper bounds from measured times and the machine's roofs: computed, not promised.";
+pub const CLASS_NOTE: &str =
+    "Fixed thresholds of the workshop, shown beside; this report goes by the machine's own ridge point.";
+
 pub fn summary(profile: &Profile) -> Table {
-    let (performance, flops) = (&profile.performance.performance_summary, &profile.flops.efficiency_metrics);
-    let statistics = &profile.performance.statistics;
-    let intensity = profile.intensity;
-    let mut rows = vec![
-        row([
-            "Speed",
-            &rate(performance.avg_training_speed, "samples/s"),
-            &rate(performance.tokens_per_sec, "tokens/s"),
-        ]),
-        row([
-            "Step",
-            &statistics.median.map_or("-".into(), seconds),
-            &match (statistics.ci95_low, statistics.ci95_high) {
-                (Some(low), Some(high)) => {
-                    format!("median of {}; 95% within {} to {}", statistics.steps, seconds(low), seconds(high))
-                }
-                _ => format!("median of {}", statistics.steps),
-            },
-        ]),
-        row([
-            "MFU",
-            &format!("{:.1}%", flops.mfu_percent),
-            &format!(
-                "of the measured peak, {} ({}): FLOPs that the model needs, over the whole step",
-                metric(flops.device_peak_flops, "FLOP/s"),
-                flops.device_peak_source
-            ),
-        ]),
-        row([
-            "HFU",
-            &format!("{:.1}%", flops.hfu_percent),
-            &format!(
-                "executed: {} at {}",
-                metric(profile.flops.flops_analysis.avg_flops_per_step as f64, "FLOP a step"),
-                metric(flops.achieved_flops_per_sec, "FLOP/s")
-            ),
-        ]),
-        row([
-            "Bound",
-            &intensity.memory_bound_vs_compute_bound.name().replace('_', " "),
-            &format!(
-                "{:.1} FLOPs a byte, ridge at {:.1}; nothing ran for {:.1}% of the step",
-                intensity.arithmetic_intensity_flops_per_byte,
-                intensity.ridge_point_flops_per_byte,
-                intensity.idle_percent
-            ),
-        ]),
-        row([
-            "Peak memory",
-            &mib(profile.memory.peak_memory_mb),
-            &format!(
-                "in {}, at {}; {} reserved",
-                profile.memory.peak_phase,
-                profile.memory.peak_operator,
-                mib(profile.memory.reserved_memory_mb)
-            ),
-        ]),
-        row([
-            "Recording",
-            &performance.profiling_overhead_percent.map_or("not measured".into(), |share| format!("{share:+.1}%")),
-            &format!(
-                "steps {} to {}; overhead of the median step, over {} pairs taken in turns",
-                profile.steps.0, profile.steps.1, profile.turns
-            ),
-        ]),
-    ];
+    let (run, flops, intensity) = (profile.run, &profile.run.efficiency_metrics, &profile.run.computational_intensity);
+    let mut rows = profile.about.map_or_else(|| speed_of_trace(profile), |about| speed(about.performance));
+    rows.push(row([
+        "MFU",
+        &format!("{:.1}%", flops.mfu_percent),
+        &format!(
+            "of the {} peak, {} ({}): FLOPs that the model needs, over the whole step",
+            run.header.peaks.precision,
+            metric(flops.device_peak_flops, "FLOP/s"),
+            flops.device_peak_source
+        ),
+    ]));
     if let (Some(share), Some(peak), Some(source)) =
         (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
     {
         let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
-        rows.insert(3, row(["", &format!("{share:.1}%"), &about]));
+        rows.push(row(["", &format!("{share:.1}%"), &about]));
     }
-    if let Some(state) = &profile.performance.gpu_state {
+    rows.push(row([
+        "HFU",
+        &format!("{:.1}%", flops.hfu_percent),
+        &format!(
+            "executed: {} per step at {}",
+            metric(run.flops_analysis.avg_flops_per_step as f64, "FLOP"),
+            metric(flops.achieved_flops_per_sec, "FLOP/s")
+        ),
+    ]));
+    rows.push(row([
+        "Bound",
+        &intensity.memory_bound_vs_compute_bound.name().replace('_', " "),
+        &format!(
+            "{:.1} FLOPs per byte, ridge at {:.1}; nothing ran for {:.1}% of the step",
+            intensity.arithmetic_intensity_flops_per_byte, intensity.ridge_point_flops_per_byte, intensity.idle_percent
+        ),
+    ]));
+    rows.push(row([
+        "Peak memory",
+        &mib(run.memory_analysis.peak_memory_mb),
+        &format!(
+            "in {}, at {}; {} reserved",
+            run.memory_analysis.peak_phase,
+            run.memory_analysis.peak_operator,
+            mib(run.memory_analysis.reserved_memory_mb)
+        ),
+    ]));
+    rows.push(recording(profile));
+    rows.extend(profile.about.into_iter().flat_map(|about| notes(&about)));
+    Table { head: vec!["", "", ""], rows }
+}
+
+fn speed(record: &PerformanceRecord) -> Vec<Vec<String>> {
+    let (summary, statistics) = (&record.performance_summary, &record.statistics);
+    let interval = match (statistics.ci95_low, statistics.ci95_high) {
+        (Some(low), Some(high)) => {
+            format!("median of {}; 95% within {} to {}", statistics.steps, seconds(low), seconds(high))
+        }
+        _ => format!("median of {}", statistics.steps),
+    };
+    vec![
+        row(["Speed", &rate(summary.avg_training_speed, "samples/s"), &rate(summary.tokens_per_sec, "tokens/s")]),
+        row(["Step", &statistics.median.map_or("-".into(), seconds), &interval]),
+    ]
+}
+
+/// As far as the trace itself knows.
+fn speed_of_trace(profile: &Profile) -> Vec<Vec<String>> {
+    let run = &profile.run.header.run;
+    let mut rows = vec![];
+    if let Some(mean) = run.mean_step_seconds {
+        rows.push(row(["Step", &seconds(mean), &format!("mean of the run's {} steps, warm-up excluded", run.steps)]));
+    }
+    let wall = profile.run.operator_analysis.step_breakdown.wall;
+    rows.push(row(["Recorded step", &seconds(wall), &format!("mean of {}", profile.analysis.steps.list.len())]));
+    rows
+}
+
+fn recording(profile: &Profile) -> Vec<String> {
+    let (first, last) = profile.steps();
+    let share = profile.run.header.profiling_overhead_percent;
+    let turns = profile.about.map_or(String::new(), |about| {
+        format!("; overhead of the median step, over {} pairs taken in turns", about.turns)
+    });
+    row([
+        "Recording",
+        &share.map_or("not measured".into(), |share| format!("{share:+.1}%")),
+        &format!("steps {first} to {last}{}", if share.is_some() { turns } else { String::new() }),
+    ])
+}
+
+fn notes(about: &AboutRun) -> Vec<Vec<String>> {
+    let performance = about.performance;
+    let mut rows = vec![];
+    if let Some(state) = &performance.gpu_state {
         rows.push(row(["GPU", &format!("{:.0} MHz", state.sm_clock_mhz_median), &gpu_state(state)]));
     }
-    for note in &profile.performance.profiler_config.recording {
+    for note in &performance.profiler_config.recording {
         rows.push(row(["Note", "", note]));
     }
-    if let Some(first) = profile.first_step_seconds {
+    if let Some(first) = about.first_step_seconds {
         rows.push(row(["First step", &seconds(first), "left out of every average"]));
     }
-    if let Some(loss) = performance.final_loss {
+    if let Some(loss) = performance.performance_summary.final_loss {
         rows.push(row(["Final loss", &format!("{loss:.4}"), "of the last step, before its update"]));
     }
-    Table { head: vec!["", "", ""], rows }
+    rows
 }
 
 /// Clocks, power, temperature, and what held the clocks down, in one line.
@@ -118,15 +145,15 @@ fn gpu_state(state: &GpuState) -> String {
 
 /// The classes of the workshop, which this report shows and does not conclude from.
 pub fn workshop_classes(profile: &Profile) -> Table {
-    let intensity = profile.intensity;
-    let efficiency = &profile.flops.efficiency_metrics;
+    let intensity = &profile.run.computational_intensity;
+    let efficiency = &profile.run.efficiency_metrics;
     Table {
         head: vec!["workshop's measure", "here", "its class"],
         rows: vec![
             row(["MFU", &format!("{:.1}%", efficiency.mfu_percent), &efficiency.workshop_class]),
             row([
                 "arithmetic intensity",
-                &format!("{:.1} FLOPs a byte", intensity.arithmetic_intensity_flops_per_byte),
+                &format!("{:.1} FLOPs per byte", intensity.arithmetic_intensity_flops_per_byte),
                 &intensity.workshop_class,
             ]),
             row([
@@ -140,7 +167,7 @@ pub fn workshop_classes(profile: &Profile) -> Table {
 }
 
 pub fn breakdown(profile: &Profile) -> Table {
-    let breakdown = &profile.operators.step_breakdown;
+    let breakdown = &profile.run.operator_analysis.step_breakdown;
     let share = |time: f64| format!("{:.2}%", 100.0 * time / breakdown.wall);
     let mut rows: Vec<Vec<String>> =
         breakdown.parts().iter().map(|(name, time)| vec![name.to_string(), seconds(*time), share(*time)]).collect();
@@ -149,7 +176,7 @@ pub fn breakdown(profile: &Profile) -> Table {
 }
 
 pub fn top_operators(profile: &Profile) -> Table {
-    let rows = profile.operators.by_place.iter().take(TOP).map(|place| {
+    let rows = profile.run.operator_analysis.by_place.iter().take(TOP).map(|place| {
         vec![
             place.name.clone(),
             format!("{} · {}", place.module, place.phase),
@@ -179,7 +206,7 @@ pub fn top_operators(profile: &Profile) -> Table {
 }
 
 pub fn patterns(profile: &Profile) -> Table {
-    let patterns = &profile.operators.patterns;
+    let patterns = &profile.run.operator_analysis.patterns;
     let share = |name: &str, share: f64| vec![name.to_string(), format!("{share:.1}%")];
     let count = |name: &str, count: u64| vec![name.to_string(), grouped(count)];
     Table {
@@ -195,7 +222,7 @@ pub fn patterns(profile: &Profile) -> Table {
             share("norms", patterns.norm_percent),
             share("optimizer", patterns.optimizer_percent),
             share("launch overhead (between calls, and starting them)", patterns.launch_overhead_percent),
-            count("kernels a step", patterns.kernels_per_step),
+            count("kernels per step", patterns.kernels_per_step),
             count("distinct kernels", patterns.distinct_kernels),
             count("linear projections of a forward pass", patterns.linear_projections),
         ],
@@ -203,7 +230,7 @@ pub fn patterns(profile: &Profile) -> Table {
 }
 
 pub fn memory(profile: &Profile) -> Table {
-    let memory = profile.memory;
+    let memory = &profile.run.memory_analysis;
     let mut rows: Vec<Vec<String>> = memory
         .by_category
         .entries()
@@ -217,7 +244,7 @@ pub fn memory(profile: &Profile) -> Table {
 }
 
 pub fn memory_notes(profile: &Profile) -> Vec<String> {
-    let memory = profile.memory;
+    let memory = &profile.run.memory_analysis;
     let mut notes = vec![
         format!("Peak in the {} phase, while {} runs.", memory.peak_phase, memory.peak_operator),
         format!(
@@ -255,7 +282,7 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
 }
 
 pub fn bottlenecks(profile: &Profile) -> Table {
-    let rows = profile.operators.bottlenecks.categories.iter().map(|row| {
+    let rows = profile.run.operator_analysis.bottlenecks.categories.iter().map(|row| {
         vec![
             row.priority_rank.to_string(),
             row.category.clone(),
@@ -273,7 +300,7 @@ pub fn bottlenecks(profile: &Profile) -> Table {
 /// The workshop's four quadrants, each with what belongs there.
 pub fn matrix<'a>(profile: &Profile<'a>) -> [(&'static str, Vec<&'a BottleneckCategory>); 4] {
     let cell = |impact: Level, effort: Level| {
-        let rows = profile.operators.bottlenecks.categories.iter();
+        let rows = profile.run.operator_analysis.bottlenecks.categories.iter();
         rows.filter(|row| row.impact == impact && row.effort == effort).collect()
     };
     [
@@ -285,7 +312,7 @@ pub fn matrix<'a>(profile: &Profile<'a>) -> [(&'static str, Vec<&'a BottleneckCa
 }
 
 pub fn targets(profile: &Profile) -> Table {
-    let rows = profile.operators.bottlenecks.optimization_targets.iter().map(|target| {
+    let rows = profile.run.operator_analysis.bottlenecks.optimization_targets.iter().map(|target| {
         vec![
             target.operation.clone(),
             target.priority.clone(),
@@ -297,24 +324,28 @@ pub fn targets(profile: &Profile) -> Table {
 }
 
 pub fn title(profile: &Profile) -> String {
-    format!("Profile of LLaMA {} · {}", profile.size, profile.label)
+    match profile.about {
+        Some(about) => format!("Profile of LLaMA {} · {}", about.size, about.label),
+        None => profile.run.header.model.clone(),
+    }
 }
 
 pub fn subtitle(profile: &Profile) -> String {
-    let (system, training) = (&profile.performance.system_info, &profile.performance.training_params);
-    let measured = if system.device == "null" { " · nothing was computed: times are predicted" } else { "" };
+    let header = &profile.run.header;
+    let shape = format!(
+        "{} parameters · batch {} × {} tokens",
+        grouped(header.parameters),
+        header.shape.batch_size,
+        header.shape.seq_len
+    );
+    let measured = if header.run.times_are_computed { " · nothing was computed: times are predicted" } else { "" };
+    let Some(about) = profile.about else { return format!("{shape} · {}{measured}", header.device) };
+    let system = &about.performance.system_info;
     let machine = match (&system.gpu_name, &system.driver_version) {
         (Some(gpu), Some(driver)) => format!("{gpu}, driver {driver}"),
         _ => format!("{}, {} threads", system.cpu_name, system.threads),
     };
-    format!(
-        "{} parameters · batch {} × {} tokens · {} · {machine} · {}{measured}",
-        grouped(profile.flops.model_info.total_params),
-        training.batch_size,
-        profile.flops.profiling_config.sequence_length,
-        system.device,
-        profile.performance.timestamp,
-    )
+    format!("{shape} · {} · {machine} · {}{measured}", system.device, about.performance.timestamp)
 }
 
 fn mib(size: f64) -> String {

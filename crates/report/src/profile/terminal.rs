@@ -10,12 +10,13 @@ const TOP: usize = 8;
 const BAR: usize = 24;
 
 pub fn terminal(profile: &Profile, files: &[String]) -> String {
-    let mut out = format!("\n{}, steps {} to {}\n", tables::title(profile), profile.steps.0, profile.steps.1);
+    let (first, last) = profile.steps();
+    let mut out = format!("\n{}, steps {first} to {last}\n", tables::title(profile));
     for row in tables::summary(profile).rows {
         let _ = writeln!(out, "  {:<12} {:<18} {}", row[0], row[1], row[2]);
     }
     out += "\nWhere a step goes\n";
-    let breakdown = &profile.operators.step_breakdown;
+    let breakdown = &profile.run.operator_analysis.step_breakdown;
     for (name, time) in breakdown.parts() {
         let share = (time / breakdown.wall).max(0.0);
         let bar = "█".repeat((share * BAR as f64).round() as usize);
@@ -24,7 +25,7 @@ pub fn terminal(profile: &Profile, files: &[String]) -> String {
     let _ = writeln!(out, "  {:<20} {:>10} 100.00%", "the whole step", seconds(breakdown.wall));
     let _ = write!(out, "\nTop operators by self time\n{}", columns(&top(profile)));
     let _ = write!(out, "\nPatterns\n{}", columns(&headless(tables::patterns(profile))));
-    let _ = write!(out, "\nBottlenecks, the first to do first\n{}", columns(&bottlenecks(profile)));
+    let _ = write!(out, "\nBottlenecks by priority\n{}", columns(&bottlenecks(profile)));
     out += "\nMemory\n";
     for note in tables::memory_notes(profile) {
         let _ = writeln!(out, "  {note}");
@@ -40,7 +41,7 @@ fn headless(mut table: Table) -> Table {
 
 /// Time, share, roof and what.
 fn top(profile: &Profile) -> Table {
-    let rows = profile.operators.by_place.iter().take(TOP).map(|place| {
+    let rows = profile.run.operator_analysis.by_place.iter().take(TOP).map(|place| {
         let roof = format!("{:.0}%", place.percent_of_roof);
         vec![
             seconds(place.time),

@@ -45,7 +45,11 @@ pub struct RawArguments<'a> {
     pub message_elements: Option<i64>,
     pub message_type: &'a [u8],
     pub module: &'a [u8],
+    pub shares: &'a [u8],
+    pub phase: &'a [u8],
     pub flops: Option<i64>,
+    pub product: bool,
+    pub live: &'a [u8],
 }
 
 /// Longer than any profile: what an unsigned difference of clocks leaves when it wraps.
@@ -101,6 +105,10 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
             b"In msg nelems" => found.message_elements = integer(value),
             b"module" => found.module = value,
             b"flops" => found.flops = integer(value),
+            b"shares" => found.shares = value,
+            b"phase" => found.phase = unquoted(value),
+            b"product" => found.product = value == b"true",
+            b"live" => found.live = value,
             b"dtype" => found.message_type = value,
             _ => {}
         }
@@ -141,12 +149,12 @@ fn unquoted(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Up to three numbers of a list: `[16, 1, 1]`.
-pub fn triple(text: &[u8]) -> [u32; 3] {
+/// The first numbers of a list such as `[16, 1, 1]`; 0 where there are fewer, or one does not fit.
+pub fn numbers<T: Copy + Default + TryFrom<i64>, const COUNT: usize>(text: &[u8]) -> [T; COUNT] {
     let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or_default();
-    let mut numbers = [0; 3];
+    let mut numbers = [T::default(); COUNT];
     for (number, part) in numbers.iter_mut().zip(inner.split(|&byte| byte == b',')) {
-        *number = integer(part.trim_ascii()).and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
+        *number = integer(part.trim_ascii()).and_then(|value| T::try_from(value).ok()).unwrap_or_default();
     }
     numbers
 }

@@ -3,9 +3,10 @@
 use crate::category::Category;
 use crate::columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
 use crate::names::{NameId, Names};
+use crate::run::{Phase, Stated};
 use crate::trace::{Reading, Trace};
 
-use super::event::{Duration, RawEvent, event, next_candidate, triple};
+use super::event::{Duration, RawArguments, RawEvent, event, next_candidate, numbers};
 use super::json::{Cursor, RawString, Stop, integer};
 
 #[derive(Default)]
@@ -121,8 +122,8 @@ impl Fragment {
                 arguments.message_elements.map(|elements| elements.saturating_mul(width))
             });
             spans.bytes.push(unsigned(bytes));
-            spans.grid.push(triple(arguments.grid));
-            spans.block.push(triple(arguments.block));
+            spans.grid.push(numbers(arguments.grid));
+            spans.block.push(numbers(arguments.block));
             spans.occupancy.push(arguments.occupancy.and_then(|percent| u8::try_from(percent).ok()).unwrap_or(255));
         } else {
             let spans = &mut self.trace.host;
@@ -140,10 +141,13 @@ impl Fragment {
             spans.types.push(names.intern_bytes(arguments.types));
             let concrete = if needs_concrete_inputs(event.name.bytes) { arguments.concrete } else { b"" };
             spans.concrete.push(names.intern_bytes(concrete));
-            let module = arguments.module.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
-            spans.module.push(names.intern_bytes(module.unwrap_or_default()));
-            spans.flops.push(unsigned(arguments.flops));
-            spans.bytes.push(unsigned(arguments.bytes));
+            spans.stated.push(match stated(arguments, names) {
+                Some(stated) => {
+                    self.trace.stated.push(stated);
+                    self.trace.stated.len() as u32 - 1
+                }
+                None => NONE,
+            });
         }
     }
 
@@ -176,7 +180,14 @@ impl Fragment {
             .iter()
             .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes).unwrap_or(LaneId(0)))
             .collect();
-        append_host(&mut self.trace.host, next.trace.host, &names, &lanes);
+        let first_stated = self.trace.stated.len() as u32;
+        append_host(&mut self.trace.host, next.trace.host, &names, &lanes, first_stated);
+        let renamed = |stated: &Stated| Stated {
+            module: names[stated.module.index()],
+            shares: names[stated.shares.index()],
+            ..*stated
+        };
+        self.trace.stated.extend(next.trace.stated.iter().map(renamed));
         append_device(&mut self.trace.device, next.trace.device, &names, &lanes);
         append_memory(&mut self.trace.memory, next.trace.memory, &lanes);
         let (sum, part) = (&mut self.trace.reading, &next.trace.reading);
@@ -195,7 +206,22 @@ impl Fragment {
     }
 }
 
-fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes: &[LaneId]) {
+/// What the operator says of itself, where it says anything.
+fn stated(arguments: &RawArguments, names: &mut Names) -> Option<Stated> {
+    let says = !arguments.module.is_empty() || arguments.flops.is_some() || !arguments.phase.is_empty();
+    let module = arguments.module.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    says.then(|| Stated {
+        module: names.intern_bytes(module.unwrap_or_default()),
+        shares: names.intern_bytes(arguments.shares),
+        phase: Phase::from_name(arguments.phase),
+        flops: unsigned(arguments.flops),
+        bytes: unsigned(arguments.bytes),
+        is_product: arguments.product,
+        live: numbers(arguments.live),
+    })
+}
+
+fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes: &[LaneId], first_stated: u32) {
     sum.name.extend(part.name.iter().map(|id| names[id.index()]));
     sum.category.append(&mut part.category);
     sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
@@ -206,9 +232,7 @@ fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes
     sum.dims.extend(part.dims.iter().map(|id| names[id.index()]));
     sum.types.extend(part.types.iter().map(|id| names[id.index()]));
     sum.concrete.extend(part.concrete.iter().map(|id| names[id.index()]));
-    sum.module.extend(part.module.iter().map(|id| names[id.index()]));
-    sum.flops.append(&mut part.flops);
-    sum.bytes.append(&mut part.bytes);
+    sum.stated.extend(part.stated.iter().map(|&row| if row == NONE { NONE } else { first_stated + row }));
 }
 
 fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], lanes: &[LaneId]) {

@@ -19,9 +19,7 @@ pub fn sort(trace: &mut Trace) {
         permute(&mut host.dims, &order);
         permute(&mut host.types, &order);
         permute(&mut host.concrete, &order);
-        permute(&mut host.module, &order);
-        permute(&mut host.flops, &order);
-        permute(&mut host.bytes, &order);
+        permute(&mut host.stated, &order);
     }
     let device = &mut trace.device;
     let order = by_lane_and_start(trace.lanes.len(), &device.lane, &device.start, &device.duration);

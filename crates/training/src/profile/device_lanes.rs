@@ -5,7 +5,7 @@
 //! then calls lie on lanes of their own, at the times at which the device ran them.
 
 use super::Profiled;
-use super::trace_file::{Events, annotation, nanos};
+use super::trace_events::{Events, annotation, nanos};
 use crate::recording::{Part, StepSpan};
 use headroom_engine::recorder::{Activity, CallSpan, Timing, What};
 use headroom_trace::write::{DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenKernel, WrittenTransfer};

@@ -3,27 +3,37 @@
 
 use super::Profiled;
 use super::device_lanes::{self, DEVICE};
-use crate::recording::{Part, PartSpan};
-use headroom_engine::recorder::{CallSpan, Timing};
-use headroom_graph::{DType, NodeId, Phase, ValueId};
-use headroom_trace::write::{HostPlace, TraceWriter, WrittenHeader, WrittenMemory, WrittenOperator};
-use headroom_trace::{DeviceProperties, Distributed};
-use serde_json::Value;
+use super::trace_events::{Events, annotation};
+use headroom_engine::recorder::Timing;
+use headroom_trace::write::{TraceWriter, WrittenHeader};
+use headroom_trace::{DeviceProperties, Distributed, ReadError, RunHeader, Trace, read_bytes};
 use std::io::{self, Write};
 use std::time::Duration;
 
 /// What the trace says beside its events.
+#[derive(Clone, Debug)]
 pub struct TraceAbout {
     pub process: u32,
     pub name: String,
-    /// Peaks, planned memory and overhead, for our own readers.
-    pub headroom: Value,
+    /// The run's own facts.
+    pub headroom: RunHeader,
     /// The GPU, where one computed.
     pub device: Option<DeviceProperties>,
 }
 
 /// Length of the mark after the last recorded step: readers drop the last mark, and this one holds nothing.
 const CLOSING_MARK: Duration = Duration::from_micros(1);
+
+/// The trace as every reader of the file sees it.
+pub fn trace(profiled: &Profiled, about: &TraceAbout) -> Result<Trace, ReadError> {
+    let mut text = vec![];
+    // Memory takes what it is given.
+    write_trace(profiled, about, &mut text)
+        .map_err(|source| ReadError::Unreadable { path: "memory".into(), source })?;
+    let mut trace = read_bytes(&text)?;
+    trace.name = about.name.clone();
+    Ok(trace)
+}
 
 pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write) -> io::Result<()> {
     let header = WrittenHeader {
@@ -35,7 +45,7 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
     let mut writer = TraceWriter::start(out, &header)?;
     writer.process(about.process, "headroom", "CPU")?;
     writer.thread(about.process, about.process, "training loop")?;
-    let mut events = Events::new(profiled, about);
+    let mut events = Events::new(profiled, about.process, about.device.as_ref().map(|_| DEVICE));
     let kernels_are_known = matches!(profiled.recording.timing(), Timing::Kernels | Timing::ReplayedKernels);
     if kernels_are_known {
         device_lanes::name_lanes(profiled, &mut writer, about.process)?;
@@ -61,159 +71,4 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
         writer.step(last.step as u32 + 1, events.place(last.end, last.end + CLOSING_MARK), id)?;
     }
     writer.finish(&about.name)
-}
-
-/// The names by which PyTorch's readers know a loader and an optimizer.
-pub(super) fn annotation(part: &PartSpan) -> &'static str {
-    match part.part {
-        Part::DataWait => "enumerate(DataLoader)#headroom.__next__",
-        Part::Inputs => "inputs",
-        Part::Forward => "forward",
-        Part::LossRead => "loss",
-        Part::Backward => "backward",
-        Part::Optimizer => "Optimizer.step#AdamW.step",
-    }
-}
-
-pub(super) struct Events<'a> {
-    profiled: &'a Profiled<'a>,
-    pub process: u32,
-    /// Whose memory it is; none for the host's.
-    device: Option<u32>,
-    id: u32,
-    shapes: Vec<(Vec<Vec<u64>>, Vec<&'static str>)>,
-    /// Values that come to life with a call, and those that are let go after it.
-    born: Vec<Vec<ValueId>>,
-    gone: Vec<Vec<ValueId>>,
-    /// By value: between micro-batches some stay, and are not allocated again.
-    live: Vec<bool>,
-    live_bytes: u64,
-}
-
-impl<'a> Events<'a> {
-    fn new(profiled: &'a Profiled<'a>, about: &TraceAbout) -> Events<'a> {
-        let (graph, plan) = (profiled.graph(), profiled.plan());
-        let describe = |call: usize| {
-            let types = graph.types(&graph.node(NodeId(call)).inputs);
-            let sizes = types.iter().map(|ty| ty.sizes().iter().map(|size| *size as u64).collect()).collect();
-            (sizes, types.iter().map(|ty| torch_name(ty.dtype)).collect())
-        };
-        let mut born = vec![vec![]; plan.calls.len()];
-        let mut gone = vec![vec![]; plan.calls.len()];
-        for id in graph.value_ids() {
-            let Some(buffer) = plan.buffer(id).filter(|buffer| !buffer.kept && !buffer.alive.is_empty()) else {
-                continue;
-            };
-            born[buffer.alive.start].push(id);
-            gone[buffer.alive.end - 1].push(id);
-        }
-        Events {
-            profiled,
-            process: about.process,
-            device: about.device.as_ref().map(|_| DEVICE),
-            id: 0,
-            shapes: (0..plan.calls.len()).map(describe).collect(),
-            born,
-            gone,
-            live: vec![false; graph.values().len()],
-            live_bytes: kept_bytes(profiled),
-        }
-    }
-
-    pub fn next_id(&mut self) -> u32 {
-        self.id += 1;
-        self.id
-    }
-
-    pub fn place(&self, start: Duration, end: Duration) -> HostPlace {
-        HostPlace {
-            process: self.process,
-            thread: self.process,
-            start_nanos: nanos(start),
-            duration_nanos: nanos(end).saturating_sub(nanos(start)),
-        }
-    }
-
-    fn call(&mut self, writer: &mut TraceWriter, span: &CallSpan) -> io::Result<()> {
-        let place = self.place(span.start, span.end);
-        self.call_at(writer, span, place).map(|_| ())
-    }
-
-    /// A call of the plan, shown at a place of the host; its id.
-    pub fn call_at(&mut self, writer: &mut TraceWriter, span: &CallSpan, place: HostPlace) -> io::Result<u32> {
-        let index = span.call as usize;
-        self.memory(writer, index, Change::Born, span.start)?;
-        let (call, node) = (&self.profiled.plan().calls[index], self.profiled.graph().node(NodeId(index)));
-        let external_id = self.next_id();
-        let (input_dims, input_types) = &self.shapes[index];
-        writer.operator(&WrittenOperator {
-            name: node.op.name(),
-            place,
-            external_id,
-            // A forward call is known by its place in the plan.
-            sequence: (call.phase == Phase::Forward).then_some(span.call),
-            input_dims,
-            input_types,
-            flops: call.flops,
-            bytes: call.bytes,
-            phase: call.phase.name(),
-            module: &node.module,
-        })?;
-        self.memory(writer, index, Change::Gone, span.end)?;
-        Ok(external_id)
-    }
-
-    fn memory(&mut self, writer: &mut TraceWriter, call: usize, change: Change, at: Duration) -> io::Result<()> {
-        let plan = self.profiled.plan();
-        let values = match change {
-            Change::Born => &self.born[call],
-            Change::Gone => &self.gone[call],
-        };
-        for &value in values {
-            let Some(buffer) = plan.buffer(value) else { continue };
-            let becomes = change == Change::Born;
-            if std::mem::replace(&mut self.live[value.0], becomes) == becomes {
-                continue;
-            }
-            let bytes = if becomes { buffer.bytes as i64 } else { -(buffer.bytes as i64) };
-            self.live_bytes = self.live_bytes.saturating_add_signed(bytes);
-            writer.memory(&WrittenMemory {
-                process: self.process,
-                thread: self.process,
-                time_nanos: nanos(at),
-                // Offsets from an arbitrary start: where the arena lies tells nobody anything.
-                address: ARENA_START + buffer.offset as u64,
-                bytes,
-                total_allocated: self.live_bytes,
-                total_reserved: plan.arena_bytes as u64,
-                device: self.device,
-            })?;
-        }
-        Ok(())
-    }
-}
-
-const ARENA_START: u64 = 1 << 32;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Born,
-    Gone,
-}
-
-/// Bytes that are live all the time: weights, moments, tables.
-fn kept_bytes(profiled: &Profiled) -> u64 {
-    profiled.plan().buffers.iter().flatten().filter(|buffer| buffer.kept).map(|buffer| buffer.bytes as u64).sum()
-}
-
-fn torch_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F32 => "float",
-        DType::Bf16 => "c10::BFloat16",
-        DType::I32 => "int",
-    }
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    time.as_nanos() as u64
 }

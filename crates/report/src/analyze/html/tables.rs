@@ -4,6 +4,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::operators::OperatorRow;
 
 use super::super::{has_device_time, milliseconds, percent};
+use crate::names::bound_word;
 use crate::names::{self, shortened};
 use crate::numbers::{grouped, metric};
 use crate::page::{note, table};
@@ -68,7 +69,11 @@ pub(super) fn roofline(analysis: &Analysis) -> String {
         ];
         if has_peak {
             let percent = format!("{:.0}%", row.percent_of_roof);
-            cells.extend([milliseconds(row.roof_seconds / steps), percent, row.bound.to_string()]);
+            cells.extend([
+                milliseconds(row.roof_seconds / steps),
+                percent,
+                row.bound.map_or("unknown".into(), bound_word),
+            ]);
         }
         cells
     });

@@ -43,7 +43,7 @@ function findings(overview) {
       make("p", { class: "advice" }, finding.advice))));
   return make("section", { "aria-labelledby": "findings" },
     make("h2", { id: "findings" }, "Findings", make("small", {}, "by their share of the step")),
-    list.length ? make("ol", { class: "findings" }, list) : make("p", { class: "empty" }, "Nothing stands out."));
+    list.length ? make("ol", { class: "findings" }, list) : make("p", { class: "empty" }, overview.no_findings));
 }
 
 function roadmap(overview) {
@@ -56,7 +56,7 @@ function roadmap(overview) {
         { title: "beyond those above", number: true, value: (row) => row.additional_share, cell: (row) => share(row.additional_share) },
     ].filter(Boolean),
     rows: overview.roadmap,
-    empty: "Nothing to gain was found.",
+    empty: overview.no_roadmap,
   });
   return make("section", { "aria-labelledby": "roadmap" },
     make("h2", { id: "roadmap" }, "Roadmap"), make("p", { class: "note" }, overview.roadmap_note), rows.element);

@@ -1,48 +1,61 @@
-//! Live memory over the first recorded step, by category, with the peak named.
+//! Live memory over time by what it is for, with the peak named.
 
-use super::Profile;
 use crate::svg::{Axis, Frame, Scale, escape};
-use headroom_record::timeline::TimelinePoint;
 use std::fmt::Write;
+
+/// What is live from a moment on.
+pub struct MemoryPoint {
+    pub millis: f64,
+    /// Forward, backward or optimizer; empty where that is not known.
+    pub phase: String,
+    /// What runs there; empty where that is not known.
+    pub label: String,
+    /// (class that colours it, name, MiB), from the lowest band up.
+    pub bands: Vec<(&'static str, &'static str, f64)>,
+}
+
+impl MemoryPoint {
+    fn total(&self) -> f64 {
+        self.bands.iter().map(|(_, _, size)| size).sum()
+    }
+}
 
 const FRAME: Frame = Frame { left: 78.0, top: 26.0, width: 650.0, height: 300.0 };
 
-pub fn memory_plot(profile: &Profile) -> String {
-    let points: Vec<&TimelinePoint> =
-        profile.timeline.points.iter().filter(|point| point.step == profile.steps.0).collect();
-    let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return "<p>Nothing was recorded.</p>".into();
-    };
-    let zero = first.time_us;
-    let millis = |point: &TimelinePoint| (point.time_us - zero) / 1e3;
-    // The last call's own length is not in the timeline; a mean one closes the curve.
+/// `over` names the time axis; the points are in order of time.
+pub fn memory_plot(points: &[MemoryPoint], over: &str) -> String {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
+    let zero = first.millis;
+    let millis = |point: &MemoryPoint| point.millis - zero;
+    // The last point's own length is not known; a mean one closes the curve.
     let end = millis(last) * (1.0 + 1.0 / points.len() as f64);
-    let peak = points.iter().rev().max_by(|left, right| left.live_mb.total().total_cmp(&right.live_mb.total()));
-    let most = peak.map_or(1.0, |point| point.live_mb.total());
+    let peak = points.iter().rev().max_by(|left, right| left.total().total_cmp(&right.total()));
+    let most = peak.map_or(1.0, MemoryPoint::total);
     let x = Axis { from: 0.0, to: end.max(1e-6), scale: Scale::Linear };
-    let y = Axis { from: 0.0, to: most * 1.12, scale: Scale::Linear };
+    let y = Axis { from: 0.0, to: (most * 1.12).max(1e-9), scale: Scale::Linear };
 
-    let mut out =
-        String::from(r#"<svg viewBox="0 0 760 376" role="img" aria-label="Live memory over one step by category">"#);
-    out += &phases(&points, &x, &millis, end);
-    out += &FRAME.grid((&x, "milliseconds of the step"), (&y, "MiB live"), |tick| format!("{tick}"));
+    let mut out = String::from(r#"<svg viewBox="0 0 760 376" role="img" aria-label="Live memory by what it is for">"#);
+    out += &phases(points, &x, &millis, end);
+    out += &FRAME.grid((&x, over), (&y, "MiB live"), |tick| {
+        // Sums of tenths have long tails.
+        format!("{}", (tick * 1e6).round() / 1e6)
+    });
     let mut below = vec![0.0; points.len()];
-    for (category, _) in first.live_mb.entries() {
-        let sizes = points.iter().map(|point| {
-            let entries = point.live_mb.entries();
-            entries.iter().find(|(name, _)| *name == category).map_or(0.0, |(_, size)| *size)
-        });
-        let above: Vec<f64> = sizes.zip(&below).map(|(size, base)| base + size).collect();
-        let path = band(&points, &below, &above, &x, &y, &millis, end);
-        let _ = write!(out, r#"<path class="band {category}" d="{path}"/>"#);
+    for (index, (class, _, _)) in first.bands.iter().enumerate() {
+        let above: Vec<f64> = points.iter().zip(&below).map(|(point, base)| base + point.bands[index].2).collect();
+        let path = band(points, &below, &above, &x, &y, &millis, end);
+        let _ = write!(out, r#"<path class="band {class}" d="{path}"/>"#);
         below = above;
     }
     for (index, point) in points.iter().enumerate() {
-        let (from, to) = (millis(point), points.get(index + 1).map_or(end, |next| millis(next)));
-        let mut tip =
-            format!("{}\n{:.2} ms · {}\n{:.1} MiB live", point.operator, from, point.phase, point.live_mb.total());
-        for (name, size) in point.live_mb.entries() {
-            let _ = write!(tip, "\n  {} {size:.1}", name.replace('_', " "));
+        let (from, to) = (millis(point), points.get(index + 1).map_or(end, millis));
+        let mut tip = match point.label.as_str() {
+            "" => format!("{from:.2} ms"),
+            label => format!("{label}\n{from:.2} ms · {}", point.phase),
+        };
+        let _ = write!(tip, "\n{:.1} MiB live", point.total());
+        for (_, name, size) in &point.bands {
+            let _ = write!(tip, "\n  {name} {size:.1}");
         }
         let left = FRAME.x(&x, from);
         let _ = write!(
@@ -62,14 +75,17 @@ pub fn memory_plot(profile: &Profile) -> String {
             r#"<circle class="peak" cx="{px:.1}" cy="{py:.1}" r="4"/><text class="label" x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
             if anchor == "end" { px - 8.0 } else { px + 8.0 },
             py - 6.0,
-            escape(&format!("peak {most:.1} MiB: {}", point.operator))
+            escape(&match point.label.as_str() {
+                "" => format!("peak {most:.1} MiB"),
+                label => format!("peak {most:.1} MiB: {label}"),
+            })
         );
     }
     out + "</svg>"
 }
 
 /// Where each phase begins, as a line and a name above the plot.
-fn phases(points: &[&TimelinePoint], x: &Axis, millis: &impl Fn(&TimelinePoint) -> f64, end: f64) -> String {
+fn phases(points: &[MemoryPoint], x: &Axis, millis: &impl Fn(&MemoryPoint) -> f64, end: f64) -> String {
     let mut starts: Vec<(&str, f64)> = vec![];
     for point in points {
         if starts.last().is_none_or(|(name, _)| *name != point.phase) {
@@ -103,12 +119,12 @@ fn phases(points: &[&TimelinePoint], x: &Axis, millis: &impl Fn(&TimelinePoint) 
 
 /// Steps, not slopes: what is live changes when a call starts.
 fn band(
-    points: &[&TimelinePoint],
+    points: &[MemoryPoint],
     below: &[f64],
     above: &[f64],
     x: &Axis,
     y: &Axis,
-    millis: &impl Fn(&TimelinePoint) -> f64,
+    millis: &impl Fn(&MemoryPoint) -> f64,
     end: f64,
 ) -> String {
     let edge = |values: &[f64]| -> Vec<(f64, f64)> {
@@ -127,4 +143,10 @@ fn band(
         let _ = write!(path, "{}{px:.1} {py:.1}", if index == 0 { "M" } else { "L" });
     }
     path + "Z"
+}
+
+/// The colours of the bands.
+pub fn legend(points: &[MemoryPoint]) -> String {
+    let bands = points.first().map_or(&[][..], |point| &point.bands);
+    bands.iter().map(|(class, name, _)| format!(r#"<span><i class="{class}"></i>{}</span> "#, escape(name))).collect()
 }

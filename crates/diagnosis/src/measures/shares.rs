@@ -3,26 +3,27 @@
 //! A short kernel beside a long product waits for units that the product holds, and its own span grows as long as that
 //! wait. What it needs alone, by the nearer roof, says how much of the time is its own.
 
-use headroom_engine::recorder::CallSpan;
-use std::time::Duration;
+use super::intervals::Span;
 
 /// Seconds of each span; their sum is the time in which at least one ran. `needs` is what a span's call would take at its
 /// roof, in seconds.
-pub fn shares(spans: &[CallSpan], needs: impl Fn(&CallSpan) -> f64) -> Vec<f64> {
+pub fn shares(spans: &[Span], needs: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by_key(|&index| spans[index].start);
+    let seconds = |nanos: i64| nanos as f64 / 1e9;
     let pace = |index: usize| {
-        let length = spans[index].duration().as_secs_f64();
-        if length > 0.0 { needs(&spans[index]) / length } else { 0.0 }
+        let length = seconds(spans[index].nanos());
+        if length > 0.0 { needs[index] / length } else { 0.0 }
     };
     let mut shares = vec![0.0; spans.len()];
     let mut running: Vec<(usize, f64)> = Vec::new();
-    let (mut now, mut next) = (Duration::ZERO, 0);
+    let mut next = 0;
+    let mut now = order.first().map_or(0, |&first| spans[first].start);
     loop {
         let begins = order.get(next).map(|&index| spans[index].start);
         let ends = running.iter().map(|&(index, _)| spans[index].end).min();
         let Some(then) = begins.into_iter().chain(ends).min() else { break };
-        let passed = then.saturating_sub(now).as_secs_f64();
+        let passed = seconds((then - now).max(0));
         let all: f64 = running.iter().map(|(_, pace)| pace).sum();
         for &(index, pace) in &running {
             shares[index] += passed * if all > 0.0 { pace / all } else { 1.0 / running.len() as f64 };
@@ -43,20 +44,11 @@ pub fn shares(spans: &[CallSpan], needs: impl Fn(&CallSpan) -> f64) -> Vec<f64> 
 mod tests {
     use super::*;
 
-    fn spans(times: &[(u64, u64)]) -> Vec<CallSpan> {
-        let micros = Duration::from_micros;
-        let span = |(call, &(start, end)): (u32, &(u64, u64))| CallSpan {
-            program: 0,
-            call,
-            start: micros(start),
-            end: micros(end),
-        };
-        (0..).zip(times).map(span).collect()
-    }
-
-    fn micros(times: &[(u64, u64)], needs: &[f64]) -> Vec<f64> {
-        let shares = shares(&spans(times), |span| needs[span.call as usize] * 1e-6);
-        shares.into_iter().map(|seconds| (seconds * 1e9).round() / 1e3).collect()
+    fn micros(times: &[(i64, i64)], needs: &[f64]) -> Vec<f64> {
+        let spans: Vec<Span> =
+            times.iter().map(|&(start, end)| Span { start: 1000 * start, end: 1000 * end }).collect();
+        let needs: Vec<f64> = needs.iter().map(|micros| micros * 1e-6).collect();
+        shares(&spans, &needs).into_iter().map(|seconds| (seconds * 1e9).round() / 1e3).collect()
     }
 
     #[test]

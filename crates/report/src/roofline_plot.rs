@@ -1,31 +1,53 @@
-//! The roofline: FLOPs a second against FLOPs a byte, with the machine's two roofs and a point an operator.
+//! The roofline: FLOP/s against FLOPs per byte, with the device's two roofs and one point per operator.
 
-use super::Profile;
 use crate::numbers::{metric, seconds};
 use crate::svg::{Axis, Frame, Scale, escape};
-use headroom_record::operators::PlaceStats;
+use headroom_record::intensity::Bound;
+
+/// An operator, or an operator at one kind of place.
+pub struct RooflinePoint {
+    pub label: String,
+    /// Short enough to stand in the plot.
+    pub short: String,
+    /// FLOPs per byte.
+    pub intensity: f64,
+    pub flops_per_second: f64,
+    /// Seconds per step, and their share of it in percent.
+    pub seconds: f64,
+    pub percent_of_step: f64,
+    pub calls: f64,
+    pub percent_of_roof: f64,
+    pub bound: Option<Bound>,
+}
+
+/// The device's roofs and the whole step.
+pub struct Roofs {
+    pub flops: f64,
+    pub bandwidth: f64,
+    /// FLOPs per byte, FLOP/s and MFU, where the step is known as one.
+    pub step: Option<(f64, f64, f64)>,
+}
 
 const FRAME: Frame = Frame { left: 78.0, top: 14.0, width: 650.0, height: 380.0 };
 
 /// Points named in the plot itself; the others answer the pointer.
 const NAMED: usize = 6;
 
-pub fn roofline_plot(profile: &Profile) -> String {
-    let device = &profile.roofline.device_info;
-    let (peak, bandwidth) = (device.peak_flops, device.peak_memory_bandwidth);
+/// The costliest points come first.
+pub fn roofline_plot(points: &[RooflinePoint], roofs: &Roofs) -> String {
+    let (peak, bandwidth) = (roofs.flops, roofs.bandwidth);
     let ridge = peak / bandwidth;
-    let places: Vec<&PlaceStats> =
-        profile.operators.by_place.iter().filter(|place| place.flops > 0 && place.time > 0.0).collect();
-    let performance = |place: &PlaceStats| place.flops as f64 / place.time;
-    let whole = &profile.roofline.performance_point;
-    let intensities = places.iter().map(|place| place.intensity).chain([whole.arithmetic_intensity, ridge]);
-    let rates = places.iter().map(|place| performance(place)).chain([whole.achieved_performance, peak]);
+    let shown = |point: &&RooflinePoint| point.flops_per_second > 0.0 && point.flops_per_second.is_finite();
+    let points: Vec<&RooflinePoint> = points.iter().filter(shown).collect();
+    let step = roofs.step;
+    let intensities = points.iter().map(|point| point.intensity).chain(step.map(|step| step.0)).chain([ridge]);
+    let rates = points.iter().map(|point| point.flops_per_second).chain(step.map(|step| step.1)).chain([peak]);
     let x = around(intensities, 1.6);
     let y = around(rates, 1.8);
 
     let mut out =
         String::from(r#"<svg viewBox="0 0 760 444" role="img" aria-label="Roofline of the step's operators">"#);
-    out += &FRAME.grid((&x, "FLOPs a byte"), (&y, "FLOPs a second"), |tick| {
+    out += &FRAME.grid((&x, "FLOPs per byte"), (&y, "FLOPs per second"), |tick| {
         if tick >= 1e3 { metric(tick, "").replace(".0 ", " ").trim().to_string() } else { format!("{tick}") }
     });
     // The memory roof enters at the left or the bottom edge, whichever comes first.
@@ -57,33 +79,33 @@ pub fn roofline_plot(profile: &Profile) -> String {
         FRAME.y(&y, middle * bandwidth) - 14.0,
         escape(&format!("memory roof {}", metric(bandwidth, "B/s")))
     );
-    for place in places.iter().rev() {
-        out += &point(place, FRAME.x(&x, place.intensity), FRAME.y(&y, performance(place)), performance(place));
+    let place = |point: &RooflinePoint| (FRAME.x(&x, point.intensity), FRAME.y(&y, point.flops_per_second));
+    for one in points.iter().rev() {
+        out += &drawn(one, place(one));
     }
-    out += &names(&places, |place| (FRAME.x(&x, place.intensity), FRAME.y(&y, performance(place))));
-    let (wx, wy) = (FRAME.x(&x, whole.arithmetic_intensity), FRAME.y(&y, whole.achieved_performance));
-    out += &format!(
-        r#"<path class="whole" d="M{wx:.1} {:.1} l7 7 l-7 7 l-7 -7z" data-tip="{}"/>"#,
-        wy - 7.0,
-        escape(&format!(
-            "the whole step\n{:.1} FLOPs a byte\n{}\nMFU {:.1}%",
-            whole.arithmetic_intensity,
-            metric(whole.achieved_performance, "FLOP/s"),
-            whole.mfu_percent
-        ))
-    );
+    out += &names(&points, place);
+    if let Some((intensity, rate, mfu)) = step {
+        let (wx, wy) = (FRAME.x(&x, intensity), FRAME.y(&y, rate));
+        out += &format!(
+            r#"<path class="whole" d="M{wx:.1} {:.1} l7 7 l-7 7 l-7 -7z" data-tip="{}"/>"#,
+            wy - 7.0,
+            escape(&format!(
+                "the whole step\n{intensity:.1} FLOPs per byte\n{}\nMFU {mfu:.1}%",
+                metric(rate, "FLOP/s")
+            ))
+        );
+    }
     out + "</svg>"
 }
 
 /// Numbers on the costliest points, and what they stand for where points are rare: fast per byte, yet slow.
-fn names(places: &[&PlaceStats], at: impl Fn(&PlaceStats) -> (f64, f64)) -> String {
+fn names(points: &[&RooflinePoint], at: impl Fn(&RooflinePoint) -> (f64, f64)) -> String {
     let mut out = String::new();
     let (right, bottom) = (FRAME.left + FRAME.width - 6.0, FRAME.top + FRAME.height - 10.0);
-    let named = places.len().min(NAMED);
-    for (index, place) in places.iter().take(NAMED).enumerate() {
-        let (px, py) = at(place);
-        let leaf = place.module.rsplit('.').next().unwrap_or_default();
-        let text = format!("{} {} {leaf}, {} {:.1}%", index + 1, place.name, place.phase, place.percent_of_step);
+    let named = points.len().min(NAMED);
+    for (index, point) in points.iter().take(NAMED).enumerate() {
+        let (px, py) = at(point);
+        let text = format!("{} {} {:.1}%", index + 1, point.short, point.percent_of_step);
         out += &format!(
             r#"<text class="number-on-point" x="{px:.1}" y="{:.1}">{}</text><text class="label" x="{right:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
             py + 4.0,
@@ -95,21 +117,21 @@ fn names(places: &[&PlaceStats], at: impl Fn(&PlaceStats) -> (f64, f64)) -> Stri
     out
 }
 
-fn point(place: &PlaceStats, x: f64, y: f64, rate: f64) -> String {
+fn drawn(point: &RooflinePoint, (x, y): (f64, f64)) -> String {
     // The area stands for time.
-    let radius = (2.5 + 3.0 * place.percent_of_step.max(0.0).sqrt()).min(16.0);
+    let radius = (2.5 + 3.0 * point.percent_of_step.max(0.0).sqrt()).min(16.0);
+    let class = point.bound.map_or("compute_bound", Bound::name);
     let tip = format!(
-        "{}\n{} a step, {:.1}% of it, {} calls\n{} at {:.1} FLOPs a byte\n{:.0}% of its roof ({})",
-        place.label(),
-        seconds(place.time),
-        place.percent_of_step,
-        place.count,
-        metric(rate, "FLOP/s"),
-        place.intensity,
-        place.percent_of_roof,
-        place.bound.name().replace('_', " ")
+        "{}\n{} per step, {:.1}% of it, {:.0} calls\n{} at {:.1} FLOPs per byte\n{:.0}% of its roof ({})",
+        point.label,
+        seconds(point.seconds),
+        point.percent_of_step,
+        point.calls,
+        metric(point.flops_per_second, "FLOP/s"),
+        point.intensity,
+        point.percent_of_roof,
+        class.replace('_', " ")
     );
-    let class = place.bound.name();
     format!(
         r#"<circle class="point {class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" tabindex="0" data-tip="{}"/>"#,
         escape(&tip)

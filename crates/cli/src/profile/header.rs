@@ -1,0 +1,63 @@
+//! The run's own facts, as the header of its trace carries them.
+
+use super::Profiler;
+use super::peaks::Peaks;
+use crate::train::settings::Settings;
+use headroom_graph::passes::{CHECKPOINT, OFFERED};
+use headroom_record::performance::PerformanceRecord;
+use headroom_record::provenance::Origin;
+use headroom_trace::RunHeader;
+use headroom_trace::run::{PassesHeader, PeaksHeader, RunSteps};
+use headroom_training::memory::MemoryNeed;
+use headroom_training::profile::{Profiled, run_header};
+use headroom_training::run::Outcome;
+
+pub fn of_run(
+    profiler: &Profiler,
+    profiled: &Profiled,
+    settings: &Settings,
+    (outcome, record): (&Outcome, &PerformanceRecord),
+) -> RunHeader {
+    let need = MemoryNeed::of(std::slice::from_ref(&profiled.training.program), settings.threads);
+    let mut header = run_header(profiled, &settings.model, &need);
+    let system = &record.system_info;
+    header.device = system.gpu_name.clone().unwrap_or_else(|| system.cpu_name.clone());
+    header.model = format!("llama {} {}", settings.size, record.version);
+    header.precision = settings.precision.name().into();
+    header.passes = passes(settings);
+    header.peaks = peaks(&profiler.peaks);
+    header.plan.largest_batch_that_fits = profiler.largest_batch.map(|batch| batch as u64);
+    header.run = RunSteps {
+        steps: outcome.steps.len() as u64,
+        mean_step_seconds: record.performance_summary.avg_batch_time,
+        times_are_computed: record.provenance.origin_of("statistics.median") == Some(Origin::Computed),
+    };
+    header.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
+    header
+}
+
+pub fn peaks(peaks: &Peaks) -> PeaksHeader {
+    PeaksHeader {
+        product_flops: peaks.rates.product_flops,
+        precision: peaks.precision.name().into(),
+        memory_bandwidth_bytes: peaks.rates.bytes,
+        call_seconds: peaks.rates.call_seconds,
+        source: peaks.source.clone(),
+        assumed: peaks.origin == Origin::Assumed,
+        datasheet_flops: peaks.datasheet.as_ref().map(|stated| stated.flops),
+        datasheet_source: peaks.datasheet.as_ref().map(|stated| stated.source.clone()),
+    }
+}
+
+/// The run's list as `--passes` takes it, and what is offered beside it.
+fn passes(settings: &Settings) -> PassesHeader {
+    let passes = &settings.passes;
+    let label = passes.label();
+    let list = if matches!(label.as_str(), "v1" | "v2" | "all") { label } else { label.replace('+', ",") };
+    let mut missing: Vec<String> =
+        OFFERED.iter().map(|offered| offered.name.to_string()).filter(|name| !passes.contains(name)).collect();
+    if !passes.asks_for_checkpoint() {
+        missing.push(CHECKPOINT.into());
+    }
+    PassesHeader { list, missing }
+}

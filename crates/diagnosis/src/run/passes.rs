@@ -1,0 +1,391 @@
+//! Passes against the step: the time that each pass touches, what it saves at most, and the workshop's table made of that.
+//!
+//! A saving is an upper bound: what the step would lose if the calls that the pass touches ran at their roof, or vanished
+//! where the pass makes them vanish. None is a promise, and rows that overlap say so.
+
+use headroom_record::intensity::Bound;
+use headroom_record::operators::{
+    BottleneckCategory, Bottlenecks, Level, OptimizationTarget, PlaceStats, StepBreakdown,
+};
+use headroom_record::roofline::RooflineTarget;
+
+use super::kinds;
+use crate::finding::Severity;
+
+/// A mean step as far as passes are concerned.
+pub struct StepFacts<'a> {
+    pub places: &'a [PlaceStats],
+    pub breakdown: StepBreakdown,
+    /// Seconds between calls, and of starting every call.
+    pub launch_seconds: f64,
+    /// (S+1) / 2S: how much of the square of scores a causal model needs.
+    pub causal_share: f64,
+    pub fragmentation_percent: f64,
+    pub passes: Passes<'a>,
+    pub has_gpu: bool,
+}
+
+/// Passes as far as advice needs them.
+#[derive(Clone, Copy, Debug)]
+pub struct Passes<'a> {
+    /// As `--passes` takes the list of this run.
+    pub list: &'a str,
+    /// Offered, and not in that list.
+    pub missing: &'a [String],
+}
+
+impl Passes<'_> {
+    fn lacks(&self, pass: &str) -> bool {
+        self.missing.iter().any(|missing| missing == pass)
+    }
+
+    /// The flag that adds those of `wanted` that are missing; `None` where nothing is.
+    pub fn flag(&self, wanted: &[&str]) -> Option<String> {
+        let added: Vec<String> = wanted.iter().filter(|pass| self.lacks(pass)).map(|pass| format!("+{pass}")).collect();
+        (!added.is_empty()).then(|| format!("--passes {},{}", self.list, added.join(",")))
+    }
+}
+
+/// The calls that a pass touches, and the seconds of them that stay.
+pub struct PassEffect {
+    pub pass: &'static str,
+    pub touches: fn(&PlaceStats) -> bool,
+    stays: fn(&PlaceStats, causal_share: f64) -> f64,
+}
+
+impl PassEffect {
+    pub fn of(pass: &str) -> Option<&'static PassEffect> {
+        PASS_EFFECTS.iter().find(|effect| effect.pass == pass)
+    }
+
+    /// Of a place that it touches, the share of its time that stays.
+    pub fn staying_share(&self, place: &PlaceStats, causal_share: f64) -> f64 {
+        if place.time > 0.0 { ((self.stays)(place, causal_share) / place.time).clamp(0.0, 1.0) } else { 1.0 }
+    }
+
+    /// Seconds per step that the pass touches, and that it saves at most.
+    pub fn seconds(&self, facts: &StepFacts) -> (f64, f64) {
+        let touched = facts.places.iter().filter(|place| (self.touches)(place));
+        touched.fold((0.0, 0.0), |(time, saved), place| {
+            (time + place.time, saved + (place.time - (self.stays)(place, facts.causal_share)).max(0.0))
+        })
+    }
+}
+
+fn at_roof(place: &PlaceStats, _: f64) -> f64 {
+    place.floor.min(place.time)
+}
+
+fn nothing(_: &PlaceStats, _: f64) -> f64 {
+    0.0
+}
+
+/// Products stay at their roof, and what is fused into them goes.
+fn products_at_roof(place: &PlaceStats, share: f64) -> f64 {
+    if kinds::is_weight_product(&place.name) { at_roof(place, share) } else { 0.0 }
+}
+
+/// The needed half of the products stays at its roof; a kernel that is tiled already stays as a whole.
+fn needed_scores(place: &PlaceStats, share: f64) -> f64 {
+    match place.name.as_str() {
+        name if name.contains("flash") => place.time,
+        name if name.starts_with("attention") => share * at_roof(place, share),
+        _ => 0.0,
+    }
+}
+
+fn is_optimizer(place: &PlaceStats) -> bool {
+    place.phase == "optimizer"
+}
+
+fn is_norm(place: &PlaceStats) -> bool {
+    kinds::is_norm(&place.name) && !is_optimizer(place)
+}
+
+/// Norms, and the residual sums that feed them.
+fn is_norm_or_sum(place: &PlaceStats) -> bool {
+    is_norm(place) || (place.name == "add" && !is_optimizer(place))
+}
+
+/// Scores and their softmax; the rotation stays for a pass of its own.
+fn is_scores(place: &PlaceStats) -> bool {
+    kinds::is_attention(&place.module) && !kinds::is_rotation(&place.name)
+}
+
+const PASS_EFFECTS: [PassEffect; 8] = [
+    PassEffect { pass: "fuse-qkv", touches: |place| kinds::is_qkv(&place.module), stays: at_roof },
+    PassEffect { pass: "fuse-gate-up", touches: |place| kinds::is_gate_up(&place.module), stays: at_roof },
+    PassEffect { pass: "fuse-swiglu", touches: |place| kinds::is_activation(&place.module), stays: nothing },
+    PassEffect { pass: "flash-attention", touches: is_scores, stays: needed_scores },
+    PassEffect { pass: "fuse-rope", touches: |place| kinds::is_rotation(&place.name), stays: nothing },
+    PassEffect { pass: "fuse-norm", touches: is_norm_or_sum, stays: at_roof },
+    PassEffect { pass: "fuse-optimizer", touches: is_optimizer, stays: at_roof },
+    PassEffect { pass: "fuse-loss", touches: |place| kinds::is_loss(&place.module), stays: products_at_roof },
+];
+
+/// Replaying the step as one graph saves what starting its calls costs.
+const GRAPH_REPLAY: &str = "graph-replay";
+
+const TARGETS: usize = 8;
+const NAMED: usize = 5;
+
+pub fn bottlenecks(facts: &StepFacts) -> Bottlenecks {
+    let names = |wanted: &dyn Fn(&PlaceStats) -> bool| -> Vec<String> {
+        facts.places.iter().filter(|place| wanted(place)).take(NAMED).map(PlaceStats::label).collect()
+    };
+    Bottlenecks {
+        top_cpu_time: names(&|_| true),
+        top_cuda_time: if facts.has_gpu { names(&|_| true) } else { vec![] },
+        memory_intensive: names(&|place| place.bound == Bound::MemoryBound),
+        low_flops_utilization: names(&|place| place.bound == Bound::ComputeBound && place.percent_of_roof < 50.0),
+        optimization_targets: targets(facts),
+        categories: categories(facts),
+    }
+}
+
+/// The places that lose most against their roof.
+fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
+    let wall = facts.breakdown.wall;
+    let target = |place: &PlaceStats| {
+        let saved = (place.time - place.floor).max(0.0);
+        let share = saved / wall;
+        OptimizationTarget {
+            operation: place.label(),
+            optimization: remedy(place, &facts.passes),
+            potential_benefit: gain(saved, wall),
+            saves_at_most_percent: 100.0 * share,
+            priority: priority(share).into(),
+        }
+    };
+    furthest_from_roof(facts.places).into_iter().take(TARGETS).map(target).collect()
+}
+
+pub fn roofline_targets(facts: &StepFacts) -> Vec<RooflineTarget> {
+    let target = |place: &PlaceStats| RooflineTarget {
+        target: place.label(),
+        reason: format!(
+            "{:.1}% of the step at {:.0}% of its roof ({})",
+            place.percent_of_step,
+            place.percent_of_roof,
+            place.bound.name().replace('_', " ")
+        ),
+        expected_improvement: gain((place.time - place.floor).max(0.0), facts.breakdown.wall),
+    };
+    furthest_from_roof(facts.places).into_iter().take(NAMED).map(target).collect()
+}
+
+fn furthest_from_roof(places: &[PlaceStats]) -> Vec<&PlaceStats> {
+    let mut by_loss: Vec<&PlaceStats> = places.iter().filter(|place| place.time > place.floor).collect();
+    by_loss.sort_by(|left, right| (right.time - right.floor).total_cmp(&(left.time - left.floor)));
+    by_loss
+}
+
+fn gain(saved: f64, wall: f64) -> String {
+    let left = (wall - saved).max(f64::MIN_POSITIVE);
+    format!("at most {:.1}% of the step ({:.2}×), if it ran at its roof", 100.0 * saved / wall, wall / left)
+}
+
+fn priority(share: f64) -> &'static str {
+    match Severity::of_share(share) {
+        Severity::Critical | Severity::High => "high",
+        Severity::Medium => "medium",
+        Severity::Low => "low",
+    }
+}
+
+fn remedy(place: &PlaceStats, passes: &Passes) -> String {
+    let wanted: Vec<&str> =
+        PASS_EFFECTS.iter().filter(|effect| (effect.touches)(place)).map(|effect| effect.pass).collect();
+    passes.flag(&wanted).unwrap_or_else(|| {
+        let words = match place.bound {
+            Bound::ComputeBound => "larger products, a faster kernel, or a lower precision",
+            _ => "fuse with a neighbour, so that the data is read once",
+        };
+        words.into()
+    })
+}
+
+/// Of the step: below it, an impact is low.
+const HIGH_IMPACT: f64 = 0.10;
+
+/// A row of the workshop's table.
+struct Row {
+    category: &'static str,
+    difficulty: &'static str,
+    effort: Level,
+    passes: &'static [&'static str],
+    belongs: fn(&PlaceStats) -> bool,
+    overlap: &'static str,
+}
+
+/// The workshop's six rows (launch and fragmentation are built apart), then three of ours.
+const ROWS: [Row; 7] = [
+    Row {
+        category: "QKV Projections",
+        difficulty: "Low-Medium",
+        effort: Level::Low,
+        passes: &["fuse-qkv"],
+        belongs: |place| kinds::is_qkv(&place.module),
+        overlap: "",
+    },
+    Row {
+        category: "Attention Computation",
+        difficulty: "Medium",
+        effort: Level::Low,
+        passes: &["flash-attention", "fuse-rope"],
+        belongs: |place| kinds::is_attention(&place.module),
+        overlap: "",
+    },
+    Row {
+        category: "SwiGLU Gate/Up",
+        difficulty: "Low",
+        effort: Level::Low,
+        passes: &["fuse-gate-up", "fuse-swiglu"],
+        belongs: |place| kinds::is_gate_up(&place.module) || kinds::is_activation(&place.module),
+        overlap: "",
+    },
+    Row {
+        category: "Softmax Operations",
+        difficulty: "Medium-High",
+        effort: Level::High,
+        passes: &["flash-attention"],
+        belongs: |place| kinds::is_softmax(&place.name),
+        overlap: "; part of the attention row, not to be added to it",
+    },
+    Row {
+        category: "Optimizer",
+        difficulty: "Low",
+        effort: Level::Low,
+        passes: &["fuse-optimizer"],
+        belongs: is_optimizer,
+        overlap: "",
+    },
+    Row {
+        category: "Norms",
+        difficulty: "Medium",
+        effort: Level::High,
+        passes: &["fuse-norm"],
+        belongs: is_norm,
+        overlap: "",
+    },
+    Row {
+        category: "LM Head and Loss",
+        difficulty: "Medium",
+        effort: Level::High,
+        passes: &["fuse-loss"],
+        belongs: |place| kinds::is_loss(&place.module),
+        overlap: "",
+    },
+];
+
+/// A category with the seconds that its missing passes save at most; `None` where no pass is missing.
+struct Judged {
+    saved: Option<f64>,
+    row: BottleneckCategory,
+}
+
+fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
+    let mut rows: Vec<Judged> = ROWS.iter().map(|row| judged(row, facts)).collect();
+    rows.push(launch_overhead(facts));
+    rows.push(fragmentation(facts));
+    // What a missing pass can change first; of it the quadrant of the matrix, then the saving.
+    rows.sort_by(|left, right| {
+        let saved = |one: &Judged| one.saved.unwrap_or(0.0);
+        let key = |one: &Judged| match saved(one) > 0.0 {
+            true => (false, one.row.impact == Level::Low, one.row.effort),
+            // Nothing to do about it: by time alone, and what costs no time comes last.
+            false => (true, one.row.percent_of_time.is_none(), Level::Low),
+        };
+        let time = |one: &Judged| one.row.percent_of_time.unwrap_or(0.0);
+        key(left).cmp(&key(right)).then(saved(right).total_cmp(&saved(left))).then(time(right).total_cmp(&time(left)))
+    });
+    let ranked = rows.into_iter().enumerate();
+    ranked.map(|(rank, one)| BottleneckCategory { priority_rank: rank as u64 + 1, ..one.row }).collect()
+}
+
+fn judged(row: &Row, facts: &StepFacts) -> Judged {
+    let own: Vec<&PlaceStats> = facts.places.iter().filter(|place| (row.belongs)(place)).collect();
+    let time: f64 = own.iter().map(|place| place.time).sum();
+    // Only what the missing passes touch, and of it only what belongs to this row.
+    let missing = row.passes.iter().filter(|pass| facts.passes.lacks(pass)).filter_map(|pass| PassEffect::of(pass));
+    let saved: f64 = missing
+        .map(|effect| {
+            let touched = own.iter().filter(|place| (effect.touches)(place));
+            touched.map(|place| place.time * (1.0 - effect.staying_share(place, facts.causal_share))).sum::<f64>()
+        })
+        .sum();
+    let (effort, remedy, saved) = match facts.passes.flag(row.passes) {
+        Some(flag) => (row.effort, flag, Some(saved)),
+        None if time == 0.0 => (Level::High, "nothing left to fuse".into(), None),
+        None => (Level::High, "its passes are applied: what is left is in the kernels themselves".into(), None),
+    };
+    let evidence = match saved {
+        Some(saved) => {
+            format!("{:.2} ms per step, {:.2} ms of it saved at most{}", time * 1e3, saved * 1e3, row.overlap)
+        }
+        None => format!("{:.2} ms per step, and no pass is left for it{}", time * 1e3, row.overlap),
+    };
+    let made = category(row.category, Some(time), (row.difficulty, effort), remedy, evidence, facts);
+    let passes = row.passes.iter().map(|pass| pass.to_string()).collect();
+    with_gain(BottleneckCategory { passes, ..made }, saved, facts)
+}
+
+fn launch_overhead(facts: &StepFacts) -> Judged {
+    let flag = facts.passes.flag(&[GRAPH_REPLAY]);
+    let saved = flag.as_ref().map(|_| facts.launch_seconds);
+    let row = category(
+        "Kernel Launch Overhead",
+        Some(facts.launch_seconds),
+        ("Medium-High", if flag.is_some() { Level::Low } else { Level::High }),
+        flag.unwrap_or_else(|| "fewer, larger kernels: every fusion takes some away".into()),
+        format!("{:.2} ms per step between calls and in starting them", facts.launch_seconds * 1e3),
+        facts,
+    );
+    with_gain(BottleneckCategory { passes: vec![GRAPH_REPLAY.into()], ..row }, saved, facts)
+}
+
+fn fragmentation(facts: &StepFacts) -> Judged {
+    let row = category(
+        "Memory Fragmentation",
+        None,
+        ("Medium", Level::Low),
+        "nothing to do: buffers are placed before the run".into(),
+        format!("{:.2}% of the arena lies between buffers; it costs memory, no time", facts.fragmentation_percent),
+        facts,
+    );
+    Judged { saved: None, row }
+}
+
+fn category(
+    name: &str,
+    seconds: Option<f64>,
+    (difficulty, effort): (&str, Level),
+    remedy: String,
+    evidence: String,
+    facts: &StepFacts,
+) -> BottleneckCategory {
+    BottleneckCategory {
+        category: name.into(),
+        percent_of_time: seconds.map(|seconds| 100.0 * seconds / facts.breakdown.wall),
+        difficulty: difficulty.into(),
+        effort,
+        speedup_at_most: None,
+        impact: Level::Low,
+        priority_rank: 0,
+        remedy,
+        passes: vec![],
+        evidence,
+    }
+}
+
+fn with_gain(row: BottleneckCategory, saved: Option<f64>, facts: &StepFacts) -> Judged {
+    let wall = facts.breakdown.wall;
+    let Some(seconds) = saved else { return Judged { saved, row } };
+    let impact = if seconds / wall >= HIGH_IMPACT { Level::High } else { Level::Low };
+    let speedup_at_most = Some(wall / (wall - seconds).max(f64::MIN_POSITIVE));
+    Judged { saved, row: BottleneckCategory { speedup_at_most, impact, ..row } }
+}
+
+#[cfg(test)]
+#[path = "passes_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! The table of bottlenecks from made-up places.
+
+use super::*;
+
+fn place(name: &str, module: &str, phase: &str, time: f64, floor: f64) -> PlaceStats {
+    PlaceStats {
+        name: name.into(),
+        module: module.into(),
+        phase: phase.into(),
+        count: 4,
+        time,
+        percent_of_step: time * 100.0,
+        flops: 1,
+        bytes: 1,
+        intensity: 1.0,
+        bound: Bound::ComputeBound,
+        floor,
+        percent_of_roof: 100.0 * floor / time,
+    }
+}
+
+fn check(places: &[PlaceStats], missing: &[&str], look: impl Fn(&StepFacts, &Bottlenecks)) {
+    let missing: Vec<String> = missing.iter().map(|pass| pass.to_string()).collect();
+    let facts = StepFacts {
+        places,
+        breakdown: StepBreakdown { wall: 1.0, ..StepBreakdown::default() },
+        launch_seconds: 0.02,
+        causal_share: 0.5,
+        fragmentation_percent: 1.0,
+        passes: Passes { list: "v1", missing: &missing },
+        has_gpu: false,
+    };
+    look(&facts, &bottlenecks(&facts));
+}
+
+fn row<'a>(found: &'a Bottlenecks, category: &str) -> &'a BottleneckCategory {
+    found.categories.iter().find(|row| row.category == category).unwrap()
+}
+
+#[test]
+fn a_gain_is_what_lies_above_the_roof() {
+    let places = [place("matmul", "layers.*.self_attn.q_proj", "forward", 0.5, 0.3)];
+    check(&places, &["fuse-qkv"], |_, found| {
+        let row = row(found, "QKV Projections");
+        assert_eq!((row.percent_of_time, row.impact, row.priority_rank), (Some(50.0), Level::High, 1));
+        assert!((row.speedup_at_most.unwrap() - 1.25).abs() < 1e-9);
+        assert_eq!(found.optimization_targets[0].priority, "high");
+    });
+}
+
+#[test]
+fn masked_scores_and_softmax_go_with_tiled_attention() {
+    let places = [
+        place("attention_scores", "layers.*.self_attn", "forward", 0.2, 0.1),
+        place("causal_softmax", "layers.*.self_attn", "forward", 0.1, 0.05),
+    ];
+    check(&places, &["flash-attention"], |_, found| {
+        // 0.3 of the step; half of the scores' floor stays.
+        assert!((row(found, "Attention Computation").speedup_at_most.unwrap() - 1.0 / 0.75).abs() < 1e-9);
+    });
+}
+
+#[test]
+fn a_bound_is_of_what_the_missing_pass_touches() {
+    // Gate and up are one product already and far above their roof; only the activation is left to fuse.
+    let places = [
+        place("linears", "layers.*.mlp.gate_proj+up_proj", "forward", 0.5, 0.2),
+        place("silu", "layers.*.mlp", "forward", 0.05, 0.01),
+    ];
+    check(&places, &["fuse-swiglu"], |facts, found| {
+        let row = row(found, "SwiGLU Gate/Up");
+        assert!((row.percent_of_time.unwrap() - 55.0).abs() < 1e-9);
+        assert!((row.speedup_at_most.unwrap() - 1.0 / 0.95).abs() < 1e-9, "{:?}", row.speedup_at_most);
+        assert_eq!(row.remedy, "--passes v1,+fuse-swiglu");
+        assert_eq!(PassEffect::of("fuse-swiglu").unwrap().seconds(facts), (0.05, 0.05));
+    });
+}
+
+#[test]
+fn a_pass_that_is_applied_is_not_advised() {
+    let places = [place("linears", "layers.*.self_attn.q_proj+k_proj+v_proj", "forward", 0.5, 0.3)];
+    check(&places, &["fuse-norm"], |_, found| {
+        let row = row(found, "QKV Projections");
+        assert_eq!((row.impact, row.effort, row.speedup_at_most), (Level::Low, Level::High, None));
+        assert!(!found.optimization_targets[0].optimization.contains("--passes"));
+    });
+}
+
+#[test]
+fn what_has_nothing_left_to_do_comes_after_what_has() {
+    let places = [
+        place("linears", "layers.*.self_attn.q_proj+k_proj+v_proj", "forward", 0.8, 0.1),
+        place("rms_norm", "norm", "forward", 0.02, 0.01),
+    ];
+    check(&places, &["fuse-norm"], |_, found| {
+        let order: Vec<&str> = found.categories.iter().map(|row| row.category.as_str()).collect();
+        assert_eq!((order[0], *order.last().unwrap()), ("Norms", "Memory Fragmentation"));
+        assert_eq!(row(found, "QKV Projections").priority_rank, 2);
+    });
+}
+
+#[test]
+fn what_runs_above_the_memory_roof_promises_nothing() {
+    let places = [place("add", "layers.*", "forward", 0.1, 0.2)];
+    check(&places, &[], |_, found| assert!(found.optimization_targets.is_empty()));
+}

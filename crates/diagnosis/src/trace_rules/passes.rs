@@ -1,0 +1,119 @@
+//! TR121 to TR128: a pass that a run of ours does without, with what it would save at most. One rule per pass.
+
+use super::{Evidence, Found, TraceRule, milliseconds, percent};
+use crate::finding::{Cause, Confidence, Effort};
+use crate::measures::calls::{Calls, place_of};
+use crate::measures::intervals::Span;
+use crate::run::passes::PassEffect;
+
+const FIRST_CODE: usize = 121;
+
+macro_rules! pass_rule {
+    ($code:literal, $name:literal, $pass:literal, $words:literal, $page:literal) => {
+        TraceRule {
+            code: $code,
+            name: $name,
+            cause: Cause::PassMissing,
+            page: include_str!($page),
+            effort: Effort::Low,
+            check: |evidence| missing(evidence, ($code, $pass), $words),
+        }
+    };
+}
+
+pub const QKV: TraceRule = pass_rule!(
+    "TR121",
+    "unfused-qkv",
+    "fuse-qkv",
+    "q, k and v projections are separate products",
+    "passes/unfused_qkv.md"
+);
+pub const GATE_UP: TraceRule = pass_rule!(
+    "TR122",
+    "unfused-gate-up",
+    "fuse-gate-up",
+    "gate and up projections are separate products",
+    "passes/unfused_gate_up.md"
+);
+pub const SWIGLU: TraceRule = pass_rule!(
+    "TR123",
+    "unfused-swiglu",
+    "fuse-swiglu",
+    "SiLU and its product are separate kernels",
+    "passes/unfused_swiglu.md"
+);
+pub const SCORES: TraceRule = pass_rule!(
+    "TR124",
+    "scores-in-memory",
+    "flash-attention",
+    "attention writes its scores to memory",
+    "passes/scores_in_memory.md"
+);
+pub const ROPE: TraceRule = pass_rule!(
+    "TR125",
+    "unfused-rope",
+    "fuse-rope",
+    "the rotation of queries and keys is a kernel of its own",
+    "passes/unfused_rope.md"
+);
+pub const NORM: TraceRule = pass_rule!(
+    "TR126",
+    "unfused-norm",
+    "fuse-norm",
+    "residual sums and norms are separate kernels",
+    "passes/unfused_norm.md"
+);
+pub const OPTIMIZER: TraceRule = pass_rule!(
+    "TR127",
+    "unfused-optimizer",
+    "fuse-optimizer",
+    "the optimizer runs one kernel per parameter",
+    "passes/unfused_optimizer.md"
+);
+pub const LOSS: TraceRule =
+    pass_rule!("TR128", "unfused-loss", "fuse-loss", "logits of all tokens exist at once", "passes/unfused_loss.md");
+
+/// Nothing where the pass is applied, the trace is of another program, or the saving is below the threshold.
+fn missing(evidence: &Evidence, (code, pass): (&str, &str), words: &str) -> Vec<Found> {
+    let (Some(run), Some(effect)) = (evidence.run, PassEffect::of(pass)) else { return vec![] };
+    let facts = run.step_facts();
+    let Some(flag) = facts.passes.flag(&[pass]) else { return vec![] };
+    let (time, saved) = effect.seconds(&facts);
+    let share = saved / facts.breakdown.wall.max(f64::MIN_POSITIVE);
+    let rule: usize = code.trim_start_matches("TR").parse().unwrap_or(FIRST_CODE);
+    if share < evidence.thresholds.pass_shares[rule - FIRST_CODE] {
+        return vec![];
+    }
+    let message = format!("{words}: `{pass}` saves at most {} of the step", percent(share));
+    let mut found =
+        Found::new(Some(share), message, &format!("`{flag}`; `headroom optimize` measures and verifies it"));
+    found.confidence = Confidence::Medium;
+    found.evidence = vec![format!(
+        "{} per step, of which {} stays at the roof of {}",
+        milliseconds(time),
+        milliseconds(time - saved),
+        run.header.peaks.source
+    )];
+    let Some(calls) = Calls::new(evidence.view) else { return vec![found] };
+    let staying = |call: &crate::measures::calls::Call| {
+        let place = place_of(call.module);
+        let place = facts
+            .places
+            .iter()
+            .find(|row| row.module == place && row.name == call.name && row.phase == call.phase.name())?;
+        (effect.touches)(place).then(|| effect.staying_share(place, facts.causal_share))
+    };
+    let (view, device) = (evidence.view, &evidence.view.trace.device);
+    for call in &calls.list {
+        let Some(stays) = staying(call) else { continue };
+        if !view.has_device_work() {
+            let kept = (call.span.nanos() as f64 * stays) as i64;
+            found.removal.host.push(Span { start: call.span.start + kept, end: call.span.end });
+            continue;
+        }
+        let id = view.trace.host.id[call.at];
+        let own = device.busy().filter(|&at| device.external[at] == id);
+        found.removal.device.extend(own.map(|at| (at, (device.duration[at] as f64 * stays) as i64)));
+    }
+    vec![found]
+}

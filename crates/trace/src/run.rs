@@ -1,0 +1,195 @@
+//! A headroom run's own words in its trace: the typed header beside the events, and the columns of its operators.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::NameId;
+
+/// The header's `headroom` object. Every key may be missing in a trace of an older version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunHeader {
+    /// The processor or GPU that computed.
+    pub device: String,
+    /// `llama tiny v1_baseline`
+    pub model: String,
+    pub timing: Timing,
+    /// `fp32`, `bf16`, …: of the products.
+    pub precision: String,
+    pub passes: PassesHeader,
+    pub shape: ShapeHeader,
+    pub parameters: u64,
+    pub peaks: PeaksHeader,
+    pub plan: PlanHeader,
+    pub flops: FlopsHeader,
+    pub run: RunSteps,
+    pub profiling_overhead_percent: Option<f64>,
+}
+
+/// How operators were timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timing {
+    /// By the host's clock around each.
+    #[default]
+    HostClock,
+    /// By a GPU's events around each: its kernels are not in the trace.
+    DeviceEvents,
+    /// By the GPU's kernels, launched call by call.
+    Kernels,
+    /// By the GPU's kernels, replayed as one graph per step.
+    ReplayedKernels,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PassesHeader {
+    /// The run's list, as `--passes` takes it.
+    pub list: String,
+    /// Offered passes that are not in the list.
+    pub missing: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShapeHeader {
+    pub batch_size: u64,
+    pub seq_len: u64,
+    /// Micro-batches per step.
+    pub accumulation: u64,
+}
+
+/// The rates that the run is held against.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeaksHeader {
+    /// FLOP/s of large products in `precision`.
+    pub product_flops: f64,
+    pub precision: String,
+    pub memory_bandwidth_bytes: f64,
+    /// Seconds that any call costs.
+    pub call_seconds: f64,
+    /// Where the rates come from, in words.
+    pub source: String,
+    /// Nobody measured them.
+    pub assumed: bool,
+    pub datasheet_flops: Option<f64>,
+    pub datasheet_source: Option<String>,
+}
+
+/// Facts of the memory plan that no event shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanHeader {
+    pub peak_bytes: u64,
+    pub arena_bytes: u64,
+    /// The arena as reserved: at least `arena_bytes`.
+    pub arena_reserved_bytes: u64,
+    /// Arena, kernel scratch and all else that the run reserves.
+    pub reserved_bytes: u64,
+    pub scratch_bytes: u64,
+    pub largest_batch_that_fits: Option<u64>,
+    /// Buffers that come to life in a step, and their bytes.
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub largest_tensor: TensorHeader,
+    /// Buffers by the operator that makes them.
+    pub births: Vec<BirthHeader>,
+    /// Live buffers at the peak, by the operator and place that made them; largest first.
+    pub live_at_peak: Vec<LiveHeader>,
+    /// Weight products of one forward pass.
+    pub linear_projections: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TensorHeader {
+    pub name: String,
+    pub shape: Vec<u64>,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BirthHeader {
+    pub name: String,
+    pub bytes: u64,
+    pub count: u64,
+    /// Bytes of them that are live at the peak.
+    pub live_at_peak: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveHeader {
+    pub name: String,
+    /// The same place in every layer: `layers.*.mlp.up_proj`.
+    pub module: String,
+    pub bytes: u64,
+}
+
+/// FLOPs per step that the events do not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlopsHeader {
+    /// FLOPs that the model needs, under every list of passes.
+    pub needed_forward_per_step: u64,
+    pub needed_per_step: u64,
+    pub executed_per_step: u64,
+    /// Part of the backward pass that repeats the forward one.
+    pub recomputed_per_step: u64,
+}
+
+/// The run around the recorded steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunSteps {
+    pub steps: u64,
+    /// Mean over the run, warm-up excluded: the step as it is without a recorder.
+    pub mean_step_seconds: Option<f64>,
+    /// Times are replayed from predictions: nothing was measured.
+    pub times_are_computed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Forward,
+    Backward,
+    Optimizer,
+}
+
+impl Phase {
+    pub const ALL: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Optimizer];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::Backward => "backward",
+            Phase::Optimizer => "optimizer",
+        }
+    }
+
+    pub fn from_name(name: &[u8]) -> Option<Phase> {
+        Phase::ALL.into_iter().find(|phase| phase.name().as_bytes() == name)
+    }
+}
+
+/// Memory categories in the order of [`Stated::live`].
+pub const CATEGORIES: [&str; 5] = ["parameters", "gradients", "optimizer_state", "activations", "temporaries"];
+
+/// What an operator says of itself: nothing of it can be read off its shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// Path of its module. Of a call that does the work of several, their last parts joined by `+`:
+    /// `layers.0.self_attn.q_proj+k_proj+v_proj`.
+    pub module: NameId,
+    /// JSON list: which share of the call each of those modules has.
+    pub shares: NameId,
+    pub phase: Option<Phase>,
+    pub flops: u64,
+    pub bytes: u64,
+    /// A GEMM or attention.
+    pub is_product: bool,
+    /// Bytes live while it runs, by category.
+    pub live: [u64; 5],
+}
