@@ -16,6 +16,7 @@ pub mod patterns;
 pub mod per_step;
 pub mod places;
 pub mod python;
+pub mod recorded;
 pub mod roofline;
 pub mod steps;
 pub mod synchronisation;

@@ -6,6 +6,7 @@ use headroom_trace::NONE;
 use serde::Serialize;
 
 use super::flops::{Cost, Precision};
+use super::recorded::unrecorded_device;
 use super::view::View;
 use crate::peaks;
 
@@ -50,7 +51,9 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
     let seconds = times(view, costs);
-    let known = rates(view);
+    // Host times of work that a device did say nothing about that device.
+    let is_unrecorded = unrecorded_device(view).is_some();
+    let known = rates(view).filter(|_| !is_unrecorded);
     let mut result = Roofline::default();
     let (mut total, mut in_half) = (0.0, 0.0);
     let mut rows: BTreeMap<&str, RooflineRow> = BTreeMap::new();
@@ -68,6 +71,9 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
         }
     }
     result.flops_per_step = total / view.steps.count();
+    if is_unrecorded {
+        return result;
+    }
     let wall = view.steps.wall_nanos().max(1) as f64 / 1e9;
     result.achieved_flops_per_second = total / wall;
     if let Some((rates, source)) = known {
