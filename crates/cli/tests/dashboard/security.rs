@@ -200,7 +200,8 @@ fn nobody_waits_long_for_those_who_never_read() {
     with_a_run(&[], |_, server| {
         // More answers than the sockets hold; not one of them is read.
         let (host, cookie) = (server.host(), server.cookie());
-        let asked = format!("GET /assets/timeline.js HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").repeat(900);
+        let asked =
+            format!("GET /assets/timeline.js HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").repeat(2_000);
         let readers: Vec<TcpStream> = (0..READERS)
             .map(|_| {
                 let mut reader = TcpStream::connect(("127.0.0.1", server.port)).unwrap();

@@ -18,20 +18,28 @@ fn in_every_order(check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
+/// One for each worker.
+struct Cells<'a>(&'a [UnsafeCell<usize>]);
+
+// SAFETY: each worker writes its own cell; the caller reads after all are done.
+unsafe impl Sync for Cells<'_> {}
+
+impl Cells<'_> {
+    fn of(&self, worker: usize) -> &UnsafeCell<usize> {
+        &self.0[worker]
+    }
+}
+
 #[test]
 fn a_job_is_seen_by_a_worker_that_sleeps_or_does_not() {
     in_every_order(|| {
         let pool = Pool::new(2).unwrap();
         // Written without an atomic by each worker and read by the caller: loom reports what the pool does not order.
         let written = [UnsafeCell::new(0), UnsafeCell::new(0)];
-        struct Cells<'a>(&'a [UnsafeCell<usize>]);
-        // SAFETY: each worker writes its own cell; the caller reads after all are done.
-        unsafe impl Sync for Cells<'_> {}
         let cells = Cells(&written);
-        let cells = &cells;
         for round in 1..=2 {
             // SAFETY: as above.
-            pool.broadcast(&|worker| cells.0[worker].with_mut(|cell| unsafe { *cell += round }));
+            pool.broadcast(&|worker| cells.of(worker).with_mut(|cell| unsafe { *cell += round }));
         }
         // SAFETY: as above.
         let sum: usize = written.iter().map(|cell| cell.with(|cell| unsafe { *cell })).sum();
