@@ -39,7 +39,7 @@ fn device_file(threads: u64) -> Option<PathBuf> {
 /// None also where it was measured on a busy machine, as earlier versions kept it.
 fn read(path: &PathBuf) -> Option<DeviceRecord> {
     let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    (record.schema_version == headroom_record::SCHEMA_VERSION && record.doubt().is_none()).then_some(record)
+    is_to_keep(&record).then_some(record)
 }
 
 /// The kept record; none where there is none, or it is of another layout, machine, level of instructions or number of
@@ -55,12 +55,12 @@ pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
 pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf>), FileError> {
     let path = if record.kind == "cuda" { gpu_file(&record.name) } else { device_file(record.threads) };
     let Some(path) = path else { return Ok((record, None)) };
-    let best = match (read(&path), to_keep(record)) {
+    let best = match (read(&path), is_to_keep(&record)) {
         // What was measured when the machine was quiet stands by itself.
-        (Some(before), Err(_)) => return Ok((before, Some(path))),
-        (None, Err(doubtful)) => return Ok((doubtful, None)),
-        (Some(before), Ok(record)) => record.best_of(&before),
-        (None, Ok(record)) => record,
+        (Some(before), false) => return Ok((before, Some(path))),
+        (None, false) => return Ok((record, None)),
+        (Some(before), true) => record.best_of(&before),
+        (None, true) => record,
     };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
@@ -69,9 +69,9 @@ pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf
     Ok((best, Some(path)))
 }
 
-/// The record itself as an error where it is not to be relied on.
-fn to_keep(record: DeviceRecord) -> Result<DeviceRecord, DeviceRecord> {
-    if record.doubt().is_some() { Err(record) } else { Ok(record) }
+/// Figures of this layout that can be relied on.
+fn is_to_keep(record: &DeviceRecord) -> bool {
+    record.schema_version == headroom_record::SCHEMA_VERSION && record.doubt().is_none()
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
             (quiet.clone().with_other_load(60.0), false),
             (quiet.with_repeat_spread(70.0), false),
         ] {
-            assert_eq!(to_keep(record.clone()).is_ok(), is_kept);
+            assert_eq!(is_to_keep(&record), is_kept);
             let path = folder.path().join(DEVICE_FILE);
             write_json(&path, &record).unwrap();
             assert_eq!(read(&path).is_some(), is_kept);
