@@ -16,7 +16,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use chunks::Chunks;
-use sync::{Arc, AtomicBool, AtomicUsize, Builder, JoinHandle, Mutex, MutexGuard, Ordering, UnsafeCell, park};
+use sync::{
+    Arc, AtomicBool, AtomicUsize, Builder, JoinHandle, Mutex, MutexGuard, Ordering, UnsafeCell, order_of_all, park,
+};
 use waiting::Waiting;
 pub(crate) use waiting::{Barrier, Leader, Padded, Trail};
 
@@ -202,6 +204,7 @@ impl Pool {
         shared.running.0.store(self.workers.len(), Ordering::Relaxed);
         // SeqCst pairs with the worker's "parked, then look again": one of the two sees the other.
         shared.generation.0.fetch_add(1, Ordering::SeqCst);
+        order_of_all();
         for (parked, worker) in shared.parked.iter().zip(&self.workers) {
             if parked.0.load(Ordering::SeqCst) {
                 worker.thread().unpark();
@@ -334,6 +337,7 @@ impl Shared {
             }
             let parked = &self.parked[worker - 1].0;
             parked.store(true, Ordering::SeqCst);
+            order_of_all();
             while self.generation.0.load(Ordering::SeqCst) == seen {
                 park();
             }

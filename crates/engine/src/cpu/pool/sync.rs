@@ -8,6 +8,10 @@ mod parts {
     pub use std::sync::{Arc, Mutex, MutexGuard};
     pub use std::thread::{Builder, JoinHandle, park, yield_now};
 
+    /// The order of all `SeqCst` accesses holds by itself.
+    #[inline(always)]
+    pub fn order_of_all() {}
+
     /// As loom has it: what is inside is reached by a pointer for the time of a call.
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -34,6 +38,12 @@ mod parts {
     pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use loom::thread::{Builder, JoinHandle, park, yield_now};
+
+    /// Loom takes `SeqCst` accesses for acquire and release and knows the order of all from fences alone; without one it
+    /// reports that a sleeper is not woken, which the accesses themselves rule out.
+    pub fn order_of_all() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
 
     /// A turn for the others: looking again by itself changes nothing.
     pub fn spin_loop() {
