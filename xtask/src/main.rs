@@ -1,4 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `screenshots`, `tidy` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `miri`, `mutants`, `screenshots`, `tidy`
+//! and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -7,6 +8,8 @@ mod browser;
 mod ci;
 mod interop;
 mod kernels;
+mod miri;
+mod mutants;
 mod process;
 mod python;
 mod test;
@@ -50,6 +53,10 @@ enum Command {
     },
     /// Every CUDA kernel compiles, by the real compiler and without a GPU
     Kernels,
+    /// Undefined behaviour in the engine's small modules (Miri, a nightly), and the pool in every order of its threads (loom)
+    Miri,
+    /// Faults planted in a crate, and how many of them its own tests notice
+    Mutants(mutants::Arguments),
     /// The README's pictures of the dashboard, taken anew
     Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
@@ -68,6 +75,8 @@ fn main() -> ExitCode {
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),
         Command::Kernels => kernels::run(),
+        Command::Miri => miri::run(),
+        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Bench(bench) => bench::run(&bench),
     };

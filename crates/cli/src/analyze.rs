@@ -12,7 +12,7 @@ use headroom_diagnosis::source::{Selection, lint};
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_report::analyze as formats;
-use headroom_trace::Trace;
+use headroom_trace::{GzipRatio, Trace};
 
 use crate::{lint as lint_command, output};
 
@@ -37,6 +37,22 @@ pub struct Arguments {
     /// Milliseconds a step takes without the profiler, if known
     #[arg(long, value_name = "MS")]
     step_without_profiler: Option<f64>,
+    #[command(flatten)]
+    packed: Packed,
+}
+
+/// How packed traces are read.
+#[derive(clap::Args, Clone, Copy)]
+pub struct Packed {
+    /// Read a .json.gz even if it unpacks to more than 200 times its size
+    #[arg(long)]
+    allow_gz_ratio: bool,
+}
+
+impl Packed {
+    pub fn ratio(self) -> GzipRatio {
+        if self.allow_gz_ratio { GzipRatio::Any } else { GzipRatio::Usual }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,7 +73,8 @@ pub enum FailOn {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = thresholds(&arguments.threshold)?;
-    let analysis = analysis_of(&arguments.traces, &arguments.source, arguments.step_without_profiler, thresholds)?;
+    let traces = read_traces(&arguments.traces, arguments.packed.ratio())?;
+    let analysis = measured(&traces, &arguments.source, arguments.step_without_profiler, thresholds)?;
     output::result(&show(&analysis, arguments.format))?;
     Ok(exit_code(&analysis, arguments.fail_on))
 }
@@ -69,10 +86,19 @@ pub fn analysis_of(
     step_without_profiler: Option<f64>,
     thresholds: Thresholds,
 ) -> Result<Analysis> {
-    let traces = read_traces(paths)?;
+    measured(&read_traces(paths, GzipRatio::Usual)?, source, step_without_profiler, thresholds)
+}
+
+/// Measures, and joins with the source.
+pub fn measured(
+    traces: &[Trace],
+    source: &[PathBuf],
+    step_without_profiler: Option<f64>,
+    thresholds: Thresholds,
+) -> Result<Analysis> {
     let unprofiled = Unprofiled { step_seconds: step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
     let options = Options { unprofiled, thresholds };
-    let Some(mut analysis) = analyze(&traces, &options) else {
+    let Some(mut analysis) = analyze(traces, &options) else {
         bail!("no trace to analyze");
     };
     if !source.is_empty() {
@@ -98,10 +124,10 @@ pub fn thresholds(given: &[String]) -> Result<Thresholds> {
     Ok(thresholds)
 }
 
-pub fn read_traces(paths: &[PathBuf]) -> Result<Vec<Trace>> {
+pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
     let mut traces = Vec::new();
     for path in paths {
-        traces.extend(headroom_trace::read(path)?);
+        traces.extend(headroom_trace::read_packed(path, ratio)?);
     }
     Ok(traces)
 }

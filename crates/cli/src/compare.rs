@@ -22,12 +22,15 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    packed: analyze::Packed,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = analyze::thresholds(&[])?;
-    let before = analyze::analysis_of(&[arguments.before], &[], None, thresholds.clone())?;
-    let after = analyze::analysis_of(&[arguments.after], &[], None, thresholds)?;
+    let read = |path: PathBuf| analyze::read_traces(&[path], arguments.packed.ratio());
+    let before = analyze::measured(&read(arguments.before)?, &[], None, thresholds.clone())?;
+    let after = analyze::measured(&read(arguments.after)?, &[], None, thresholds)?;
     let comparison = compare(&before, &after);
     output::result(&if arguments.json { formats::json(&comparison) } else { formats::text(&comparison) })?;
     let mut code = ExitCode::SUCCESS;

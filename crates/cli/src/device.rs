@@ -80,6 +80,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     match kept {
         Some(path) => output::note(&format!("kept in {}", path.display())),
+        None if best.doubt().is_some() => {}
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
     }
     Ok(ExitCode::SUCCESS)
@@ -137,18 +138,17 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
     let peaks = measure(threads, isa)?;
     let others = watch.and_then(|watch| watch.others());
     forget_peak_resident();
-    let mut record = record_of(machine, &peaks, isa);
+    let mut record = record_of(machine, &peaks, isa).with_repeat_spread(100.0 * peaks.spread);
     if let Some(peak) = datasheet(threads, isa) {
         record = record.with_datasheet(peak);
     }
     if let Some(share) = others {
         record = record.with_other_load(100.0 * share);
     }
-    if record.was_disturbed() {
+    if let Some(doubt) = record.doubt() {
         output::note(&format!(
-            "warning: other programs took {:.0}% of the processors meanwhile, so these peaks are too low and what is held \
-             against them looks too good; `headroom device` measures again",
-            record.other_load_percent.unwrap_or_default()
+            "warning: {doubt}, so these peaks are too low and what is held against them looks too good; they are not kept, \
+             and `headroom device` measures again"
         ));
     }
     Ok(record)

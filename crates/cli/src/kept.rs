@@ -36,9 +36,10 @@ fn device_file(threads: u64) -> Option<PathBuf> {
     Some(if usual { own } else { other })
 }
 
+/// None also where it was measured on a busy machine, as earlier versions kept it.
 fn read(path: &PathBuf) -> Option<DeviceRecord> {
     let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    (record.schema_version == headroom_record::SCHEMA_VERSION).then_some(record)
+    is_to_keep(&record).then_some(record)
 }
 
 /// The kept record; none where there is none, or it is of another layout, machine, level of instructions or number of
@@ -50,17 +51,58 @@ pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
 }
 
 /// Keeps the better of this record and what was kept before, figure by figure. Gives back what is kept now, and where; no
-/// place where there is no folder for it.
+/// place where there is no folder for it, or where the record is not to be relied on: that is kept with none.
 pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf>), FileError> {
     let path = if record.kind == "cuda" { gpu_file(&record.name) } else { device_file(record.threads) };
     let Some(path) = path else { return Ok((record, None)) };
-    let best = match read(&path) {
-        Some(before) => record.best_of(&before),
-        None => record,
+    let best = match (read(&path), is_to_keep(&record)) {
+        // What was measured when the machine was quiet stands by itself.
+        (Some(before), false) => return Ok((before, Some(path))),
+        (None, false) => return Ok((record, None)),
+        (Some(before), true) => record.best_of(&before),
+        (None, true) => record,
     };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
     }
     write_json(&path, &best)?;
     Ok((best, Some(path)))
+}
+
+/// Figures of this layout that can be relied on.
+fn is_to_keep(record: &DeviceRecord) -> bool {
+    record.schema_version == headroom_record::SCHEMA_VERSION && record.doubt().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_record::device::DeviceFacts;
+
+    #[test]
+    fn a_record_of_a_busy_machine_is_neither_kept_nor_read() {
+        let quiet = DeviceRecord::new(DeviceFacts {
+            timestamp: "2026-11-15T02:10:00Z".into(),
+            kind: "cpu".into(),
+            name: "a CPU".into(),
+            threads: 2,
+            instruction_set: "avx512".into(),
+            memory_total_mb: 16384.0,
+            gemm_flops: Vec::new(),
+            memory_bandwidth_bytes: 4.8e9,
+            call_seconds: 1e-6,
+        });
+        let folder = tempfile::tempdir().unwrap();
+        for (record, is_kept) in [
+            (quiet.clone(), true),
+            (quiet.clone().with_other_load(3.0).with_repeat_spread(4.0), true),
+            (quiet.clone().with_other_load(60.0), false),
+            (quiet.with_repeat_spread(70.0), false),
+        ] {
+            assert_eq!(is_to_keep(&record), is_kept);
+            let path = folder.path().join(DEVICE_FILE);
+            write_json(&path, &record).unwrap();
+            assert_eq!(read(&path).is_some(), is_kept);
+        }
+    }
 }

@@ -32,6 +32,8 @@ pub struct Arguments {
     /// Open the page in the default browser
     #[arg(long)]
     open: bool,
+    #[command(flatten)]
+    packed: crate::analyze::Packed,
     /// Let pages delete and name runs
     #[arg(long)]
     allow_changes: bool,
@@ -60,7 +62,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let port = listener.local_addr().context("cannot tell the port")?.port();
         let state = routes::State::new(
             catalog::Catalog::new(arguments.paths),
-            cache::Cache::new(arguments.source),
+            cache::Cache::new(arguments.source, arguments.packed.ratio()),
             access,
             token,
             port,

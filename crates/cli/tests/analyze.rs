@@ -200,3 +200,58 @@ fn a_trace_of_the_host_has_no_column_for_a_device() {
         assert!(!shown.contains("critical path"), "{shown}");
     }
 }
+
+#[test]
+fn a_trace_that_was_made_to_hang_is_analyzed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("wait.json");
+    let events = r#"[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":9},
+        {"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","pid":1,"tid":1,"ts":5,"dur":0}]"#;
+    std::fs::write(&path, events).expect("can be written");
+    for format in ["text", "json", "markdown", "html"] {
+        assert!(headroom(&["analyze", &path.to_string_lossy(), "--format", format]).status.success(), "{format}");
+    }
+    // Spans like stairs, waits deep within others, a thread and a name of its own for every event.
+    let event = |category: &str, name: &str, thread: usize, start: usize, duration: usize| {
+        format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{thread},"ts":{start},"dur":{duration}}}"#
+        )
+    };
+    let shapes: [(&str, Box<dyn Fn(usize) -> String>); 4] = [
+        ("stairs", Box::new(|at| event("cpu_op", "a", 1, at, 60_000))),
+        (
+            "deep",
+            Box::new(|at| match at % 2 {
+                0 => event("cpu_op", "aten::item", 1, at, 120_000 - 2 * at),
+                _ => event("cuda_runtime", "cudaStreamSynchronize", 1, 60_000 + at % 7, 1),
+            }),
+        ),
+        ("threads", Box::new(|at| event("cpu_op", "a", at, at, 5))),
+        ("optimizers", Box::new(|at| event("user_annotation", &format!("Optimizer.step#{at}"), 1, 3 * at, 2))),
+    ];
+    for (name, shape) in shapes {
+        let path = folder.path().join(format!("{name}.json"));
+        let events: Vec<String> = (0..60_000).map(shape).collect();
+        std::fs::write(&path, format!("[{}]", events.join(","))).expect("can be written");
+        assert!(headroom(&["analyze", &path.to_string_lossy(), "--format", "html"]).status.success(), "{name}");
+    }
+}
+
+#[test]
+fn a_packed_trace_beyond_the_usual_ratio_wants_a_flag() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("dense.json.gz");
+    let event = r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}"#;
+    let mut packed =
+        flate2::write::GzEncoder::new(std::fs::File::create(&path).expect("a file"), flate2::Compression::default());
+    write!(packed, "[{event}{}]", " ".repeat(20 << 20)).expect("packs");
+    packed.finish().expect("packs");
+    let path = path.to_string_lossy();
+    let refused = headroom(&["analyze", &path]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--allow-gz-ratio") && said.contains("over 200 times"), "{said}");
+    assert!(headroom(&["analyze", &path, "--allow-gz-ratio"]).status.success());
+    assert!(headroom(&["compare", &path, &path, "--allow-gz-ratio"]).status.success());
+}

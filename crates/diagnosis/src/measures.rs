@@ -17,6 +17,7 @@ pub mod patterns;
 pub mod per_step;
 pub mod places;
 pub mod python;
+pub mod recorded;
 pub mod roofline;
 mod shares;
 pub mod steps;

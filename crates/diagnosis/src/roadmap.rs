@@ -88,3 +88,6 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
         method: METHOD,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,3 +169,6 @@ impl Clock<'_> {
         time - self.passed - within
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

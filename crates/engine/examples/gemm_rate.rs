@@ -5,8 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use headroom_engine::cpu::gemm::{
-    Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatMut, MatRef, Parts, Product, Scratch, gemm, gemm_batch,
-    gemm_bf16,
+    Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatMut, MatRef, Product, Scratch, gemm, gemm_batch, gemm_bf16,
 };
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
@@ -74,14 +73,8 @@ fn main() -> std::io::Result<()> {
                     gemm(pool, isa, scratch, Product { alpha: 1.0, a, b, accumulate, c });
                 });
                 let rounded = best_seconds(time, || {
-                    let columns = [Columns { b, c: MatMut::row_major(c, m, n) }];
-                    gemm_bf16(
-                        pool,
-                        isa,
-                        unit,
-                        scratch,
-                        &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
-                    );
+                    let mut columns = [Columns { b, c: MatMut::row_major(c, m, n) }];
+                    gemm_bf16(pool, isa, unit, scratch, Joined::columns_of(1.0, accumulate, a, &mut columns));
                 });
                 [single, rounded].map(|seconds| (2 * m * n * k) as f64 / seconds / 1e9)
             });

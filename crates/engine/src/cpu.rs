@@ -27,9 +27,7 @@ use crate::device::{Device, EngineError, Program, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
-use gemm::{
-    Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatRef, Parts, Product, Rows, Scratch, gemm_bf16, gemm_joined,
-};
+use gemm::{Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatRef, Product, Rows, Scratch, gemm_bf16, gemm_joined};
 use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
 use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
 use isa::Isa;
@@ -88,20 +86,20 @@ impl Team {
     /// One product on all threads.
     pub fn product(&self, product: Product) {
         let Product { alpha, a, b, accumulate, c } = product;
-        self.products(alpha, a, accumulate, &[Columns { b, c }]);
+        self.products(alpha, a, accumulate, &mut [Columns { b, c }]);
     }
 
     /// Several products of one left operand.
-    pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &[Columns]) {
-        self.joined(&Joined { alpha, accumulate, parts: Parts::Columns(a, columns) });
+    pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &mut [Columns]) {
+        self.joined(Joined::columns_of(alpha, accumulate, a, columns));
     }
 
     /// Several products with one right operand.
-    pub fn products_of_right(&self, rows: &[Rows], b: MatRef, accumulate: Accumulate) {
-        self.joined(&Joined { alpha: 1.0, accumulate, parts: Parts::Rows(rows, b) });
+    pub fn products_of_right(&self, rows: &mut [Rows], b: MatRef, accumulate: Accumulate) {
+        self.joined(Joined::rows_of(1.0, accumulate, rows, b));
     }
 
-    fn joined(&self, joined: &Joined) {
+    fn joined(&self, joined: Joined) {
         match self.arithmetic {
             Arithmetic::Single => gemm_joined(&self.pool, self.isa, &self.packing, joined),
             Arithmetic::Bf16(unit) => gemm_bf16(&self.pool, self.isa, unit, &self.packing, joined),

@@ -21,6 +21,8 @@ pub struct CpuPeaks {
     pub copy: f64,
     /// Seconds for a call that does nothing on every thread.
     pub call_seconds: f64,
+    /// How far repeated measurements fall short of the best: above [`SPREAD_OF_A_QUIET_MACHINE`] something was in the way.
+    pub spread: f64,
 }
 
 impl CpuPeaks {
@@ -32,43 +34,99 @@ impl CpuPeaks {
 /// Rates to plan with where nothing was measured yet: a laptop's core or two.
 pub const ASSUMED_RATES: Rates = Rates { product_flops: 2e11, bytes: 2e10, call_seconds: 2e-6 };
 
-/// Each product is repeated for at least this long, and the best run counts: a peak is what the machine can do when left
-/// alone.
+/// Each product is repeated for at least this long in all, and the best run counts: a peak is what the machine can do when
+/// left alone.
 const PATIENCE: Duration = Duration::from_millis(600);
+
+/// All figures are measured this often, one after the other, and up to the second number while they disagree: what another
+/// program takes for a moment does not count, and what it takes for longer shows.
+const LEAST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 6;
+/// No further round begins after this: a machine so busy will not be quiet soon.
+const LONGEST: Duration = Duration::from_secs(8);
+
+/// The two best rounds of a figure agree within this: then it is the machine's and not chance.
+pub const SPREAD_OF_A_QUIET_MACHINE: f64 = 0.1;
 
 /// Floats in each of the two arrays of the copy: 256 MiB, more than any cache.
 const COPY_FLOATS: usize = 64 << 20;
 
+/// Rates of products (fp32 and bf16, each on all threads and on one), of a copy, and of empty calls.
+type Figures = [f64; 6];
+
 pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
     let team = |threads, arithmetic| Team::new(threads, isa, arithmetic, Reductions::Fixed, 0);
-    let (all, one) = (team(threads, Arithmetic::Single)?, team(1, Arithmetic::Single)?);
     let bf16 = Arithmetic::Bf16(Bf16Unit::with(isa));
+    let teams =
+        [team(threads, Arithmetic::Single)?, team(1, Arithmetic::Single)?, team(threads, bf16)?, team(1, bf16)?];
+    let from = vec![1.0f32; COPY_FLOATS];
+    let mut to = vec![0.0f32; COPY_FLOATS];
+    let patience = PATIENCE / LEAST_ROUNDS as u32;
+    // Sizes that fit the caches and sizes that do not; after the first round the best one of each team.
+    let mut best_sizes = [None; 4];
+    let (best, spread) = in_rounds(LONGEST, || {
+        let products: [f64; 4] = std::array::from_fn(|at| {
+            let (size, rate) = product_rate(&teams[at], best_sizes[at], patience);
+            best_sizes[at] = Some(size);
+            rate
+        });
+        let [all, one, all_bf16, one_bf16] = products;
+        let copy = copy_rate(&teams[0], &from, &mut to, patience);
+        [all, one, all_bf16, one_bf16, copy, 1.0 / call_seconds(&teams[0], patience)]
+    });
+    let [product_f32, product_f32_one_thread, product_bf16, product_bf16_one_thread, copy, calls] = best;
+    let call_seconds = 1.0 / calls;
     Ok(CpuPeaks {
         threads,
-        product_f32: product_rate(&all),
-        product_f32_one_thread: product_rate(&one),
-        product_bf16: product_rate(&team(threads, bf16)?),
-        product_bf16_one_thread: product_rate(&team(1, bf16)?),
-        copy: copy_rate(&all),
-        call_seconds: call_seconds(&all),
+        product_f32,
+        product_f32_one_thread,
+        product_bf16,
+        product_bf16_one_thread,
+        copy,
+        call_seconds,
+        spread,
     })
+}
+
+/// The best of every figure, and how far the second best of the products on all threads and of the copy falls short of it,
+/// the worse of the two.
+fn in_rounds(longest: Duration, mut round: impl FnMut() -> Figures) -> (Figures, f64) {
+    let started = Instant::now();
+    let mut rounds: Vec<Figures> = Vec::new();
+    loop {
+        rounds.push(round());
+        let sorted = |figure: usize| {
+            let mut rates: Vec<f64> = rounds.iter().map(|rates| rates[figure]).collect();
+            rates.sort_by(|left, right| right.total_cmp(left));
+            rates
+        };
+        let spread = [0, 2, 4].into_iter().map(sorted).filter(|rates| rates.len() > 1);
+        let spread = spread.map(|rates| 1.0 - rates[1] / rates[0]).fold(0.0, f64::max);
+        let is_settled = rounds.len() >= LEAST_ROUNDS && spread <= SPREAD_OF_A_QUIET_MACHINE;
+        let is_late = rounds.len() >= 2 && started.elapsed() > longest;
+        if is_settled || is_late || rounds.len() == MOST_ROUNDS {
+            return (std::array::from_fn(|figure| sorted(figure)[0]), spread);
+        }
+    }
 }
 
 /// The rate of products alone, for a second look.
 pub fn measure_products(threads: usize, isa: Isa) -> Result<f64, EngineError> {
-    Ok(product_rate(&Team::new(threads, isa, Arithmetic::Single, Reductions::Fixed, 0)?))
+    Ok(product_rate(&Team::new(threads, isa, Arithmetic::Single, Reductions::Fixed, 0)?, None, PATIENCE).1)
 }
 
-/// The best over sizes that fit the caches and sizes that do not.
-fn product_rate(team: &Team) -> f64 {
-    [512, 1024, 2048].map(|size| product_rate_at(team, size)).into_iter().fold(0.0, f64::max)
+/// The best rate and the size that has it: of the size given, else of several.
+fn product_rate(team: &Team, size: Option<usize>, patience: Duration) -> (usize, f64) {
+    let sizes: &[usize] = size.as_ref().map_or(&[512, 1024, 2048], std::slice::from_ref);
+    let rate = |&size: &usize| (size, product_rate_at(team, size, patience / 3));
+    sizes.iter().map(rate).fold((0, 0.0), |best, next| if next.1 > best.1 { next } else { best })
 }
 
-fn product_rate_at(team: &Team, size: usize) -> f64 {
+fn product_rate_at(team: &Team, size: usize, patience: Duration) -> f64 {
     let left: Vec<f32> = (0..size * size).map(|i| (i % 7) as f32 - 3.0).collect();
     let right: Vec<f32> = (0..size * size).map(|i| (i % 5) as f32 - 2.0).collect();
     let mut out = vec![0.0; size * size];
-    let seconds = best(PATIENCE / 3, || {
+    let seconds = best(patience, || {
         let a = MatRef::row_major(&left, size, size);
         let b = MatRef::row_major(&right, size, size);
         let c = MatMut::row_major(&mut out, size, size);
@@ -78,22 +136,20 @@ fn product_rate_at(team: &Team, size: usize) -> f64 {
     2.0 * (size as f64).powi(3) / seconds
 }
 
-fn copy_rate(team: &Team) -> f64 {
-    let from = vec![1.0f32; COPY_FLOATS];
-    let mut to = vec![0.0f32; COPY_FLOATS];
-    let seconds = best(PATIENCE, || {
+fn copy_rate(team: &Team, from: &[f32], to: &mut [f32], patience: Duration) -> f64 {
+    let seconds = best(patience, || {
         let chunk = 1 << 20;
-        team.pool.for_each_chunk(&mut to, chunk, |index, to| {
+        team.pool.for_each_chunk(to, chunk, |index, to| {
             to.copy_from_slice(&from[index * chunk..][..to.len()]);
         });
     });
     black_box(&to);
-    (2 * COPY_FLOATS * size_of::<f32>()) as f64 / seconds
+    (2 * size_of_val(from)) as f64 / seconds
 }
 
-fn call_seconds(team: &Team) -> f64 {
+fn call_seconds(team: &Team, patience: Duration) -> f64 {
     const CALLS: u32 = 1000;
-    let seconds = best(PATIENCE / 6, || (0..CALLS).for_each(|_| team.pool.broadcast(&|_| {})));
+    let seconds = best(patience / 6, || (0..CALLS).for_each(|_| team.pool.broadcast(&|_| {})));
     seconds / f64::from(CALLS)
 }
 
@@ -113,6 +169,31 @@ fn best(patience: Duration, mut run: impl FnMut()) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_of_noise_is_measured_away_and_lasting_noise_is_told() {
+        let figures = |share: f64| [share * 3e11, 1e11, 9e11, 4e11, 2e10, 1e6];
+        let measured = |shares: &[f64]| {
+            let mut rounds = 0;
+            let (best, spread) = in_rounds(LONGEST, || {
+                rounds += 1;
+                figures(shares[(rounds - 1) % shares.len()])
+            });
+            (best[0] / 3e11, (100.0 * spread).round(), rounds)
+        };
+        assert_eq!(measured(&[1.0, 0.99, 0.4]), (1.0, 1.0, 3));
+        assert_eq!(measured(&[0.3, 0.5, 0.4, 1.0, 0.97, 0.2]), (1.0, 3.0, 5));
+        assert_eq!(measured(&[0.3, 0.9, 0.4, 0.6, 0.5, 0.2]), (0.9, 33.0, 6));
+        let mut copies = [4.8e9, 1.6e10, 9e9].into_iter().cycle();
+        let (best, spread) = in_rounds(LONGEST, || [3e11, 1e11, 9e11, 4e11, copies.next().unwrap_or(0.0), 1e6]);
+        assert_eq!((best[4], spread), (1.6e10, 0.0), "the copy is as fast again in a later round");
+        let mut rounds = 0;
+        in_rounds(Duration::ZERO, || {
+            rounds += 1;
+            figures(f64::from(rounds))
+        });
+        assert_eq!(rounds, 2, "two rounds are the least that can disagree");
+    }
 
     #[test]
     fn the_best_of_several_runs_is_the_shortest() {

@@ -3,7 +3,7 @@
 #[path = "common/operand.rs"]
 mod operand;
 
-use headroom_engine::cpu::gemm::{Accumulate, Bf16Unit, Columns, Joined, MatMut, MatRef, Parts, Scratch, gemm_bf16};
+use headroom_engine::cpu::gemm::{Accumulate, Bf16Unit, Columns, Joined, MatMut, MatRef, Scratch, gemm_bf16};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, STORAGES, Storage, THREADS, noise, pools, same_bits};
@@ -43,18 +43,12 @@ fn check(pools: &[(Pool, Scratch)], case: &Case) {
         let mut first: Option<Vec<Vec<f32>>> = None;
         for (pool, scratch) in pools {
             let mut c = before.clone();
-            let columns: Vec<Columns> = rights
+            let mut columns: Vec<Columns> = rights
                 .iter()
                 .zip(&mut c)
                 .map(|(b, c)| Columns { b: b.view(), c: MatMut::strided(c, m, b.cols, b.cols + 3) })
                 .collect();
-            gemm_bf16(
-                pool,
-                isa,
-                unit,
-                scratch,
-                &Joined { alpha, accumulate, parts: Parts::Columns(a.view(), &columns) },
-            );
+            gemm_bf16(pool, isa, unit, scratch, Joined::columns_of(alpha, accumulate, a.view(), &mut columns));
             match &first {
                 None => {
                     for (c, want) in c.iter().zip(&want) {
@@ -138,15 +132,9 @@ fn not_a_number_and_infinity_pass_through() {
             a[41] = value;
             let b = vec![1.0; 40 * 8];
             let mut c = vec![0.0; 40 * 8];
-            let columns = [Columns { b: MatRef::row_major(&b, 40, 8), c: MatMut::row_major(&mut c, 40, 8) }];
+            let mut columns = [Columns { b: MatRef::row_major(&b, 40, 8), c: MatMut::row_major(&mut c, 40, 8) }];
             let (a, accumulate) = (MatRef::row_major(&a, 40, 40), Accumulate::Overwrite);
-            gemm_bf16(
-                &pool,
-                isa,
-                unit,
-                &scratch,
-                &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
-            );
+            gemm_bf16(&pool, isa, unit, &scratch, Joined::columns_of(1.0, accumulate, a, &mut columns));
             assert!(c[8] == want || c[8].is_nan() && want.is_nan(), "{unit} {isa}: {value} became {}", c[8]);
             assert_eq!(c[0], 40.0, "{unit} {isa}: a row that {value} is not in");
         }
@@ -162,15 +150,9 @@ fn the_same_rows_have_the_same_bits_wherever_tiles_are_cut() {
     for (isa, unit) in units() {
         let run = |first: usize| {
             let mut c = vec![0.0; (m - first) * n];
-            let columns = [Columns { b: b.view(), c: MatMut::row_major(&mut c, m - first, n) }];
+            let mut columns = [Columns { b: b.view(), c: MatMut::row_major(&mut c, m - first, n) }];
             let (a, accumulate) = (a.view().rows_from(first, m - first), Accumulate::Overwrite);
-            gemm_bf16(
-                &pool,
-                isa,
-                unit,
-                &scratch,
-                &Joined { alpha: 1.0, accumulate, parts: Parts::Columns(a, &columns) },
-            );
+            gemm_bf16(&pool, isa, unit, &scratch, Joined::columns_of(1.0, accumulate, a, &mut columns));
             c
         };
         assert!(same_bits(&run(0)[5 * n..], &run(5)), "{unit} {isa}");

@@ -4,9 +4,7 @@
 #[path = "common/operand.rs"]
 mod operand;
 
-use headroom_engine::cpu::gemm::{
-    Accumulate, Columns, Joined, MatMut, Parts, Product, Rows, Scratch, gemm, gemm_joined,
-};
+use headroom_engine::cpu::gemm::{Accumulate, Columns, Joined, MatMut, Product, Rows, Scratch, gemm, gemm_joined};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, Storage, noise, pools, same_bits};
@@ -59,10 +57,10 @@ fn right_operands_joined_give_the_bits_of_each_alone() {
             gemm(pool, isa, scratch, Product { alpha: 0.5, a: a.view(), b: b.view(), accumulate, c });
         }
         let parts = bs.iter().zip(&mut together).zip(widths);
-        let columns: Vec<Columns> =
+        let mut columns: Vec<Columns> =
             parts.map(|((b, c), &width)| Columns { b: b.view(), c: MatMut::row_major(c, rows, width) }).collect();
-        let joined = Joined { alpha: 0.5, accumulate, parts: Parts::Columns(a.view(), &columns) };
-        gemm_joined(pool, isa, scratch, &joined);
+        let joined = Joined::columns_of(0.5, accumulate, a.view(), &mut columns);
+        gemm_joined(pool, isa, scratch, joined);
         for ((alone, together), width) in alone.iter().zip(&together).zip(widths) {
             let name = format!("{isa} {} threads {rows}×{width}×{depth} {left:?}·{right:?}", pool.threads());
             assert!(same_bits(alone, together), "{name} {accumulate:?}, of {widths:?}");
@@ -82,10 +80,10 @@ fn left_operands_joined_give_the_bits_of_each_alone() {
             gemm(pool, isa, scratch, Product { alpha: 1.0, a: a.view(), b: b.view(), accumulate, c });
         }
         let parts = lefts.iter().zip(&mut together).zip(heights);
-        let rows: Vec<Rows> =
+        let mut rows: Vec<Rows> =
             parts.map(|((a, c), &height)| Rows { a: a.view(), c: MatMut::row_major(c, height, columns) }).collect();
-        let joined = Joined { alpha: 1.0, accumulate, parts: Parts::Rows(&rows, b.view()) };
-        gemm_joined(pool, isa, scratch, &joined);
+        let joined = Joined::rows_of(1.0, accumulate, &mut rows, b.view());
+        gemm_joined(pool, isa, scratch, joined);
         for ((alone, together), height) in alone.iter().zip(&together).zip(heights) {
             let name = format!("{isa} {} threads {height}×{columns}×{depth} {left:?}·{right:?}", pool.threads());
             assert!(same_bits(alone, together), "{name} {accumulate:?}, of {heights:?}");

@@ -33,6 +33,9 @@ pub struct DeviceRecord {
     /// Percent of the processors' time that other programs took while this was measured.
     #[serde(default)]
     pub other_load_percent: Option<f64>,
+    /// How far repeated measurements of products and memory fall short of the best one, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat_spread_percent: Option<f64>,
     pub provenance: Provenance,
 }
 
@@ -61,6 +64,9 @@ impl DatasheetPeak {
 
 /// Above it, what was measured is too low to be relied on.
 pub const HIGH_LOAD_PERCENT: f64 = 10.0;
+
+/// Above it, the best of several measurements was luck.
+pub const HIGH_SPREAD_PERCENT: f64 = 10.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrecisionPeak {
@@ -99,6 +105,7 @@ impl DeviceRecord {
             replay_seconds: None,
             datasheet: None,
             other_load_percent: None,
+            repeat_spread_percent: None,
             provenance: Provenance::of(&[
                 ("threads", Origin::Assumed),
                 ("memory_total_mb", Origin::Measured),
@@ -129,8 +136,20 @@ impl DeviceRecord {
         self
     }
 
-    pub fn was_disturbed(&self) -> bool {
-        self.other_load_percent.is_some_and(|percent| percent > HIGH_LOAD_PERCENT)
+    pub fn with_repeat_spread(mut self, percent: f64) -> DeviceRecord {
+        self.repeat_spread_percent = Some(percent);
+        self.provenance.set("repeat_spread_percent", Origin::Measured);
+        self
+    }
+
+    /// Why the figures are not to be relied on: nothing is kept that has such a reason.
+    pub fn doubt(&self) -> Option<String> {
+        let load = self.other_load_percent.filter(|percent| *percent > HIGH_LOAD_PERCENT);
+        let spread = self.repeat_spread_percent.filter(|percent| *percent > HIGH_SPREAD_PERCENT);
+        let load = load.map(|percent| format!("other programs took {percent:.0}% of the processors meanwhile"));
+        let spread = spread.map(|percent| format!("repeated measurements differ by {percent:.0}%"));
+        let reasons: Vec<String> = load.into_iter().chain(spread).collect();
+        (!reasons.is_empty()).then(|| reasons.join(" and "))
     }
 
     /// A peak is what a machine can do when left alone: of two measurements of one machine, the better figure of each.
@@ -164,8 +183,12 @@ impl DeviceRecord {
             self = if higher { self.with_datasheet(theirs.clone()) } else { self };
         }
         // The quieter of the two measurements vouches for the figures.
-        match (self.other_load_percent, other.other_load_percent) {
+        self = match (self.other_load_percent, other.other_load_percent) {
             (Some(ours), Some(theirs)) if theirs < ours => self.with_other_load(theirs),
+            _ => self,
+        };
+        match (self.repeat_spread_percent, other.repeat_spread_percent) {
+            (Some(ours), Some(theirs)) if theirs < ours => self.with_repeat_spread(theirs),
             _ => self,
         }
     }
@@ -205,9 +228,18 @@ mod tests {
         let (busy, quiet) = (record(2e11, 3e10, 2e-6).with_other_load(60.0), record(3e11, 2e10, 1e-6));
         let best = busy.clone().best_of(&quiet.clone().with_other_load(1.0));
         assert_eq!((best.gemm("fp32"), best.memory_bandwidth_bytes, best.call_seconds), (Some(3e11), 3e10, 1e-6));
-        assert!(busy.was_disturbed() && !best.was_disturbed());
+        assert!(busy.doubt().is_some() && best.doubt().is_none());
         let elsewhere = DeviceRecord { name: "another CPU".into(), ..quiet };
         assert_eq!(busy.clone().best_of(&elsewhere), busy);
+    }
+
+    #[test]
+    fn load_and_disagreeing_repeats_are_each_a_reason_for_doubt() {
+        let quiet = record(3e11, 2e10, 1e-6);
+        assert_eq!(quiet.doubt(), None);
+        assert_eq!(quiet.clone().with_other_load(9.0).with_repeat_spread(9.0).doubt(), None);
+        let doubt = quiet.with_other_load(60.0).with_repeat_spread(42.0).doubt().unwrap();
+        assert!(doubt.contains("60%") && doubt.contains("differ by 42%"), "{doubt}");
     }
 
     #[test]
@@ -215,7 +247,7 @@ mod tests {
         let record = record(3e11, 2e10, 1e-6);
         let peak =
             DatasheetPeak { fp32_flops: 4e11, tf32_flops: None, bf16_flops: Some(9e11), source: "its units".into() };
-        let record = record.with_datasheet(peak).with_other_load(3.0).with_replay(1e-6);
+        let record = record.with_datasheet(peak).with_other_load(3.0).with_repeat_spread(2.0).with_replay(1e-6);
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         assert_eq!(record.gemm("fp32"), Some(3e11));
         assert_eq!(record.gemm("bf16"), None);

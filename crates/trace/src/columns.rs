@@ -8,7 +8,7 @@ pub const NONE: u32 = u32::MAX;
 
 /// A thread of the host, or a stream of a device, by its place in [`crate::Trace::lanes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LaneId(pub u16);
+pub struct LaneId(pub u32);
 
 /// A row of the trace viewer: a process and one of its threads, or a device and one of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]

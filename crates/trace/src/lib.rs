@@ -12,6 +12,6 @@ pub mod write;
 pub use category::{CallKind, Category};
 pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
 pub use names::{NameId, Names};
-pub use read::{ReadError, read, read_bytes, read_file};
+pub use read::{GzipRatio, ReadError, read, read_bytes, read_file, read_packed};
 pub use run::{Phase, RunHeader, Stated};
 pub use trace::{DeviceProperties, Distributed, Header, Reading, Trace};

@@ -1,6 +1,7 @@
 //! Reading traces: a file, plain or gz, or a folder with one file a rank.
 
 mod event;
+mod events;
 mod fragment;
 mod header;
 mod json;
@@ -17,8 +18,11 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::trace::Trace;
-use fragment::{End, Fragment};
+use events::{Events, MOST_BYTES_BESIDE_EVENTS};
+use fragment::Fragment;
 use header::{Found, Members};
+pub use text::GzipRatio;
+use text::TooDense;
 
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -29,20 +33,31 @@ pub enum ReadError {
         path.display()
     )]
     NotATrace { path: PathBuf, why: String },
+    #[error(
+        "{} is packed more tightly than a profiler's trace: {found}\n  help: if you know what it holds, allow it with \
+         --allow-gz-ratio; unpacked by `gunzip` it is read as it is",
+        path.display()
+    )]
+    TooDense { path: PathBuf, found: TooDense },
     #[error("{} holds no trace: no file in it ends in .json or .json.gz", path.display())]
     EmptyFolder { path: PathBuf },
 }
 
 /// The traces at `path`: one of a file, one a rank of a folder, in the order of their ranks.
 pub fn read(path: &Path) -> Result<Vec<Trace>, ReadError> {
+    read_packed(path, GzipRatio::Usual)
+}
+
+/// As [`read`], with a say in how much text a packed file may hold.
+pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadError> {
     if !path.is_dir() {
-        return Ok(vec![read_file(path)?]);
+        return Ok(vec![read_one(path, ratio)?]);
     }
     let files = trace_files(path)?;
     let mut traces = Vec::new();
     let mut first_refusal = None;
     for file in &files {
-        match read_file(file) {
+        match read_one(file, ratio) {
             Ok(trace) => traces.push(trace),
             // Other JSON may lie beside the traces.
             Err(error @ ReadError::NotATrace { .. }) => first_refusal = first_refusal.or(Some(error)),
@@ -60,11 +75,18 @@ pub fn read(path: &Path) -> Result<Vec<Trace>, ReadError> {
 
 /// The trace in one file.
 pub fn read_file(path: &Path) -> Result<Trace, ReadError> {
+    read_one(path, GzipRatio::Usual)
+}
+
+fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: path.to_path_buf(), source };
     let file = File::open(path).map_err(unreadable)?;
-    let source = text::open(file).map_err(unreadable)?;
+    let source = text::open(file, ratio).map_err(unreadable)?;
     let mut trace = read_text(source).map_err(|problem| match problem {
-        Problem::Io(source) => unreadable(source),
+        Problem::Io(source) => match too_dense(&source) {
+            Some(found) => ReadError::TooDense { path: path.to_path_buf(), found },
+            None => unreadable(source),
+        },
         Problem::NotATrace(why) => ReadError::NotATrace { path: path.to_path_buf(), why },
     })?;
     trace.name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -79,6 +101,10 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Trace, ReadError> {
     })
 }
 
+fn too_dense(error: &io::Error) -> Option<TooDense> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
 enum Problem {
     Io(io::Error),
     NotATrace(String),
@@ -90,16 +116,18 @@ fn read_text(source: impl io::Read + Send) -> Result<Trace, Problem> {
         let (sender, blocks) = sync_channel(4);
         let fetching = scope.spawn(move || text::send_blocks(source, &sender));
         let parsed = parse(blocks);
-        let sent = fetching.join().unwrap_or_default();
-        let mut parsed = match (parsed, &sent.broke_off) {
-            (Ok(parsed), _) => parsed,
+        let mut sent = fetching.join().unwrap_or_default();
+        let mut parsed = match (parsed, sent.broke_off.take()) {
+            (_, Some(error)) if too_dense(&error).is_some() => return Err(Problem::Io(error)),
+            (Ok(parsed), None) => parsed,
+            (Ok(parsed), Some(_)) => Parsed { is_closed: false, ..parsed },
             // A gz that breaks off before the first event, or a folder opened as a file.
-            (Err(_), Some(error)) => return Err(Problem::Io(io::Error::new(error.kind(), error.to_string()))),
+            (Err(_), Some(error)) => return Err(Problem::Io(error)),
             (Err(why), None) => return Err(Problem::NotATrace(why)),
         };
         let reading = parsed.events.reading_mut();
         reading.bytes = sent.bytes;
-        if !parsed.is_closed || sent.broke_off.is_some() {
+        if !parsed.is_closed {
             reading.truncated_at_byte = Some(sent.bytes);
         }
         let mut trace = parsed.events.into_trace();
@@ -115,110 +143,58 @@ struct Parsed {
     is_closed: bool,
 }
 
-/// More than any header or trailer holds.
-const MOST_BYTES_BESIDE_EVENTS: usize = 256 << 20;
-
-/// More than any one event holds: what seems larger is damage.
-const LARGEST_EVENT_BYTES: usize = 16 << 20;
-
 fn parse(blocks: Receiver<Vec<u8>>) -> Result<Parsed, String> {
     let mut members = Members::default();
-    let mut head: Vec<u8> = Vec::new();
-    let start = loop {
-        let Ok(block) = blocks.recv() else {
-            let why = if head.trim_ascii().is_empty() { "it is empty" } else { "it ends before its first event" };
-            return Err(why.into());
-        };
-        head.extend_from_slice(&block);
-        match header::up_to_events(&head, &mut members) {
-            Found::Events(at) => break at,
-            Found::NoEvents(why) => return Err(why.into()),
-            Found::NeedsMore if head.len() > MOST_BYTES_BESIDE_EVENTS => {
-                return Err("its first 256 MiB hold no event".into());
-            }
-            Found::NeedsMore => {}
-        }
-    };
-    let mut events = Fragment::default();
-    // What of the text before the next block is not read yet: an event that was cut.
-    let mut carried = head.split_off(start);
-    let mut trailer: Option<Vec<u8>> = None;
+    let mut head = find_events(&blocks, &mut members)?;
+    let mut events = Events::default();
     let blocks_at_once = 2 * rayon::current_num_threads();
     loop {
         let mut batch: Vec<Vec<u8>> = Vec::with_capacity(blocks_at_once);
-        if !carried.is_empty() {
-            batch.push(std::mem::take(&mut carried));
-        }
+        batch.extend(head.take());
         while batch.len() < blocks_at_once
             && let Ok(block) = blocks.recv()
         {
             batch.push(block);
         }
-        let last = batch.len() < blocks_at_once;
-        add_batch(&mut events, batch, &mut carried, &mut trailer);
-        if !carried.is_empty() && (last || carried.len() > LARGEST_EVENT_BYTES) {
-            go_on_after_damage(&mut events, &mut carried, &mut trailer);
-        }
-        if last {
+        let is_last = batch.len() < blocks_at_once;
+        // Side by side, each as if it began at an event; `add` puts that right where it does not.
+        let fragments: Vec<Fragment> = match events.trailer {
+            None => batch.par_iter().map(|block| Fragment::read(block)).collect(),
+            Some(_) => batch.iter().map(|_| Fragment::default()).collect(),
+        };
+        batch.into_iter().zip(fragments).for_each(|(block, fragment)| events.add(block, fragment));
+        if is_last {
             break;
         }
     }
-    let is_closed = trailer.is_some();
-    header::after_events(&trailer.unwrap_or_default(), &mut members);
-    Ok(Parsed { members, events, is_closed })
+    events.finish();
+    let is_closed = events.trailer.is_some();
+    header::after_events(&events.trailer.unwrap_or_default(), &mut members);
+    Ok(Parsed { members, events: events.sum, is_closed })
 }
 
-/// Reads the blocks side by side, each as if it began at an event, then takes them in order. Where one turns out to end
-/// within an event, its rest is glued to the next block, which is read again.
-fn add_batch(events: &mut Fragment, batch: Vec<Vec<u8>>, carried: &mut Vec<u8>, trailer: &mut Option<Vec<u8>>) {
-    if let Some(trailer) = trailer {
-        for block in batch {
-            if trailer.len() < MOST_BYTES_BESIDE_EVENTS {
-                trailer.extend_from_slice(&block);
-            }
-        }
-        return;
-    }
-    let fragments: Vec<Fragment> = batch.par_iter().map(|block| Fragment::read(block)).collect();
-    let mut rest: Vec<u8> = Vec::new();
-    for (mut block, mut fragment) in batch.into_iter().zip(fragments) {
-        if let Some(trailer) = trailer {
-            trailer.extend_from_slice(&block);
+/// The text behind the start of the list of events, as far as it was sent. What stands before is looked at again when it
+/// has doubled, not at every block.
+fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Option<Vec<u8>>, String> {
+    let mut head: Vec<u8> = Vec::new();
+    let mut looked_at = 0;
+    loop {
+        let block = blocks.recv();
+        let is_end = block.is_err();
+        head.extend_from_slice(&block.unwrap_or_default());
+        if !is_end && head.len() < 2 * looked_at && head.len() <= MOST_BYTES_BESIDE_EVENTS {
             continue;
         }
-        if !rest.is_empty() {
-            rest.extend_from_slice(&block);
-            block = std::mem::take(&mut rest);
-            fragment = Fragment::read(&block);
-        }
-        let end = fragment.end();
-        events.append(fragment);
-        match end {
-            End::Between => {}
-            End::Closed(at) => *trailer = Some(block.split_off(at)),
-            End::Within(at) => rest = block.split_off(at),
-        }
-    }
-    *carried = rest;
-}
-
-/// `carried` starts with an event that does not end: reads on from the next place where one may begin. Nothing is done
-/// where there is no such place: then the text was cut there.
-fn go_on_after_damage(events: &mut Fragment, carried: &mut Vec<u8>, trailer: &mut Option<Vec<u8>>) {
-    while let Some(next) = event::next_candidate(carried, 1) {
-        let text = carried.split_off(next);
-        let fragment = Fragment::read(&text);
-        let end = fragment.end();
-        events.append(fragment);
-        events.reading_mut().damaged_events += 1;
-        carried.clear();
-        match end {
-            End::Between => break,
-            End::Closed(at) => {
-                *trailer = Some(text[at..].to_vec());
-                break;
+        looked_at = head.len();
+        match header::up_to_events(&head, members) {
+            Found::Events(at) => return Ok(Some(head.split_off(at))),
+            Found::NoEvents(why) => return Err(why.into()),
+            Found::NeedsMore if is_end && head.trim_ascii().is_empty() => return Err("it is empty".into()),
+            Found::NeedsMore if is_end => return Err("it ends before its first event".into()),
+            Found::NeedsMore if head.len() > MOST_BYTES_BESIDE_EVENTS => {
+                return Err("its first 256 MiB hold no event".into());
             }
-            End::Within(at) => *carried = text[at..].to_vec(),
+            Found::NeedsMore => {}
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use headroom_trace::{CallKind, Category, HOST_MEMORY, Label, Trace, read, read_bytes, read_file};
+use headroom_trace::{
+    CallKind, Category, GzipRatio, HOST_MEMORY, Label, Trace, read, read_bytes, read_file, read_packed,
+};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{name}.pt.trace.json.gz"))
@@ -237,4 +239,54 @@ fn a_folder_gives_one_trace_a_rank_in_order() {
     assert_eq!(ranks, [0, 1, 2]);
     let empty = tempfile::tempdir().expect("a folder");
     assert!(read(empty.path()).expect_err("is empty").to_string().contains("holds no trace"));
+}
+
+#[test]
+fn damage_that_repeats_is_passed_in_one_go() {
+    // Each object stays open and holds the next one: to look for the end of each would take hours.
+    for (unit, events) in
+        [("{\"x\":[{},", 0), ("{\"x\":[{},{\"a\":1},", 300_000), ("{\"x\":[{},{\"a\":1}{\"y\":[", 300_000)]
+    {
+        let text = format!("{{\"traceEvents\":[{}", unit.repeat(300_000));
+        let trace = read_bytes(text.as_bytes()).expect("is a trace");
+        assert_eq!(trace.reading.events, events, "{unit}");
+        assert!(trace.reading.damaged_events >= 300_000 - 1, "{unit}: {:?}", trace.reading);
+        assert_eq!(trace.reading.truncated_at_byte, Some(text.len() as u64));
+    }
+}
+
+#[test]
+fn more_threads_than_any_machine_has_are_all_told_apart() {
+    let event = |thread: u32| {
+        format!(r#"{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":{thread},"ts":{},"dur":1}}"#, thread % 1000)
+    };
+    let text = format!("[{}]", (0..140_000).map(|at| event(at % 70_000)).collect::<Vec<_>>().join(","));
+    let trace = read_bytes(text.as_bytes()).expect("is a trace");
+    assert_eq!((trace.lanes.len(), trace.reading.damaged_events), (70_000, 0));
+    assert!(trace.host.lane.chunks(2).all(|pair| pair[0] == pair[1]), "two events each, side by side");
+    assert_eq!(trace.lane(trace.host.lane[2 * 69_999]).thread, Label::Number(69_999));
+}
+
+#[test]
+fn times_that_no_clock_shows_are_left_out() {
+    let event = |start: &str| format!(r#"{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{start},"dur":1}}"#);
+    let starts = ["-9.2e15", "9.21e15", "1e15", "-1e6", "0"];
+    let trace = read_bytes(format!("[{}]", starts.map(event).join(",")).as_bytes()).expect("is a trace");
+    assert_eq!(trace.reading.damaged_events, 2);
+    assert_eq!(trace.host.start, [-1_000_000_000, 0, 1_000_000_000_000_000_000]);
+}
+
+#[test]
+fn a_file_that_unpacks_to_hundreds_of_times_its_size_is_asked_about() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("dense.json.gz");
+    let event = r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}"#;
+    let text = format!("[{event}{}]", " ".repeat(20 << 20));
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(text.as_bytes()).expect("packs");
+    std::fs::write(&path, packed.finish().expect("packs")).expect("can be written");
+    let refusal = read(&path).expect_err("is too dense").to_string();
+    assert!(refusal.contains("over 200 times") && refusal.contains("--allow-gz-ratio"), "{refusal}");
+    let allowed = read_packed(&path, GzipRatio::Any).expect("is a trace");
+    assert_eq!((allowed[0].host.len(), allowed[0].reading.bytes), (1, text.len() as u64));
 }

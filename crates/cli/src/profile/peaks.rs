@@ -70,12 +70,6 @@ impl Peaks {
     /// Kept ones serve where they were measured on as many threads as the run has.
     pub fn of_machine(machine: &Machine, threads: usize, precision: Precision) -> anyhow::Result<Peaks> {
         if let Some(record) = kept(machine, threads) {
-            if record.was_disturbed() {
-                output::note(
-                    "warning: the kept peaks were measured while other programs ran, and may be too low; `headroom device` \
-                     measures again",
-                );
-            }
             return Ok(Peaks::of(record, precision, "kept by `headroom device`"));
         }
         output::note(&format!(
@@ -120,6 +114,11 @@ impl Peaks {
     fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
         let own = record.gemm(precision.name());
         let named = if own.is_some() { precision } else { Precision::Fp32 };
+        let doubt = record.doubt().map_or(String::new(), |doubt| {
+            format!(
+                "; not reliable and too low, since {doubt}: shares of the peak and what is memory-bound are in doubt"
+            )
+        });
         Peaks {
             precision: named,
             rates: Rates {
@@ -128,8 +127,8 @@ impl Peaks {
                 call_seconds: record.call_seconds,
             },
             source: match record.kind.as_str() {
-                "cuda" => format!("{named} products of {}, {how} at {}", record.name, record.timestamp),
-                _ => format!("{named} products on {} threads, {how} at {}", record.threads, record.timestamp),
+                "cuda" => format!("{named} products of {}, {how} at {}{doubt}", record.name, record.timestamp),
+                _ => format!("{named} products on {} threads, {how} at {}{doubt}", record.threads, record.timestamp),
             },
             origin: Origin::Measured,
             datasheet: record.datasheet.as_ref().and_then(|stated| {
@@ -142,4 +141,34 @@ impl Peaks {
 
 fn kept(machine: &Machine, threads: usize) -> Option<DeviceRecord> {
     kept::load_device(&machine.cpu_name, threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_record::device::{DeviceFacts, PrecisionPeak};
+
+    #[test]
+    fn peaks_of_a_busy_machine_say_so_wherever_their_source_is_shown() {
+        let peak = |precision: &str| PrecisionPeak {
+            precision: precision.into(),
+            flops_per_sec: 3e11,
+            one_thread_flops_per_sec: None,
+        };
+        let quiet = DeviceRecord::new(DeviceFacts {
+            timestamp: "2026-11-15T02:10:00Z".into(),
+            kind: "cpu".into(),
+            name: "a CPU".into(),
+            threads: 2,
+            instruction_set: "avx512".into(),
+            memory_total_mb: 16384.0,
+            gemm_flops: vec![peak("fp32")],
+            memory_bandwidth_bytes: 4.8e9,
+            call_seconds: 1e-6,
+        });
+        let source = |record: DeviceRecord| Peaks::of(record, Precision::Fp32, "measured before this run").source;
+        assert!(!source(quiet.clone()).contains("not reliable"));
+        let busy = source(quiet.with_repeat_spread(70.0));
+        assert!(busy.contains("not reliable") && busy.contains("differ by 70%"), "{busy}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use axum::body::Bytes;
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_report::dashboard::timeline;
-use headroom_trace::Trace;
+use headroom_trace::{GzipRatio, Trace};
 
 use crate::analyze::join_with_source;
 
@@ -20,6 +20,7 @@ pub struct Cache {
     /// The one that was asked for last comes last.
     held: Mutex<Vec<Arc<Held>>>,
     source: Vec<PathBuf>,
+    ratio: GzipRatio,
 }
 
 /// A trace, or one a rank, read when it is first needed; everybody else waits for that.
@@ -27,6 +28,7 @@ pub struct Held {
     path: PathBuf,
     stamp: Option<(u64, SystemTime)>,
     source: Vec<PathBuf>,
+    ratio: GzipRatio,
     traces: OnceLock<Result<Vec<Trace>, String>>,
     analysis: OnceLock<Result<Analysis, String>>,
     timeline: OnceLock<Bytes>,
@@ -34,8 +36,8 @@ pub struct Held {
 
 impl Cache {
     /// `source` is joined with every analysis.
-    pub fn new(source: Vec<PathBuf>) -> Cache {
-        Cache { source, ..Cache::default() }
+    pub fn new(source: Vec<PathBuf>, ratio: GzipRatio) -> Cache {
+        Cache { source, ratio, ..Cache::default() }
     }
 
     pub fn get(&self, path: &Path) -> Arc<Held> {
@@ -49,6 +51,7 @@ impl Cache {
                 path: path.to_path_buf(),
                 stamp,
                 source: self.source.clone(),
+                ratio: self.ratio,
                 traces: OnceLock::new(),
                 analysis: OnceLock::new(),
                 timeline: OnceLock::new(),
@@ -97,7 +100,8 @@ impl Held {
     }
 
     fn traces(&self) -> Result<&[Trace], String> {
-        let read = self.traces.get_or_init(|| headroom_trace::read(&self.path).map_err(|error| error.to_string()));
+        let read = || headroom_trace::read_packed(&self.path, self.ratio).map_err(|error| error.to_string());
+        let read = self.traces.get_or_init(read);
         read.as_deref().map_err(Clone::clone)
     }
 }

@@ -45,8 +45,11 @@ pub fn problem(status: StatusCode, message: &str) -> Response<Body> {
     reply(status, "text/plain; charset=utf-8", format!("{message}\n").into(), PAGE_POLICY)
 }
 
+/// Whoever is turned away does not keep the place.
 pub fn refusal(refusal: Refusal) -> Response<Body> {
-    problem(refusal.0, refusal.1)
+    let mut response = problem(refusal.0, refusal.1);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// To the list of runs, with the cookie that opens it.

@@ -183,13 +183,79 @@ fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
             status
         });
         assert_eq!(status, 200);
-        assert!(began.elapsed() < Duration::from_secs(40), "answered after {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "answered after {:?}", began.elapsed());
         for (number, mut sender) in senders.into_iter().take(60).enumerate() {
             sender.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             // To its end: closed or reset by the server, and not still open.
             let ended = sender.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
             assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "sender {number}: {ended:?}");
         }
+    });
+}
+
+#[test]
+fn nobody_waits_long_for_those_who_never_read() {
+    /// As many as the server has places, and more that wait.
+    const READERS: usize = 160;
+    with_a_run(&[], |_, server| {
+        // More answers than the sockets hold; not one of them is read.
+        let (host, cookie) = (server.host(), server.cookie());
+        let asked =
+            format!("GET /assets/timeline.js HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").repeat(2_000);
+        let readers: Vec<TcpStream> = (0..READERS)
+            .map(|_| {
+                let mut reader = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+                reader.set_nonblocking(true).unwrap();
+                let _ = reader.write(asked.as_bytes());
+                reader
+            })
+            .collect();
+        // They have their places now.
+        thread::sleep(Duration::from_millis(300));
+        for _ in 0..2 {
+            let began = Instant::now();
+            assert_eq!(server.get("/api/runs").status, 200);
+            assert!(began.elapsed() < Duration::from_secs(5), "answered after {:?}", began.elapsed());
+        }
+        drop(readers);
+    });
+}
+
+#[test]
+fn those_who_come_again_and_again_without_the_token_keep_nobody_out() {
+    with_a_run(&[], |_, server| {
+        let coming = AtomicBool::new(true);
+        let refused = format!("GET /api/runs HTTP/1.1\r\nHost: {}\r\n\r\n", server.host());
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (coming, refused) = (&coming, &refused);
+                scope.spawn(move || {
+                    let mut kept = std::collections::VecDeque::new();
+                    while coming.load(Ordering::Relaxed) {
+                        let Ok(mut one) = TcpStream::connect(("127.0.0.1", server.port)) else { continue };
+                        // Silent ones, and ones that ask.
+                        let _ = if thread % 2 == 0 { Ok(0) } else { one.write(refused.as_bytes()) };
+                        kept.push_back(one);
+                        if kept.len() > 100 {
+                            kept.pop_front();
+                        }
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(500));
+            let asked: Vec<(u16, Duration)> = (0..5)
+                .map(|_| {
+                    let began = Instant::now();
+                    (server.get("/api/runs").status, began.elapsed())
+                })
+                .collect();
+            coming.store(false, Ordering::Relaxed);
+            for (status, took) in asked {
+                assert_eq!(status, 200);
+                assert!(took < Duration::from_secs(5), "answered after {took:?}");
+            }
+        });
     });
 }
 

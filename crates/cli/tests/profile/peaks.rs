@@ -49,10 +49,16 @@ fn a_worse_measurement_replaces_no_better_one() {
 }
 
 #[test]
-fn peaks_measured_on_a_busy_machine_are_said_to_be_too_low() {
+fn peaks_measured_on_a_busy_machine_are_not_used_again() {
     let home = home_with(&made_up_peaks().with_other_load(60.0));
     let done = with_home(home.path(), "profile --size nano --num-steps 6 --output-dir run");
-    assert!(said(&done).contains("the kept peaks were measured while other programs ran"), "{}", said(&done));
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(said(&done).contains("are kept: measuring them"), "{}", said(&done));
+    // Whether this machine is quiet now is not ours to say; what the command says is what the record says.
+    let flops: serde_json::Value =
+        serde_json::from_slice(&fs::read(home.path().join("run/flops_profile.json")).unwrap()).unwrap();
+    let source = flops["efficiency_metrics"]["device_peak_source"].as_str().unwrap().to_string();
+    assert_eq!(source.contains("not reliable"), said(&done).contains("so these peaks are too low"), "{source}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub fn critical_path(view: &View) -> CriticalPath {
         .map(|at| view.host_span(at))
         .collect();
     waits.sort_by_key(|span| span.end);
+    // Every wait is met at most once, so that one of no length cannot hold the walk where it is.
+    let mut waits_left = waits.len();
 
     // The step ends on the host, unless the device was still at work then.
     let last_end = work.last().map_or(range.start, |&at| device.end(at));
@@ -50,9 +52,9 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
                 // On its own stream, past annotations; else whatever ended last before it on any.
                 let on_stream = (0..at).rev().take_while(|&before| device.lane[before] == device.lane[at]);
-                let on_stream = on_stream.take(64).find(|&before| device.category[before].keeps_device_busy());
+                let on_stream = on_stream.take(64).find(|&before| sets_length(view, before));
                 let queued = on_stream.filter(|&before| ordered.is_none_or(|ordered| ordered < device.end(before)));
-                // Strictly earlier, so that spans of no length cannot lead back to each other.
+                // Strictly earlier, so that spans cannot lead back to each other.
                 let on_any =
                     last_before(view, &work, device.start[at]).filter(|&last| device.start[last] < device.start[at]);
                 let before = queued.or(on_any);
@@ -79,12 +81,13 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 };
             }
             None => {
-                let next = waits.partition_point(|wait| wait.end <= time);
-                let wait = next.checked_sub(1).map(|index| waits[index]).filter(|wait| wait.end > range.start);
+                waits_left = waits[..waits_left].partition_point(|wait| wait.end <= time);
+                let wait = waits[..waits_left].last().copied().filter(|wait| wait.end > range.start);
                 let Some(wait) = wait else {
                     path.host += time - range.start;
                     break;
                 };
+                waits_left -= 1;
                 path.host += time - wait.end;
                 time = wait.end;
                 at_work = last_before(view, &work, wait.end).filter(|&at| device.end(at) > wait.start);
@@ -105,9 +108,14 @@ pub fn critical_path(view: &View) -> CriticalPath {
 }
 
 fn in_order_of_end(view: &View) -> Vec<usize> {
-    let mut work: Vec<usize> = view.trace.device.busy().collect();
+    let mut work: Vec<usize> = (0..view.trace.device.len()).filter(|&at| sets_length(view, at)).collect();
     work.sort_by_key(|&at| view.trace.device.end(at));
     work
+}
+
+/// Work of no length sets no length; without it every piece of work is met at most once.
+fn sets_length(view: &View, at: usize) -> bool {
+    view.trace.device.category[at].keeps_device_busy() && view.trace.device.duration[at] > 0
 }
 
 fn last_before(view: &View, work: &[usize], time: i64) -> Option<usize> {

@@ -82,7 +82,7 @@ fn queue_depths(view: &View, calls: &[(i64, usize)]) -> Vec<i64> {
     use std::cmp::Reverse;
     use std::collections::{BinaryHeap, HashMap};
     let device = &view.trace.device;
-    let mut unfinished: HashMap<u16, BinaryHeap<Reverse<i64>>> = HashMap::new();
+    let mut unfinished: HashMap<u32, BinaryHeap<Reverse<i64>>> = HashMap::new();
     calls
         .iter()
         .map(|&(time, at)| {

@@ -205,13 +205,13 @@ fn busiest_device(events: &MemoryEvents) -> Option<u16> {
 
 struct Phases {
     optimizer: Vec<Span>,
-    backward: Vec<(u16, Vec<Span>)>,
+    backward: HashMap<u32, Vec<Span>>,
 }
 
 impl Phases {
     fn new(view: &View) -> Phases {
         let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
-        let mut by_lane: HashMap<u16, Vec<Span>> = HashMap::new();
+        let mut by_lane: HashMap<u32, Vec<Span>> = HashMap::new();
         for at in view.host_spans_named(|name| name.starts_with("autograd::engine::evaluate_function")) {
             by_lane.entry(view.trace.host.lane[at].0).or_default().push(view.host_span(at));
         }
@@ -228,7 +228,7 @@ impl Phases {
             set.get(next).is_some_and(|span| span.start <= time)
         };
         let lane = events.lane[at].0;
-        if self.backward.iter().any(|(of, set)| *of == lane && holds(set)) {
+        if self.backward.get(&lane).is_some_and(|set| holds(set)) {
             Phase::Backward
         } else if holds(&self.optimizer) {
             Phase::Optimizer

@@ -107,7 +107,7 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
         if call == NONE || host.start[call as usize] < range.start || host.start[call as usize] >= range.end {
             continue;
         }
-        let mut seen: Vec<NameId> = Vec::new();
+        let mut seen: HashSet<NameId> = HashSet::new();
         let Some(operator) = view.operator_of_device(at) else { continue };
         let around = view.ancestors(operator).filter(|&at| host.category[at] == Category::CpuOp);
         for (depth, outer) in around.enumerate() {
@@ -115,9 +115,8 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
             if depth == 0 {
                 sum.device_self += device.duration[at];
             }
-            if !seen.contains(&host.name[outer]) {
+            if seen.insert(host.name[outer]) {
                 sum.device_total += device.duration[at];
-                seen.push(host.name[outer]);
             }
         }
     }

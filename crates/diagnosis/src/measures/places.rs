@@ -95,6 +95,8 @@ impl Modules {
                     let name = &view.host_name(at)[MODULE.len()..];
                     let path = match modules.paths[outer as usize].as_str() {
                         "" => name.to_string(),
+                        // Modules within modules without end: the path of the outer ones says enough.
+                        around if around.len() > LONGEST_PATH => around.to_string(),
                         around => format!("{around}.{name}"),
                     };
                     modules.paths.push(path);
@@ -117,6 +119,7 @@ impl Modules {
 }
 
 const MODULE: &str = "nn.Module: ";
+const LONGEST_PATH: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

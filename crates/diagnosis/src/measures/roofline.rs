@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::flops::{Cost, Precision};
+use super::recorded::unrecorded_device;
 use super::view::View;
 use crate::peaks;
 
@@ -60,7 +61,9 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
         Some(calls) => times_of_calls(calls, host.len()),
         None => times(view, costs),
     };
-    let known = rates(view);
+    // Host times of work that a device did say nothing about that device.
+    let is_unrecorded = unrecorded_device(view).is_some();
+    let known = rates(view).filter(|_| !is_unrecorded);
     let mut result = Roofline::default();
     let (mut total, mut in_half) = (0.0, 0.0);
     let mut rows: BTreeMap<&str, RooflineRow> = BTreeMap::new();
@@ -78,6 +81,9 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
         }
     }
     result.flops_per_step = total / view.steps.count();
+    if is_unrecorded {
+        return result;
+    }
     let wall = view.steps.wall_nanos().max(1) as f64 / 1e9;
     result.achieved_flops_per_second = total / wall;
     result.needed_flops_per_step = result.flops_per_step;

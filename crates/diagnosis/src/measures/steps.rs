@@ -1,6 +1,8 @@
 //! Where the steps of a run are: by the profiler's marks, else the optimizer's spans, else the period of the work, else all
 //! of the trace as one.
 
+use std::collections::HashMap;
+
 use headroom_trace::{Category, LaneId, NONE, NameId, Trace};
 use serde::Serialize;
 
@@ -168,8 +170,9 @@ fn whole_trace(trace: &Trace, busy: &[Span]) -> Span {
 /// The ends of the spans with the name that comes most often, when there are at least two.
 fn ends_of_the_commonest(trace: &Trace, spans: &[usize]) -> Option<Vec<i64>> {
     let host = &trace.host;
-    let count = |name: NameId| spans.iter().filter(|&&at| host.name[at] == name).count();
-    let commonest = spans.iter().map(|&at| host.name[at]).max_by_key(|&name| (count(name), name))?;
+    let mut counts: HashMap<NameId, usize> = HashMap::new();
+    spans.iter().for_each(|&at| *counts.entry(host.name[at]).or_default() += 1);
+    let (commonest, _) = counts.into_iter().max_by_key(|&(name, count)| (count, name))?;
     let mut ends: Vec<i64> = spans.iter().filter(|&&at| host.name[at] == commonest).map(|&at| host.end(at)).collect();
     ends.sort_unstable();
     (ends.len() >= 2).then_some(ends)
@@ -250,5 +253,5 @@ fn busiest_lane(trace: &Trace) -> Option<LaneId> {
     let mut nanos = vec![0i64; trace.lanes.len()];
     device.busy().for_each(|at| nanos[device.lane[at].0 as usize] += device.duration[at]);
     let busiest = (0..nanos.len()).max_by_key(|&lane| (nanos[lane], std::cmp::Reverse(lane)))?;
-    (nanos[busiest] > 0).then_some(LaneId(busiest as u16))
+    (nanos[busiest] > 0).then_some(LaneId(busiest as u32))
 }

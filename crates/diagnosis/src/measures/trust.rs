@@ -3,6 +3,7 @@
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
+use super::recorded::unrecorded_device;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -83,6 +84,16 @@ fn lost_work(view: &View, trust: &mut Trust) {
         if ordered > 0 {
             trust.note(Verdict::Broken, format!("{ordered} kernels were launched and none was recorded on a device"));
             trust.withheld.push("breakdown");
+        }
+        if let Some(evidence) = unrecorded_device(view) {
+            trust.note(
+                Verdict::Limited,
+                format!(
+                    "no device was recorded: {evidence}; host times are not the device's, so neither MFU nor roofline is \
+                     given (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+                ),
+            );
+            trust.withheld.extend(["mfu", "roofline"]);
         }
         return;
     }

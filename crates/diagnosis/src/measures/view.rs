@@ -68,10 +68,10 @@ impl<'t> View<'t> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }
 
-    /// The span itself, then the spans around it, outwards.
+    /// The span itself, then the spans around it, outwards; no more than any stack is deep.
     pub fn ancestors(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let next = |at: &usize| Some(self.parent[*at]).filter(|parent| *parent != NONE).map(|parent| parent as usize);
-        std::iter::successors(Some(at), next)
+        std::iter::successors(Some(at), next).take(MOST_LEVELS)
     }
 
     /// The innermost operator at or around a host span.
@@ -127,32 +127,28 @@ impl<'t> View<'t> {
     }
 }
 
+/// Python itself stops at 1,000 calls within each other; scripts reach a tenth of that.
+const MOST_LEVELS: usize = 1_000;
+
 fn is_backward_node(name: &str) -> bool {
     name.starts_with("autograd::engine::evaluate_function")
 }
 
 /// Spans come ordered by lane and start, the longer first, so a stack of open ones suffices. An annotation may outlive the
-/// function that opened it; then that function is not around what comes after its end.
+/// function that opened it; then that function is not around what comes after its end. A span that ends before a later one
+/// is around nothing that the later one is not around more closely, so it leaves the stack: each span enters and leaves once.
 fn parents(host: &HostSpans) -> Vec<u32> {
     let mut parents = Vec::with_capacity(host.len());
     let mut open: Vec<u32> = Vec::new();
-    let mut spans_cross = false;
     for at in 0..host.len() {
-        let start = host.start[at];
-        let is_open = |other: &u32| host.end(*other as usize) > start && host.lane[*other as usize] == host.lane[at];
-        if spans_cross {
-            open.retain(is_open);
-        } else {
-            while open.last().is_some_and(|top| !is_open(top)) {
-                open.pop();
-            }
-        }
-        let around = open.iter().rev().find(|other| host.end(**other as usize) >= host.end(at));
-        parents.push(around.copied().unwrap_or(NONE));
-        spans_cross = match open.last() {
-            Some(top) => spans_cross || around != Some(top),
-            None => false,
+        let is_around = |other: u32| {
+            let other = other as usize;
+            host.lane[other] == host.lane[at] && host.end(other) > host.start[at] && host.end(other) >= host.end(at)
         };
+        while open.last().is_some_and(|&top| !is_around(top)) {
+            open.pop();
+        }
+        parents.push(open.last().copied().unwrap_or(NONE));
         open.push(at as u32);
     }
     parents

@@ -104,3 +104,72 @@ fn optimizer_spans_cut_steps_where_marks_are_missing() {
     assert_eq!(analysis.steps.found_by, FoundBy::OptimizerSpans);
     assert_eq!(codes(&analysis), Vec::<&str>::new());
 }
+
+fn event(category: &str, name: &str, (thread, start, duration): (u32, i64, i64), correlation: Option<u32>) -> String {
+    let arguments = correlation.map(|id| format!(r#","args":{{"correlation":{id}}}"#)).unwrap_or_default();
+    format!(
+        r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{thread},"ts":{start},"dur":{duration}{arguments}}}"#
+    )
+}
+
+#[test]
+fn a_wait_of_no_length_is_passed_once() {
+    let operator = event("cpu_op", "a", (1, 1, 9), None);
+    let wait = event("cuda_runtime", "cudaDeviceSynchronize", (1, 5, 0), None);
+    let path = analysis_of(&format!("[{operator},{wait}]")).measures.critical_path;
+    assert!((path.host_seconds - 9e-6).abs() < 1e-12, "{path:?}");
+    assert_eq!((path.device_seconds, path.launch_seconds), (0.0, 0.0));
+}
+
+#[test]
+fn waits_and_work_of_no_length_at_one_moment_end() {
+    // Work that is ordered, starts, ends and is waited for at the same moment; and work that starts before its order.
+    let mut events = vec![event("cpu_op", "a", (1, 0, 40), None)];
+    for (id, (order, start, duration, wait)) in
+        [(20, 20, 0, 20), (20, 20, 0, 20), (25, 20, 0, 20), (20, 15, 5, 20), (30, 30, 0, 10)].into_iter().enumerate()
+    {
+        let id = id as u32;
+        events.push(event("cuda_runtime", "cudaLaunchKernel", (1, order, 0), Some(id)));
+        events.push(event("kernel", "k", (7 + id % 2, start, duration), Some(id)));
+        events.push(event("cuda_runtime", "cudaStreamSynchronize", (1, wait, 0), None));
+    }
+    let path = analysis_of(&format!("[{}]", events.join(","))).measures.critical_path;
+    let whole = path.host_seconds + path.device_seconds + path.launch_seconds;
+    assert!((whole - 40e-6).abs() < 1e-12, "{path:?}");
+    assert_eq!(path.device_seconds, 0.0, "a wait of no length waited for nothing: {path:?}");
+}
+
+/// A product of 1024³ by name on the host, in a trace whose header lists these devices.
+fn on_the_host(devices: &str, more: &[String]) -> Analysis {
+    let product = r#"{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":10,"dur":500,
+        "args":{"Input Dims":[[1024,1024],[1024,1024]],"Input type":["float","float"]}}"#;
+    let events = [&[product.to_string()], more].concat().join(",");
+    analysis_of(&format!(r#"{{"deviceProperties": [{devices}], "traceEvents": [{events}]}}"#))
+}
+
+const H200: &str = r#"{"id": 0, "name": "NVIDIA H200", "numSms": 132}"#;
+
+#[test]
+fn host_times_of_work_on_a_device_give_neither_mfu_nor_roofline() {
+    let launch = event("cuda_runtime", "cudaStreamSynchronize", (1, 600, 10), None);
+    let attention = event("cpu_op", "aten::_scaled_dot_product_flash_attention", (1, 600, 10), None);
+    let memory = r#"{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":20,
+        "args":{"Bytes":512,"Addr":1,"Device Type":1,"Device Id":0,"Total Allocated":512,"Total Reserved":512}}"#;
+    for (devices, more) in [(H200, vec![]), ("", vec![launch]), ("", vec![attention]), ("", vec![memory.to_string()])] {
+        let analysis = on_the_host(devices, &more);
+        let roofline = &analysis.measures.roofline;
+        assert_eq!((roofline.mfu_percent, roofline.rows.len()), (None, 0), "{more:?}");
+        assert_eq!(roofline.flops_per_step, 2.0 * 1024f64.powi(3), "{more:?}");
+        assert!(analysis.trust.notes.iter().any(|note| note.contains("no device was recorded")), "{more:?}");
+        assert!(analysis.trust.withheld.contains(&"mfu") && analysis.trust.withheld.contains(&"roofline"));
+    }
+}
+
+#[test]
+fn a_run_on_the_host_alone_keeps_its_figures() {
+    let analysis = on_the_host("", &[event("cpu_op", "aten::mkldnn_linear", (1, 600, 10), None)]);
+    assert_eq!(analysis.trust.notes, Vec::<String>::new());
+    let row = &analysis.measures.roofline.rows[0];
+    assert_eq!((row.name.as_str(), row.seconds), ("aten::mm", 500e-6));
+    assert!(analysis.measures.roofline.achieved_flops_per_second > 0.0);
+}

@@ -33,7 +33,9 @@ impl Arena {
 
     /// The place of a value; panics where the plan and the arena disagree.
     pub fn slot(&self, offset: usize, elements: usize, dtype: DType) -> Slot {
-        assert!(offset + elements * dtype.bytes() <= self.bytes, "a value lies outside of the arena");
+        let end = elements.checked_mul(dtype.bytes()).and_then(|bytes| bytes.checked_add(offset));
+        assert!(end.is_some_and(|end| end <= self.bytes), "a value lies outside of the arena");
+        assert!(offset.is_multiple_of(dtype.bytes()), "a value of the arena is aligned");
         // SAFETY: just checked to lie within the allocation.
         Slot::new(unsafe { self.start.add(offset) }, elements, dtype)
     }
@@ -55,7 +57,8 @@ pub struct Room {
 
 impl Room {
     pub fn new(floats: usize) -> io::Result<Room> {
-        Ok(Room { arena: Arena::new(floats * size_of::<f32>())?, floats })
+        let bytes = floats.checked_mul(size_of::<f32>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Room { arena: Arena::new(bytes)?, floats })
     }
 }
 
@@ -75,7 +78,7 @@ impl DerefMut for Room {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 mod system {
     use std::{io, ptr};
 
@@ -116,7 +119,8 @@ mod system {
     }
 }
 
-#[cfg(not(unix))]
+/// Also under Miri, which knows no huge pages.
+#[cfg(any(not(unix), miri))]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
@@ -143,5 +147,31 @@ mod system {
             // SAFETY: as the caller promises.
             unsafe { dealloc(mapping.start, layout) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn values_that_the_arena_cannot_hold_are_refused() {
+        let arena = Arena::new(64).unwrap();
+        let refused = |offset: usize, elements: usize| {
+            catch_unwind(AssertUnwindSafe(|| arena.slot(offset, elements, DType::F32))).is_err()
+        };
+        assert!(refused(0, 17) && refused(64, 1) && refused(2, 1));
+        assert!(refused(0, usize::MAX / 4 + 2), "a length that wraps to a small one");
+        assert!(refused(usize::MAX - 3, 2), "an end that wraps to a small one");
+        assert!(!refused(0, 16) && !refused(64, 0));
+    }
+
+    #[test]
+    fn what_is_written_into_a_room_stays_and_the_rest_is_zero() {
+        let mut room = Room::new(5).unwrap();
+        room[4] = 3.0;
+        assert_eq!(room[..], [0.0, 0.0, 0.0, 0.0, 3.0]);
+        assert!(Room::new(usize::MAX / 2).is_err());
     }
 }

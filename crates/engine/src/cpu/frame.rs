@@ -129,8 +129,9 @@ impl<'a> Frame<'a> {
         let slot = &self.inputs[index].slot;
         assert!(matches!(self.inputs[index].access, Access::Written { .. }), "the op says that it overwrites it");
         slot.check::<f32>(0, slot.elements);
+        // No slice of the whole: this is called by every thread, and a whole one would claim the others' parts.
         // SAFETY: the frame's maker promised that it overlaps nothing else; the rest is the caller's promise.
-        Shared::new(unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) })
+        unsafe { Shared::from_raw(slot.start.cast(), slot.elements) }
     }
 
     /// An input that the op overwrites.
@@ -155,4 +156,60 @@ fn take(operand: &Operand) -> &mut [f32] {
     slot.check::<f32>(0, slot.elements);
     // SAFETY: the frame's maker promised that it overlaps nothing else, and the mark that it is handed out once.
     unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn threads_write_their_parts_of_one_operand_at_the_same_time() {
+        let mut memory = vec![0.0f32; 16];
+        let slot = Slot::new(memory.as_mut_ptr().cast(), 16, DType::F32);
+        let operands = [Operand::written(slot)];
+        // SAFETY: the memory outlives the frame, and nothing else touches it meanwhile.
+        let frame = unsafe { Frame::new(&operands, &[]) };
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let frame = &frame;
+                scope.spawn(move || {
+                    for turn in 0..8 {
+                        // SAFETY: each thread asks for four elements of its own.
+                        let part = unsafe { frame.shared(0).slice(4 * worker, 4) };
+                        part.iter_mut().for_each(|x| *x += (worker * turn) as f32);
+                    }
+                });
+            }
+        });
+        assert_eq!(memory, [[0.0; 4], [28.0; 4], [56.0; 4], [84.0; 4]].concat());
+    }
+
+    #[test]
+    fn inputs_are_read_and_outputs_written_through_one_frame() {
+        let mut memory = [1.0f32, 2.0, 3.0, 0.0, 0.0, 0.0];
+        let start = memory.as_mut_ptr();
+        let slot = |first: usize| Slot::new(start.wrapping_add(first).cast(), 3, DType::F32);
+        let (inputs, outputs) = ([Operand::read(slot(0))], [Operand::written(slot(3))]);
+        // SAFETY: the memory outlives the frame, the two slots do not overlap.
+        let frame = unsafe { Frame::new(&inputs, &outputs) };
+        for (to, from) in frame.output(0).iter_mut().zip(frame.input(0)) {
+            *to = 2.0 * from;
+        }
+        let mut read = [0.0; 2];
+        // SAFETY: as above, and the slices are gone.
+        unsafe { slot(3).read(1, &mut read) };
+        assert_eq!(read, [4.0, 6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is taken once")]
+    fn an_output_is_not_handed_out_twice() {
+        let mut memory = [0.0f32; 2];
+        let outputs = [Operand::written(Slot::new(memory.as_mut_ptr().cast(), 2, DType::F32))];
+        // SAFETY: the memory outlives the frame.
+        let frame = unsafe { Frame::new(&[], &outputs) };
+        let _first = frame.output(0);
+        frame.output(0);
+    }
 }

@@ -14,13 +14,14 @@ mod scratch;
 mod small;
 mod work;
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use bf16::{Bf16Unit, SPLIT_PRODUCTS, gemm_bf16};
 pub use cut::part;
 use cut::{Cut, Rounding};
-pub use joined::{Columns, Joined, Parts, Rows};
+pub use joined::{Columns, Joined, Rows};
 pub use kernel::Ahead;
 use kernel::Kernels;
 pub use matrix::{MatMut, MatRef};
@@ -67,27 +68,26 @@ const BATCH_ITEMS_A_THREAD: usize = 8;
 const BATCH_ROWS_MIN: usize = 128;
 
 /// One product, shared by all threads of the pool.
-pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, product: Product) {
-    run_together(pool, isa, scratch, &product, Rounding::None);
+pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, mut product: Product) {
+    run_together(pool, isa, scratch, &mut product, Rounding::None);
 }
 
 /// Products with an operand in common, as one.
-pub fn gemm_joined(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined) {
-    join_together(pool, isa, scratch, joined, Rounding::None);
+pub fn gemm_joined(pool: &Pool, isa: Isa, scratch: &Scratch, mut joined: Joined) {
+    join_together(pool, isa, scratch, &mut joined, Rounding::None);
 }
 
-fn run_together(pool: &Pool, isa: Isa, scratch: &Scratch, product: &Product, rounding: Rounding) {
+fn run_together(pool: &Pool, isa: Isa, scratch: &Scratch, product: &mut Product, rounding: Rounding) {
     alone_in(product, |joined| join_together(pool, isa, scratch, joined, rounding));
 }
 
 /// One product as a list of one.
-fn alone_in<R>(product: &Product, then: impl FnOnce(&Joined) -> R) -> R {
-    let columns = [Columns { b: product.b, c: product.c.again() }];
-    let parts = Parts::Columns(product.a, &columns);
-    then(&Joined { alpha: product.alpha, accumulate: product.accumulate, parts })
+fn alone_in<R>(product: &mut Product, then: impl FnOnce(&mut Joined) -> R) -> R {
+    let mut columns = [Columns { b: product.b, c: product.c.reborrow() }];
+    then(&mut Joined::columns_of(product.alpha, product.accumulate, product.a, &mut columns))
 }
 
-fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined, rounding: Rounding) {
+fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &mut Joined, rounding: Rounding) {
     each_whole(joined, &|joined| {
         #[cfg(target_arch = "x86_64")]
         if rounding == Rounding::None && split_together(pool, isa, scratch, joined) {
@@ -100,35 +100,34 @@ fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined, roun
         let progress = Progress { claims: &buffers.claims, barrier: Barrier::new(), spins: pool.spins() };
         let (cut, progress, buffers) = (&cut, &progress, &*buffers);
         pool.team(threads, &|worker, team| {
-            // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
+            // SAFETY: the whole team is here with the same cut; C is ours by `&mut Joined`, the buffers by their lock.
             unsafe { work(cut, progress, worker, team, buffers.left(worker)) }
         });
     });
 }
 
 /// All products at once where each has something to add up, else those that have, one by one; the others are done.
-fn each_whole(joined: &Joined, run: &dyn Fn(&Joined)) {
+fn each_whole(joined: &mut Joined, run: &dyn Fn(&mut Joined)) {
     if joined.whole() {
         run(joined);
     } else if joined.parts() > 1 {
-        (0..joined.parts()).for_each(|part| alone_in(&joined.part(part), |alone| each_whole(alone, run)));
+        (0..joined.parts()).for_each(|part| alone_in(&mut joined.part(part), |alone| each_whole(alone, run)));
     }
 }
 
 /// Computes products whose numbers are worth splitting into bfloat16; false where none is.
 #[cfg(target_arch = "x86_64")]
-fn split_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &Joined) -> bool {
-    let splits = |part: usize| bf16::splits(isa, &joined.part(part));
-    if (0..joined.parts()).all(splits) {
+fn split_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &mut Joined) -> bool {
+    let splitting = (0..joined.parts()).filter(|&part| bf16::splits(isa, &joined.part(part))).count();
+    if splitting == joined.parts() {
         // SAFETY: the caller found every part whole.
         unsafe { bf16::split_together(pool, scratch, joined) };
         return true;
     }
-    let some = (0..joined.parts()).any(splits);
-    if some {
-        (0..joined.parts()).for_each(|part| run_together(pool, isa, scratch, &joined.part(part), Rounding::None));
+    if splitting > 0 {
+        (0..joined.parts()).for_each(|part| run_together(pool, isa, scratch, &mut joined.part(part), Rounding::None));
     }
-    some
+    splitting > 0
 }
 
 /// How many threads products repay.
@@ -184,16 +183,17 @@ pub fn for_each_alone(
     let buffers = scratch.lock();
     let buffers = &*buffers;
     pool.for_each_limited(scratch.threads(), items, &|item, worker| {
-        job(item, &Alone { isa, arithmetic, buffers, worker });
+        job(item, &Alone { isa, arithmetic, buffers, worker, here: PhantomData });
     });
 }
 
-/// One thread with its own packing buffers.
+/// One thread with its own packing buffers, and only there: others may not use it beside the thread.
 pub struct Alone<'a> {
     isa: Isa,
     arithmetic: Arithmetic,
     buffers: &'a Buffers,
     worker: usize,
+    here: PhantomData<*const ()>,
 }
 
 impl Alone<'_> {
@@ -208,17 +208,24 @@ impl Alone<'_> {
     }
 
     /// Some rows of C.
-    fn product_rows(&self, product: Product, rows: Range<usize>) {
+    fn product_rows(&self, mut product: Product, rows: Range<usize>) {
         match self.arithmetic {
-            Arithmetic::Single => run_alone(self.isa, self.buffers, self.worker, &product, rows, Rounding::None),
+            Arithmetic::Single => run_alone(self.isa, self.buffers, self.worker, &mut product, rows, Rounding::None),
             Arithmetic::Bf16(unit) => {
-                bf16::alone(self.isa, unit, self.buffers, self.worker, &product, rows);
+                bf16::alone(self.isa, unit, self.buffers, self.worker, &mut product, rows);
             }
         }
     }
 }
 
-fn run_alone(isa: Isa, buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>, rounding: Rounding) {
+fn run_alone(
+    isa: Isa,
+    buffers: &Buffers,
+    worker: usize,
+    product: &mut Product,
+    rows: Range<usize>,
+    rounding: Rounding,
+) {
     if rows.is_empty() || !non_empty(product) {
         return;
     }
@@ -237,7 +244,7 @@ fn run_alone(isa: Isa, buffers: &Buffers, worker: usize, product: &Product, rows
 }
 
 /// Checks the shapes; whether there is anything to add up. A sum over no depth is zero.
-fn non_empty(product: &Product) -> bool {
+fn non_empty(product: &mut Product) -> bool {
     let Product { a, b, c, .. } = product;
     assert!(
         a.rows == c.rows && b.cols == c.cols && a.cols == b.rows,

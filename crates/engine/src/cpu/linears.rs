@@ -46,13 +46,13 @@ pub fn gradient_weights(team: &Team, types: &[TensorType], at: &Frame) {
 }
 
 /// Some at a time, in an array of as many: nothing is allocated inside a step.
-fn in_arrays<T>(count: usize, part: impl Fn(usize) -> T, run: impl Fn(&[T])) {
+fn in_arrays<T>(count: usize, part: impl Fn(usize) -> T, run: impl Fn(&mut [T])) {
     for first in (0..count).step_by(TOGETHER) {
         match (count - first).min(TOGETHER) {
-            1 => run(&[part(first)]),
-            2 => run(&[0, 1].map(|next| part(first + next))),
-            3 => run(&[0, 1, 2].map(|next| part(first + next))),
-            _ => run(&[0, 1, 2, 3].map(|next| part(first + next))),
+            1 => run(&mut [part(first)]),
+            2 => run(&mut [0, 1].map(|next| part(first + next))),
+            3 => run(&mut [0, 1, 2].map(|next| part(first + next))),
+            _ => run(&mut [0, 1, 2, 3].map(|next| part(first + next))),
         }
     }
 }

@@ -2,18 +2,23 @@
 
 mod affinity;
 mod chunks;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod sync;
 mod waiting;
 
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use chunks::Chunks;
+use sync::{
+    Arc, AtomicBool, AtomicUsize, Builder, JoinHandle, Mutex, MutexGuard, Ordering, UnsafeCell, order_of_all, park,
+};
 use waiting::Waiting;
 pub(crate) use waiting::{Barrier, Leader, Padded, Trail};
 
@@ -44,6 +49,7 @@ impl Pool {
         // Unknown affinity is no reason to think the machine crowded.
         let crowded = !cpus.is_empty() && threads > cpus.len();
         let shared = Arc::new(Shared {
+            number: POOLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             job: UnsafeCell::new(None),
             generation: Padded(AtomicUsize::new(0)),
             running: Padded(AtomicUsize::new(0)),
@@ -58,7 +64,7 @@ impl Pool {
         for worker in 1..threads {
             let shared = Arc::clone(&pool.shared);
             let cpu = if crowded { None } else { affinity::cpu_for_worker(&cpus, worker) };
-            pool.workers.push(thread::Builder::new().name(format!("headroom-{worker}")).spawn(move || {
+            pool.workers.push(Builder::new().name(format!("headroom-{worker}")).spawn(move || {
                 if let Some(cpu) = cpu {
                     affinity::pin_this_thread(cpu);
                 }
@@ -78,7 +84,7 @@ impl Pool {
     /// The runs are not necessarily simultaneous (inside another job they follow each other on one thread), so they
     /// must not wait for each other.
     pub fn broadcast(&self, job: &(dyn Fn(usize) + Sync)) {
-        if self.workers.is_empty() || INSIDE_A_JOB.get() {
+        if self.workers.is_empty() || INSIDE_A_JOB.with(Cell::get) {
             (0..self.threads()).for_each(job);
         } else {
             self.run_on_all(job);
@@ -93,7 +99,7 @@ impl Pool {
 
     /// As [`for_each`](Self::for_each) with workers below `limit` only.
     pub(crate) fn for_each_limited(&self, limit: usize, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
-        if items <= 1 || limit <= 1 || self.workers.is_empty() || INSIDE_A_JOB.get() {
+        if items <= 1 || limit <= 1 || self.workers.is_empty() || INSIDE_A_JOB.with(Cell::get) {
             (0..items).for_each(|item| job(item, 0));
             return;
         }
@@ -160,7 +166,7 @@ impl Pool {
     /// [`Barrier`]. The team is at most `limit` strong, and 1 where the call comes from inside another job.
     pub(crate) fn team(&self, limit: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         let team = limit.min(self.threads());
-        if team <= 1 || INSIDE_A_JOB.get() {
+        if team <= 1 || INSIDE_A_JOB.with(Cell::get) {
             job(0, 1);
         } else {
             self.run_on_all(&|worker| {
@@ -183,7 +189,7 @@ impl Pool {
         }
         let turn = lock(&self.turn);
         self.shared.held.store(true, Ordering::Relaxed);
-        HELD.set(Arc::as_ptr(&self.shared));
+        HELD.with(|held| held.set(self.shared.number));
         Held { pool: Some(self), _turn: Some(turn) }
     }
 
@@ -194,10 +200,11 @@ impl Pool {
         // function does not return, nor unwind, before that.
         let job: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(job) };
         // SAFETY: `running` is zero and this thread has the turn, so nobody else reads or writes the cell.
-        unsafe { *shared.job.get() = Some(job) };
+        shared.job.with_mut(|cell| unsafe { *cell = Some(job) });
         shared.running.0.store(self.workers.len(), Ordering::Relaxed);
         // SeqCst pairs with the worker's "parked, then look again": one of the two sees the other.
         shared.generation.0.fetch_add(1, Ordering::SeqCst);
+        order_of_all();
         for (parked, worker) in shared.parked.iter().zip(&self.workers) {
             if parked.0.load(Ordering::SeqCst) {
                 worker.thread().unpark();
@@ -228,7 +235,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(pool) = self.pool {
             pool.shared.held.store(false, Ordering::Relaxed);
-            HELD.set(std::ptr::null());
+            HELD.with(|held| held.set(NO_POOL));
         }
     }
 }
@@ -245,7 +252,12 @@ impl Drop for Pool {
     }
 }
 
+/// How many pools there have been: numbers are never used again, unlike addresses.
+static POOLS: AtomicU64 = AtomicU64::new(1);
+const NO_POOL: u64 = 0;
+
 struct Shared {
+    number: u64,
     /// Written by the caller while `running` is zero, read by workers after `generation` has moved.
     job: UnsafeCell<Option<&'static (dyn Fn(usize) + Sync)>>,
     generation: Padded<AtomicUsize>,
@@ -264,15 +276,30 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; a `&(dyn Fn + Sync)` may go to another thread.
 unsafe impl Send for Shared {}
 
+/// Looks at the generation before the clock is asked; under loom one, since more change nothing.
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
+
+/// Whether an idle worker looks on. Under loom there is no time: it sleeps at once, which is the case to check.
+fn is_early(start: Instant) -> bool {
+    !cfg!(loom) && start.elapsed() < SPIN
+}
+
+#[cfg(not(loom))]
 thread_local! {
     static INSIDE_A_JOB: Cell<bool> = const { Cell::new(false) };
-    /// The pool that this thread holds.
-    static HELD: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+    /// The number of the pool that this thread holds.
+    static HELD: Cell<u64> = const { Cell::new(NO_POOL) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static INSIDE_A_JOB: Cell<bool> = Cell::new(false);
+    static HELD: Cell<u64> = Cell::new(NO_POOL);
 }
 
 impl Shared {
     fn is_held_here(&self) -> bool {
-        std::ptr::eq(HELD.get(), self)
+        HELD.with(Cell::get) == self.number
     }
 
     fn serve(&self, worker: usize) {
@@ -284,7 +311,8 @@ impl Shared {
             }
             // SAFETY: the caller wrote the job before it moved `generation`, and does not write again before this
             // worker has counted itself out of `running`.
-            if let Some(job) = unsafe { *self.job.get() }
+            let job = self.job.with(|cell| unsafe { *cell });
+            if let Some(job) = job
                 && let Err(panic) = run_guarded(job, worker)
             {
                 lock(&self.panic).get_or_insert(panic);
@@ -297,20 +325,21 @@ impl Shared {
         let start = Instant::now();
         let mut waiting = Waiting::new(self.spins);
         loop {
-            for _ in 0..64 {
+            for _ in 0..LOOKS {
                 let generation = self.generation.0.load(Ordering::Acquire);
                 if generation != seen {
                     return generation;
                 }
                 waiting.pause();
             }
-            if start.elapsed() < SPIN || self.held.load(Ordering::Relaxed) {
+            if is_early(start) || self.held.load(Ordering::Relaxed) {
                 continue;
             }
             let parked = &self.parked[worker - 1].0;
             parked.store(true, Ordering::SeqCst);
+            order_of_all();
             while self.generation.0.load(Ordering::SeqCst) == seen {
-                thread::park();
+                park();
             }
             parked.store(false, Ordering::Relaxed);
         }
@@ -318,9 +347,9 @@ impl Shared {
 }
 
 fn run_guarded(job: &(dyn Fn(usize) + Sync), worker: usize) -> Result<(), Box<dyn Any + Send>> {
-    INSIDE_A_JOB.set(true);
+    INSIDE_A_JOB.with(|inside| inside.set(true));
     let result = catch_unwind(AssertUnwindSafe(|| job(worker)));
-    INSIDE_A_JOB.set(false);
+    INSIDE_A_JOB.with(|inside| inside.set(false));
     result
 }
 

@@ -1,5 +1,7 @@
 //! One event of `traceEvents`: the fields that a measure needs, as they stand in the text.
 
+use std::ops::Range;
+
 use super::json::{Cursor, RawString, Step, integer, thousandths};
 
 /// An event's fields. What is missing is empty or `None`.
@@ -52,6 +54,9 @@ pub struct RawArguments<'a> {
     pub live: &'a [u8],
 }
 
+/// Times that a clock may show: from no two of them, nor from one and a duration, comes a number too large.
+const CLOCK: Range<i64> = -10_000_000_000_000_000..9_200_000_000_000_000_000;
+
 /// Longer than any profile: what an unsigned difference of clocks leaves when it wraps.
 const FORTNIGHT_NANOS: i64 = 14 * 24 * 3600 * 1_000_000_000;
 
@@ -65,7 +70,7 @@ pub fn event<'a>(cursor: &mut Cursor<'a>) -> Step<RawEvent<'a>> {
             b"name" => event.name = string_or_other(cursor)?,
             b"pid" => event.process = cursor.raw_value()?,
             b"tid" => event.thread = cursor.raw_value()?,
-            b"ts" => event.start = thousandths(unquoted(cursor.raw_value()?)),
+            b"ts" => event.start = thousandths(unquoted(cursor.raw_value()?)).filter(|start| CLOCK.contains(start)),
             b"dur" => {
                 event.duration = match thousandths(unquoted(cursor.raw_value()?)) {
                     Some(nanos) if (0..FORTNIGHT_NANOS).contains(&nanos) => Duration::Nanos(nanos),

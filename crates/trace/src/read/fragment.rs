@@ -1,5 +1,9 @@
 //! Events of one block of text as columns with their own names, and how fragments become one trace.
 
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
 use crate::category::Category;
 use crate::columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
 use crate::names::{NameId, Names};
@@ -28,43 +32,61 @@ pub enum End {
     Within(usize),
 }
 
-/// The lanes met so far, by their text. There are few, and the last one usually comes again.
+/// The lanes met so far, by their text. The last one usually comes again.
 #[derive(Clone, Debug, Default)]
 struct LaneTable {
     keys: Vec<(Vec<u8>, Vec<u8>)>,
-    last: usize,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    last: u32,
 }
 
 impl Fragment {
     /// Reads `text` from an event's start (or a comma or white space before it).
     pub fn read(text: &[u8]) -> Fragment {
         let mut fragment = Fragment::default();
-        let mut cursor = Cursor::new(text);
-        fragment.end = loop {
+        fragment.read_more(text, 0, &[]);
+        fragment
+    }
+
+    /// As [`Fragment::read`] from `from` on, added to what is here. Objects at the places of `endless`, which are in order,
+    /// are known not to end: they are not read to find out again.
+    pub fn read_more(&mut self, text: &[u8], from: usize, endless: &[u32]) -> End {
+        let mut endless = &endless[endless.partition_point(|&at| (at as usize) < from)..];
+        let mut cursor = Cursor { text, at: from };
+        self.end = loop {
             match cursor.peek() {
                 Err(_) => break End::Between,
                 Ok(b',') => cursor.at += 1,
                 Ok(b']') => break End::Closed(cursor.at + 1),
                 Ok(b'{') => {
                     let start = cursor.at;
+                    while let [first, later @ ..] = endless
+                        && (*first as usize) < start
+                    {
+                        endless = later;
+                    }
+                    if endless.first().is_some_and(|&first| first as usize == start) {
+                        break End::Within(start);
+                    }
                     match event(&mut cursor) {
-                        Ok(event) => fragment.add(&event),
+                        Ok(event) => self.add(&event),
                         Err(Stop::EndOfText) => break End::Within(start),
                         Err(Stop::Unexpected) => {
-                            if let Some(end) = fragment.resume(&mut cursor) {
+                            if let Some(end) = self.resume(&mut cursor) {
                                 break end;
                             }
                         }
                     }
                 }
                 Ok(_) => {
-                    if let Some(end) = fragment.resume(&mut cursor) {
+                    if let Some(end) = self.resume(&mut cursor) {
                         break end;
                     }
                 }
             }
         };
-        fragment
+        self.end
     }
 
     pub fn end(&self) -> End {
@@ -102,9 +124,7 @@ impl Fragment {
             return self.trace.reading.damaged_events += 1;
         };
         let category = category_of(event.category);
-        let Some(lane) = self.lanes.number(event.process, event.thread, &mut self.trace.lanes) else {
-            return self.trace.reading.damaged_events += 1;
-        };
+        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
         let names = &mut self.trace.names;
         let name = intern(names, event.name);
         let arguments = &event.arguments;
@@ -153,10 +173,10 @@ impl Fragment {
 
     fn add_memory(&mut self, event: &RawEvent) {
         let arguments = &event.arguments;
-        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
-        let (Some(time), Some(bytes), Some(lane)) = (event.start, arguments.bytes, lane) else {
+        let (Some(time), Some(bytes)) = (event.start, arguments.bytes) else {
             return self.trace.reading.damaged_events += 1;
         };
+        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
         let memory = &mut self.trace.memory;
         memory.time.push(time);
         memory.lane.push(lane);
@@ -178,7 +198,7 @@ impl Fragment {
             .lanes
             .keys
             .iter()
-            .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes).unwrap_or(LaneId(0)))
+            .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes))
             .collect();
         let first_stated = self.trace.stated.len() as u32;
         append_host(&mut self.trace.host, next.trace.host, &names, &lanes, first_stated);
@@ -260,22 +280,31 @@ fn append_memory(sum: &mut MemoryEvents, mut part: MemoryEvents, lanes: &[LaneId
 }
 
 impl LaneTable {
-    /// The number of the lane, which is added when new; `None` when there are more lanes than any machine has threads.
+    /// The number of the lane, which is added when new.
     #[inline]
-    fn number(&mut self, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> Option<LaneId> {
+    fn number(&mut self, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> LaneId {
         let is_it = |key: &(Vec<u8>, Vec<u8>)| key.1 == thread && key.0 == process;
-        if !self.keys.get(self.last).is_some_and(is_it) {
-            self.last = match self.keys.iter().position(is_it) {
-                Some(found) => found,
-                None if self.keys.len() < usize::from(u16::MAX) => {
-                    self.keys.push((process.to_vec(), thread.to_vec()));
-                    lanes.push(Lane { process: label(process), thread: label(thread) });
-                    self.keys.len() - 1
-                }
-                None => return None,
+        if !self.keys.get(self.last as usize).is_some_and(is_it) {
+            let hash = self.hasher.hash_one((process, thread));
+            self.last = match self.table.find(hash, |&number| is_it(&self.keys[number as usize])) {
+                Some(&found) => found,
+                None => self.add(hash, process, thread, lanes),
             };
         }
-        Some(LaneId(self.last as u16))
+        LaneId(self.last)
+    }
+
+    fn add(&mut self, hash: u64, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> u32 {
+        let number = self.keys.len() as u32;
+        self.keys.push((process.to_vec(), thread.to_vec()));
+        lanes.push(Lane { process: label(process), thread: label(thread) });
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let hash_of = |&other: &u32| {
+            let (process, thread) = &keys[other as usize];
+            hasher.hash_one((process.as_slice(), thread.as_slice()))
+        };
+        self.table.insert_unique(hash, number, hash_of);
+        number
     }
 }
 

@@ -4,12 +4,19 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::mpsc::SyncSender;
 
+use thiserror::Error;
+
 use super::event::last_candidate;
 
 /// Large enough that handing blocks round costs nothing, small enough that a dozen of them are nothing to a trace's size.
 const BLOCK_BYTES: usize = 4 << 20;
 /// A block without any place to cut grows up to this, then is cut anywhere: the reader glues it together again.
-const LARGEST_BLOCK_BYTES: usize = 64 << 20;
+const LARGEST_BLOCK_BYTES: usize = 16 << 20;
+
+/// Profilers' traces pack to a tenth, repetitive ones to a fiftieth; what is beyond this was made to fill a machine.
+pub const MOST_GZIP_RATIO: u64 = 200;
+/// Text that harms nobody, however well it packs.
+const FREE_TEXT_BYTES: u64 = 16 << 20;
 
 /// What the sender of blocks has to say at the end.
 #[derive(Debug, Default)]
@@ -21,19 +28,70 @@ pub struct Sent {
 
 pub enum Source {
     Plain(File),
-    Gzip(Box<flate2::read::MultiGzDecoder<io::BufReader<File>>>),
+    Gzip(Box<Unpacking>),
+}
+
+pub struct Unpacking {
+    decoder: flate2::read::MultiGzDecoder<io::BufReader<Counted>>,
+    text_bytes: u64,
+    ratio: GzipRatio,
+}
+
+/// How much text a packed file may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GzipRatio {
+    /// Up to 200 times the file's size.
+    #[default]
+    Usual,
+    Any,
+}
+
+/// The text of a packed file is longer than is usual.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("{packed_bytes} bytes unpack to more than {text_bytes} bytes of text, over {MOST_GZIP_RATIO} times as much")]
+pub struct TooDense {
+    pub packed_bytes: u64,
+    pub text_bytes: u64,
+}
+
+/// A file that knows how much of it was read.
+pub struct Counted {
+    file: File,
+    bytes: u64,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+impl Read for Unpacking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.decoder.read(buffer)?;
+        self.text_bytes += read as u64;
+        let packed_bytes = self.decoder.get_ref().get_ref().bytes;
+        let is_dense = self.text_bytes > FREE_TEXT_BYTES && self.text_bytes / MOST_GZIP_RATIO > packed_bytes;
+        if is_dense && self.ratio == GzipRatio::Usual {
+            return Err(io::Error::other(TooDense { packed_bytes, text_bytes: self.text_bytes }));
+        }
+        Ok(read)
+    }
 }
 
 /// By the file's first bytes, whatever its name says.
-pub fn open(mut file: File) -> io::Result<Source> {
+pub fn open(mut file: File, ratio: GzipRatio) -> io::Result<Source> {
     use std::io::Seek;
     let mut magic = [0; 2];
     let read = file.read(&mut magic)?;
     file.rewind()?;
     Ok(match (read, magic) {
         (2, [0x1f, 0x8b]) => {
-            let packed = io::BufReader::with_capacity(1 << 20, file);
-            Source::Gzip(Box::new(flate2::read::MultiGzDecoder::new(packed)))
+            let packed = io::BufReader::with_capacity(1 << 20, Counted { file, bytes: 0 });
+            let decoder = flate2::read::MultiGzDecoder::new(packed);
+            Source::Gzip(Box::new(Unpacking { decoder, text_bytes: 0, ratio }))
         }
         _ => Source::Plain(file),
     })
@@ -43,7 +101,7 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Source::Plain(file) => file.read(buffer),
-            Source::Gzip(decoder) => decoder.read(buffer),
+            Source::Gzip(unpacking) => unpacking.read(buffer),
         }
     }
 }

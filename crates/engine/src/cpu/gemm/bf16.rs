@@ -49,11 +49,11 @@ impl Form {
 
 /// Shared by all threads of the pool. The bits of C are the same for any number of threads; they may differ between
 /// units.
-pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, joined: &Joined) {
+pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, mut joined: Joined) {
     let unit = unit.runnable();
     #[cfg(target_arch = "x86_64")]
     if unit != Bf16Unit::Software {
-        super::each_whole(joined, &|joined| {
+        super::each_whole(&mut joined, &|joined| {
             let threads = threads_for(pool, scratch, joined);
             // SAFETY: the machine has the unit, and nothing is empty.
             unsafe { drive::run_together(pool, (unit, Form::Rounded), scratch, joined, threads) };
@@ -61,11 +61,18 @@ pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, joine
         return;
     }
     let _ = unit;
-    super::join_together(pool, isa, scratch, joined, Rounding::ToBf16);
+    super::join_together(pool, isa, scratch, &mut joined, Rounding::ToBf16);
 }
 
 /// Some rows of C on the calling thread.
-pub(super) fn alone(isa: Isa, unit: Bf16Unit, buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>) {
+pub(super) fn alone(
+    isa: Isa,
+    unit: Bf16Unit,
+    buffers: &Buffers,
+    worker: usize,
+    product: &mut Product,
+    rows: Range<usize>,
+) {
     let unit = unit.runnable();
     if !non_empty(product) || rows.is_empty() {
         return;
@@ -99,7 +106,7 @@ pub(super) fn splits(isa: Isa, product: &Product) -> bool {
 /// # Safety
 /// Every part has rows, columns and depth, and [`splits`].
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &Joined) {
+pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &mut Joined) {
     let threads = threads_for(pool, scratch, joined);
     // SAFETY: the level that splits has the unit; the rest is the caller's promise.
     unsafe { drive::run_together(pool, (Bf16Unit::Amx, Form::Split), scratch, joined, threads) }
@@ -110,7 +117,7 @@ pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &Joi
 /// # Safety
 /// As [`split_together`]; one job runs on a worker at a time.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn split_alone(buffers: &Buffers, worker: usize, product: &Product, rows: Range<usize>) {
+pub(super) unsafe fn split_alone(buffers: &Buffers, worker: usize, product: &mut Product, rows: Range<usize>) {
     // SAFETY: as above.
     alone_in(product, |joined| unsafe {
         drive::run_alone((Bf16Unit::Amx, Form::Split), buffers, worker, joined, rows);

@@ -22,18 +22,19 @@ pub struct Rows<'a> {
 }
 
 /// What the products do not have in common.
-pub enum Parts<'a> {
+enum Parts<'a> {
     /// One left operand, several right ones.
     Columns(MatRef<'a>, &'a [Columns<'a>]),
     /// Several left operands, one right one.
     Rows(&'a [Rows<'a>], MatRef<'a>),
 }
 
-/// `c (+)= alpha · a · b` for each part. All have the same depth.
+/// `c (+)= alpha · a · b` for each part. All have the same depth. It borrows its parts for itself alone: whoever has it for
+/// himself has every C for himself.
 pub struct Joined<'a> {
-    pub alpha: f32,
-    pub accumulate: Accumulate,
-    pub parts: Parts<'a>,
+    pub(super) alpha: f32,
+    pub(super) accumulate: Accumulate,
+    parts: Parts<'a>,
 }
 
 /// A panel of rows or of columns: whose, and which of them.
@@ -43,20 +44,32 @@ pub struct Panel {
     pub range: Range<usize>,
 }
 
+impl<'a> Joined<'a> {
+    /// One left operand, several right ones.
+    pub fn columns_of(alpha: f32, accumulate: Accumulate, a: MatRef<'a>, columns: &'a mut [Columns<'_>]) -> Joined<'a> {
+        Joined { alpha, accumulate, parts: Parts::Columns(a, columns) }
+    }
+
+    /// Several left operands, one right one.
+    pub fn rows_of(alpha: f32, accumulate: Accumulate, rows: &'a mut [Rows<'_>], b: MatRef<'a>) -> Joined<'a> {
+        Joined { alpha, accumulate, parts: Parts::Rows(rows, b) }
+    }
+}
+
 impl Joined<'_> {
-    pub fn parts(&self) -> usize {
+    pub(super) fn parts(&self) -> usize {
         match self.parts {
             Parts::Columns(_, parts) => parts.len(),
             Parts::Rows(parts, _) => parts.len(),
         }
     }
 
-    pub fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.a(0).cols
     }
 
     /// Of a part of the rows.
-    pub fn a(&self, part: usize) -> &MatRef<'_> {
+    pub(super) fn a(&self, part: usize) -> &MatRef<'_> {
         match &self.parts {
             Parts::Columns(a, _) => a,
             Parts::Rows(parts, _) => &parts[part].a,
@@ -64,7 +77,7 @@ impl Joined<'_> {
     }
 
     /// Of a part of the columns.
-    pub fn b(&self, part: usize) -> &MatRef<'_> {
+    pub(super) fn b(&self, part: usize) -> &MatRef<'_> {
         match &self.parts {
             Parts::Columns(_, parts) => &parts[part].b,
             Parts::Rows(_, b) => b,
@@ -72,7 +85,7 @@ impl Joined<'_> {
     }
 
     /// Of a part of the rows and one of the columns, of which one is the only one.
-    pub fn c(&self, rows: usize, columns: usize) -> &MatMut<'_> {
+    pub(super) fn c(&self, rows: usize, columns: usize) -> &MatMut<'_> {
         match &self.parts {
             Parts::Columns(_, parts) => &parts[columns].c,
             Parts::Rows(parts, _) => &parts[rows].c,
@@ -80,29 +93,31 @@ impl Joined<'_> {
     }
 
     /// Rows of each part of the rows.
-    pub fn rows(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = usize> {
         let parts = if matches!(self.parts, Parts::Rows(..)) { self.parts() } else { 1 };
         (0..parts).map(|part| self.a(part).rows)
     }
 
     /// Columns of each part of the columns.
-    pub fn columns(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
         let parts = if matches!(self.parts, Parts::Columns(..)) { self.parts() } else { 1 };
         (0..parts).map(|part| self.b(part).cols)
     }
 
     /// Checks the shapes; whether every part has something to add up. Sums over no depth are made zero where they stand.
-    pub fn whole(&self) -> bool {
+    pub(super) fn whole(&mut self) -> bool {
         let mut whole = true;
         for part in 0..self.parts() {
-            whole &= non_empty(&self.part(part));
+            whole &= non_empty(&mut self.part(part));
         }
         whole
     }
 
-    pub fn part(&self, part: usize) -> Product<'_> {
+    pub(super) fn part(&mut self, part: usize) -> Product<'_> {
         let (rows, columns) = if matches!(self.parts, Parts::Rows(..)) { (part, 0) } else { (0, part) };
-        let (a, b, c) = (*self.a(rows), *self.b(columns), self.c(rows, columns).again());
+        // SAFETY: the parts are borrowed by this alone, and this by the product.
+        let c = unsafe { self.c(rows, columns).alias() };
+        let (a, b) = (*self.a(rows), *self.b(columns));
         Product { alpha: self.alpha, a, b, accumulate: self.accumulate, c }
     }
 }

@@ -51,8 +51,13 @@ impl<'a> MatRef<'a> {
 
     /// `count` of its rows, from row `first` on.
     pub fn rows_from(self, first: usize, count: usize) -> MatRef<'a> {
-        assert!(first + count <= self.rows, "rows {first} to {} of {}", first + count, self.rows);
-        // SAFETY: the first of those rows lies within the view.
+        let end = first.checked_add(count);
+        assert!(end.is_some_and(|end| end <= self.rows), "{count} rows from row {first} on, of {}", self.rows);
+        if count == 0 || self.cols == 0 {
+            // Nothing is read, and the place of a row that is not there may lie outside of the memory.
+            return MatRef { rows: count, ..self };
+        }
+        // SAFETY: the first of those rows has an element, which lies within the view.
         MatRef { ptr: unsafe { self.ptr.add(first * self.row_stride) }, rows: count, ..self }
     }
 
@@ -101,12 +106,23 @@ impl<'a> MatMut<'a> {
     #[inline(always)]
     pub fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        // SAFETY: a row of the view, which is ours to write.
+        if self.cols == 0 {
+            return &mut [];
+        }
+        // SAFETY: a row of the view with an element in it, which is ours to write.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(row * self.row_stride), self.cols) }
     }
 
-    /// The same view, to be used in place of this one and not beside it.
-    pub(crate) fn again(&self) -> MatMut<'a> {
+    /// The same view; this one cannot be used while it lives.
+    pub(super) fn reborrow(&mut self) -> MatMut<'_> {
+        MatMut { life: PhantomData, ..*self }
+    }
+
+    /// The same view a second time.
+    ///
+    /// # Safety
+    /// Only one of the two is used at a time.
+    pub(super) unsafe fn alias(&self) -> MatMut<'_> {
         MatMut { life: PhantomData, ..*self }
     }
 
@@ -130,4 +146,40 @@ fn check_extent(len: usize, rows: usize, cols: usize, row_stride: usize, col_str
         furthest.is_some_and(|furthest| furthest < len),
         "a {rows}×{cols} matrix with strides {row_stride} and {col_stride} reaches past its {len} elements"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rows_at_the_end_of_a_strided_view_point_nowhere_else() {
+        // Three rows of two, five apart, in the twelve elements they need and not one more.
+        let data: Vec<f32> = (0..12u8).map(f32::from).collect();
+        let view = MatRef::strided(&data, 3, 2, 5, 1);
+        let none = view.rows_from(3, 0);
+        assert_eq!((none.rows(), none.cols()), (0, 2));
+        assert!(data.as_ptr_range().contains(&none.ptr));
+        let last = view.rows_from(2, 1);
+        assert_eq!((last.ptr, last.rows()), (data[10..].as_ptr(), 1));
+        let hollow = MatRef::strided(&data, 4, 0, 1 << 40, 1).rows_from(3, 1);
+        assert!(data.as_ptr_range().contains(&hollow.ptr));
+    }
+
+    #[test]
+    #[should_panic(expected = "rows from row")]
+    fn more_rows_than_can_be_counted_are_refused() {
+        MatRef::row_major(&[1.0, 2.0], 2, 1).rows_from(2, usize::MAX);
+    }
+
+    #[test]
+    fn rows_are_written_one_after_the_other() {
+        let mut data = vec![0.0; 8];
+        let mut view = MatMut::strided(&mut data, 3, 2, 3);
+        for row in 0..view.rows() {
+            view.reborrow().row(row).fill(row as f32 + 1.0);
+        }
+        assert_eq!(data, [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 3.0, 3.0]);
+        assert!(MatMut::strided(&mut data, 2, 0, 1 << 40).row(1).is_empty());
+    }
 }

@@ -1,7 +1,7 @@
 //! Which CPUs this process may use, and pinning a thread to one of them (Linux; elsewhere nothing is pinned).
 
 /// The CPUs of the calling thread's affinity mask, the one it runs on first; empty where that cannot be known.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is plain bits, for which all zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -26,7 +26,7 @@ pub fn cpu_for_worker(cpus: &[usize], worker: usize) -> Option<usize> {
 }
 
 /// Best effort: an unpinned thread is slower, not wrong.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
 pub fn pin_this_thread(cpu: usize) {
     // SAFETY: all zero is a value of `cpu_set_t`; `cpu` came out of such a set, so it is below CPU_SETSIZE.
     unsafe {
@@ -36,10 +36,10 @@ pub fn pin_this_thread(cpu: usize) {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri, loom))]
 pub fn allowed_cpus() -> Vec<usize> {
     Vec::new()
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri, loom))]
 pub fn pin_this_thread(_cpu: usize) {}

@@ -1,7 +1,6 @@
 //! How threads of a team wait for each other without the operating system's help.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use super::sync::{AtomicUsize, Ordering, spin_loop, yield_now};
 
 /// A place where a team waits for its last member; the last one to arrive first runs `between`.
 pub(crate) struct Barrier {
@@ -83,16 +82,17 @@ impl Waiting {
     pub(super) fn pause(&mut self) {
         if self.spins_left > 0 {
             self.spins_left -= 1;
-            std::hint::spin_loop();
+            spin_loop();
         } else {
-            thread::yield_now();
+            yield_now();
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn a_follower_sees_what_was_written_before_the_step() {

@@ -1,0 +1,48 @@
+//! Whether a device did the work that the trace shows from the host's side alone (`activities=[CPU]`).
+//!
+//! The rule: no work on a device is in the trace, it is not a trace of headroom's own CPU runs, and one of these is: calls of a
+//! device's runtime; memory of a device; operators or functions that exist for a device alone; a GPU in the header, which the
+//! profiler lists wherever the machine has one. The last does not prove that the run used it, but then host times cannot be
+//! held against that GPU's peaks either. Without any of them the run was the host's own, and its times are the work's.
+
+use headroom_trace::{Category, HOST_MEMORY};
+
+use super::view::View;
+
+/// How it is known that a device worked, or may have, and was not recorded.
+pub fn unrecorded_device(view: &View) -> Option<String> {
+    let trace = view.trace;
+    if view.has_device_work() || trace.header.headroom.is_some() {
+        return None;
+    }
+    let calls = trace.host.category.iter().filter(|category| **category == Category::Runtime).count();
+    if calls > 0 {
+        return Some(format!("the run made {calls} calls of a device's runtime"));
+    }
+    if trace.memory.device.iter().any(|device| *device != HOST_MEMORY) {
+        return Some("the run allocated memory of a device".into());
+    }
+    let used: Vec<bool> = trace.names.iter().map(|(_, name)| is_for_a_device(name)).collect();
+    if let Some(at) = (0..trace.host.len()).find(|&at| used[trace.host.name[at].index()]) {
+        return Some(format!("the run called {}, which works on a device", view.host_name(at)));
+    }
+    let gpu = trace.header.devices.first()?;
+    Some(format!("the machine has a {}, and whether the run used it is not known", gpu.name))
+}
+
+/// Operators that only a GPU has, and functions of PyTorch that only a run on one calls.
+fn is_for_a_device(name: &str) -> bool {
+    let operator = name.strip_prefix("aten::");
+    let of_gpu = |name: &str| {
+        name.starts_with("cudnn_")
+            || name.starts_with("_cudnn_")
+            || name.starts_with("miopen_")
+            || matches!(
+                name,
+                "_scaled_dot_product_flash_attention"
+                    | "_scaled_dot_product_efficient_attention"
+                    | "_scaled_dot_product_cudnn_attention"
+            )
+    };
+    operator.is_some_and(of_gpu) || name.contains("torch/cuda/__init__.py") && name.ends_with(": synchronize")
+}

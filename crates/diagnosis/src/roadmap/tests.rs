@@ -1,0 +1,117 @@
+//! Findings with known costs, in one step of 1,000 microseconds without a device: what is taken out is saved.
+
+use super::*;
+use crate::finding::{Cause, Severity};
+use crate::measures::intervals::Span;
+use crate::simulation::tests::trace_of;
+use crate::trace_rules::Found;
+
+const WALL: i64 = 1_000;
+
+/// A finding that removes the host's time from `start` to `end`, in microseconds.
+fn finding(code: &'static str, effort: Effort, start: i64, end: i64) -> TraceFinding {
+    let mut found = Found::new(None, format!("{code} costs"), "do less");
+    if end > start {
+        found.removal.host = vec![Span { start: 1_000 * start, end: 1_000 * end }];
+    }
+    TraceFinding {
+        code,
+        name: "a-cost",
+        cause: Cause::GpuIdle,
+        severity: Severity::Low,
+        share_of_step: None,
+        saving_bound_share: 0.0,
+        message: found.message.clone(),
+        function: None,
+        place: None,
+        sources: Vec::new(),
+        evidence: Vec::new(),
+        advice: found.advice.clone(),
+        effort,
+        confidence: Confidence::High,
+        found,
+    }
+}
+
+fn roadmap_of(findings: &mut [TraceFinding]) -> Roadmap {
+    let trace = trace_of(WALL, &[("cpu_op", "a", 1, 0, WALL, 0)]);
+    roadmap(&View::new(&trace), findings)
+}
+
+fn close(left: f64, right: f64) -> bool {
+    (left - right).abs() < 1e-9
+}
+
+#[test]
+fn each_saving_counts_beyond_those_before_it() {
+    let mut findings = [finding("TR001", Effort::Low, 0, 400), finding("TR002", Effort::Low, 300, 600)];
+    let made = roadmap_of(&mut findings);
+    let shares: Vec<(f64, f64)> = made.items.iter().map(|item| (item.alone_share, item.additional_share)).collect();
+    assert!(close(shares[0].0, 0.4) && close(shares[0].1, 0.4), "{shares:?}");
+    assert!(close(shares[1].0, 0.3) && close(shares[1].1, 0.2), "{shares:?}");
+    assert!(close(made.total_saving_bound_share, 0.6));
+    assert!(close(made.step_seconds_now, 1e-3) && close(made.step_seconds_at_best, 0.4e-3));
+    assert!(close(findings[0].saving_bound_share, 0.4) && close(findings[1].saving_bound_share, 0.3));
+    assert_eq!((made.items[0].message.as_str(), made.items[0].advice.as_str()), ("TR001 costs", "do less"));
+}
+
+#[test]
+fn little_effort_comes_first_unless_much_more_is_saved() {
+    let codes = |findings: &mut [TraceFinding]| -> Vec<&'static str> {
+        roadmap_of(findings).items.iter().map(|item| item.code).collect()
+    };
+    let mut close_by = [finding("TR001", Effort::High, 0, 390), finding("TR002", Effort::Low, 400, 500)];
+    assert_eq!(codes(&mut close_by), ["TR002", "TR001"], "a quarter of the saving, a quarter of the effort");
+    let mut far = [finding("TR001", Effort::High, 0, 410), finding("TR002", Effort::Low, 500, 600)];
+    assert_eq!(codes(&mut far), ["TR001", "TR002"]);
+    let mut medium = [finding("TR001", Effort::Medium, 0, 190), finding("TR002", Effort::Low, 200, 300)];
+    assert_eq!(codes(&mut medium), ["TR002", "TR001"]);
+    let mut medium = [finding("TR001", Effort::Medium, 0, 210), finding("TR002", Effort::Low, 300, 400)];
+    assert_eq!(codes(&mut medium), ["TR001", "TR002"]);
+    let mut equal = [finding("TR009", Effort::Low, 0, 100), finding("TR003", Effort::Low, 200, 300)];
+    assert_eq!(codes(&mut equal), ["TR003", "TR009"], "of two alike the first code");
+}
+
+#[test]
+fn what_saves_next_to_nothing_is_left_out() {
+    let mut findings = [finding("TR001", Effort::Low, 0, 0), finding("TR002", Effort::Low, 10, 11)];
+    findings[0].saving_bound_share = 0.0005;
+    let made = roadmap_of(&mut findings);
+    assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"], "{made:?}");
+    assert!(close(made.items[0].alone_share, 0.001));
+    assert_eq!(findings[0].saving_bound_share, 0.0005, "a bound that a rule set itself stays");
+    let none = roadmap_of(&mut []);
+    assert!(none.items.is_empty() && close(none.total_saving_bound_share, 0.0));
+    assert!(close(none.step_seconds_at_best, 1e-3));
+}
+
+#[test]
+fn no_more_is_saved_than_there_is() {
+    let mut findings = [finding("TR001", Effort::Low, -500, 700), finding("TR002", Effort::Low, 300, 2_000)];
+    let made = roadmap_of(&mut findings);
+    assert!(made.items.iter().all(|item| (0.0..=1.0).contains(&item.alone_share)), "{made:?}");
+    assert!(close(made.total_saving_bound_share, 1.0) && close(made.step_seconds_at_best, 0.0));
+}
+
+#[test]
+fn two_costs_that_hide_each_other_are_worth_more_together() {
+    // A kernel and the host's own work side by side: taking away either alone saves little.
+    let trace = trace_of(
+        WALL,
+        &[
+            ("cuda_runtime", "cudaLaunchKernel", 1, 0, 10, 1),
+            ("kernel", "k", 7, 10, 890, 1),
+            ("cuda_runtime", "cudaStreamSynchronize", 1, 890, 10, 9),
+        ],
+    );
+    let view = View::new(&trace);
+    let mut findings = [finding("TR001", Effort::Low, 20, 880), finding("TR002", Effort::Low, 0, 0)];
+    findings[0].found.removal.host.push(Span { start: 950_000, end: 1_000_000 });
+    findings[1].found.removal.device.insert(0, 0);
+    let made = roadmap(&view, &mut findings);
+    // Each alone saves little: the host's end, and 10 of waiting. After the host's work is gone the kernel is all there is.
+    let kernel = made.items.iter().find(|item| item.code == "TR002").expect("saves something");
+    assert!(close(made.items[0].alone_share, 0.05) && made.items[0].code == "TR001", "{made:?}");
+    assert!(close(kernel.additional_share, 0.87) && close(kernel.alone_share, 0.87), "{made:?}");
+    assert!(close(made.total_saving_bound_share, 0.92) && close(findings[1].saving_bound_share, 0.87), "{made:?}");
+}

@@ -1,0 +1,253 @@
+//! The list of events, block after block in order: joins what blocks cut, and reads on after damage in linear time.
+
+use std::mem;
+
+use super::event::next_candidate;
+use super::fragment::{End, Fragment};
+use super::json::Cursor;
+
+/// More than any one event holds: what seems larger is damage.
+const LARGEST_EVENT_BYTES: usize = 16 << 20;
+
+/// More than any header or trailer holds.
+pub const MOST_BYTES_BESIDE_EVENTS: usize = 256 << 20;
+
+/// How often the rest of the text is searched for objects that never end. Damage takes one or two such searches; text made
+/// to take more is given up.
+const MOST_SEARCHES: u32 = 8;
+
+#[derive(Default)]
+pub struct Events {
+    pub sum: Fragment,
+    /// The start of an event that the blocks so far do not end.
+    rest: Vec<u8>,
+    /// The last bytes before text in which no event could be found, as far as they may belong to the next one's start.
+    lost_after: Option<Vec<u8>>,
+    /// The text behind the list, once it was closed.
+    pub trailer: Option<Vec<u8>>,
+}
+
+impl Events {
+    /// Takes the next block with what was read of it, as if it began at an event. Where it does not, it is read again
+    /// with the rest of the block before.
+    pub fn add(&mut self, mut block: Vec<u8>, mut fragment: Fragment) {
+        if let Some(trailer) = &mut self.trailer {
+            if trailer.len() < MOST_BYTES_BESIDE_EVENTS {
+                trailer.extend_from_slice(&block);
+            }
+            return;
+        }
+        if let Some(before) = self.lost_after.take() {
+            block.splice(..0, before);
+            let Some(next) = next_candidate(&block, 0) else {
+                self.lost_after = Some(possible_start(&block));
+                return;
+            };
+            block.drain(..next);
+            fragment = Fragment::read(&block);
+        } else if !self.rest.is_empty() {
+            self.rest.extend_from_slice(&block);
+            block = mem::take(&mut self.rest);
+            fragment = Fragment::read(&block);
+        }
+        let end = fragment.end();
+        self.sum.append(fragment);
+        match end {
+            End::Between => {}
+            End::Closed(at) => self.trailer = Some(block.split_off(at)),
+            End::Within(at) => self.rest = block.split_off(at),
+        }
+        if self.rest.len() > LARGEST_EVENT_BYTES {
+            self.read_on(More::Follows);
+        }
+    }
+
+    /// After the last block: an event that does not end may hide others behind it.
+    pub fn finish(&mut self) {
+        if !self.rest.is_empty() {
+            self.read_on(More::Never);
+        }
+    }
+
+    /// `rest` starts with an event that does not end: reads on from the next places where one may begin. Where there is no
+    /// such place, the text was cut there.
+    fn read_on(&mut self, more: More) {
+        let text = mem::take(&mut self.rest);
+        let may_go_on = |start: usize| more == More::Follows && text.len() - start <= LARGEST_EVENT_BYTES;
+        let mut endless = Endless::default();
+        let mut found = Fragment::default();
+        let mut start = 0;
+        let end = loop {
+            if !endless.learn(&text, start) {
+                break End::Within(start);
+            }
+            let Some(next) = next_candidate(&text, start + 1) else { break End::Within(start) };
+            found.reading_mut().damaged_events += 1;
+            match found.read_more(&text, next, &endless.starts) {
+                End::Within(at) if may_go_on(at) => break End::Within(at),
+                End::Within(at) => start = at,
+                end => break end,
+            }
+        };
+        self.sum.append(found);
+        match end {
+            End::Between => {}
+            End::Closed(at) => self.trailer = Some(text[at..].to_vec()),
+            End::Within(at) if may_go_on(at) => self.rest = text[at..].to_vec(),
+            End::Within(_) if more == More::Never => {}
+            End::Within(_) => {
+                self.sum.reading_mut().damaged_events += 1;
+                self.lost_after = Some(possible_start(&text));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum More {
+    Follows,
+    Never,
+}
+
+/// The `}`, or `}` and `,`, that `text` ends with: an event may begin right behind it.
+fn possible_start(text: &[u8]) -> Vec<u8> {
+    let text = text.trim_ascii_end();
+    match text.strip_suffix(b",").map(<[u8]>::trim_ascii_end) {
+        Some(before) if before.ends_with(b"}") => b"},".to_vec(),
+        None if text.ends_with(b"}") => b"}".to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// The objects of a text that never end, as far as they were met outside of strings.
+#[derive(Default)]
+struct Endless {
+    /// In order of place.
+    starts: Vec<u32>,
+    searches: u32,
+}
+
+impl Endless {
+    /// Knows after this, of `start` and all objects after it that are outside of strings as seen from there, which do not
+    /// end. `false` when it has searched often enough.
+    fn learn(&mut self, text: &[u8], start: usize) -> bool {
+        if self.starts.binary_search(&(start as u32)).is_ok() {
+            return true;
+        }
+        if self.searches == MOST_SEARCHES {
+            return false;
+        }
+        self.searches += 1;
+        self.starts.extend(endless_objects(text, start));
+        self.starts.sort_unstable();
+        self.starts.dedup();
+        true
+    }
+}
+
+/// Objects from `from` on that do not end before the text does, out of those at which an event could be read: behind a
+/// comma or another object.
+fn endless_objects(text: &[u8], from: usize) -> Vec<u32> {
+    let mut cursor = Cursor { text, at: from };
+    let mut open: Vec<(u32, u32)> = Vec::new();
+    let (mut depth, mut before) = (0u32, b',');
+    while let Some(&byte) = text.get(cursor.at) {
+        match byte {
+            b'"' => {
+                if cursor.string().is_err() {
+                    break;
+                }
+                before = b'"';
+                continue;
+            }
+            b' ' | b'\n' | b'\r' | b'\t' => {
+                cursor.at += 1;
+                continue;
+            }
+            b'{' => {
+                if matches!(before, b',' | b'}') {
+                    open.push((cursor.at as u32, depth));
+                }
+                depth += 1;
+            }
+            b'[' => depth += 1,
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                while open.last().is_some_and(|&(_, outside)| outside >= depth) {
+                    open.pop();
+                }
+            }
+            _ => {}
+        }
+        before = byte;
+        cursor.at += 1;
+    }
+    open.into_iter().map(|(at, _)| at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of all spans, and how many events were damaged, of blocks handed over one by one.
+    fn names_of(blocks: &[&str]) -> (Vec<String>, u64) {
+        let mut events = Events::default();
+        for block in blocks {
+            events.add(block.as_bytes().to_vec(), Fragment::read(block.as_bytes()));
+        }
+        events.finish();
+        let trace = events.sum.into_trace();
+        (trace.host.name.iter().map(|id| trace.name(*id).to_string()).collect(), trace.reading.damaged_events)
+    }
+
+    fn span(name: &str) -> String {
+        format!(r#"{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":1,"dur":1}}"#)
+    }
+
+    #[test]
+    fn objects_that_end_are_told_from_those_that_do_not() {
+        let text = br#"{"x":[{},{"y":1},{"z":"},{",{}"#;
+        assert_eq!(endless_objects(text, 0), [0, 17]);
+        assert_eq!(endless_objects(b"{} {\"a\": [}, {", 0), [3, 13]);
+        assert_eq!(endless_objects(b"{\"open: {},{", 0), [0]);
+    }
+
+    #[test]
+    fn sound_events_between_endless_ones_are_all_found() {
+        let one = |index: usize| format!(r#"{{"x":[{{}},{},"#, span(&index.to_string()));
+        let text: String = (0..2_000).map(one).collect();
+        let (names, damaged) = names_of(&[&text]);
+        assert_eq!(names, (0..2_000).map(|index| index.to_string()).collect::<Vec<_>>());
+        assert!(damaged >= 2_000);
+    }
+
+    #[test]
+    fn an_event_larger_than_any_is_left_out_and_the_next_one_read() {
+        let head = r#"{"ph":"X","pid":1,"tid":1,"ts":1,"dur":1,"name":""#;
+        let part = "x".repeat(9 << 20);
+        let (first, last) =
+            (format!("{},{head}{part}", span("a")), format!("{part}\"}} , {},{}", span("b"), span("c")));
+        let (names, damaged) = names_of(&[&first, &part, &part, &last]);
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(damaged, 1);
+    }
+
+    #[test]
+    fn the_start_of_an_event_is_found_across_blocks() {
+        let head = format!(r#"{{"name":"{}"#, "x".repeat(17 << 20));
+        for (left, right) in [("}", ",{}"), ("} ,", " {}"), ("} , ", "{}"), ("", "\"},{}")] {
+            let events = format!("{right},{}]", span("next"));
+            let (names, _) = names_of(&[&format!("{head}{left}"), &events]);
+            assert_eq!(names, ["next"], "{left} {right}");
+        }
+    }
+
+    #[test]
+    fn text_made_to_be_searched_again_and_again_is_given_up() {
+        // Each object opens a string that hides the next one from all before it.
+        let text: String = (0..1_000).map(|_| "{\"a\":[{},{\"b\":\" \\").collect();
+        let mut events = Events { rest: text.into_bytes(), ..Events::default() };
+        events.finish();
+        assert!(events.sum.reading_mut().damaged_events <= 2_000);
+    }
+}
