@@ -11,6 +11,7 @@ pub mod numbers;
 pub mod optimize;
 pub mod page;
 mod plots;
+pub mod printable;
 pub mod profile;
 pub mod runs;
 pub mod scale;

@@ -1,7 +1,7 @@
 //! The tables of a profile's report, as text that every form of it shows alike.
 
 use super::Profile;
-use crate::numbers::{bytes, grouped, metric, seconds};
+use crate::numbers::{bytes, grouped, metric, mfu, seconds};
 use crate::table::Table;
 use headroom_record::operators::{BottleneckCategory, Level};
 use headroom_record::performance::GpuState;
@@ -30,7 +30,7 @@ pub fn summary(profile: &Profile) -> Table {
         ]),
         row([
             "MFU",
-            &format!("{:.1}%", flops.mfu_percent),
+            &mfu(flops.mfu_percent, 1),
             &format!(
                 "of the measured peak, {} ({}): FLOPs that the model needs, over the whole step",
                 metric(flops.device_peak_flops, "FLOP/s"),
@@ -123,7 +123,7 @@ pub fn workshop_classes(profile: &Profile) -> Table {
     Table {
         head: vec!["workshop's measure", "here", "its class"],
         rows: vec![
-            row(["MFU", &format!("{:.1}%", efficiency.mfu_percent), &efficiency.workshop_class]),
+            row(["MFU", &mfu(efficiency.mfu_percent, 1), &efficiency.workshop_class]),
             row([
                 "arithmetic intensity",
                 &format!("{:.1} FLOPs a byte", intensity.arithmetic_intensity_flops_per_byte),
