@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 use headroom_diagnosis::source::rules;
 use headroom_diagnosis::trace_rules::TRACE_RULES;
 
+use crate::output;
+
 /// Show a rule's page: what it finds, why it is slow, an example, the fix, how a trace proves it.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -13,26 +15,17 @@ pub struct Arguments {
     code: Option<String>,
 }
 
-#[expect(clippy::print_stdout, reason = "the page is the result")]
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let Some(code) = arguments.code else {
-        for rule in rules::RULES {
-            println!("{}  {}", rule.code, rule.name);
-        }
-        for rule in TRACE_RULES {
-            println!("{}  {}", rule.code, rule.name);
-        }
+        let of_source = rules::RULES.iter().map(|rule| (rule.code, rule.name));
+        let all = of_source.chain(TRACE_RULES.iter().map(|rule| (rule.code, rule.name)));
+        output::result(&all.map(|(code, name)| format!("{code}  {name}\n")).collect::<String>())?;
         return Ok(ExitCode::SUCCESS);
     };
-    let of_trace =
-        |rule: &&headroom_diagnosis::trace_rules::TraceRule| rule.code.eq_ignore_ascii_case(&code) || rule.name == code;
-    if let Some(rule) = TRACE_RULES.iter().find(of_trace) {
-        print!("{}", rule.page);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let Some(rule) = rules::find(&code) else {
+    let of_trace = TRACE_RULES.iter().find(|rule| rule.code.eq_ignore_ascii_case(&code) || rule.name == code);
+    let Some(page) = of_trace.map(|rule| rule.page).or_else(|| rules::find(&code).map(|rule| rule.page)) else {
         bail!("no rule {code}: `headroom explain` without a code lists all");
     };
-    print!("{}", rule.page);
+    output::result(page)?;
     Ok(ExitCode::SUCCESS)
 }

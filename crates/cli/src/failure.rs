@@ -1,6 +1,7 @@
 //! Errors at the last stop: printed once, and turned into an exit code.
 
 use crate::output;
+use headroom_engine::EngineError;
 use headroom_record::atomic::FileError;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::DataError;
@@ -34,6 +35,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 fn is_of_the_run(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<RunFailed>()
+            || matches!(cause.downcast_ref(), Some(EngineError::Arena { .. } | EngineError::Threads { .. }))
             || cause.downcast_ref::<FileError>().is_some_and(FileError::is_disk_full)
             || cause.downcast_ref::<CheckpointError>().is_some_and(CheckpointError::is_disk_full)
             || cause.downcast_ref::<DataError>().is_some_and(DataError::is_disk_full)

@@ -4,9 +4,9 @@ mod cost;
 
 use crate::output;
 use crate::registry::{About, Entry, Headline};
+use crate::signals;
 use crate::study::plan::settings_of;
 use crate::study::state::compact;
-use crate::study::stop_on_interrupt;
 use crate::train::settings::{DeviceKind, Settings, tree_of};
 use crate::train::start::cuda_options;
 use anyhow::{bail, ensure};
@@ -90,7 +90,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     if let Some(size) = &arguments.cost {
         return cost::run(&arguments, size);
     }
-    let stop = stop_on_interrupt()?;
+    let interrupt = signals::listen(|| {})?;
     let settings = settings_of(&train_words(&arguments, &arguments.size))?.0;
     ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
     let nodes = tree_of(&settings.model)?.leaves.len();
@@ -119,11 +119,11 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     });
     let started = Instant::now();
     let seeds: Vec<u64> = (0..arguments.seeds).map(|number| arguments.seed.wrapping_add(number)).collect();
-    let Some((runs, floors)) = run_all(&design, &updates, &seeds, &stop)? else {
+    let Some((runs, floors)) = run_all(&design, &updates, &seeds, &interrupt.stop)? else {
         entry.interrupted();
         output::note("interrupted; nothing is written");
         let _ = fs::remove_dir(&folder);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(interrupt.exit_code());
     };
     let comparisons = comparisons(&runs, &updates);
     let parameters = settings.model.parameters().total();

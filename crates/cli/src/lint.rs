@@ -3,6 +3,7 @@
 mod configuration;
 mod discovery;
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,11 @@ use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::{join, measure};
 use headroom_diagnosis::source::fix::Safety;
 use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, lint, repair};
+use headroom_record::replace::{recover, replace_file};
 use headroom_report::lint as formats;
+
+use crate::output::{self, note};
+use discovery::Scripts;
 
 pub use configuration::Configuration;
 
@@ -84,27 +89,28 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let configuration = configuration(&arguments, &paths)?;
     let selection = selection(&arguments, &configuration)?;
-    let inputs = if from_stdin {
-        vec![standard_input(&arguments.stdin_filename)?]
+    let scripts = if from_stdin {
+        Scripts { files: vec![], inputs: vec![standard_input(&arguments.stdin_filename)?] }
     } else {
         discovery::read(&paths, &configuration.exclude)?
     };
+    let inputs = &scripts.inputs;
     let least = if arguments.unsafe_fixes { Safety::Unsafe } else { Safety::Safe };
     let report = if arguments.fix || arguments.diff {
-        let repairs = repair(&inputs, &selection, least);
+        let repairs = repair(inputs, &selection, least);
         if arguments.diff {
             let shown = repairs.files.iter().map(|file| formats::difference(&file.path, &file.before, &file.after));
-            print(&shown.collect::<String>());
+            output::exactly(&shown.collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
         }
-        write(&repairs.files, from_stdin)?;
+        write(&repairs.files, &scripts)?;
         let files = repairs.files.len();
         note(&format!("{} fixed in {files} {}", repairs.applied.len(), if files == 1 { "file" } else { "files" }));
         repairs.remaining
     } else {
-        let mut report = lint(&inputs, &selection);
+        let mut report = lint(inputs, &selection);
         if !arguments.trace.is_empty() {
-            measure_with(&mut report, &arguments.trace, &inputs)?;
+            measure_with(&mut report, &arguments.trace, inputs)?;
         }
         report
     };
@@ -112,7 +118,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         // Standard output carries the fixed script: findings go to stderr.
         note(formats::text(&report).trim_end());
     } else {
-        print(&show(&report, arguments.format));
+        output::result(&show(&report, arguments.format))?;
     }
     Ok(exit_code(&report, arguments.fail_on.or(configuration.fail_on)))
 }
@@ -131,7 +137,7 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
 /// The scripts at `paths`, as the settings of the first choose them.
 pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Input>> {
     let configuration = Configuration::nearest(&paths[0])?;
-    discovery::read(paths, &configuration.exclude)
+    Ok(discovery::read(paths, &configuration.exclude)?.inputs)
 }
 
 fn configuration(arguments: &Arguments, paths: &[PathBuf]) -> Result<Configuration> {
@@ -156,23 +162,39 @@ fn standard_input(name: &str) -> Result<Input> {
     Ok(Input { path: name.to_string(), bytes })
 }
 
-/// Writes each fixed file under a temporary name first, so that none is left half-written.
-fn write(files: &[Repaired], to_stdout: bool) -> Result<()> {
-    for file in files {
-        if to_stdout {
-            print(&file.after);
-            continue;
+/// Each file to the place it was read from, whatever its name; a script from standard input goes to standard output.
+fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
+    let Scripts { files, inputs } = scripts;
+    if files.is_empty() {
+        for script in repaired {
+            output::exactly(&script.after)?;
         }
-        let path = Path::new(&file.path);
-        let temporary = path.with_extension(format!("py.{}.tmp", std::process::id()));
-        let permissions = std::fs::metadata(path).with_context(|| format!("cannot read {}", file.path))?.permissions();
-        std::fs::write(&temporary, &file.after)
-            .and_then(|()| std::fs::set_permissions(&temporary, permissions))
-            .and_then(|()| std::fs::rename(&temporary, path))
-            .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
-            .with_context(|| format!("cannot write {}", file.path))?;
+        return Ok(());
+    }
+    let folders: BTreeSet<&Path> = repaired.iter().map(|script| folder_of(&files[script.input])).collect();
+    for copy in folders.into_iter().flat_map(recover) {
+        note(&format!(
+            "warning: an earlier fix was cut short; {} holds the text before it\n  help: compare it with the file of that \
+             name, and remove it",
+            copy.display()
+        ));
+    }
+    for script in repaired {
+        let path = &files[script.input];
+        let now = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if now != inputs[script.input].bytes {
+            bail!(
+                "{} was changed while it was being fixed: it is left as it is\n  help: run the command again",
+                path.display()
+            );
+        }
+        replace_file(path, script.after.as_bytes())?;
     }
     Ok(())
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn show(report: &SourceReport, format: Format) -> String {
@@ -194,15 +216,4 @@ fn exit_code(report: &SourceReport, fail_on: Option<FailOn>) -> ExitCode {
         Some(FailOn::Critical) => Severity::Critical,
     };
     ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.severity >= least)))
-}
-
-/// A reader that closes early (`| head`) is no error.
-fn print(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
-
-fn note(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -20,12 +20,16 @@ mod regress;
 mod runs;
 mod scale;
 mod serve;
+mod signals;
 mod study;
 mod train;
 mod verify;
 
 use clap::{Parser, Subcommand};
 use headroom_engine::cpu::isa::Isa;
+use headroom_record::atomic::FileError;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// How far a training run is from what the hardware allows, why, and the fix proven.
@@ -65,7 +69,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    signals::report_file_size_limit();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => return show(&asked),
+    };
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
     }
@@ -91,4 +99,14 @@ fn main() -> ExitCode {
     };
     entry.close(&done);
     done.unwrap_or_else(|error| failure::report(&error))
+}
+
+/// Help, the version, or why the arguments make no sense.
+fn show(asked: &clap::Error) -> ExitCode {
+    match asked.print() {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            failure::report(&FileError::new("write", Path::new("standard output"))(error).into())
+        }
+        _ => ExitCode::from(u8::try_from(asked.exit_code()).unwrap_or(2)),
+    }
 }

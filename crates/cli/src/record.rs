@@ -1,22 +1,38 @@
 //! `headroom record -- python train.py …`: a trace of some steps of a PyTorch script, which is run as it is.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use headroom_record::atomic::FileError;
+use headroom_record::timestamp::utc_iso;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+use signal_hook::consts::SIGTERM;
 
 use crate::analyze::{self, Format};
 use crate::failure::RunFailed;
 use crate::output;
+use crate::serve::is_trace_name;
+use crate::signals::{self, Interrupt};
+use crate::study::state::compact;
+use crate::train::folder::{make_folders, remove_folders};
 
 /// Run a PyTorch script unchanged, leave a trace of a few steps after warm-up, and analyze it.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where the trace goes; made if missing
-    #[arg(long, value_name = "DIR", default_value = "runs/recorded")]
-    output_dir: PathBuf,
+    /// Where the trace goes; made if missing, refused if it holds another trace [default: runs/TIME-recorded]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Record into a folder that holds another recording, and remove that one's traces afterwards
+    #[arg(long, requires = "output_dir")]
+    overwrite: bool,
     /// Steps before recording
     #[arg(long, default_value_t = 3, value_name = "N")]
     warmup_steps: u32,
@@ -44,34 +60,53 @@ struct Note {
     trace: Option<PathBuf>,
     seconds_without_profiler: Vec<f64>,
     error: Option<String>,
+    /// The script profiles itself, and the hook stepped aside.
+    #[serde(default)]
+    own_profiler: bool,
 }
 
 const HOOK: &str = include_str!("record/sitecustomize.py");
 
+/// How often the script is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    std::fs::create_dir_all(&arguments.output_dir)
-        .with_context(|| format!("cannot make the folder {}", arguments.output_dir.display()))?;
-    let folder = std::path::absolute(&arguments.output_dir)?;
+    let interrupt = signals::listen_for_two(|| {})?;
+    let folder = Folder::claim(arguments.output_dir.as_deref(), arguments.overwrite)?;
     let hooks = tempfile::tempdir().context("cannot make a temporary folder for the hook")?;
     std::fs::write(hooks.path().join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
-    remove_old_notes(&folder)?;
+    // Beside the hook, so that nothing but traces ever lies in the user's folder.
+    let notes = hooks.path().join("notes");
+    std::fs::create_dir(&notes).context("cannot make a temporary folder for the hook's notes")?;
 
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]);
     command.env("PYTHONPATH", python_path(hooks.path())?);
-    command.env("HEADROOM_RECORD_FOLDER", &folder);
+    command.env("HEADROOM_RECORD_FOLDER", &folder.path);
+    command.env("HEADROOM_RECORD_NOTES", &notes);
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
     command.env("HEADROOM_RECORD_STEPS", arguments.steps.to_string());
     if arguments.stop {
         command.env("HEADROOM_RECORD_STOP", "1");
     }
     let program = arguments.command[0].to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
-    let notes = read_notes(&folder)?;
-    let traces: Vec<PathBuf> = notes.iter().filter_map(|note| note.trace.clone()).collect();
+    let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
+    let status = wait(&mut child, &interrupt)?;
+    let notes = read_notes(&notes)?;
+    let traces: BTreeSet<PathBuf> = notes.iter().filter_map(|note| note.trace.clone()).collect();
+    let traces: Vec<PathBuf> = traces.into_iter().collect();
+    if interrupt.signal() != 0 {
+        output::note(&match traces.first() {
+            Some(trace) => format!("interrupted; what was recorded before is in {}", trace.display()),
+            None => "interrupted; nothing was recorded".to_string(),
+        });
+        folder.keep_if(!traces.is_empty(), &traces);
+        return Ok(interrupt.exit_code());
+    }
     if traces.is_empty() {
         return Err(no_trace(&notes, &arguments, &program, status));
     }
+    folder.keep_if(true, &traces);
     for trace in &traces {
         output::note(&format!("recorded {}", trace.display()));
     }
@@ -100,22 +135,118 @@ fn python_path(hooks: &Path) -> Result<OsString> {
     std::env::join_paths(folders).context("the temporary folder's name cannot stand in PYTHONPATH")
 }
 
-fn notes_in(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Waits for the script, and passes requests to end on to it: none that was started here is left running alone.
+fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the script")? {
+            return Ok(status);
+        }
+        // Ctrl-C on a terminal reaches the script by itself, and a second one would be a second interrupt to it.
+        let due = interrupt.signal() == SIGTERM || interrupt.give_up.load(Ordering::Relaxed);
+        if interrupt.is_asked() && due && !told {
+            told = true;
+            send(child, interrupt.signal());
+        }
+        if interrupt.is_asked_twice() {
+            let _ = child.kill();
+        }
+        sleep(GLANCE);
+    }
+}
+
+/// A process that is gone already needs no signal.
+#[cfg(unix)]
+fn send(child: &Child, signal: i32) {
+    let signal = if signal == SIGTERM { Signal::TERM } else { Signal::INT };
+    if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(process, signal);
+    }
+}
+
+/// Where one recording goes: a folder without other traces.
+struct Folder {
+    path: PathBuf,
+    /// Traces of an earlier recording, which the new one replaces.
+    replaced: Vec<PathBuf>,
+    made: Vec<PathBuf>,
+}
+
+impl Folder {
+    fn claim(asked: Option<&Path>, overwrite: bool) -> Result<Folder> {
+        let Some(path) = asked else { return Folder::claim_new() };
+        let made = make_folders(path)?;
+        let path = std::path::absolute(path)?;
+        let traces = traces_in(&path)?;
+        if let (Some(trace), false) = (traces.first(), overwrite) {
+            bail!(
+                "{} holds another trace already ({})\n  help: name another folder, or add --overwrite",
+                path.display(),
+                trace.file_name().unwrap_or_default().display()
+            );
+        }
+        let replaced = traces.into_iter().filter(|trace| is_a_recording(trace)).collect();
+        Ok(Folder { path, replaced, made })
+    }
+
+    fn claim_new() -> Result<Folder> {
+        let mut made = make_folders(Path::new("runs"))?;
+        let stamp = compact(&utc_iso(SystemTime::now()), '-');
+        for attempt in 1..1000 {
+            let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+            let path = std::path::absolute(format!("runs/{stamp}-recorded{suffix}"))?;
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    made.insert(0, path.clone());
+                    return Ok(Folder { path, replaced: vec![], made });
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(FileError::new("make the folder", &path)(error).into()),
+            }
+        }
+        bail!("runs/ holds a thousand recordings of this very second\n  help: name one with --output-dir")
+    }
+
+    /// With a new recording the one before it goes; without one everything stays as it was.
+    fn keep_if(mut self, recorded: bool, traces: &[PathBuf]) {
+        if recorded {
+            self.made.clear();
+            for old in self.replaced.drain(..).filter(|old| !traces.contains(old)) {
+                let _ = std::fs::remove_file(old);
+            }
+        }
+    }
+}
+
+/// Folders that were made for nothing, as far as they are empty.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        remove_folders(&self.made);
+    }
+}
+
+fn traces_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-    files.retain(|path| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with("record.") && name.ends_with(".json")
-    });
+    files.retain(|path| path.file_name().is_some_and(|name| is_trace_name(&name.to_string_lossy())));
     files.sort();
     Ok(files)
 }
 
-fn remove_old_notes(folder: &Path) -> Result<()> {
-    for file in notes_in(folder)? {
-        std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
-    }
-    Ok(())
+/// The hook's own name for a trace: `rank0.4711.pt.trace.json`.
+fn is_a_recording(trace: &Path) -> bool {
+    let name = trace.file_name().unwrap_or_default().to_string_lossy();
+    let words = name.strip_prefix("rank").and_then(|name| name.strip_suffix(".pt.trace.json"));
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    words.and_then(|words| words.split_once('.')).is_some_and(|(rank, process)| is_number(rank) && is_number(process))
+}
+
+fn notes_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    Ok(files)
 }
 
 fn read_notes(folder: &Path) -> Result<Vec<Note>> {
@@ -142,6 +273,13 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
              `headroom record` first"
         ))
         .into();
+    }
+    if notes.iter().any(|note| note.own_profiler) {
+        return anyhow::anyhow!(
+            "the script uses torch.profiler itself, and two profilers cannot run at once: recording stepped aside, and \
+             nothing was recorded\n  help: `headroom analyze` reads the trace that the script exports, or switch its \
+             profiler off"
+        );
     }
     if let Some(error) = notes.iter().find_map(|note| note.error.as_ref()) {
         return RunFailed(format!("recording failed inside the script: {error}")).into();
@@ -174,9 +312,23 @@ mod tests {
 
     #[test]
     fn notes_of_ranks_give_one_median() {
-        let note =
-            |times: &[f64]| Note { steps: 9, trace: None, seconds_without_profiler: times.to_vec(), error: None };
+        let note = |times: &[f64]| Note {
+            steps: 9,
+            trace: None,
+            seconds_without_profiler: times.to_vec(),
+            error: None,
+            own_profiler: false,
+        };
         assert_eq!(median_milliseconds(&[note(&[0.003, 0.001]), note(&[0.002])]), Some(2.0));
         assert_eq!(median_milliseconds(&[note(&[])]), None);
+    }
+
+    #[test]
+    fn only_the_hooks_own_traces_are_replaced() {
+        let is_one = |name: &str| is_a_recording(Path::new(name));
+        assert!(is_one("runs/rank0.4711.pt.trace.json"));
+        for other in ["rank0.pt.trace.json", "host.4711.pt.trace.json", "rank0.a.pt.trace.json", "rank0.1.json"] {
+            assert!(!is_one(other), "{other}");
+        }
     }
 }

@@ -119,7 +119,7 @@ impl Registry {
         rows::insert(&self.connection, start).map_err(self.failed())
     }
 
-    /// How a run ended, in one transaction: a crash leaves the row as it was, or whole.
+    /// How a run ended, in one transaction: a crash leaves the row as it was, or whole. False where there is no such row.
     pub fn end(
         &mut self,
         id: i64,
@@ -127,7 +127,7 @@ impl Registry {
         figures: &Headline,
         step_seconds: &[f64],
         error: Option<&str>,
-    ) -> Result<(), RegistryError> {
+    ) -> Result<bool, RegistryError> {
         let ended = rows::end(&mut self.connection, id, status, figures, step_seconds, error);
         ended.map_err(self.failed())
     }

@@ -7,10 +7,10 @@ mod sweeps;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
+use crate::signals::{self, Interrupt};
 use crate::study::plan::settings_of;
 use crate::study::rates::{held_against, room};
 use crate::study::state::compact;
-use crate::study::stop_on_interrupt;
 use crate::train::settings::{DeviceKind, Settings};
 use anyhow::{bail, ensure};
 use headroom_engine::machine::memory_available_bytes;
@@ -75,7 +75,7 @@ pub const WARMUP_STEPS: u64 = 2;
 const MIB: f64 = 1024.0 * 1024.0;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_interrupt()?;
+    let interrupt = signals::listen(|| {})?;
     let base = settings_of(&train_words(&arguments, None, &arguments.passes))?.0;
     let sweeps = Sweeps::of(&arguments, &base)?;
     let peaks = held_against(&base)?;
@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         threads: base.threads,
         name: None,
     });
-    let measuring = Measuring { folder: &folder, parent: entry.id(), stop: &stop };
+    let measuring = Measuring { folder: &folder, parent: entry.id(), stop: &interrupt.stop };
     if !arguments.plan_only {
         let total = points.len();
         for (index, point) in points.iter_mut().enumerate() {
@@ -124,14 +124,14 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             match measuring.run(&words, &format!("batch_{batch_size}_seq_{seq_len}"))? {
                 Measured::Done(measured) => measured.write_into(&mut point.point),
                 Measured::Broken(why) => point.point.note = Some(why),
-                Measured::Stopped => return Ok(stopped(entry)),
+                Measured::Stopped => return Ok(stopped(entry, &interrupt)),
             }
         }
     }
     let (batch_points, sequence_points) = sweeps.split(points);
     let optimizations = match optimizations(&arguments, &base, &step, &sequence_points, available, &measuring)? {
         Some(optimizations) => optimizations,
-        None => return Ok(stopped(entry)),
+        None => return Ok(stopped(entry, &interrupt)),
     };
     let record = ScalingRecord::new(ScalingFacts {
         timestamp: utc_iso(SystemTime::now()),
@@ -174,10 +174,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
 }
 
-fn stopped(entry: &mut Entry) -> ExitCode {
+fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     entry.interrupted();
     output::note("interrupted; nothing is written but the folders of the points that were run");
-    ExitCode::SUCCESS
+    interrupt.exit_code()
 }
 
 /// The words of the process that takes the steps; its folder comes later.

@@ -10,7 +10,7 @@ pub mod state;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
-use anyhow::Context;
+use crate::signals;
 use child::{ChildEnd, run_child, wait_for_orphan};
 use collect::measured_figures;
 use headroom_experiments::study::{size_analysis, version_analysis};
@@ -21,8 +21,7 @@ use state::Study;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Train several sizes and versions, each in a process of its own, and say how speed and memory grow.
 #[derive(clap::Args)]
@@ -69,7 +68,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_interrupt()?;
+    let interrupt = signals::listen(|| {})?;
+    let stop = &*interrupt.stop;
     let mut study = Study::open(&arguments)?;
     let request = study.record.request.clone();
     entry.begin(&About {
@@ -87,16 +87,16 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         if study.record.runs[index].status.has_ended() {
             continue;
         }
-        if !run_one(&mut study, index, entry.id(), &stop)? {
+        if !run_one(&mut study, index, entry.id(), stop)? {
             entry.interrupted();
             output::note(&format!(
                 "interrupted; what is done is kept, `headroom study --resume --output-dir {}` goes on",
                 study.folder.display()
             ));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(interrupt.exit_code());
         }
     }
-    conclude(&mut study, &stop)?;
+    conclude(&mut study, stop)?;
     entry.figures(headline(&study.record));
     let shown = match arguments.json {
         true => serde_json::to_string_pretty(&study.record)? + "\n",
@@ -216,24 +216,4 @@ fn headline(record: &StudyRecord) -> Headline {
         measured: record.request.device != "null",
         ..Headline::default()
     }
-}
-
-/// Set by Ctrl-C or a request to terminate: the run in progress is ended, what is done is kept. A second one ends at once.
-pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
-    /// What shells report for a program that Ctrl-C ended.
-    const INTERRUPTED: i32 = 130;
-    /// `timeout` asks a process and then its whole group: the same request, twice within an instant.
-    const SAME_REQUEST: Duration = Duration::from_secs(1);
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&stop);
-    let asked = OnceLock::new();
-    ctrlc::set_handler(move || {
-        seen.store(true, Ordering::Relaxed);
-        if asked.get_or_init(Instant::now).elapsed() > SAME_REQUEST {
-            #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
-            std::process::exit(INTERRUPTED);
-        }
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(stop)
 }

@@ -17,7 +17,8 @@ use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::{self, Profiler};
 use crate::registry::{self, About, Entry};
-use anyhow::Context;
+use crate::signals::{self, Interrupt};
+use anyhow::ensure;
 use arguments::OutputArguments;
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
@@ -37,9 +38,8 @@ use progress::{Bar, Format, Progress, Speed};
 use serde_json::json;
 use settings::{Settings, Sources};
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 use summary::Ended;
 
@@ -52,8 +52,12 @@ pub fn run_profiled(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Resu
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let started = utc_iso(SystemTime::now());
     let format = if arguments.output.json { Format::Json } else { Format::Text };
-    let stop = stop_on_interrupt()?;
+    let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
     registry::check_name(arguments.output.name.as_deref())?;
+    ensure!(
+        !arguments.output.overwrite || arguments.output.output_dir.is_some() || arguments.output.save.is_some(),
+        "--overwrite has nothing to overwrite\n  help: name a folder with --output-dir or --save"
+    );
 
     let (settings, sources) = Settings::resolve(&arguments)?;
     if arguments.training.show_tree {
@@ -71,8 +75,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
 
     let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
-    let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder)?;
-    let mut trainer = start::trainer(&arguments, &settings, planned)?;
+    let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder, arguments.model.resume.as_deref())?;
+    let mut trainer = start::trainer(&arguments, &settings, planned, &interrupt)?;
     if let Some(profiler) = &profiler {
         profiler.attach(&mut trainer, &settings);
     }
@@ -107,13 +111,14 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     };
     let schedule = schedule(&arguments.output, &settings);
     let evaluation = input.evaluation.as_ref();
-    let outcome = training::run(&mut trainer, &mut input.training, evaluation, &schedule, &stop, &mut progress);
+    let outcome =
+        training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
     let printed = progress.finish();
-    if matches!(outcome.end, End::Interrupted) {
+    if matches!(outcome.end, End::Interrupted | End::GivenUp) {
         entry.interrupted();
     }
     if outcome.steps.is_empty() {
-        return how_it_ended(outcome.end, &trainer, checkpoints.as_ref()).map(|()| ExitCode::SUCCESS);
+        return how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt);
     }
 
     let ended = Ended {
@@ -133,9 +138,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         let made = Made { profiler: profiler.as_ref(), trainer: &trainer, attribution: attribution.as_ref() };
         conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
-    how_it_ended(outcome.end, &trainer, checkpoints.as_ref())?;
+    let code = how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt)?;
     written.and(printed.map_err(anyhow::Error::from))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// The nodes that a step can choose from.
@@ -155,23 +160,6 @@ fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Set by Ctrl-C or a request to terminate: the step is finished, then the run ends in order. A second one ends it at once.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
-    /// What shells report for a program that Ctrl-C ended.
-    const INTERRUPTED: i32 = 130;
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            #[expect(clippy::exit, reason = "asked for twice; checkpoints are whole at any moment")]
-            std::process::exit(INTERRUPTED);
-        }
-        output::note("finishing the step (once more to end at once)");
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(stop)
-}
-
 fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
     let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
     match &flags.output_dir {
@@ -184,6 +172,7 @@ fn open_checkpoints(
     flags: &OutputArguments,
     settings: &Settings,
     run_folder: &RunFolder,
+    resumed_folder: Option<&Path>,
 ) -> anyhow::Result<Option<Checkpoints>> {
     let Some(path) = &flags.save else {
         if settings.resume.is_some() && !flags.validate_setup {
@@ -192,7 +181,8 @@ fn open_checkpoints(
         return Ok(None);
     };
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
-    Ok(Some(Checkpoints::open(path, keep, &run_folder.path)?))
+    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
 }
 
 /// Batches on their way, and those that every evaluation uses.
@@ -282,19 +272,30 @@ fn conclude(
     Ok(())
 }
 
-fn how_it_ended(end: End, trainer: &Trainer, checkpoints: Option<&Checkpoints>) -> anyhow::Result<()> {
+fn how_it_ended(
+    end: End,
+    trainer: &Trainer,
+    checkpoints: Option<&Checkpoints>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<ExitCode> {
+    let step = trainer.step;
+    let saved = match checkpoints {
+        Some(checkpoints) => format!("saved; --resume {} goes on from it", checkpoints.folder.display()),
+        None => "not saved: --save DIR keeps a checkpoint".into(),
+    };
+    let and = if checkpoints.is_some() { "and" } else { "but" };
     match end {
-        End::Finished => {}
-        End::Interrupted => {
-            let saved = match checkpoints {
-                Some(checkpoints) => format!("and saved; --resume {} goes on from it", checkpoints.folder.display()),
-                None => "but not saved: --save DIR keeps a checkpoint".into(),
-            };
-            output::note(&format!("interrupted: step {} was finished {saved}", trainer.step));
+        End::Finished => return Ok(ExitCode::SUCCESS),
+        End::Interrupted => output::note(&format!("interrupted: step {step} was finished {and} {saved}")),
+        End::GivenUp if checkpoints.is_some_and(Checkpoints::has_saved) || (checkpoints.is_none() && step > 0) => {
+            output::note(&format!("interrupted: step {} was given up unfinished; step {step} is {saved}", step + 1));
+        }
+        End::GivenUp => {
+            output::note(&format!("interrupted: step {} was given up unfinished; nothing is saved", step + 1))
         }
         End::Failed(RunError::Data(error)) => return Err(error.into()),
         // Saving had been tried and found possible; what changed since is no fault of the input.
         End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
     }
-    Ok(())
+    Ok(interrupt.exit_code())
 }

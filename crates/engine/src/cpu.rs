@@ -34,6 +34,7 @@ use isa::Isa;
 use pool::Pool;
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How many partial sums a long reduction is cut into.
@@ -198,8 +199,15 @@ impl Device for Cpu {
     }
 
     fn run(&mut self, program: usize, calls: Range<usize>) {
+        self.run_unless(program, calls, &AtomicBool::new(false));
+    }
+
+    fn run_unless(&mut self, program: usize, calls: Range<usize>, give_up: &AtomicBool) -> bool {
         let _held = (self.programs[program].walk == Walk::Replayed).then(|| self.team.pool.hold());
         for index in calls {
+            if give_up.load(Ordering::Relaxed) {
+                return false;
+            }
             let call = &self.programs[program].calls[index];
             let start = self.recorder.is_some().then(|| self.started.elapsed());
             // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
@@ -211,6 +219,7 @@ impl Device for Cpu {
                 recorder.push(CallSpan { program: program as u32, call: index as u32, start, end });
             }
         }
+        true
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {

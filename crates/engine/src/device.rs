@@ -3,6 +3,7 @@
 use crate::recorder::Recorder;
 use headroom_graph::{Graph, Layout, Plan, Precision, Storage, ValueId};
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -71,7 +72,10 @@ impl Target {
 
 #[derive(Debug, Error)]
 pub enum EngineError {
-    #[error("cannot get {bytes} bytes of memory for the arena: {error}")]
+    #[error(
+        "cannot get {bytes} bytes of memory for the plan's values: {error}\n  help: --memory-limit plans with less; end other \
+         programs, or raise this process's limit (ulimit -v)"
+    )]
     Arena { bytes: usize, error: std::io::Error },
     #[error("cannot start {threads} threads: {error}")]
     Threads { threads: usize, error: std::io::Error },
@@ -121,6 +125,14 @@ pub trait Device {
 
     /// Runs some of a program's calls and returns when they are done.
     fn run(&mut self, program: usize, calls: Range<usize>);
+
+    /// As `run`, but gives up between two calls once `give_up` is set; false where calls were left out. A device that
+    /// cannot look in between runs them all.
+    fn run_unless(&mut self, program: usize, calls: Range<usize>, give_up: &AtomicBool) -> bool {
+        let _ = give_up;
+        self.run(program, calls);
+        true
+    }
 
     /// From now on every call is written down in `recorder`, or none is; gives back the recorder that was at work before.
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder>;

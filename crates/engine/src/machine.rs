@@ -75,11 +75,23 @@ fn own_ticks(stat: &str) -> Option<u64> {
     fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
-/// Bytes that could be had now without swapping, within the limit of the control group if there is one.
+/// Bytes that could be had now without swapping, within the limits of the control group and of the process (`ulimit -v`)
+/// if there are any.
 pub fn memory_available_bytes() -> Option<u64> {
     let system = meminfo("MemAvailable")?;
     let group = cgroup_limit().zip(cgroup_number("memory.current")).map(|(limit, used)| limit.saturating_sub(used));
-    Some(group.map_or(system, |group| group.min(system)))
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let process = address_space_limit(&limits).zip(status("VmSize"));
+    // Beside the plan: stacks of threads, batches, buffers of files.
+    const BESIDE: u64 = 96 << 20;
+    let process = process.map(|(limit, used)| limit.saturating_sub(used + BESIDE));
+    Some([group, process].into_iter().flatten().fold(system, u64::min))
+}
+
+/// The soft limit in `/proc/self/limits`; none where there is none.
+fn address_space_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The most memory this process ever had resident.
@@ -141,6 +153,16 @@ fn physical_cores(cpuinfo: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_of_the_address_space_is_read_where_there_is_one() {
+        let limits = |limit: &str| {
+            format!("Max stack size 8388608 unlimited bytes\nMax address space   {limit}  unlimited  bytes\n")
+        };
+        assert_eq!(address_space_limit(&limits("1048576")), Some(1 << 20));
+        assert_eq!(address_space_limit(&limits("unlimited")), None);
+        assert_eq!(address_space_limit(""), None);
+    }
 
     #[test]
     fn hyper_threads_of_one_core_count_once() {

@@ -1,14 +1,14 @@
 //! Files that are either the old ones or the new ones, never something in between.
 //!
-//! The content goes to a temporary name beside the target, reaches the disk, and is then renamed over it.
+//! The content goes to a temporary file beside the target, reaches the disk, and is then renamed over it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
+
+use crate::temporary::{Temporary, folder_of, sweep};
 
 /// What was tried on which file, and why the system refused.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +41,10 @@ pub fn write_atomically_with(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), FileError> {
-    let temporary = temporary_beside(path);
-    let outcome = write_through(&temporary, fill)
-        .map_err(FileError::new("write", path))
-        .and_then(|()| fs::rename(&temporary, path).map_err(FileError::new("rename into", path)));
-    if outcome.is_err() {
-        // The first error is the one to tell; a temporary file that cannot be removed changes nothing about it.
-        let _ = fs::remove_file(&temporary);
-        return outcome;
-    }
+    sweep(folder_of(path));
+    let temporary = Temporary::beside(path).map_err(FileError::new("write", path))?;
+    write_through(&temporary.file, fill).map_err(FileError::new("write", path))?;
+    temporary.rename_over(path).map_err(FileError::new("rename into", path))?;
     sync_directory_of(path)
 }
 
@@ -71,33 +66,19 @@ pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-fn write_through(temporary: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let mut writer = BufWriter::new(File::create_new(temporary)?);
+/// Writes and syncs; after an error what is left in the buffer is dropped, not written once more.
+pub(crate) fn write_through(file: &File, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(file.try_clone()?);
     let filled = fill(&mut writer).and_then(|()| writer.flush());
-    // `into_parts` drops what an error left in the buffer instead of trying to write it once more.
     let (file, _) = writer.into_parts();
     filled?;
     file.sync_all()
 }
 
-/// A hidden name in the same folder (a rename cannot cross file systems), unique to this process and call.
-fn temporary_beside(path: &Path) -> PathBuf {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    folder_of(path).join(format!(".{name}.{}.{call}.tmp", process::id()))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn names_in(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> =
@@ -152,13 +133,36 @@ mod tests {
     }
 
     #[test]
-    fn each_running_writer_has_a_temporary_name_of_its_own() {
-        let path = Path::new("record.json");
-        assert_ne!(temporary_beside(path), temporary_beside(path));
-        assert_eq!(
-            temporary_beside(path).parent().unwrap(),
-            Path::new("."),
-            "a bare name is written in the current folder"
-        );
+    fn a_file_is_not_to_be_seen_before_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        write_atomically(&path, b"old").unwrap();
+        let mut seen = vec![];
+        write_atomically_with(&path, |writer| {
+            seen = names_in(folder.path());
+            writer.write_all(b"new")
+        })
+        .unwrap();
+        // A file system that cannot keep files without names shows the temporary one too.
+        assert!(seen == ["record.json"] || seen.len() == 2, "{seen:?}");
+        if cfg!(target_os = "linux") && Path::new("/proc/self/fd").exists() {
+            assert_eq!(seen, ["record.json"], "killed now, nothing would be left behind");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_blocks_nobody_and_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        // Names that a process with the same number would have chosen, now and in earlier versions.
+        let id = std::process::id();
+        let older: Vec<String> = (0..64).map(|call| format!(".record.json.{id}.{call}.tmp")).collect();
+        for name in &older {
+            fs::write(folder.path().join(name), "half").unwrap();
+        }
+        fs::write(folder.path().join(".record.json.00112233aabbccdd.headroom.tmp"), "half").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(names_in(folder.path()).len(), 1 + older.len(), "ours is gone, what is not known to be ours stays");
     }
 }

@@ -13,6 +13,7 @@ pub mod numbers;
 pub mod optimize;
 pub mod page;
 mod plots;
+pub mod printable;
 pub mod profile;
 mod roofline_plot;
 pub mod runs;

@@ -43,6 +43,16 @@ pub fn rate(number: f64) -> String {
     format!("{number:.*}", zeros + 2)
 }
 
+/// MFU with so many decimals; where it is beyond what any device can do, that, and why it came out so.
+pub fn mfu(percent: f64, decimals: usize) -> String {
+    match percent {
+        0.0..=100.0 => format!("{percent:.decimals$}%"),
+        _ => format!(
+            "impossible ({percent:.1e}%: more than the peak, so the FLOPs, the times or the peak it is held against are wrong)"
+        ),
+    }
+}
+
 /// Seconds in the unit that fits.
 pub fn seconds(time: f64) -> String {
     match time {
@@ -64,6 +74,10 @@ mod tests {
         assert_eq!(metric(2.9e11, "FLOP/s"), "290 GFLOP/s");
         assert_eq!([256.54, 3.24159, 0.00144321, 0.0].map(rate), ["256.5", "3.24", "0.00144", "0.0"]);
         assert_eq!(metric(12.34, "samples/s"), "12.3 samples/s");
+        assert_eq!([mfu(12.346, 2), mfu(100.0, 1)], ["12.35%", "100.0%"]);
+        for percent in [1.9e11, 100.2, f64::NAN, f64::INFINITY, -1.0] {
+            assert!(mfu(percent, 1).starts_with("impossible"), "{percent}");
+        }
         assert_eq!([250.0, 2.5, 0.0123, 4.56e-5].map(seconds), ["250 s", "2.50 s", "12.30 ms", "45.6 µs"]);
     }
 }

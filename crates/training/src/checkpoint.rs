@@ -18,12 +18,14 @@ mod tensor_writer;
 pub use error::CheckpointError;
 pub use hf_config::LlamaHf;
 pub use load::{Checkpoint, whole_tensors};
-pub use save::{Saver, Snapshot};
+pub use save::{Saver, Snapshot, file_of_checkpoint};
 pub use state::{OptimizerSettings, TrainingState};
 
 pub const MODEL_FILE: &str = "model.safetensors";
 pub const CONFIG_FILE: &str = "config.json";
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
+/// Lists the shards of a model that is too large for one file.
+const INDEX_FILE: &str = "model.safetensors.index.json";
 pub const STATE_FILE: &str = "training_state.json";
 
 /// A parameter: Hugging Face's name, row-major shape.

@@ -77,6 +77,9 @@ pub enum RunError {
     NotFinite { step: u64, cause: NotFinite },
     #[error("the device failed after step {step}: {error}")]
     Device { step: u64, error: EngineError },
+    /// Told to end at once; the weights are those of the step before.
+    #[error("step {step} was given up unfinished")]
+    GivenUp { step: u64 },
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
@@ -88,6 +91,8 @@ pub enum End {
     Finished,
     /// Told to stop; the step it was in was finished and saved.
     Interrupted,
+    /// Told to stop and out of patience: the step it was in was left, the one before it was saved, if there was one.
+    GivenUp,
     Failed(RunError),
 }
 
@@ -130,7 +135,10 @@ fn run_until_done(
     trainer.watches_phases = true;
     let mut saved_at = None;
     while trainer.step < schedule.last_step {
-        let taken = recorded_step(trainer, data, schedule);
+        let taken = match trainer.is_told_to_give_up() {
+            true => Err(RunError::GivenUp { step: trainer.step + 1 }),
+            false => recorded_step(trainer, data, schedule),
+        };
         if let Ok(record) = &taken {
             outcome.steps.push(*record);
         }
@@ -172,12 +180,20 @@ fn run_until_done(
             // The weights are those of the last whole step: what was learned up to the bad data is kept.
             observer.save(trainer)?;
         }
+        if let Err(RunError::GivenUp { .. }) = &taken {
+            outcome.end = End::GivenUp;
+            break;
+        }
         taken?;
         if let Some(set) = evaluation
             && schedule.evaluate_every > 0
             && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
         {
             let done = Evaluation { step, loss: evaluate(trainer, set) };
+            if trainer.gave_up() {
+                outcome.end = End::Interrupted;
+                break;
+            }
             outcome.evaluations.push(done);
             observer.evaluated(done);
         }
@@ -190,7 +206,8 @@ fn run_until_done(
             break;
         }
     }
-    if saved_at != Some(trainer.step) {
+    // A run that gave up its first step has nothing of its own to save.
+    if saved_at != Some(trainer.step) && !outcome.steps.is_empty() {
         observer.save(trainer)?;
     }
     Ok(())
@@ -228,9 +245,11 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
             continue;
         }
         let step = trainer.step + 1;
-        sum += f64::from(
-            trainer.micro_step(fetched.batch, &mut times).map_err(|cause| RunError::NotFinite { step, cause })?,
-        );
+        let loss = trainer.micro_step(fetched.batch, &mut times);
+        sum += f64::from(loss.map_err(|cause| RunError::NotFinite { step, cause })?);
+        if trainer.gave_up() {
+            return Err(RunError::GivenUp { step });
+        }
     }
     if trainer.device.queue().is_some() {
         times.data = waited;

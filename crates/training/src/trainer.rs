@@ -13,6 +13,9 @@ use crate::tree::Tree;
 use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, TensorType, ValueId};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -70,6 +73,9 @@ pub struct Trainer {
     pub choices: Option<Choices>,
     /// Is the time of the phases taken, now and then, on a device with a queue?
     pub watches_phases: bool,
+    /// Once set, calls that change no weight are left out; `gave_up` tells.
+    pub give_up: Option<Arc<AtomicBool>>,
+    gave_up: bool,
 }
 
 impl Trainer {
@@ -91,6 +97,8 @@ impl Trainer {
             recording: None,
             choices: None,
             watches_phases: false,
+            give_up: None,
+            gave_up: false,
         };
         if let Some(choice) = trainer.training.choice {
             let tree = trainer.tree();
@@ -121,11 +129,24 @@ impl Trainer {
             }
             let mut piece = vec![0.0; ty.elements().min(PIECE)];
             for first in (0..ty.elements()).step_by(PIECE) {
+                if self.is_told_to_give_up() {
+                    return;
+                }
                 piece.truncate(ty.elements() - first);
                 fill_initial(&stream, &ty, first, &mut piece);
                 self.write(&name, Content::Weight, first, &piece);
             }
         }
+    }
+
+    /// Were calls left out, because it was told to give up? Losses after that mean nothing; the weights are those of the
+    /// last whole step.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    pub(crate) fn is_told_to_give_up(&self) -> bool {
+        self.give_up.as_ref().is_some_and(|give_up| give_up.load(Ordering::Relaxed))
     }
 
     /// The parameters as the leaves of the model's tree.
@@ -207,7 +228,7 @@ impl Trainer {
         Some(norm[0])
     }
 
-    /// Forward and backward of one micro-batch; returns its loss.
+    /// Forward and backward of one micro-batch; returns its loss, which means nothing once it `gave_up`.
     pub fn micro_step(&mut self, batch: &Batch, times: &mut StepTimes) -> Result<f32, NotFinite> {
         let forward = self.training.forward;
         let start = self.device.clock();
@@ -221,6 +242,9 @@ impl Trainer {
         let forwarded = self.device.clock();
         let mut loss = [0.0];
         self.device.read_f32(TRAINING, forward.loss, 0, &mut loss);
+        if self.gave_up {
+            return Ok(f32::NAN);
+        }
         if self.device.computes() && !loss[0].is_finite() {
             return Err(self.first_not_finite());
         }
@@ -356,7 +380,7 @@ impl Trainer {
         let (forward, calls) = (evaluation.forward, evaluation.program.plan.phase(Phase::Forward));
         self.device.write_i32(EVALUATION, forward.input_ids, 0, &batch.input_ids);
         self.device.write_i32(EVALUATION, forward.targets, 0, &batch.targets);
-        self.device.run(EVALUATION, calls);
+        self.run_calls(EVALUATION, calls);
         let mut loss = [0.0];
         self.device.read_f32(EVALUATION, forward.loss, 0, &mut loss);
         loss[0]
@@ -364,7 +388,18 @@ impl Trainer {
 
     fn run(&mut self, phase: Phase) {
         let calls = self.training.program.plan.phase(phase);
-        self.device.run(TRAINING, calls);
+        match phase {
+            // Left in the middle it would leave weights of two different steps.
+            Phase::Optimizer => self.device.run(TRAINING, calls),
+            _ => self.run_calls(TRAINING, calls),
+        }
+    }
+
+    fn run_calls(&mut self, program: usize, calls: Range<usize>) {
+        match &self.give_up {
+            Some(give_up) => self.gave_up |= !self.device.run_unless(program, calls, give_up),
+            None => self.device.run(program, calls),
+        }
     }
 
     /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and

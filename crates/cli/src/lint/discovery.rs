@@ -8,7 +8,13 @@ use headroom_diagnosis::source::{Input, matches_path};
 /// Folders that hold no source of the project.
 const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
 
-pub fn read(paths: &[PathBuf], exclude: &[String]) -> Result<Vec<Input>> {
+/// Scripts, and beside each the place it was read from: what findings show of a path that is not UTF-8 leads elsewhere.
+pub struct Scripts {
+    pub files: Vec<PathBuf>,
+    pub inputs: Vec<Input>,
+}
+
+pub fn read(paths: &[PathBuf], exclude: &[String]) -> Result<Scripts> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -19,13 +25,12 @@ pub fn read(paths: &[PathBuf], exclude: &[String]) -> Result<Vec<Input>> {
     }
     files.sort();
     files.dedup();
-    files
-        .iter()
-        .map(|file| {
-            let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Ok(Input { path: file.to_string_lossy().into_owned(), bytes })
-        })
-        .collect()
+    let input = |file: &PathBuf| {
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        Ok(Input { path: file.to_string_lossy().into_owned(), bytes })
+    };
+    let inputs = files.iter().map(input).collect::<Result<_>>()?;
+    Ok(Scripts { files, inputs })
 }
 
 fn walk(folder: &Path, exclude: &[String], files: &mut Vec<PathBuf>) -> Result<()> {

@@ -15,10 +15,20 @@ pub const PARENT_VARIABLE: &str = "HEADROOM_PARENT_RUN";
 /// Nothing until `begin`; then a row that `close` ends.
 #[derive(Default)]
 pub struct Entry {
-    open: Option<(Registry, i64)>,
+    open: Option<Open>,
     figures: Headline,
     step_seconds: Vec<f64>,
     interrupted: bool,
+}
+
+/// A row that is in the registry, and all it takes to write it again.
+struct Open {
+    registry: Registry,
+    id: i64,
+    start: RunStart,
+    name: Option<String>,
+    /// Which file the registry was: somebody may delete or replace it while the run goes on.
+    file: Option<FileIdentity>,
 }
 
 /// What a run is, in the words of its command.
@@ -47,7 +57,7 @@ impl Entry {
 
     /// The run's number; none where it could not be recorded.
     pub fn id(&self) -> Option<i64> {
-        self.open.as_ref().map(|(_, id)| *id)
+        self.open.as_ref().map(|open| open.id)
     }
 
     pub fn figures(&mut self, figures: Headline) {
@@ -70,23 +80,74 @@ impl Entry {
 
     /// Ends the row by how the command ended.
     pub fn close(&mut self, done: &anyhow::Result<ExitCode>) {
-        let Some((mut registry, id)) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else { return };
         let (status, error) = match done {
             Ok(_) if self.interrupted => (RunStatus::Interrupted, None),
             Ok(_) => (RunStatus::Finished, None),
             Err(error) => (RunStatus::Failed, Some(format!("{error:#}"))),
         };
-        if let Err(error) = registry.end(id, status, &self.figures, &self.step_seconds, error.as_deref()) {
-            warn(&error);
+        if open.file != identity(open.registry.path()) {
+            match write_again(open) {
+                Ok(again) => open = again,
+                Err(error) => return warn(&error),
+            }
+        }
+        match open.registry.end(open.id, status, &self.figures, &self.step_seconds, error.as_deref()) {
+            Ok(true) => {}
+            Ok(false) => output::note(&format!(
+                "warning: run {} was deleted from the registry of runs while it went on; its files are there, its row is not",
+                open.id
+            )),
+            Err(error) => warn(&error),
         }
     }
 }
 
-fn write_row(about: &About) -> Result<(Registry, i64), RegistryError> {
+/// In the registry that is there now.
+fn write_again(lost: Open) -> Result<Open, RegistryError> {
+    let path = lost.registry.path().to_path_buf();
+    // Closing it would remove the log beside that path, which may be the new registry's by now.
+    std::mem::forget(lost.registry);
+    let again = insert(lost.start, lost.name)?;
+    output::note(&format!(
+        "warning: the registry of runs {} was deleted or replaced during the run, which is recorded again as run {}; what \
+         else it held is lost with it",
+        path.display(),
+        again.id
+    ));
+    Ok(again)
+}
+
+fn insert(start: RunStart, name: Option<String>) -> Result<Open, RegistryError> {
     let registry = Registry::open()?;
+    let id = registry.begin(&start)?;
+    if let Some(name) = &name
+        && let Err(error) = registry.name(id, Some(name))
+    {
+        warn(&error);
+    }
+    let file = identity(registry.path());
+    Ok(Open { registry, id, start, name, file })
+}
+
+type FileIdentity = (u64, u64);
+
+/// None where there is no such file, or the system has no word for it.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<FileIdentity> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<FileIdentity> {
+    path.exists().then_some((0, 0))
+}
+
+fn write_row(about: &About) -> Result<Open, RegistryError> {
     let command_line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let text = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
-    let id = registry.begin(&RunStart {
+    let start = RunStart {
         command: command_line.get(1).cloned().unwrap_or_default(),
         command_line,
         directory: std::env::current_dir().ok().map(|path| path.display().to_string()),
@@ -100,13 +161,8 @@ fn write_row(about: &About) -> Result<(Registry, i64), RegistryError> {
         headroom_version: env!("CARGO_PKG_VERSION").into(),
         started: utc_iso(SystemTime::now()),
         parent: std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse().ok()),
-    })?;
-    if let Some(name) = about.name
-        && let Err(error) = registry.name(id, Some(name))
-    {
-        warn(&error);
-    }
-    Ok((registry, id))
+    };
+    insert(start, about.name.map(String::from))
 }
 
 fn warn(error: &RegistryError) {

@@ -56,19 +56,23 @@ pub fn end(
     figures: &Headline,
     step_seconds: &[f64],
     error: Option<&str>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let transaction = connection.transaction()?;
-    transaction.execute(
+    let rows = transaction.execute(
         "UPDATE runs SET status = ?2, ended = ?3, figures = ?4, error = ?5 WHERE id = ?1",
         params![id, status.name(), utc_iso(SystemTime::now()), to_json(figures)?, error],
     )?;
+    if rows == 0 {
+        return Ok(false);
+    }
     if !step_seconds.is_empty() {
         transaction.execute(
             "INSERT OR REPLACE INTO step_times (run, seconds) VALUES (?1, ?2)",
             params![id, to_json(&step_seconds)?],
         )?;
     }
-    transaction.commit()
+    transaction.commit()?;
+    Ok(true)
 }
 
 /// Sets down as interrupted what says that it runs and does not. A database that cannot be written keeps its words.

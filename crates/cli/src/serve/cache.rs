@@ -10,6 +10,7 @@ use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_report::dashboard::timeline;
 use headroom_trace::{GzipRatio, Trace};
 
+use super::folder::own_traces;
 use crate::analyze::join_with_source;
 
 /// A trace of hundreds of megabytes is the case: two to compare, and room for a third.
@@ -100,8 +101,10 @@ impl Held {
     }
 
     fn traces(&self) -> Result<&[Trace], String> {
-        let read = || headroom_trace::read_packed(&self.path, self.ratio).map_err(|error| error.to_string());
-        let read = self.traces.get_or_init(read);
+        let read = self.traces.get_or_init(|| match self.path.is_dir() {
+            true => own_traces(&self.path, self.ratio),
+            false => headroom_trace::read_packed(&self.path, self.ratio).map_err(|error| error.to_string()),
+        });
         read.as_deref().map_err(Clone::clone)
     }
 }

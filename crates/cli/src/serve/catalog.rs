@@ -9,6 +9,7 @@ use headroom_record::config::CONFIG_FILE;
 use headroom_record::performance::PERFORMANCE_FILE;
 use headroom_report::dashboard::runs::Kind;
 
+use super::folder;
 use crate::registry::{self, Filter, REGISTRY_FILE, Registry, RegistryError};
 use crate::train::folder::LOG_FILE;
 
@@ -78,6 +79,9 @@ fn collect(path: &Path, depth: usize, found: &mut BTreeMap<String, Entry>) {
     };
     if let Some(kind) = kind {
         found.extend(entry(path, kind).map(|entry| (entry.id.clone(), entry)));
+    }
+    // A trace may lie beside folders of runs; a run has nothing below it but its own.
+    if kind == Some(Kind::Run) || path.is_file() {
         return;
     }
     let Ok(children) = fs::read_dir(path) else { return };
@@ -120,7 +124,9 @@ fn is_run(folder: &Path) -> bool {
 
 fn holds_traces(folder: &Path) -> bool {
     let Ok(children) = fs::read_dir(folder) else { return false };
-    children.flatten().any(|child| is_trace_name(&child.file_name().to_string_lossy()))
+    children
+        .flatten()
+        .any(|child| is_trace_name(&child.file_name().to_string_lossy()) && folder::lies_inside(folder, &child.path()))
 }
 
 pub fn is_trace_name(name: &str) -> bool {

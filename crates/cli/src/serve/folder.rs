@@ -14,6 +14,7 @@ use headroom_record::roofline::ROOFLINE_FILE;
 use headroom_record::timeline::TIMELINE_FILE;
 use headroom_report::dashboard::RunRecords;
 use headroom_report::dashboard::runs::Status;
+use headroom_trace::{GzipRatio, ReadError, Trace};
 use serde::de::DeserializeOwned;
 
 use super::catalog::is_trace_name;
@@ -97,6 +98,7 @@ pub fn status(folder: &Path) -> Status {
 /// The trace of a run folder. It lies there under two names; one is enough.
 pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
     let mut names: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    names.retain(|path| lies_inside(folder, path));
     names.sort();
     let named = |path: &&PathBuf| path.file_name().is_some_and(|name| is_trace_name(&name.to_string_lossy()));
     let ours = |path: &&PathBuf| {
@@ -106,6 +108,44 @@ pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
         })
     };
     names.iter().find(ours).or_else(|| names.iter().find(named)).cloned()
+}
+
+/// Is it a file of this folder, and no link that leads out of it? A folder shows nothing but its own files.
+pub fn lies_inside(folder: &Path, path: &Path) -> bool {
+    let (Ok(folder), Ok(path)) = (folder.canonicalize(), path.canonicalize()) else { return false };
+    path.starts_with(folder) && path.is_file()
+}
+
+/// The traces of a folder, one a rank, as `headroom_trace::read` finds them, but none that lies elsewhere.
+pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String> {
+    let children = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = children.flatten().map(|child| child.path()).collect();
+    let is_named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".json") || name.ends_with(".json.gz")
+    };
+    files.retain(|path| is_named(path) && lies_inside(folder, path));
+    // A run's folder holds its summaries as JSON beside the trace.
+    let named = |path: &PathBuf| path.to_string_lossy().contains(".trace.json");
+    if files.iter().any(named) {
+        files.retain(named);
+    }
+    files.sort();
+    let mut traces = Vec::new();
+    let mut first_refusal = None;
+    for file in &files {
+        match headroom_trace::read_packed(file, ratio) {
+            Ok(read) => traces.extend(read),
+            // Other JSON may lie beside the traces.
+            Err(error @ ReadError::NotATrace { .. }) => first_refusal = first_refusal.or(Some(error.to_string())),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    traces.sort_by_key(Trace::rank);
+    match first_refusal {
+        Some(refusal) if traces.is_empty() => Err(refusal),
+        _ => Ok(traces),
+    }
 }
 
 /// What a browser can show of a folder, by name and type.

@@ -95,6 +95,10 @@ fn read_summary(folder: &Path) -> Option<Box<PerformanceRecord>> {
 fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the run's process")? {
+            if is_interrupted(status) {
+                // Ctrl-C goes to the study and to its run: the run may have ended before the study heard of it.
+                sleep(10 * GLANCE);
+            }
             return Ok((!stop.load(Ordering::Relaxed)).then_some(status));
         }
         if stop.load(Ordering::Relaxed) {
@@ -132,9 +136,15 @@ fn listen(words: impl BufRead) -> Vec<String> {
     last.into()
 }
 
+/// Exit codes of a command that was told to stop.
+fn is_interrupted(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(130 | 143))
+}
+
 fn how_it_died(status: ExitStatus, last_words: &[String]) -> ChildEnd {
     let error = last_words.iter().position(|line| line.starts_with("error: "));
     match (status.code(), error) {
+        _ if is_interrupted(status) => ChildEnd::Killed("told to stop (Ctrl-C or a request to terminate)".into()),
         (Some(_), Some(line)) => ChildEnd::Failed(last_words[line..].join("\n")),
         (Some(code), None) => ChildEnd::Failed(format!("it ended with code {code}")),
         (None, _) => ChildEnd::Killed(format!("killed ({status}): by hand, or because memory ran out")),

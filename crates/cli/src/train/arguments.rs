@@ -190,10 +190,11 @@ pub struct OutputArguments {
     /// A name to find the run by: `headroom runs show NAME`, `headroom regress --baseline NAME`
     #[arg(long)]
     pub name: Option<String>,
-    /// Write into a folder that holds another run
-    #[arg(long, requires = "output_dir")]
+    /// Write into an --output-dir that holds another run, or a --save that holds another model
+    #[arg(long)]
     pub overwrite: bool,
-    /// Save a checkpoint at the end and when interrupted: model.safetensors, config.json and the state to resume
+    /// Save a checkpoint at the end and when interrupted: model.safetensors, config.json and the state to resume. Refused
+    /// if the folder holds another model, unless it is the one that --resume names
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Also save every so many steps

@@ -1,9 +1,9 @@
 //! Where a run's checkpoints go: the folder of `--save`, gone again when none was saved.
 
-use super::folder::{make_folders, remove_folders};
+use super::folder::{IfTaken, make_folders, remove_folders};
 use super::settings::Settings;
 use anyhow::bail;
-use headroom_training::checkpoint::{CheckpointError, Saver};
+use headroom_training::checkpoint::{CheckpointError, Saver, file_of_checkpoint};
 use headroom_training::persist::{self, Notes};
 use headroom_training::trainer::Trainer;
 use std::fs;
@@ -19,19 +19,41 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Refuses the run's own folder: both hold a config.json.
-    pub fn open(folder: &Path, keep: NonZeroUsize, run_folder: &Path) -> anyhow::Result<Checkpoints> {
+    /// Refuses the run's own folder: both hold a config.json. Refuses also one that holds a model, unless it is the one
+    /// that is `resumed` or may be overwritten.
+    pub fn open(
+        folder: &Path,
+        keep: NonZeroUsize,
+        run_folder: &Path,
+        resumed: Option<&Path>,
+        if_taken: IfTaken,
+    ) -> anyhow::Result<Checkpoints> {
         let made = make_folders(folder)?;
-        // Both exist by now, so that links and `..` cannot hide it.
-        let same = folder.canonicalize().is_ok_and(|own| run_folder.canonicalize().is_ok_and(|other| own == other));
-        if same {
+        if is_same(folder, run_folder) {
             remove_folders(&made);
             bail!(
                 "--save and --output-dir are the same folder ({}), and both hold a config.json\n  help: name two folders",
                 folder.display()
             );
         }
+        let own = resumed.is_some_and(|resumed| is_same(folder, resumed));
+        if let (Some(file), IfTaken::Refuse, false) = (file_of_checkpoint(folder)?, if_taken, own) {
+            if folder.join(".lock").exists() {
+                // That it is being written to this very moment is the better reason.
+                Saver::open(folder, keep)?;
+            }
+            bail!(
+                "{} holds another model already ({file}), which the first checkpoint would replace\n  help: name another \
+                 folder, go on with that one by --resume {}, or add --overwrite",
+                folder.display(),
+                folder.display()
+            );
+        }
         Ok(Checkpoints { folder: folder.to_path_buf(), saver: Saver::open(folder, keep)?, made, saved: false })
+    }
+
+    pub fn has_saved(&self) -> bool {
+        self.saved
     }
 
     pub fn save(&mut self, trainer: &mut Trainer, settings: &Settings) -> Result<(), CheckpointError> {
@@ -47,6 +69,11 @@ impl Checkpoints {
         self.saved = true;
         Ok(())
     }
+}
+
+/// Both exist, so that links and `..` cannot hide it.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 impl Drop for Checkpoints {

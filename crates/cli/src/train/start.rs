@@ -3,6 +3,7 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::{DeviceKind, Settings};
+use crate::signals::Interrupt;
 use crate::{kept, output};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
@@ -13,11 +14,18 @@ use headroom_engine::{Device, Program};
 use headroom_graph::cost::Rates;
 use headroom_training::persist;
 use headroom_training::trainer::Trainer;
+use std::sync::Arc;
 
-pub fn trainer(arguments: &Arguments, settings: &Settings, planned: Planned) -> anyhow::Result<Trainer> {
+pub fn trainer(
+    arguments: &Arguments,
+    settings: &Settings,
+    planned: Planned,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Trainer> {
     let device = build_device(arguments, settings, &planned.programs())?;
     let Planned { training, evaluation, .. } = planned;
     let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);
+    trainer.give_up = Some(Arc::clone(&interrupt.give_up));
     if trainer.device.computes() {
         load_weights(&mut trainer, settings)?;
     }

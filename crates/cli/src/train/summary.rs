@@ -35,7 +35,7 @@ pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, t
             parameters: model.parameters().total(),
         },
         profilers_enabled,
-        command_line: std::env::args().collect(),
+        command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })
 }
 

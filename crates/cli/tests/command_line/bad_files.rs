@@ -101,6 +101,40 @@ fn checkpoints_with_parts_missing_are_refused_by_what_is_missing() {
 }
 
 #[test]
+fn a_state_that_was_changed_is_not_resumed_from() {
+    let place = Place::new();
+    for (name, from, to) in [
+        ("seed", "\"seed\": 42", "\"seed\": 43"),
+        ("step", "\"step\": 2", "\"step\": 1"),
+        ("rate", "\"learning_rate\": 0.0003", "\"learning_rate\": 0.0004"),
+    ] {
+        changed(&place, name, "training_state.json", |bytes| {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            assert!(text.contains(from), "{text}");
+            *bytes = text.replacen(from, to, 1).into_bytes();
+        });
+        refuses_to_resume(&place, name, &["training_state.json", "changed or damaged", "--init-from"]);
+        place.succeeds(&format!("train --init-from {name} --num-steps 1 --batch-size 2 --seq-len 16"));
+    }
+}
+
+#[test]
+fn a_state_of_a_version_without_a_checksum_and_one_that_was_indented_anew_are_resumed_from() {
+    let place = Place::new();
+    changed(&place, "older", "training_state.json", |bytes| {
+        let mut state: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        assert!(state["sha256"].as_object_mut().unwrap().remove("state").is_some());
+        *bytes = serde_json::to_vec(&state).unwrap();
+    });
+    changed(&place, "compact", "training_state.json", |bytes| {
+        *bytes = serde_json::to_vec(&serde_json::from_slice::<serde_json::Value>(bytes).unwrap()).unwrap();
+    });
+    for name in ["older", "compact"] {
+        place.succeeds(&format!("train --resume {name} --num-steps 3"));
+    }
+}
+
+#[test]
 fn a_state_with_impossible_numbers_is_refused() {
     let place = Place::new();
     for (name, from, to) in [

@@ -4,7 +4,7 @@ use crate::place::{Place, SMALL};
 use crate::small_file_system::SmallFileSystem;
 
 /// Files may grow to about half a megabyte; the model has 0.8.
-const LIMITED: &str = "trap '' XFSZ; ulimit -f 700;";
+const LIMITED: &str = "ulimit -f 700;";
 
 #[test]
 fn a_checkpoint_without_room_fails_the_run_and_the_one_before_it_still_loads() {
@@ -22,7 +22,7 @@ fn a_checkpoint_without_room_fails_the_run_and_the_one_before_it_still_loads() {
 #[test]
 fn a_run_folder_without_room_fails_before_the_first_step_and_leaves_nothing() {
     let place = Place::new();
-    let line = format!("trap '' XFSZ; ulimit -f 0; $HEADROOM train {SMALL} --output-dir o");
+    let line = format!("ulimit -f 0; $HEADROOM train {SMALL} --output-dir o");
     place.shell(&line).is_error(3, &line, &["cannot write o/"]);
     assert_eq!(place.names(), [""; 0]);
 }

@@ -31,7 +31,35 @@ fn a_run_without_a_place_to_save_says_so_when_interrupted() {
     let run = place.start(&format!("train {SMALL} --num-steps 1000000 --output-dir o"));
     run.has_written(&place.path("o/config.json"));
     let done = run.interrupt();
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.code, Some(130), "{}", done.stderr);
     assert!(done.stderr.contains("not saved: --save DIR"), "{}", done.stderr);
     assert!(done.stdout.contains("Performance Summary:"));
+}
+
+#[test]
+fn a_request_to_terminate_has_an_exit_code_of_its_own() {
+    let place = Place::new();
+    let run = place.start(&format!("train {SMALL} --num-steps 1000000 --output-dir o"));
+    run.has_written(&place.path("o/config.json"));
+    assert_eq!(run.signal("TERM").code, Some(143));
+}
+
+#[test]
+fn a_step_that_takes_too_long_is_given_up_and_not_saved_as_if_it_were_finished() {
+    let place = Place::new();
+    place.succeeds(&format!("train {SMALL} --num-steps 2 --save ck"));
+    let before = place.read("ck/model.safetensors");
+    // A step of hours.
+    let long = "--gradient-accumulation-steps 100000000 --num-steps 9";
+    for line in [format!("train {SMALL} {long} --save new"), format!("train --resume ck --save ck {long}")] {
+        let run = place.start(&format!("{line} --output-dir o"));
+        run.has_written(&place.path("o/config.json"));
+        let done = run.interrupt();
+        assert_eq!(done.code, Some(130), "{}", done.stderr);
+        assert!(done.stderr.contains("was given up unfinished; nothing is saved"), "{}", done.stderr);
+        assert!(!done.stdout.contains("Performance Summary:"));
+        assert!(!place.path("o").exists() && !place.path("new").exists(), "{:?}", place.names());
+    }
+    assert!(place.read("ck/model.safetensors") == before);
+    assert_eq!(place.json("ck/training_state.json")["step"], 2);
 }

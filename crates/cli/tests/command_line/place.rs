@@ -149,6 +149,10 @@ impl Done {
 pub struct Running(Option<Child>);
 
 impl Running {
+    pub fn of(child: Child) -> Running {
+        Running(Some(child))
+    }
+
     pub fn kill(mut self) {
         let mut child = self.0.take().unwrap();
         child.kill().unwrap();
@@ -161,9 +165,13 @@ impl Running {
     }
 
     /// As Ctrl-C does.
-    pub fn interrupt(mut self) -> Done {
+    pub fn interrupt(self) -> Done {
+        self.signal("INT")
+    }
+
+    pub fn signal(mut self, name: &str) -> Done {
         let child = self.0.take().unwrap();
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         Done::of(child.wait_with_output().unwrap())
     }

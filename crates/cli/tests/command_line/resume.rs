@@ -54,7 +54,7 @@ fn ctrl_c_finishes_the_step_saves_it_and_writes_the_summary() {
     let log = place.path("o/training_output.log");
     run.waits_until(|| std::fs::read_to_string(&log).is_ok_and(|log| log.contains("Step 3/60")));
     let done = run.interrupt();
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.code, Some(130), "{}", done.stderr);
     assert!(done.stderr.contains("interrupted: step "), "{}", done.stderr);
     let reached = done.objects().len() as u64 - 1;
     assert!((3..60).contains(&reached), "{reached} steps");

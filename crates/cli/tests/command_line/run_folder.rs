@@ -124,7 +124,7 @@ fn of_two_runs_into_one_folder_the_second_is_refused() {
         place.refuses(&format!("{line} --output-dir o {overwrite}"), &["another run is writing to o"]);
     }
     place.refuses(&format!("{line} --output-dir p --save ck"), &["another process is writing checkpoints to ck"]);
-    assert_eq!(first.interrupt().code, Some(0));
+    assert_eq!(first.interrupt().code, Some(130));
     place.succeeds(&format!("{line} --output-dir o --overwrite"));
 }
 

@@ -146,6 +146,7 @@ fn a_request_to_end_ends_the_run_in_progress_too_however_often_it_comes() {
     let child = study(&place)["runs"][0]["process_id"].as_u64().unwrap();
     // As `timeout` does: the process, then its group.
     let done = running.terminate_twice();
+    assert_eq!(done.code, Some(143), "{}", done.stderr);
     assert!(done.stderr.contains("interrupted; what is done is kept"), "{}", done.stderr);
     assert!(!place.path(&format!("/proc/{child}")).exists(), "process {child} was left behind");
     assert_eq!(statuses(&study(&place)), ["pending", "pending"]);

@@ -329,3 +329,42 @@ fn a_trace_that_cannot_be_read_says_so_on_its_page_and_nothing_falls() {
     assert_eq!(server.get(&format!("/api/runs/{id}/alive/abc")).status, 400);
     assert_eq!(server.get("/api/runs/0000000000000000/overview").status, 404);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_trace_behind_a_link_that_leads_out_of_the_folder_is_not_read() {
+    use std::os::unix::fs::symlink;
+    with_a_run(&[], |folder, server| {
+        let secret = r#"[{"ph":"X","cat":"cpu_op","name":"the secret","pid":1,"tid":1,"ts":1,"dur":9}]"#;
+        fs::write(folder.join("secret.json"), secret).unwrap();
+        symlink(folder.join("secret.json"), folder.join("runs/one/trace_step_1.json")).unwrap();
+        let id = server.id("one");
+        assert!(!server.get(&format!("/api/runs/{id}/operators")).text().contains("the secret"));
+
+        fs::create_dir(folder.join("runs/linked")).unwrap();
+        symlink(folder.join("secret.json"), folder.join("runs/linked/a.pt.trace.json")).unwrap();
+        let list = server.json("/api/runs").to_string();
+        assert!(!list.contains("linked"), "{list}");
+
+        // Beside a trace of the folder's own, and a link that stays inside.
+        let own = secret.replace("the secret", "its own");
+        fs::write(folder.join("runs/linked/b.pt.trace.json"), own).unwrap();
+        symlink("b.pt.trace.json", folder.join("runs/linked/c.pt.trace.json")).unwrap();
+        let id = server.id("linked");
+        for page in ["overview", "operators"] {
+            let shown = server.get(&format!("/api/runs/{id}/{page}"));
+            assert!(!shown.text().contains("the secret"), "{page}: {}", shown.text());
+        }
+        assert!(server.get(&format!("/api/runs/{id}/operators")).text().contains("its own"));
+    });
+}
+
+#[test]
+fn a_stray_trace_hides_no_run() {
+    with_a_run(&[], |folder, server| {
+        let trace = r#"[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":9}]"#;
+        fs::write(folder.join("runs/stray.pt.trace.json"), trace).unwrap();
+        server.id("one");
+        server.id("runs");
+    });
+}

@@ -14,6 +14,8 @@ const MOST_ROUNDS: usize = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
+    /// Which of the inputs: two may have paths that are shown alike.
+    pub input: usize,
     pub path: String,
     pub before: String,
     pub after: String,
@@ -39,7 +41,7 @@ pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs
         repairs.applied.extend(repaired.applied);
         reports.push(report);
     }
-    repairs.files.sort_by(|one, two| one.path.cmp(&two.path));
+    repairs.files.sort_by(|one, two| (&one.path, one.input).cmp(&(&two.path, two.input)));
     repairs.applied.sort_by(|(_, one), (_, two)| (&one.file, one.line).cmp(&(&two.file, two.line)));
     repairs.remaining = gather(&map, reports);
     repairs
@@ -74,7 +76,7 @@ fn repair_island(
         let before = String::from_utf8_lossy(&inputs[island[index]].bytes).into_owned();
         let (path, after) = (files[index].path.clone(), files[index].text.clone());
         if before != after {
-            repairs.files.push(Repaired { path, before, after });
+            repairs.files.push(Repaired { input: island[index], path, before, after });
         }
     }
     number(&mut found, island);

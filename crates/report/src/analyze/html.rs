@@ -12,7 +12,7 @@ use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, pe
 use crate::breakdown_bar::breakdown_bar;
 use crate::memory_plot::{MemoryPoint, legend, memory_plot};
 use crate::names::{self, shortened};
-use crate::numbers::{bytes, grouped, metric};
+use crate::numbers::{self, bytes, grouped, metric};
 use crate::page::{Page, code, list, note, table};
 use crate::profile::{self, Profile};
 use crate::roofline_plot::{RooflinePoint, Roofs, roofline_plot};
@@ -143,7 +143,8 @@ fn summary(analysis: &Analysis) -> Table {
     }
     if measures.roofline.flops_per_step > 0.0 {
         let source = measures.roofline.peak_source.as_deref().unwrap_or("no peak is known for this device");
-        let mfu = measures.roofline.mfu_percent.map(|mfu| format!("MFU {mfu:.2}%, ")).unwrap_or_default();
+        let mfu =
+            measures.roofline.mfu_percent.map(|mfu| format!("MFU {}, ", numbers::mfu(mfu, 2))).unwrap_or_default();
         rows.push(row("FLOP a step", metric(measures.roofline.flops_per_step, "FLOP"), &format!("{mfu}{source}")));
     }
     if measures.memory.peak_bytes > 0 {

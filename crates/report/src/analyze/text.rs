@@ -10,7 +10,7 @@ use super::facts::facts;
 use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
 use super::{place_of, withholds_idle};
 use crate::names::{self, shortened};
-use crate::numbers::bytes;
+use crate::numbers::{self, bytes};
 
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -100,7 +100,8 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "  critical path: {path}")?;
     }
     if measures.roofline.flops_per_step > 0.0 {
-        let mfu = measures.roofline.mfu_percent.map(|mfu| format!(", MFU {mfu:.2}%")).unwrap_or_default();
+        let mfu =
+            measures.roofline.mfu_percent.map(|mfu| format!(", MFU {}", numbers::mfu(mfu, 2))).unwrap_or_default();
         let source = measures.roofline.peak_source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
         writeln!(out, "  {:.2} GFLOP a step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
     }

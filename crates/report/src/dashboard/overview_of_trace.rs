@@ -8,7 +8,7 @@ use headroom_record::provenance::Origin;
 
 use super::overview::{Figure, Finding, Overview, Part, RoadmapRow};
 use crate::analyze::{how_steps_were_found, parts, withholds_idle};
-use crate::numbers::{bytes, grouped, metric, seconds};
+use crate::numbers::{self, bytes, grouped, metric, seconds};
 
 /// Keys are those of `headroom analyze --format json`.
 const FILE: &str = "analyze --format json";
@@ -107,7 +107,7 @@ fn headline(analysis: &Analysis, wall: f64) -> Vec<Figure> {
     }
     if let Some(mfu) = roofline.mfu_percent {
         let note = roofline.peak_source.clone().unwrap_or_default();
-        list.push(figure("MFU", format!("{mfu:.2}%"), mfu, note, "measures.roofline.mfu_percent"));
+        list.push(figure("MFU", numbers::mfu(mfu, 2), mfu, note, "measures.roofline.mfu_percent"));
     }
     if measures.memory.peak_bytes > 0 {
         let peak = measures.memory.peak_bytes;

@@ -1,7 +1,7 @@
 //! The tables of a profile's report, as text that every form of it shows alike.
 
 use super::{AboutRun, Profile};
-use crate::numbers::{bytes, grouped, metric, seconds};
+use crate::numbers::{bytes, grouped, metric, mfu, seconds};
 use crate::table::Table;
 use headroom_record::operators::{BottleneckCategory, Level};
 use headroom_record::performance::{GpuState, PerformanceRecord};
@@ -20,7 +20,7 @@ pub fn summary(profile: &Profile) -> Table {
     let mut rows = profile.about.map_or_else(|| speed_of_trace(profile), |about| speed(about.performance));
     rows.push(row([
         "MFU",
-        &format!("{:.1}%", flops.mfu_percent),
+        &mfu(flops.mfu_percent, 1),
         &format!(
             "of the {} peak, {} ({}): FLOPs that the model needs, over the whole step",
             run.header.peaks.precision,
@@ -150,7 +150,7 @@ pub fn workshop_classes(profile: &Profile) -> Table {
     Table {
         head: vec!["workshop's measure", "here", "its class"],
         rows: vec![
-            row(["MFU", &format!("{:.1}%", efficiency.mfu_percent), &efficiency.workshop_class]),
+            row(["MFU", &mfu(efficiency.mfu_percent, 1), &efficiency.workshop_class]),
             row([
                 "arithmetic intensity",
                 &format!("{:.1} FLOPs per byte", intensity.arithmetic_intensity_flops_per_byte),

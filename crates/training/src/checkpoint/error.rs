@@ -33,6 +33,13 @@ pub enum CheckpointError {
     )]
     DigestMismatch { path: PathBuf, state: &'static str, want: String, have: String },
 
+    #[error(
+        "{} is not as it was saved (sha256 {have} now, {want} then): it was changed or damaged\n  help: --init-from starts \
+         anew from the weights beside it",
+        path.display()
+    )]
+    StateChanged { path: PathBuf, want: String, have: String },
+
     #[error("tensor {name} was given {have} elements to save, and its shape has {want}")]
     WrongLength { name: String, want: usize, have: usize },
 

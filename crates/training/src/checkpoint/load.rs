@@ -16,11 +16,10 @@ use super::save;
 use super::state::StateFile;
 use super::tensor_writer::hex;
 use super::{
-    CONFIG_FILE, CheckpointError, Content, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec, TrainingState,
+    CONFIG_FILE, CheckpointError, Content, INDEX_FILE, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
+    TrainingState,
 };
 use crate::safetensors_file::SafetensorsFile;
-
-const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// Bytes read at a time: a multiple of every element's width.
 const PIECE_BYTES: usize = 1 << 18;
@@ -154,7 +153,11 @@ impl Checkpoint {
     }
 
     fn state_file(&self) -> Result<&StateFile, CheckpointError> {
-        self.state.as_ref().ok_or_else(|| self.not_resumable(STATE_FILE))
+        let state = self.state.as_ref().ok_or_else(|| self.not_resumable(STATE_FILE))?;
+        match state.changed.clone() {
+            None => Ok(state),
+            Some((want, have)) => Err(CheckpointError::StateChanged { path: self.folder.join(STATE_FILE), want, have }),
+        }
     }
 
     fn not_resumable(&self, missing: &'static str) -> CheckpointError {

@@ -11,7 +11,8 @@ use super::keep;
 use super::state::{Digests, StateFile};
 use super::tensor_writer::{TakePiece, write_bytes, write_tensors};
 use super::{
-    CONFIG_FILE, CheckpointError, Content, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec, TrainingState,
+    CONFIG_FILE, CheckpointError, Content, INDEX_FILE, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
+    TrainingState,
 };
 
 const LOCK_FILE: &str = ".lock";
@@ -75,6 +76,7 @@ impl Saver {
                 give,
             )?,
             config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
+            state: None,
         };
         let state = StateFile::new(snapshot.state.clone(), digests);
         let text = state.to_json().map_err(|error| CheckpointError::Unreadable {
@@ -122,6 +124,22 @@ impl Saver {
         self.moments.pass()?;
         Ok(digest)
     }
+}
+
+/// The name of something in the folder that belongs to a model or checkpoint, and that a save there would replace.
+pub fn file_of_checkpoint(folder: &Path) -> Result<Option<String>, CheckpointError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(FileError::new("list", folder))? {
+        let entry = entry.map_err(FileError::new("list", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let files = journal::FILES.into_iter().chain([INDEX_FILE, journal::JOURNAL_FILE]);
+        if files.into_iter().any(|file| file == name) || keep::step_of(&name).is_some() {
+            found.push(name);
+        }
+    }
+    // The model is what a person would miss first.
+    found.sort_by_key(|name| (name != MODEL_FILE, name.clone()));
+    Ok(found.into_iter().next())
 }
 
 /// Waits for nobody: a folder that is in use stays so for the length of a run.

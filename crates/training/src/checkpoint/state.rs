@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use headroom_record::atomic::FileError;
 
+use sha2::{Digest, Sha256};
+
+use super::tensor_writer::hex;
 use super::{CheckpointError, STATE_FILE};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -60,6 +63,9 @@ pub(super) struct StateFile {
     #[serde(flatten)]
     pub state: TrainingState,
     pub sha256: Digests,
+    /// The digest it was saved with and the one it has, where they differ.
+    #[serde(skip)]
+    pub changed: Option<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,15 +73,21 @@ pub(super) struct Digests {
     pub model: String,
     pub optimizer: String,
     pub config: String,
+    /// Of this file without this key, as compact JSON; not in files of versions before 0.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 impl StateFile {
     pub fn new(state: TrainingState, sha256: Digests) -> StateFile {
-        StateFile { schema_version: SCHEMA_VERSION, state, sha256 }
+        StateFile { schema_version: SCHEMA_VERSION, state, sha256, changed: None }
     }
 
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+        let mut value = serde_json::to_value(self)?;
+        let own = take_own_digest(&mut value)?.1;
+        value["sha256"]["state"] = Value::String(own);
+        Ok(serde_json::to_string_pretty(&value)? + "\n")
     }
 
     /// `None` when the folder has no such file.
@@ -88,14 +100,16 @@ impl StateFile {
         };
         let unreadable = |why: String| CheckpointError::Unreadable { path: path.clone(), why };
         // The version first: a later layout may not parse as this one.
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        let mut value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if value["schema_version"] != SCHEMA_VERSION {
             return Err(unreadable(format!(
                 "its schema_version is {}, and this program reads {SCHEMA_VERSION}",
                 value["schema_version"]
             )));
         }
-        let file: StateFile = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        let (then, now) = take_own_digest(&mut value).map_err(|error| unreadable(error.to_string()))?;
+        let mut file: StateFile = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        file.changed = then.filter(|then| *then != now).map(|then| (then, now));
         if let Some((name, count)) = file.state.node_steps.iter().find(|(_, count)| **count > file.state.step) {
             let step = file.state.step;
             return Err(unreadable(format!("{name} was updated at {count} of {step} steps: it is damaged")));
@@ -107,4 +121,13 @@ impl StateFile {
         }
         Ok(Some(file))
     }
+}
+
+/// Takes the file's own digest out; returns it, and the one that the rest has. White space is not part of it.
+fn take_own_digest(value: &mut Value) -> Result<(Option<String>, String), serde_json::Error> {
+    let digests = value.get_mut("sha256").and_then(Value::as_object_mut);
+    let then = digests.and_then(|digests| digests.shift_remove("state"));
+    let now = hex(Sha256::new_with_prefix(serde_json::to_vec(value)?));
+    // What is not text is not a digest either, and differs from every one.
+    Ok((then.map(|then| then.as_str().map_or_else(|| then.to_string(), String::from)), now))
 }

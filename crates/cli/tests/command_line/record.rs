@@ -1,0 +1,120 @@
+//! `headroom record` with a script that trains nothing: as much of torch as the hook touches lies in `tests/data`.
+
+use crate::place::{Done, Place};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Takes steps without end or as many as asked.
+const TRAIN: &str =
+    "import sys, torch\noptimizer = torch.optim.SGD()\nfor _ in range(int(sys.argv[1])):\n    optimizer.step()\n";
+
+fn record(place: &Place, script: &str, flags: &str, arguments: &str) -> Done {
+    place.write("train.py", script);
+    let torch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fake_torch");
+    place.shell(&format!(
+        "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={} $HEADROOM record {flags} -- python3 train.py {arguments}",
+        torch.display()
+    ))
+}
+
+fn traces_in(place: &Place, folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path(folder)).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn each_recording_has_a_folder_of_its_own() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let done = record(&place, TRAIN, "", "20");
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    }
+    let folders = traces_in(&place, "runs");
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    for folder in &folders {
+        assert!(folder.contains("-recorded"), "{folder}");
+        assert_eq!(traces_in(&place, &format!("runs/{folder}")).len(), 1);
+    }
+}
+
+#[test]
+fn a_folder_that_holds_a_trace_is_refused_and_nothing_of_the_users_is_removed() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("o")).unwrap();
+    place.write("o/record.notes.json", "mine");
+    let done = record(&place, TRAIN, "--output-dir o", "20");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(place.read("o/record.notes.json"), b"mine");
+    let before = traces_in(&place, "o");
+    assert_eq!(before.len(), 2, "{before:?}");
+
+    record(&place, TRAIN, "--output-dir o", "20").is_error(2, "o is taken", &["holds another trace", "--overwrite"]);
+    assert_eq!(traces_in(&place, "o"), before);
+    let failed = record(&place, "import sys; sys.exit(7)", "--output-dir o --overwrite", "");
+    assert_eq!(failed.code, Some(3), "{}", failed.stderr);
+    assert_eq!(traces_in(&place, "o"), before, "without a new recording the old one stays");
+
+    place.write("o/mine.pt.trace.json", "{}");
+    let done = record(&place, TRAIN, "--output-dir o --overwrite", "20");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let after = traces_in(&place, "o");
+    assert_eq!(after.len(), 3, "{after:?}");
+    assert!(after.contains(&"record.notes.json".to_string()) && after.contains(&"mine.pt.trace.json".to_string()));
+    assert_ne!(after, before, "the earlier recording is replaced");
+}
+
+#[test]
+fn a_script_with_a_profiler_of_its_own_runs_as_it_would_alone() {
+    let place = Place::new();
+    let own = "import torch\noptimizer = torch.optim.SGD()\nfor _ in range(5):\n    optimizer.step()\n\
+               with torch.profiler.profile() as own:\n    for _ in range(20):\n        optimizer.step()\n\
+               print('the script is done')\n";
+    let done = record(&place, own, "--output-dir o", "");
+    done.is_error(2, "it stepped aside", &["uses torch.profiler itself", "steps aside", "headroom analyze"]);
+    assert!(done.stdout.contains("the script is done"), "{}\n{}", done.stdout, done.stderr);
+    assert!(!place.path("o").exists(), "a folder that was made for nothing goes again");
+
+    let early = "import torch\nown = torch.autograd.profiler.profile()\noptimizer = torch.optim.SGD()\n\
+                 for _ in range(5):\n    optimizer.step()\nwith own:\n    optimizer.step()\nprint('done')\n";
+    let done = record(&place, early, "--output-dir o", "");
+    assert!(done.stdout.contains("done"), "{}\n{}", done.stdout, done.stderr);
+    done.is_error(2, "made before", &["uses torch.profiler itself"]);
+}
+
+#[test]
+fn a_profiler_after_the_recording_is_in_nobodys_way() {
+    let place = Place::new();
+    let late = format!("{TRAIN}with torch.profiler.profile() as own:\n    optimizer.step()\nprint('done')\n");
+    let done = record(&place, &late, "--output-dir o", "20");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("done"));
+}
+
+#[test]
+fn a_process_that_was_forked_after_the_recording_does_not_count_again() {
+    let place = Place::new();
+    let forks = format!("{TRAIN}import os\nif os.fork() == 0:\n    sys.exit(0)\nos.wait()\n");
+    let done = record(&place, &forks, "--output-dir o", "20");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(done.stderr.matches("recorded ").count(), 1, "{}", done.stderr);
+}
+
+#[test]
+fn a_request_to_end_reaches_the_script() {
+    let place = Place::new();
+    let waits = "import os, time\nopen('started.tmp', 'w').write(str(os.getpid()))\nos.rename('started.tmp', 'started')\n\
+                 time.sleep(600)\n";
+    place.write("train.py", waits);
+    let mut command = place.command("record --output-dir o -- python3 train.py");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = crate::place::Running::of(child);
+    run.has_written(&place.path("started"));
+    let script = String::from_utf8(place.read("started")).unwrap();
+    let done = run.signal("TERM");
+    assert_eq!(done.code, Some(143), "{}", done.stderr);
+    assert!(done.stderr.contains("interrupted"), "{}", done.stderr);
+    let alive = Command::new("kill").args(["-0", &script]).stderr(Stdio::null()).status().unwrap().success();
+    assert!(!alive, "the script outlives the command that started it");
+}

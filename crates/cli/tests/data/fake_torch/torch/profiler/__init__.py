@@ -1,0 +1,2 @@
+"""The names that scripts import."""
+from torch.profiler.profiler import profile, schedule
