@@ -19,6 +19,7 @@ pub struct DeviceWork {
     /// By call: of its kernels, and of the host that launched them. A replay's launch is shared by its kernels alike.
     pub kernel_seconds: Vec<f64>,
     pub host_seconds: Vec<f64>,
+    pub kernels_by_call: Vec<usize>,
 }
 
 /// None where no kernels were told apart.
@@ -67,9 +68,10 @@ fn work_of(activities: &[&Activity], calls: usize) -> DeviceWork {
         }
     }
     let of_calls = kernels_by_call.iter().sum::<usize>().max(1) as f64;
-    for (host, kernels) in work.host_seconds.iter_mut().zip(kernels_by_call) {
-        *host += shared * kernels as f64 / of_calls;
+    for (host, kernels) in work.host_seconds.iter_mut().zip(&kernels_by_call) {
+        *host += shared * *kernels as f64 / of_calls;
     }
+    work.kernels_by_call = kernels_by_call;
     work.distinct_kernels = names.len();
     work.busy_seconds = seconds(covered(spans));
     work

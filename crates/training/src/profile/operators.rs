@@ -248,20 +248,29 @@ pub fn patterns(profiled: &Profiled) -> Patterns {
         add(place.contains("mlp"), &mut patterns.ffn_percent);
         add(name.contains("norm") && call.phase != Phase::Optimizer, &mut patterns.norm_percent);
         add(call.phase == Phase::Optimizer, &mut patterns.optimizer_percent);
-        patterns.kernels_per_step += profiled.runs_a_step(index);
+        match node.op.is_instrumentation() {
+            true => patterns.instrumentation_kernels += profiled.runs_a_step(index),
+            false => patterns.kernels_per_step += profiled.runs_a_step(index),
+        }
         kinds.insert(name);
         let reads_weight = node.inputs.iter().any(|input| is_weight(graph.get(*input).source));
         if call.phase == Phase::Forward && call.is_product && reads_weight {
             patterns.linear_projections += 1;
         }
     }
-    let starting = patterns.kernels_per_step as f64 * profiled.rates.call_seconds;
+    let started = patterns.kernels_per_step + patterns.instrumentation_kernels;
+    let starting = started as f64 * profiled.rates.call_seconds;
     patterns.launch_overhead_percent = percent(breakdown.between_calls + starting, breakdown.wall);
     patterns.distinct_kernels = kinds.len() as u64;
     if let Some(work) = device_work(profiled) {
         // Measured: gaps between kernels hold what starting them costs.
         patterns.launch_overhead_percent = percent(breakdown.between_calls, breakdown.wall);
-        patterns.kernels_per_step = (work.kernels as f64 / steps).round() as u64;
+        let watching = work.kernels_by_call.iter().enumerate();
+        let watching = watching.filter(|(call, _)| graph.node(NodeId(*call)).op.is_instrumentation());
+        let watching: usize = watching.map(|(_, kernels)| *kernels).sum();
+        let per_step = |kernels: usize| (kernels as f64 / steps).round() as u64;
+        patterns.kernels_per_step = per_step(work.kernels.saturating_sub(watching));
+        patterns.instrumentation_kernels = per_step(watching);
         patterns.distinct_kernels = work.distinct_kernels as u64;
     }
     patterns
