@@ -68,7 +68,7 @@ pub fn summary(profile: &Profile) -> Table {
         ]),
         row([
             "Recording",
-            &performance.profiling_overhead_percent.map_or("not measured".into(), |share| format!("{share:+.1}%")),
+            &performance.overhead_words().unwrap_or("not measured".into()),
             &format!(
                 "steps {} to {}; overhead of the median step, over {} pairs taken in turns",
                 profile.steps.0, profile.steps.1, profile.turns
