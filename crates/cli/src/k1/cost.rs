@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
         let found = clock.compare(&mut dense, &mut chosen)?;
         // The speed-up of choosing, turned around: how much longer a step is.
         let added = |ratio: f64| 100.0 * (1.0 / ratio - 1.0);
-        let (median, low, high) = (added(found.median), added(found.high), added(found.low));
+        let (median, low, high) = (added(found.ratio), added(found.high), added(found.low));
         rows.push(json!({ "update": rule, "added_percent": median, "ci95_low": low, "ci95_high": high, "rounds": found.rounds }));
         if !arguments.json {
             output::result(&format!(
