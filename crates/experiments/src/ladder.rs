@@ -81,9 +81,9 @@ const SHORT_CURVE: usize = 5;
 pub const BETWEEN_OPERATORS: &str = "between operators";
 
 /// Shares of the time until which each part of the climb may add rounds.
-const FORWARD_UNTIL: f64 = 0.3;
-const BACKWARD_UNTIL: f64 = 0.4;
-const FINALS_UNTIL: f64 = 0.85;
+const FORWARD_UNTIL: f64 = 0.25;
+const BACKWARD_UNTIL: f64 = 0.35;
+const FINALS_UNTIL: f64 = 0.95;
 
 pub fn climb(
     step: &StepConfig,

@@ -135,7 +135,7 @@ impl Rounds {
         Speedup {
             ratio: value.exp(),
             low: paired.low.min(value).exp(),
-            high: paired.high.max(value).exp(),
+            high: paired.high.max(value).exp().min(f64::MAX),
             rounds: if together.is_empty() { rounds(of).min(rounds(over)) } else { together.len() },
         }
     }

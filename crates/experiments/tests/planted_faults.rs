@@ -173,7 +173,7 @@ fn work_done_several_times_is_too_slow() {
     // Other programs may get in the way of eight rounds, and the gate then rightly says nothing: more of them tell.
     let mut seen = Vec::new();
     for rounds in [8, 24, 72] {
-        let patience = Patience { rounds, most_rounds: rounds, time: Duration::ZERO };
+        let patience = Patience { rounds, most_rounds: rounds, time: Duration::from_secs(60) };
         let measured = Clock::start(patience, 1).compare(&mut baseline, &mut bench).unwrap();
         let gates = validate(&nano(), &SETTING, &slow, CURVE_STEPS, &measured, None).unwrap().gates;
         assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");

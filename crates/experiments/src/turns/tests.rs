@@ -60,7 +60,7 @@ fn rounds_are_added_until_the_verdict_stands() {
     assert_eq!((quiet.rounds, quiet.stands()), (8, true), "{quiet:?}");
     let noisy = compared(1, (1.3, 1.0), 0.03, 0.05);
     assert!(noisy.rounds > 8 && noisy.low > 1.0, "{noisy:?}");
-    let hopeless = compared(3, (1.01, 1.0), 0.4, 0.3);
+    let hopeless = compared(3, (1.01, 1.0), 0.25, 0.3);
     assert!(hopeless.rounds == 64 && !hopeless.stands(), "{hopeless:?}");
 }
 

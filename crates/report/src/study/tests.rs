@@ -113,7 +113,7 @@ fn a_ratio_of_versions_says_when_it_is_noise() {
             text.contains("v2 takes 1.50× the time per step of v1, which is within the noise (95% between "),
             "{text}"
         );
-        assert!(text.contains("80.0 ms to 200 ms"), "{text}");
+        assert!(text.contains("80.00 ms to 200.00 ms"), "{text}");
     }
 }
 
