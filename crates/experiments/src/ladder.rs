@@ -82,7 +82,7 @@ pub const BETWEEN_OPERATORS: &str = "between operators";
 
 /// Shares of the time until which each part of the climb may add rounds.
 const FORWARD_UNTIL: f64 = 0.25;
-const BACKWARD_UNTIL: f64 = 0.35;
+const BACKWARD_UNTIL: f64 = 0.5;
 const FINALS_UNTIL: f64 = 0.95;
 
 pub fn climb(

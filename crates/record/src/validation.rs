@@ -109,7 +109,7 @@ pub struct ValidationRow {
     /// Of the loss over the first steps.
     pub curve_difference: f64,
     pub kept: bool,
-    /// `kept: faster`, `kept: less memory`, `kept: pays with the others`, `not kept: the rows before cost more`,
+    /// `kept: faster`, `kept: less memory`, `kept: part of the best list`, `not kept: the rows before cost more`,
     /// `within noise`, `undecided`, `slower`, `not exact` or `measured`.
     pub verdict: String,
     /// Of doing the same by hand: `low`, `medium` or `high`.

@@ -115,12 +115,12 @@ fn row(rung: &Rung) -> ValidationRow {
 
 fn explained(surprise: &Surprise) -> String {
     let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
-    let saved = |seconds: f64| match seconds >= 0.0 {
-        true => format!("save {}", millis(seconds)),
-        false => format!("cost {}", millis(-seconds)),
+    let saved = |share: f64| match share >= 0.0 {
+        true => format!("save {:.1}%", 100.0 * share),
+        false => format!("cost {:.1}%", -100.0 * share),
     };
     format!(
-        "predicted to {} a step, measured to {}. The profile shows it in {}: {} → {}, predicted {} → {}.",
+        "predicted to {} of the step, measured to {}. By the fastest of its calls, {} went {} → {}, predicted {} → {}.",
         saved(surprise.predicted_saving),
         saved(surprise.measured_saving),
         surprise.op,

@@ -17,8 +17,8 @@ const EXTENSIONS: u32 = 2;
 /// A median below it is a slowdown, even where the interval holds 1.
 const NO_SLOWER: f64 = 0.99;
 
-/// Steps of every list whose calls are timed.
-const RECORDED: usize = 3;
+/// Steps of every list whose calls are timed after the race.
+const RECORDED: usize = 2;
 
 /// Models together may take this share of the memory that is free.
 const SHARE_OF_ROOM: f64 = 0.7;
@@ -37,6 +37,8 @@ pub(super) struct Finals<'a> {
     patience: Patience,
     min_speedup: Option<f64>,
     room: Option<usize>,
+    /// Steps of every list that are recorded.
+    recorded: usize,
     entries: Vec<Entry>,
     rounds: Rounds,
 }
@@ -50,7 +52,12 @@ impl<'a> Finals<'a> {
         room: Option<usize>,
     ) -> Finals<'a> {
         let rounds = Rounds::new(patience.looks() + EXTENSIONS);
-        Finals { climber, patience, min_speedup, room, entries: vec![], rounds }
+        Finals { climber, patience, min_speedup, room, recorded: RECORDED, entries: vec![], rounds }
+    }
+
+    /// Only speeds are wanted.
+    pub fn unrecorded(self) -> Finals<'a> {
+        Finals { recorded: 0, ..self }
     }
 
     /// Its results are checked too, so that it can be chosen.
@@ -124,8 +131,8 @@ impl<'a> Finals<'a> {
                 (leads.low >= limit || leads.high < limit) && group.iter().filter(|at| **at != best).all(is_known)
             };
             race(rounds, &mut benches, patience, until, &mut settled)?;
-            for (at, mut bench) in benches {
-                self.entries[at].calls = bench.call_seconds(RECORDED)?;
+            for (at, mut bench) in benches.into_iter().filter(|_| self.recorded > 0) {
+                self.entries[at].calls = bench.call_seconds(self.recorded)?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ pub enum Verdict {
     Faster,
     /// In the kept list: in less memory, and no slower.
     Smaller,
-    /// In the kept list, which is the fastest with it, though the pass by itself does not show that.
+    /// In the kept list, which is the best with it, though the pass by itself shows no gain.
     Together,
     /// Faster than the row before it, but what it stands on makes the list slower.
     Overtaken,
@@ -55,7 +55,7 @@ impl Verdict {
         match self {
             Verdict::Faster => "kept: faster",
             Verdict::Smaller => "kept: less memory",
-            Verdict::Together => "kept: pays with the others",
+            Verdict::Together => "kept: part of the best list",
             Verdict::Overtaken => "not kept: the rows before cost more",
             Verdict::WithinNoise => "within noise",
             Verdict::Undecided => "undecided",
@@ -66,14 +66,14 @@ impl Verdict {
     }
 }
 
-/// An op whose change was furthest from its prediction, in seconds a step.
+/// An op whose change was furthest from its prediction, in seconds per step by the fastest of each of its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surprise {
     pub op: &'static str,
     /// Without and with the pass.
     pub predicted_seconds: (f64, f64),
     pub measured_seconds: (f64, f64),
-    /// What the whole pass was predicted to save, and saved.
+    /// What the whole pass was predicted to save, and saved, as shares of the step.
     pub predicted_saving: f64,
     pub measured_saving: f64,
 }
@@ -157,13 +157,13 @@ pub(super) fn surprise(
     prediction: &Prediction,
     measured: &Speedup,
 ) -> Option<Surprise> {
-    let (now, expected) = (prediction.now.seconds, prediction.speedup());
+    let expected = prediction.speedup();
     if (measured.low..=measured.high).contains(&expected) {
         return None;
     }
-    let (predicted_saving, measured_saving) = (now - prediction.after.seconds, now * saving(measured.ratio));
+    let (predicted_saving, measured_saving) = (saving(expected), saving(measured.ratio));
     let error = predicted_saving - measured_saving;
-    if error.abs() < EXPLAINED * now {
+    if error.abs() < EXPLAINED {
         return None;
     }
     let sums = |program: &Program, seconds: &[f64]| -> BTreeMap<&'static str, f64> {

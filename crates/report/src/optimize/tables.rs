@@ -32,10 +32,10 @@ pub fn summary(facts: &ValidationFacts) -> Vec<String> {
     if let Some(best) = facts.as_good.first() {
         let others = match facts.as_good.len() {
             1 => String::new(),
-            count => format!(" and {} more", count - 1),
+            count => format!(", and {} more lists", count - 1),
         };
         lines.push(format!(
-            "Not told apart from it within the noise: {}{others} ({:.2} of its speed, 95% between {:.2} and {:.2}). Another \
+            "Not told apart from it within the noise: {} ({:.2} of its speed, 95% between {:.2} and {:.2}){others}. Another \
              run may recommend one of those.",
             against_kept(facts, &best.passes),
             best.relative_speed,
