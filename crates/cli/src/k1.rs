@@ -5,8 +5,8 @@ mod cost;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::signals;
-use crate::study::plan::settings_of;
 use crate::study::state::compact;
+use crate::train::request::TrainRequest;
 use crate::train::settings::{DeviceKind, Settings, tree_of};
 use crate::train::start::cuda_options;
 use anyhow::{bail, ensure};
@@ -91,7 +91,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         return cost::run(&arguments, size);
     }
     let interrupt = signals::listen(|| {})?;
-    let settings = settings_of(&train_words(&arguments, &arguments.size))?.0;
+    let settings = train_request(&arguments, &arguments.size)?.settings()?.0;
     ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
     let nodes = tree_of(&settings.model)?.leaves.len();
     let updates = updates(&arguments, nodes)?;
@@ -227,19 +227,18 @@ fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> 
     })
 }
 
-/// The same settings in `train`'s own words.
-fn train_words(arguments: &Arguments, size: &str) -> Vec<String> {
-    let mut words = vec![
-        "train".to_string(),
-        "--data=markov".into(),
-        format!("--size={size}"),
-        format!("--passes={}", arguments.passes),
-        format!("--learning-rate={}", arguments.learning_rate),
-        format!("--weight-decay={}", arguments.weight_decay),
-        format!("--clip={}", arguments.clip),
-        format!("--device={}", arguments.device),
-    ];
-    words.extend(arguments.precision.iter().map(|precision| format!("--precision={precision}")));
-    words.extend(arguments.threads.map(|threads| format!("--threads={threads}")));
-    words
+/// The same settings, as `train` has them.
+fn train_request(arguments: &Arguments, size: &str) -> anyhow::Result<TrainRequest> {
+    Ok(TrainRequest {
+        data: Some("markov".into()),
+        size: size.into(),
+        passes: arguments.passes.clone(),
+        learning_rate: Some(arguments.learning_rate),
+        weight_decay: Some(arguments.weight_decay),
+        clip: Some(arguments.clip),
+        device: arguments.device.clone(),
+        precision: arguments.precision.as_deref().map(str::parse).transpose()?,
+        threads: arguments.threads,
+        ..TrainRequest::default()
+    })
 }

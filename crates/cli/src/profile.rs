@@ -143,6 +143,9 @@ impl Profiler {
         let summary = &mut record.performance_summary;
         summary.device_utilization_percent = Some(100.0 * analysis.measures.breakdown.busy_share);
         summary.profiling_overhead_percent = recording.turns().overhead_percent();
+        let interval = recording.turns().overhead_interval();
+        summary.profiling_overhead_ci95_low = interval.map(|(low, _)| low);
+        summary.profiling_overhead_ci95_high = interval.map(|(_, high)| high);
     }
 
     /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.

@@ -13,7 +13,7 @@ use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::config::Size;
 use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
 use serde_json::{Value, json};
@@ -124,15 +124,7 @@ impl Race {
         };
         let model = size.model();
         model.validate(shape.batch_size, shape.seq_len)?;
-        let optimizer = OptimizerConfig {
-            learning_rate: 3e-4,
-            schedule: Schedule::Constant,
-            warmup_steps: 0,
-            weight_decay: 0.01,
-            clip: 0.0,
-            accumulation: 1,
-            update: Update::Dense,
-        };
+        let optimizer = OptimizerConfig::default();
         let step = StepConfig {
             model: model.clone(),
             shape,

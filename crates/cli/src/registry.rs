@@ -166,6 +166,10 @@ impl Registry {
         rows::name(&self.connection, id, name).map_err(self.failed())
     }
 
+    pub fn set_version(&self, id: i64, version: &str) -> Result<(), RegistryError> {
+        rows::set_version(&self.connection, id, version).map_err(self.failed())
+    }
+
     /// An error where the name cannot be this run's.
     fn is_free(&self, name: &str, id: Option<i64>) -> Result<(), RegistryError> {
         if name.trim().is_empty() || name.parse::<i64>().is_ok() || name == "newest" {

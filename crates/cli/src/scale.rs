@@ -8,9 +8,9 @@ use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::signals::{self, Interrupt};
-use crate::study::plan::settings_of;
 use crate::study::rates::{held_against, room};
 use crate::study::state::compact;
+use crate::train::request::TrainRequest;
 use crate::train::settings::{DeviceKind, Settings};
 use anyhow::{bail, ensure};
 use headroom_engine::machine::memory_available_bytes;
@@ -76,7 +76,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let interrupt = signals::listen(|| {})?;
-    let base = settings_of(&train_words(&arguments, None, &arguments.passes))?.0;
+    let base = train_request(&arguments, None)?.settings()?.0;
     let sweeps = Sweeps::of(&arguments, &base)?;
     let peaks = held_against(&base)?;
     let rates = peaks.rates;
@@ -120,8 +120,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
                 ));
                 continue;
             }
-            let words = train_words(&arguments, Some(shape_of(&point.point)), &arguments.passes);
-            match measuring.run(&words, &format!("batch_{batch_size}_seq_{seq_len}"))? {
+            let request = train_request(&arguments, Some(shape_of(&point.point)))?;
+            match measuring.run(&request, &format!("batch_{batch_size}_seq_{seq_len}"))? {
                 Measured::Done(measured) => measured.write_into(&mut point.point),
                 Measured::Broken(why) => point.point.note = Some(why),
                 Measured::Stopped => return Ok(stopped(entry, &interrupt)),
@@ -180,24 +180,21 @@ fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     interrupt.exit_code()
 }
 
-/// The words of the process that takes the steps; its folder comes later.
-fn train_words(arguments: &Arguments, shape: Option<BatchShape>, passes: &str) -> Vec<String> {
-    let mut words = vec![
-        "train".to_string(),
-        format!("--size={}", arguments.size),
-        format!("--passes={passes}"),
-        format!("--num-steps={}", arguments.num_steps),
-        format!("--warmup-steps={WARMUP_STEPS}"),
-        format!("--device={}", arguments.device),
-    ];
-    words.extend(arguments.precision.iter().map(|precision| format!("--precision={precision}")));
-    words.extend(arguments.threads.map(|threads| format!("--threads={threads}")));
-    words.extend(arguments.memory_limit.iter().map(|limit| format!("--memory-limit={limit}")));
-    if let Some(shape) = shape {
-        words.push(format!("--batch-size={}", shape.batch_size));
-        words.push(format!("--seq-len={}", shape.seq_len));
-    }
-    words
+/// What the process that takes the steps is asked for.
+fn train_request(arguments: &Arguments, shape: Option<BatchShape>) -> anyhow::Result<TrainRequest> {
+    Ok(TrainRequest {
+        size: arguments.size.clone(),
+        passes: arguments.passes.clone(),
+        num_steps: Some(arguments.num_steps),
+        warmup_steps: Some(WARMUP_STEPS),
+        device: arguments.device.clone(),
+        precision: arguments.precision.as_deref().map(str::parse).transpose()?,
+        threads: arguments.threads,
+        memory_limit: arguments.memory_limit.clone(),
+        batch_size: shape.map(|shape| shape.batch_size),
+        seq_len: shape.map(|shape| shape.seq_len),
+        ..TrainRequest::default()
+    })
 }
 
 fn available(settings: &Settings) -> anyhow::Result<usize> {

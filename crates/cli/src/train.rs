@@ -7,6 +7,7 @@ pub mod folder;
 mod opening;
 pub mod plan;
 mod progress;
+pub mod request;
 pub mod settings;
 pub mod start;
 mod summary;

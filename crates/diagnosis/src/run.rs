@@ -105,7 +105,7 @@ pub fn run_figures(view: &View, measures: &Measures) -> Option<RunFigures> {
         by_place: places,
         step_breakdown: breakdown,
         bottlenecks: Default::default(),
-        patterns: operators::patterns(&calls, measures, &breakdown),
+        patterns: operators::patterns(view, &calls, measures, &breakdown),
         timestamp: String::new(),
         provenance: OperatorRecord::provenance(times),
     };

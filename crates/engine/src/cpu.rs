@@ -290,7 +290,11 @@ fn reduction_elements(graph: &Graph, parts: usize) -> usize {
             rms_norm::gradient_scratch(rows, width, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
-        Op::SquaredNorm(_) => optimizer::squared_norm_scratch(graph.ty(inputs[0]).elements()),
+        // Of several operands, one after the other.
+        Op::SquaredNorm(_) | Op::GradientNorm(_) => {
+            let elements = inputs.iter().map(|input| graph.ty(*input).elements()).max();
+            optimizer::squared_norm_scratch(elements.unwrap_or(0))
+        }
         Op::AdamWAll(op) => optimizer::adamw_all_scratch(op, &graph.types(inputs)),
         Op::AdamWChosen(op) => optimizer::adamw_chosen_scratch(op, &graph.types(inputs)),
         Op::LinearCrossEntropy(LinearCrossEntropy { rows })
@@ -398,6 +402,7 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::Accumulate(_) => elementwise::accumulate(team, at.updated(0), at.input(1)),
         Op::Zero(_) => elementwise::zero(team, at.updated(0)),
         Op::SquaredNorm(_) => at.output(0)[0] = optimizer::squared_norm(team, at.input(0), reduction),
+        Op::GradientNorm(_) => at.output(0)[0] = optimizer::gradient_norm(team, at, reduction),
         Op::ClipScale(op) => {
             let (scale, norm) = optimizer::clip_scale(op.max_norm, (0..at.inputs()).map(|index| at.input(index)[0]));
             (at.output(0)[0], at.output(1)[0]) = (scale, norm);

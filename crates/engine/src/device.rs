@@ -1,6 +1,7 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
 use crate::recorder::Recorder;
+use headroom_graph::plan::Call;
 use headroom_graph::{Graph, Layout, Plan, Precision, Storage, ValueId};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -40,6 +41,20 @@ impl Program {
     pub fn made_for(target: Target, precision: Precision, graph: Graph) -> Program {
         let plan = Plan::laid_out(&graph, target.layout(), 0);
         Program { graph, plan, precision, target, walk: Walk::CallByCall }
+    }
+
+    /// Calls that the step needs: what kernel counts of lists of passes are about.
+    pub fn kernels(&self) -> usize {
+        self.plan.calls.len() - self.instrumentation_kernels()
+    }
+
+    /// Calls that are there to be looked at alone.
+    pub fn instrumentation_kernels(&self) -> usize {
+        self.plan.calls.iter().filter(|call| self.is_instrumentation(call)).count()
+    }
+
+    pub fn is_instrumentation(&self, call: &Call) -> bool {
+        self.graph.node(call.node).op.is_instrumentation()
     }
 }
 

@@ -62,6 +62,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::Zero(_) => inputs[0].data.fill(0.0),
         Op::SquaredNorm(_) => clip::squared_norm(inputs, outputs),
         Op::ClipScale(op) => clip::scale(op, inputs, outputs),
+        Op::GradientNorm(_) => clip::gradient_norm(inputs, outputs),
         Op::AdamW(op) => adamw::run(op, inputs),
         Op::AdamWAll(op) => adamw::run_all(op, inputs, outputs),
         Op::Choose(op) => choose::run(op, inputs, outputs),

@@ -8,7 +8,7 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 20] = [
+const WITHOUT_GRADIENT: [&str; 21] = [
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",
@@ -18,6 +18,7 @@ const WITHOUT_GRADIENT: [&str; 20] = [
     "zero",
     "squared_norm",
     "clip_scale",
+    "gradient_norm",
     "adamw",
     "adamw_all",
     "choose",

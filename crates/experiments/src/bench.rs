@@ -115,7 +115,12 @@ impl Bench {
         Ok(Bench { trainer, batches, label: variant.passes.label(), before_step, program, memory })
     }
 
+    /// Kernels that a step needs.
     pub fn kernels(&self) -> usize {
+        self.program.kernels()
+    }
+
+    pub fn calls(&self) -> usize {
         self.program.plan.calls.len()
     }
 
@@ -182,7 +187,7 @@ impl Bench {
     /// Seconds of each call, the fastest of some recorded steps: what the machine does when left alone.
     pub fn call_seconds(&mut self, steps: usize) -> Result<Vec<f64>, ExperimentError> {
         let recording = self.record(steps)?;
-        Ok(fastest_calls(&recording, self.kernels()))
+        Ok(fastest_calls(&recording, self.calls()))
     }
 
     /// Loss and every gradient of the first batch, from the weights as they are; nothing is updated.

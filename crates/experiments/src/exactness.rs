@@ -16,7 +16,7 @@ use headroom_graph::passes::{OFFERED, PassList};
 use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
 use headroom_training::config::{ModelConfig, Size};
 use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split};
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
 use thiserror::Error;
@@ -239,15 +239,7 @@ pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, Exact
 }
 
 fn plain_adamw() -> OptimizerConfig {
-    OptimizerConfig {
-        learning_rate: 3e-4,
-        schedule: Schedule::Constant,
-        warmup_steps: 0,
-        weight_decay: 0.01,
-        clip: 1.0,
-        accumulation: 1,
-        update: Update::Dense,
-    }
+    OptimizerConfig { clip: 1.0, ..OptimizerConfig::default() }
 }
 
 fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, ExactnessError> {

@@ -33,6 +33,11 @@ pub trait Operator {
         false
     }
 
+    /// Is it there to be looked at alone? Such kernels are counted apart from those that the step needs.
+    fn is_instrumentation(&self) -> bool {
+        false
+    }
+
     /// The gradient with respect to each input that wants one.
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 
@@ -199,6 +204,7 @@ registry! {
     "zero" Zero in accumulate,
     "squared_norm" SquaredNorm in clip,
     "clip_scale" ClipScale in clip,
+    "gradient_norm" GradientNorm in clip,
     "adamw" AdamW in adamw,
     "adamw_all" AdamWAll in adamw_all,
     "choose" Choose in choose,
@@ -223,6 +229,7 @@ trait DynOperator {
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
     fn updates(&self) -> Vec<usize>;
     fn is_product(&self) -> bool;
+    fn is_instrumentation(&self) -> bool;
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 }
 
@@ -241,6 +248,9 @@ impl<T: Operator> DynOperator for T {
     }
     fn is_product(&self) -> bool {
         Operator::is_product(self)
+    }
+    fn is_instrumentation(&self) -> bool {
+        Operator::is_instrumentation(self)
     }
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
         Operator::gradient(self, at)
@@ -266,6 +276,10 @@ impl Op {
 
     pub fn is_product(&self) -> bool {
         self.operator().is_product()
+    }
+
+    pub fn is_instrumentation(&self) -> bool {
+        self.operator().is_instrumentation()
     }
 
     pub fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {

@@ -181,7 +181,11 @@ pub struct Patterns {
     /// Time between calls, and the cost of starting every call.
     pub launch_overhead_percent: f64,
     pub idle_percent: f64,
+    /// Kernels that the step needs.
     pub kernels_per_step: u64,
+    /// Kernels that are there to be looked at alone, such as the norm of the gradients: counted in no ratio.
+    #[serde(default)]
+    pub instrumentation_kernels: u64,
     pub distinct_kernels: u64,
     /// Weight products of one forward pass.
     pub linear_projections: u64,
@@ -205,6 +209,7 @@ impl OperatorRecord {
             ("bottlenecks.categories.percent_of_time", times),
             ("patterns", times),
             ("patterns.kernels_per_step", Origin::Computed),
+            ("patterns.instrumentation_kernels", Origin::Computed),
             ("patterns.distinct_kernels", Origin::Computed),
             ("patterns.linear_projections", Origin::Computed),
         ])

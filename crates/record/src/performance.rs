@@ -100,7 +100,28 @@ pub struct PerformanceSummary {
     pub avg_memory_mb: Option<f64>,
     /// Time in which at least one kernel or operator ran, over wall time.
     pub device_utilization_percent: Option<f64>,
+    /// What recording adds to the median step.
     pub profiling_overhead_percent: Option<f64>,
+    /// Between which that lies with 95%; `None` where nothing was recorded or too few steps took turns.
+    #[serde(default)]
+    pub profiling_overhead_ci95_low: Option<f64>,
+    #[serde(default)]
+    pub profiling_overhead_ci95_high: Option<f64>,
+}
+
+impl PerformanceSummary {
+    /// The recorder's overhead with its interval, in words; `None` where it was not measured.
+    pub fn overhead_words(&self) -> Option<String> {
+        let percent = self.profiling_overhead_percent?;
+        let interval = self.profiling_overhead_ci95_low.zip(self.profiling_overhead_ci95_high);
+        Some(match interval {
+            Some((low, high)) if low <= 0.0 && high >= 0.0 => {
+                format!("{percent:+.1}%, within the noise (95% between {low:+.1}% and {high:+.1}%)")
+            }
+            Some((low, high)) => format!("{percent:+.1}% (95% between {low:+.1}% and {high:+.1}%)"),
+            None => format!("{percent:+.1}% (too few steps for an interval)"),
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -241,6 +262,8 @@ mod tests {
                 avg_memory_mb: Some(100.0),
                 device_utilization_percent: Some(98.0),
                 profiling_overhead_percent: Some(0.1),
+                profiling_overhead_ci95_low: Some(-0.2),
+                profiling_overhead_ci95_high: Some(0.4),
             },
             statistics: step_statistics(&[0.12, 0.13, 0.125, 0.12, 0.13, 0.124]),
             training_params: TrainingParams {

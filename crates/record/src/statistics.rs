@@ -1,6 +1,7 @@
-//! How long a step took: median, tails, and how sure the median is.
+//! How long a step took: median, tails, and how sure the median is; ratios with their intervals.
 
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 /// Seconds a step. A figure that too few steps cannot give is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,27 +42,82 @@ fn percentile(sorted: &[f64], fraction: f64) -> Option<f64> {
 
 /// Indices into `n` sorted values between which the median lies with at least 95%: symmetric, the narrowest such pair.
 fn median_interval_ranks(n: usize) -> Option<(usize, usize)> {
-    // Binomial(n, 1/2) weights relative to the middle one: the absolute ones underflow for long runs.
-    let middle = n / 2;
-    let mut weights = vec![1.0; n + 1];
-    for k in (0..middle).rev() {
-        weights[k] = weights[k + 1] * (k + 1) as f64 / (n - k) as f64;
+    // The value at index `low` is above the median when at most `low` of the values are below it.
+    let below = Binomial::new(0.5, n as u64).ok()?;
+    let first = below.inverse_cdf(MISSED / 2.0);
+    let low = if below.cdf(first) <= MISSED / 2.0 { first } else { first.checked_sub(1)? } as usize;
+    (low < n / 2).then(|| (low, n - 1 - low))
+}
+
+/// How often an interval may miss what it is of.
+pub const MISSED: f64 = 0.05;
+
+/// A figure and the interval that holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Interval {
+    pub fn holds(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
     }
-    for k in middle..n {
-        weights[k + 1] = weights[k] * (n - k) as f64 / (k + 1) as f64;
+
+    pub fn map(self, of: impl Fn(f64) -> f64) -> Interval {
+        Interval { value: of(self.value), low: of(self.low), high: of(self.high) }
     }
-    let total: f64 = weights.iter().sum();
-    // The value at index `low` is above the median when at most `low` values are below it.
-    let mut tail = 0.0;
-    let mut low = None;
-    for (k, weight) in weights.iter().enumerate().take(middle) {
-        tail += weight / total;
-        if tail > 0.025 {
-            break;
-        }
-        low = Some(k);
+}
+
+/// The median of one sample over that of another, and its 95% interval; `None` where either has fewer than six values.
+///
+/// Each median has its own interval, and the two are joined on the logarithms: the distance to either end is the root of the
+/// sum of the squares of the distances that belong to it (the method of variance estimates recovery).
+pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> Option<Interval> {
+    ratio_of(&step_statistics(above), &step_statistics(below))
+}
+
+/// The same from what was kept of the two samples.
+pub fn ratio_of(above: &StepStatistics, below: &StepStatistics) -> Option<Interval> {
+    let logs = |of: &StepStatistics| -> Option<Interval> {
+        let found = Interval { value: of.median?, low: of.ci95_low?, high: of.ci95_high? };
+        (found.low > 0.0).then(|| found.map(f64::ln))
+    };
+    let (above, below) = (logs(above)?, logs(below)?);
+    let value = above.value - below.value;
+    let low = value - (above.value - above.low).hypot(below.high - below.value);
+    let high = value + (above.high - above.value).hypot(below.value - below.low);
+    Some(Interval { value, low, high }.map(f64::exp))
+}
+
+/// The mean of the middle 60% of the values and an interval that misses it with the chance `missed`: Student's t with the
+/// winsorised variance (Tukey and McLaughlin). A few values that something else got in the way of move neither far.
+pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (count, cut) = (sorted.len(), sorted.len() / 5);
+    let middle = &sorted[cut..count - cut];
+    let value = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
+    if middle.len() < 2 {
+        return Interval { value, low: f64::NEG_INFINITY, high: f64::INFINITY };
     }
-    low.map(|low| (low, n - 1 - low))
+    let drawn_in = |x: &f64| x.clamp(middle[0], middle[middle.len() - 1]);
+    let mean = sorted.iter().map(drawn_in).sum::<f64>() / count as f64;
+    let squares: f64 = sorted.iter().map(|x| (drawn_in(x) - mean).powi(2)).sum();
+    let left = middle.len() as f64;
+    let half = student_quantile(1.0 - missed / 2.0, left - 1.0) * (squares / (left * (left - 1.0))).sqrt();
+    Interval { value, low: value - half, high: value + half }
+}
+
+/// The value below which a share of Student's distribution lies.
+pub fn student_quantile(share: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(share))
+}
+
+/// The share of Student's distribution that lies further from zero than `t`, on both sides.
+pub fn student_beyond(t: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| 2.0 * student.sf(t.abs()))
 }
 
 #[cfg(test)]
@@ -95,6 +151,42 @@ mod tests {
         let (low, _) = median_interval_ranks(n).unwrap();
         let normal = n as f64 / 2.0 - 1.96 * (n as f64).sqrt() / 2.0;
         assert!((low as f64 - normal).abs() < 3.0, "{low} against {normal}");
+    }
+
+    #[test]
+    fn students_quantiles_are_those_of_the_published_tables() {
+        for (freedom, wanted) in [(1.0, 12.706), (2.0, 4.303), (4.0, 2.776), (9.0, 2.262), (30.0, 2.042)] {
+            let found = student_quantile(0.975, freedom);
+            assert!((found - wanted).abs() < 6e-4, "{freedom}: {found}");
+            assert!((student_beyond(found, freedom) - 0.05).abs() < 1e-9);
+        }
+        assert!((student_quantile(0.995, 4.0) - 4.604).abs() < 6e-4);
+    }
+
+    #[test]
+    fn a_ratio_of_medians_has_an_interval_that_says_when_it_is_noise() {
+        let steady: Vec<f64> = (0..20).map(|at| 1.0 + 0.001 * f64::from(at)).collect();
+        let slower: Vec<f64> = steady.iter().map(|x| 1.5 * x).collect();
+        let found = ratio_of_medians(&slower, &steady).unwrap();
+        assert!((found.value - 1.5).abs() < 1e-9 && found.low > 1.48 && found.high < 1.52, "{found:?}");
+        // Eight steps each, between 1 and 2 seconds: 1.5 times as long says nothing.
+        let noisy = [1.0, 1.9, 1.1, 2.0, 1.2, 1.0, 1.3, 1.8];
+        let other = [1.9, 1.0, 2.0, 1.8, 1.9, 1.1, 1.9, 1.2];
+        let found = ratio_of_medians(&other, &noisy).unwrap();
+        assert!(found.value > 1.4 && found.holds(1.0), "{found:?}");
+        assert_eq!(ratio_of_medians(&noisy[..5], &other), None);
+    }
+
+    #[test]
+    fn a_trimmed_mean_is_moved_by_no_single_value() {
+        let mut values: Vec<f64> = (0..15).map(|at| 1.0 + 0.01 * f64::from(at % 5)).collect();
+        let before = trimmed_mean(&values, 0.05);
+        assert!((before.value - 1.02).abs() < 1e-9 && before.holds(1.02), "{before:?}");
+        values[3] = 50.0;
+        let after = trimmed_mean(&values, 0.05);
+        assert!((after.value - before.value).abs() < 0.01 && after.high < 1.05, "{after:?}");
+        assert!(trimmed_mean(&values, 0.01).high > after.high);
+        assert_eq!(trimmed_mean(&[1.0], 0.05).high, f64::INFINITY);
     }
 
     #[test]

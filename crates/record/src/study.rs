@@ -2,6 +2,7 @@
 
 use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
+use crate::statistics::{StepStatistics, ratio_of};
 use serde::{Deserialize, Serialize};
 
 pub const STUDY_FILE: &str = "study.json";
@@ -17,6 +18,9 @@ pub struct StudyRecord {
     pub runs: Vec<StudyRow>,
     /// One a version, once every run has ended.
     pub analysis: Vec<VersionAnalysis>,
+    /// Every later version against the first, size by size, once every run has ended.
+    #[serde(default)]
+    pub comparisons: Vec<VersionComparison>,
     pub provenance: Provenance,
 }
 
@@ -200,6 +204,51 @@ pub struct VersionAnalysis {
     pub sizes: Vec<SizeAnalysis>,
 }
 
+/// Time per step of one version over that of the first, each from one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VersionComparison {
+    pub size: String,
+    pub version: String,
+    pub against: String,
+    pub step_ratio: f64,
+    /// From the spread of the steps within each run: a drift from one run to the next is not in it. `None` where a run has
+    /// fewer than six steps that count.
+    pub ci95_low: Option<f64>,
+    pub ci95_high: Option<f64>,
+    /// `faster`, `slower`, `within the noise` or `no interval`.
+    pub verdict: String,
+}
+
+impl VersionComparison {
+    /// `None` where one of them has no time per step.
+    fn of(first: &StudyRow, other: &StudyRow) -> Option<VersionComparison> {
+        let statistics = |row: &StudyRow| StepStatistics {
+            median: row.measured.step_seconds,
+            ci95_low: row.measured.step_seconds_low,
+            ci95_high: row.measured.step_seconds_high,
+            ..StepStatistics::default()
+        };
+        let (before, after) = (statistics(first), statistics(other));
+        let step_ratio = after.median? / before.median?;
+        let interval = ratio_of(&after, &before);
+        let verdict = match interval {
+            None => "no interval",
+            Some(found) if found.holds(1.0) => "within the noise",
+            Some(found) if found.high < 1.0 => "faster",
+            Some(_) => "slower",
+        };
+        Some(VersionComparison {
+            size: other.size.clone(),
+            version: other.version.clone(),
+            against: first.version.clone(),
+            step_ratio,
+            ci95_low: interval.map(|found| found.low),
+            ci95_high: interval.map(|found| found.high),
+            verdict: verdict.into(),
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeAnalysis {
     pub size: String,
@@ -231,6 +280,7 @@ impl StudyRecord {
             machine: facts.machine,
             runs: facts.runs,
             analysis: vec![],
+            comparisons: vec![],
             provenance: Provenance::default(),
         };
         record.provenance = record.origins();
@@ -239,7 +289,16 @@ impl StudyRecord {
 
     pub fn conclude(&mut self, analysis: Vec<VersionAnalysis>) {
         self.analysis = analysis;
+        self.comparisons = self.compared();
         self.provenance = self.origins();
+    }
+
+    fn compared(&self) -> Vec<VersionComparison> {
+        let Some((first, others)) = self.request.versions.split_first() else { return vec![] };
+        let row =
+            |version: &String, size: &String| self.runs.iter().find(|row| row.version == *version && row.size == *size);
+        let pairs = others.iter().flat_map(|other| self.request.sizes.iter().map(move |size| (other, size)));
+        pairs.filter_map(|(other, size)| VersionComparison::of(row(first, size)?, row(other, size)?)).collect()
     }
 
     fn origins(&self) -> Provenance {
@@ -271,6 +330,9 @@ impl StudyRecord {
                 provenance.set(&format!("runs.{key}"), times);
             }
         }
+        if !self.comparisons.is_empty() {
+            provenance.set("comparisons", times);
+        }
         if !self.analysis.is_empty() {
             provenance.set("analysis", Origin::Computed);
         }
@@ -282,6 +344,39 @@ impl StudyRecord {
 mod tests {
     use super::*;
     use crate::provenance::check_provenance;
+
+    fn timed(version: &str, (median, low, high): (f64, Option<f64>, Option<f64>)) -> StudyRow {
+        StudyRow {
+            size: "tiny".into(),
+            version: version.into(),
+            status: StudyStatus::Finished,
+            folder: None,
+            process_id: None,
+            starts: 1,
+            wall_seconds: None,
+            note: None,
+            planned: PlannedFigures::default(),
+            measured: MeasuredFigures {
+                step_seconds: Some(median),
+                step_seconds_low: low,
+                step_seconds_high: high,
+                ..MeasuredFigures::default()
+            },
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_with_an_interval_that_says_when_it_is_noise() {
+        let compare = |first, other| VersionComparison::of(&timed("v1", first), &timed("v2", other)).unwrap();
+        // Eight steps between 1 and 2 seconds: 1.51 times as long is noise.
+        let noise = compare((1.0, Some(0.8), Some(1.9)), (1.51, Some(0.9), Some(2.0)));
+        assert_eq!((noise.step_ratio, noise.verdict.as_str()), (1.51, "within the noise"));
+        assert!(noise.ci95_low.unwrap() < 1.0 && noise.ci95_high.unwrap() > 1.51);
+        let faster = compare((1.0, Some(0.99), Some(1.01)), (0.8, Some(0.79), Some(0.82)));
+        assert_eq!(faster.verdict, "faster");
+        assert!(faster.ci95_low.unwrap() > 0.78 && faster.ci95_high.unwrap() < 0.83);
+        assert_eq!(compare((1.0, None, None), (2.0, Some(1.9), Some(2.1))).verdict, "no interval");
+    }
 
     #[test]
     fn every_figure_has_its_origin_before_and_after_the_analysis() {
@@ -295,13 +390,17 @@ mod tests {
             wall_seconds: Some(1.0),
             note: None,
             planned: PlannedFigures::default(),
-            measured: MeasuredFigures { mfu_percent: Some(50.0), ..MeasuredFigures::default() },
+            measured: MeasuredFigures {
+                mfu_percent: Some(50.0),
+                step_seconds: Some(1.0),
+                ..MeasuredFigures::default()
+            },
         };
         let mut record = StudyRecord::new(StudyFacts {
             timestamp: "2026-11-15T00:00:00Z".into(),
             request: StudyRequest {
                 sizes: vec!["tiny".into()],
-                versions: vec!["v1".into()],
+                versions: vec!["v1".into(), "v2".into()],
                 enable_profilers: false,
                 num_steps: Some(5),
                 device: "cpu".into(),
@@ -319,7 +418,7 @@ mod tests {
                 peak_source: "s".into(),
                 peak_measured: true,
             },
-            runs: vec![row],
+            runs: vec![row, timed("v1", (1.0, Some(0.9), Some(1.1))), timed("v2", (1.5, Some(1.4), Some(1.6)))],
         });
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         record.conclude(vec![VersionAnalysis {
@@ -333,6 +432,7 @@ mod tests {
         }]);
         let value = serde_json::to_value(&record).unwrap();
         check_provenance(&value).unwrap();
+        assert_eq!(record.comparisons.len(), 1);
         assert_eq!(record.provenance.origin_of("runs.mfu_percent"), Some(Origin::Measured));
         assert_eq!(serde_json::from_value::<StudyRecord>(value).unwrap(), record);
     }

@@ -24,14 +24,19 @@ pub struct ValidationFacts {
     /// 0 where a GPU computed.
     pub threads: u64,
     pub device: String,
+    /// Version 1: the median of its recorded steps. `baseline_by_op` and `findings` are those of that same step.
     pub baseline_step_seconds: f64,
-    /// Seconds of a baseline step by operator, the longest first.
+    /// Steps that it is the median of.
+    #[serde(default)]
+    pub baseline_steps: u64,
+    /// Its seconds by operator, the longest first, then those between operators: together the step.
     pub baseline_by_op: Vec<OpSeconds>,
     /// What holds the baseline back, the first to do first.
     pub findings: Vec<FindingRow>,
-    /// Passes in the order in which they were tried, each against the list before it.
+    /// Every pass, each on top of those before it: first the kept ones, whose speed-ups multiply to that of the kept list.
+    /// All rows of this file are from one race.
     pub passes: Vec<ValidationRow>,
-    /// Passes that found nothing to do, with what they need.
+    /// Passes that found nothing to do, with what they need; empty since every pass is measured.
     pub not_tried: Vec<NotTried>,
     /// Version 2, all passes and the kept ones, each against Version 1.
     pub versions: Vec<ValidationRow>,
@@ -45,7 +50,11 @@ pub struct ValidationFacts {
     /// The power of the length with which it grows, weights and optimizer state left out: 1 is linear.
     pub memory_growth: Growth,
     pub targets: Targets,
+    /// The best list that was measured: what is recommended.
     pub kept: Vec<String>,
+    /// Other lists that may be as fast within the noise, the fastest first.
+    #[serde(default)]
+    pub as_good: Vec<AsGood>,
     pub gates: BTreeMap<String, GateRecord>,
 }
 
@@ -65,6 +74,16 @@ pub struct FindingRow {
     pub asks_for: Vec<String>,
 }
 
+/// A list that the race does not tell from the kept one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AsGood {
+    pub passes: Vec<String>,
+    /// Its speed over the kept list's.
+    pub relative_speed: f64,
+    pub ci95_low: f64,
+    pub ci95_high: f64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotTried {
     pub name: String,
@@ -79,7 +98,7 @@ pub struct ValidationRow {
     pub measured_speedup: f64,
     pub measured_ci95_low: f64,
     pub measured_ci95_high: f64,
-    /// Rounds of two steps a side that the interval rests on.
+    /// Rounds that the interval rests on; a round is the better of two steps of each list.
     pub rounds: u64,
     pub memory_before_mb: f64,
     pub memory_after_mb: f64,
@@ -90,7 +109,8 @@ pub struct ValidationRow {
     /// Of the loss over the first steps.
     pub curve_difference: f64,
     pub kept: bool,
-    /// `kept: faster`, `kept: less memory`, `within noise`, `slower`, `not exact` or `measured`.
+    /// `kept: faster`, `kept: less memory`, `kept: part of the best list`, `not kept: the rows before cost more`,
+    /// `within noise`, `undecided`, `slower`, `not exact` or `measured`.
     pub verdict: String,
     /// Of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
@@ -155,11 +175,16 @@ pub struct Targets {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateRecord {
-    /// `pass` or `fail`.
+    /// `pass`, `fail` or, of `throughput`, `undecided`: the interval holds the limit.
     pub result: String,
     pub figure: f64,
     pub limit: f64,
     pub about: String,
+    /// Of a figure that was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95_low: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95_high: Option<f64>,
 }
 
 impl ValidationRecord {
@@ -167,8 +192,9 @@ impl ValidationRecord {
         ValidationRecord { schema_version: SCHEMA_VERSION, provenance: provenance(&facts), facts }
     }
 
-    pub fn all_gates_pass(&self) -> bool {
-        self.facts.gates.values().all(|gate| gate.result == "pass")
+    /// The kept list's own row: the last of the versions.
+    pub fn kept_row(&self) -> Option<&ValidationRow> {
+        self.facts.versions.last()
     }
 }
 
@@ -178,6 +204,7 @@ fn provenance(facts: &ValidationFacts) -> Provenance {
         ("seq_len", Origin::Assumed),
         ("threads", Origin::Assumed),
         ("baseline_step_seconds", Origin::Measured),
+        ("baseline_steps", Origin::Computed),
         ("baseline_by_op", Origin::Measured),
         ("noise_percent", Origin::Measured),
         ("memory_growth", Origin::Computed),
@@ -208,6 +235,9 @@ fn provenance(facts: &ValidationFacts) -> Provenance {
     if !facts.findings.is_empty() {
         provenance.set("findings", Origin::Computed);
         provenance.set("findings.percent_of_step", Origin::Measured);
+    }
+    if !facts.as_good.is_empty() {
+        provenance.set("as_good", Origin::Measured);
     }
     if !facts.memory_by_length.is_empty() {
         provenance.set("memory_by_length", Origin::Computed);
@@ -252,7 +282,14 @@ mod tests {
 
     #[test]
     fn every_figure_says_where_it_comes_from() {
-        let gate = GateRecord { result: "pass".into(), figure: 0.5, limit: 1.0, about: "memory".into() };
+        let gate = GateRecord {
+            result: "pass".into(),
+            figure: 0.5,
+            limit: 1.0,
+            about: "memory".into(),
+            ci95_low: None,
+            ci95_high: None,
+        };
         let record = ValidationRecord::new(ValidationFacts {
             timestamp: "2026-11-15T02:10:00Z".into(),
             size: "nano".into(),
@@ -261,6 +298,7 @@ mod tests {
             threads: 2,
             device: "a CPU".into(),
             baseline_step_seconds: 0.1,
+            baseline_steps: 9,
             baseline_by_op: vec![OpSeconds { op: "matmul".into(), seconds: 0.05 }],
             findings: vec![FindingRow {
                 rank: 1,
@@ -295,9 +333,10 @@ mod tests {
                 kernels_after: 1,
             },
             kept: vec!["fuse-qkv".into()],
+            as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],
             gates: [("memory".to_string(), gate)].into(),
         });
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
-        assert!(record.all_gates_pass());
+        assert_eq!(record.kept_row().map(|row| &row.passes), Some(&record.facts.kept));
     }
 }

@@ -8,4 +8,5 @@ mod terminal;
 
 pub use html::html;
 pub use markdown::markdown;
+pub use tables::gate_figure;
 pub use terminal::terminal;

@@ -21,6 +21,8 @@ pub struct RunHeader {
     pub peaks: PeaksHeader,
     pub plan: PlanHeader,
     pub flops: FlopsHeader,
+    /// Operators that only watch the run, counted apart from its kernels.
+    pub instrumentation: Vec<String>,
     pub run: RunSteps,
     pub profiling_overhead_percent: Option<f64>,
 }

@@ -4,7 +4,7 @@ use headroom_graph::choice::bias_corrections;
 use headroom_graph::ops::accumulate::{Accumulate, Zero};
 use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::choose::Choose;
-use headroom_graph::ops::clip::{ClipScale, SquaredNorm};
+use headroom_graph::ops::clip::{ClipScale, GradientNorm, SquaredNorm};
 use headroom_graph::{Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
 use std::fmt;
 use std::str::FromStr;
@@ -76,6 +76,21 @@ pub enum Schedule {
 pub const BETA1: f64 = 0.9;
 pub const BETA2: f64 = 0.999;
 pub const EPS: f64 = 1e-8;
+
+/// AdamW as a run has it where nothing else is asked for.
+impl Default for OptimizerConfig {
+    fn default() -> OptimizerConfig {
+        OptimizerConfig {
+            learning_rate: 3e-4,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            weight_decay: 0.01,
+            clip: 0.0,
+            accumulation: 1,
+            update: Update::Dense,
+        }
+    }
+}
 
 impl OptimizerConfig {
     /// The learning rate of a step, counted from 1, in a run that ends at `last`.
@@ -164,7 +179,7 @@ pub fn optimize(
         if config.accumulation > 1 { accumulate(graph, parameters, gradients)? } else { gradients.to_vec() };
 
     graph.enter("optimizer", Phase::Optimizer);
-    let clips = config.clip > 0.0 || norm == Norm::Always;
+    let clips = config.clip > 0.0;
     let mut squares = vec![];
     if clips || config.update != Update::Dense {
         for &gradient in &gradients {
@@ -173,10 +188,14 @@ pub fn optimize(
     }
     let mut clip = None;
     if clips {
-        let max_norm = if config.clip > 0.0 { config.clip } else { f64::INFINITY };
-        let made = graph.add(ClipScale { max_norm }, &squares)?;
+        let made = graph.add(ClipScale { max_norm: config.clip }, &squares)?;
         clip = Some((made[0], made[1]));
     }
+    // Without clipping the step needs no norm: one op apart from its kernels, which stay those of a run that is not watched.
+    let watched = match clip {
+        None if norm == Norm::Always => Some(graph.add_one(GradientNorm {}, &gradients)?),
+        _ => None,
+    };
     let rates = match config.update {
         Update::Dense => vec![rates; trained.len()],
         Update::Chosen { rule, seed } => choose(graph, rule, seed, rates, &squares)?,
@@ -184,7 +203,7 @@ pub fn optimize(
     let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay, halves: 0 };
     for ((one, &gradient), rates) in trained.iter().zip(&gradients).zip(rates) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
-        match clip.filter(|_| config.clip > 0.0) {
+        match clip {
             Some((scale, _)) => graph.add(update, &[&inputs[..], &[scale]].concat())?,
             None => graph.add(update, &inputs)?,
         };
@@ -194,7 +213,7 @@ pub fn optimize(
             graph.add(Zero {}, &[sum])?;
         }
     }
-    Ok(clip.map(|(_, norm)| norm))
+    Ok(clip.map(|(_, norm)| norm).or(watched))
 }
 
 /// Adds the choice and what it keeps; the rates of every parameter's update.
@@ -235,15 +254,7 @@ mod tests {
     use super::*;
 
     fn config(schedule: Schedule) -> OptimizerConfig {
-        OptimizerConfig {
-            learning_rate: 1.0,
-            schedule,
-            warmup_steps: 4,
-            weight_decay: 0.01,
-            clip: 0.0,
-            accumulation: 1,
-            update: Update::Dense,
-        }
+        OptimizerConfig { learning_rate: 1.0, schedule, warmup_steps: 4, ..OptimizerConfig::default() }
     }
 
     #[test]

@@ -178,9 +178,12 @@ fn walk(config: &StepConfig) -> Walk {
     if config.passes.contains(GRAPH_REPLAY) { Walk::Replayed } else { Walk::CallByCall }
 }
 
-/// Kernels that one step runs, by phase.
+/// Kernels that one step needs, by phase; instrumentation is not among them.
 pub fn kernels(program: &Program) -> [(Phase, usize); 3] {
-    Phase::ALL.map(|phase| (phase, program.plan.phase(phase).len()))
+    let needed = |phase: &Phase| {
+        program.plan.calls[program.plan.phase(*phase)].iter().filter(|call| !program.is_instrumentation(call)).count()
+    };
+    Phase::ALL.map(|phase| (phase, needed(&phase)))
 }
 
 impl Forward {

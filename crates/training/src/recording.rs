@@ -6,6 +6,7 @@
 use headroom_engine::recorder::{Activity, CallSpan, Recorder, Timing};
 use headroom_engine::{Device, Program};
 use headroom_graph::Phase;
+use headroom_record::statistics::{ratio_of_medians, step_statistics};
 use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -66,13 +67,15 @@ pub struct Turns {
 impl Turns {
     /// What recording adds to the median step, in percent; none before three steps of each kind.
     pub fn overhead_percent(&self) -> Option<f64> {
-        let median = |seconds: &[f64]| {
-            let mut sorted = seconds.to_vec();
-            sorted.sort_by(f64::total_cmp);
-            (sorted.len() >= 3).then(|| (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0)
-        };
+        let median = |seconds: &[f64]| step_statistics(seconds).median.filter(|_| seconds.len() >= 3);
         let (with, without) = (median(&self.recorded)?, median(&self.unrecorded)?);
         (without > 0.0).then(|| 100.0 * (with / without - 1.0))
+    }
+
+    /// Between which that lies with 95%; none before six steps of each kind.
+    pub fn overhead_interval(&self) -> Option<(f64, f64)> {
+        let percent = ratio_of_medians(&self.recorded, &self.unrecorded)?.map(|ratio| 100.0 * (ratio - 1.0));
+        Some((percent.low, percent.high))
     }
 }
 
@@ -138,6 +141,14 @@ impl Recording {
 
     pub fn steps(&self) -> &[StepSpan] {
         &self.steps
+    }
+
+    /// Forgets all steps but the one whose length is the median, the shorter of the middle two: what is said of it adds up,
+    /// as means and medians of several do not.
+    pub fn keep_median_step(&mut self) {
+        self.steps.sort_by_key(|step| step.end.saturating_sub(step.start));
+        let middle = self.steps.len().saturating_sub(1) / 2;
+        self.steps = self.steps.drain(..).skip(middle).take(1).collect();
     }
 
     pub fn parts(&self, step: &StepSpan) -> &[PartSpan] {
@@ -339,5 +350,26 @@ mod tests {
         let turns = Turns { recorded: vec![1.02, 1.03, 9.0], unrecorded: vec![1.0, 1.0, 5.0] };
         assert!((turns.overhead_percent().unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(Turns { recorded: vec![1.0; 2], unrecorded: vec![1.0; 9] }.overhead_percent(), None);
+    }
+
+    #[test]
+    fn overhead_within_the_noise_has_an_interval_around_zero() {
+        let noisy = |shift: f64| (0..12).map(|at| 1.0 + shift + 0.05 * f64::from(at % 4)).collect::<Vec<f64>>();
+        let (low, high) = Turns { recorded: noisy(0.01), unrecorded: noisy(0.0) }.overhead_interval().unwrap();
+        assert!(low < 0.0 && high > 0.0 && high < 20.0, "{low} to {high}");
+        let (low, _) = Turns { recorded: noisy(0.5), unrecorded: noisy(0.0) }.overhead_interval().unwrap();
+        assert!(low > 20.0, "{low}");
+        assert_eq!(Turns { recorded: vec![1.0; 5], unrecorded: vec![1.0; 9] }.overhead_interval(), None);
+    }
+
+    #[test]
+    fn the_median_step_is_one_of_the_recorded_ones() {
+        let nanos = Duration::from_nanos;
+        let mut recording = Recording::of_steps(1..=3, &Program::new(Graph::new()), 1);
+        for (step, length) in [(1, 30), (2, 10), (3, 20)] {
+            recording.steps.push(StepSpan { step, start: nanos(5), end: nanos(5 + length), parts: 0..0, calls: 0..0 });
+        }
+        recording.keep_median_step();
+        assert_eq!(recording.steps().iter().map(|step| step.step).collect::<Vec<_>>(), [3]);
     }
 }

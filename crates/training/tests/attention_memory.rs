@@ -6,7 +6,7 @@ use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Op, Precision, Source, ValueId};
 use headroom_training::config::Size;
 use headroom_training::data::BatchShape;
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 
 const SEQUENCES: [usize; 4] = [256, 512, 1024, 2048];
@@ -39,15 +39,7 @@ fn exponent(passes: &PassList) -> f64 {
 }
 
 fn step(seq_len: usize, passes: PassList) -> TrainingProgram {
-    let optimizer = OptimizerConfig {
-        learning_rate: 3e-4,
-        schedule: Schedule::Constant,
-        warmup_steps: 0,
-        weight_decay: 0.01,
-        clip: 0.0,
-        accumulation: 1,
-        update: Update::Dense,
-    };
+    let optimizer = OptimizerConfig::default();
     let (model, shape) = (Size::named("small").unwrap().model(), BatchShape { batch_size: 1, seq_len });
     let (precision, target) = (Precision::Fp32, Target::Cpu);
     let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target };

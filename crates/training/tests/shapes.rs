@@ -11,7 +11,7 @@ use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::llama::rope_tables;
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use std::collections::BTreeMap;
@@ -45,16 +45,8 @@ fn case(index: usize) -> (ModelConfig, BatchShape) {
 }
 
 fn optimizer(clip: f64) -> OptimizerConfig {
-    OptimizerConfig {
-        // Small: where a gradient is nearly zero, the first update of Adam is its sign, which rounding may turn.
-        learning_rate: 1e-4,
-        schedule: Schedule::Constant,
-        warmup_steps: 0,
-        weight_decay: 0.1,
-        clip,
-        accumulation: 1,
-        update: Update::Dense,
-    }
+    // Small: where a gradient is nearly zero, the first update of Adam is its sign, which rounding may turn.
+    OptimizerConfig { learning_rate: 1e-4, weight_decay: 0.1, clip, ..OptimizerConfig::default() }
 }
 
 fn step(config: &ModelConfig, shape: BatchShape, clip: f64, passes: PassList) -> StepConfig {

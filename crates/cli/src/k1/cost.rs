@@ -1,8 +1,7 @@
 //! What choosing costs: steps that choose in turns with dense ones.
 
-use super::{Arguments, train_words};
+use super::{Arguments, train_request};
 use crate::output;
-use crate::study::plan::settings_of;
 use crate::train::settings::DeviceKind;
 use crate::train::start::cuda_options;
 use anyhow::ensure;
@@ -18,7 +17,7 @@ use std::time::Duration;
 const PATIENCE: Patience = Patience { rounds: 4, most_rounds: 40, time: Duration::from_secs(60) };
 
 pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
-    let settings = settings_of(&train_words(arguments, size))?.0;
+    let settings = train_request(arguments, size)?.settings()?.0;
     ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
     let device = match settings.device {
         DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
@@ -43,7 +42,7 @@ pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
         let found = clock.compare(&mut dense, &mut chosen)?;
         // The speed-up of choosing, turned around: how much longer a step is.
         let added = |ratio: f64| 100.0 * (1.0 / ratio - 1.0);
-        let (median, low, high) = (added(found.median), added(found.high), added(found.low));
+        let (median, low, high) = (added(found.ratio), added(found.high), added(found.low));
         rows.push(json!({ "update": rule, "added_percent": median, "ci95_low": low, "ci95_high": high, "rounds": found.rounds }));
         if !arguments.json {
             output::result(&format!(

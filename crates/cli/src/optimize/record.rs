@@ -7,7 +7,7 @@ use headroom_experiments::validation::{LengthMemory, growth};
 use headroom_record::operators::BottleneckCategory;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
-    FindingRow, GateRecord, Growth, LengthRow, NotTried, OpSeconds, PredictionAccuracy, Targets, ValidationFacts,
+    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationFacts,
     ValidationRecord, ValidationRow,
 };
 use headroom_training::program::StepConfig;
@@ -42,6 +42,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         },
         device: about.device.into(),
         baseline_step_seconds: ladder.baseline_seconds,
+        baseline_steps: ladder.baseline_steps as u64,
         baseline_by_op: ladder
             .baseline_by_op
             .iter()
@@ -49,11 +50,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
             .collect(),
         findings: (1..).zip(timed).map(finding).collect(),
         passes: ladder.tried.iter().map(row).collect(),
-        not_tried: ladder
-            .not_tried
-            .iter()
-            .map(|(name, needs)| NotTried { name: name.to_string(), needs: names(needs) })
-            .collect(),
+        not_tried: vec![],
         versions: ladder.versions.iter().map(row).collect(),
         ablation: ladder.ablation.iter().map(row).collect(),
         prediction: accuracy(&ladder.tried).map(|found| PredictionAccuracy {
@@ -68,6 +65,16 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         memory_growth: growths(lengths),
         targets: targets(ladder, shape.batch_size as f64, peak_flops),
         kept: names(ladder.kept.names()),
+        as_good: ladder
+            .as_good
+            .iter()
+            .map(|(list, speed)| AsGood {
+                passes: names(list.names()),
+                relative_speed: speed.ratio,
+                ci95_low: speed.low,
+                ci95_high: speed.high,
+            })
+            .collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
     })
 }
@@ -88,7 +95,7 @@ fn row(rung: &Rung) -> ValidationRow {
         name: rung.name.clone(),
         passes: rung.list.names().iter().map(|name| name.to_string()).collect(),
         predicted_speedup: rung.predicted,
-        measured_speedup: rung.measured.median,
+        measured_speedup: rung.measured.ratio,
         measured_ci95_low: rung.measured.low,
         measured_ci95_high: rung.measured.high,
         rounds: rung.measured.rounds as u64,
@@ -108,12 +115,12 @@ fn row(rung: &Rung) -> ValidationRow {
 
 fn explained(surprise: &Surprise) -> String {
     let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
-    let saved = |seconds: f64| match seconds >= 0.0 {
-        true => format!("save {}", millis(seconds)),
-        false => format!("cost {}", millis(-seconds)),
+    let saved = |share: f64| match share >= 0.0 {
+        true => format!("save {:.1}%", 100.0 * share),
+        false => format!("cost {:.1}%", -100.0 * share),
     };
     format!(
-        "predicted to {} a step, measured to {}. The profile shows it in {}: {} → {}, predicted {} → {}.",
+        "predicted to {} of the step, measured to {}. By the fastest of its calls, {} went {} → {}, predicted {} → {}.",
         saved(surprise.predicted_saving),
         saved(surprise.measured_saving),
         surprise.op,
@@ -140,7 +147,7 @@ fn growths(lengths: &[LengthMemory]) -> Growth {
 fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
     let before = ladder.baseline_seconds;
     let kept = ladder.versions.last();
-    let after = before / kept.map_or(1.0, |rung| rung.measured.median);
+    let after = before / kept.map_or(1.0, |rung| rung.measured.ratio);
     let mfu = |seconds: f64| 100.0 * ladder.profile.needed_flops / seconds / peak_flops;
     let (memory, kernels) = kept.map_or(((0, 0), (0, 0)), |rung| (rung.memory, rung.kernels));
     Targets {
@@ -156,13 +163,15 @@ fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
 }
 
 fn gate(gate: &Gate) -> (String, GateRecord) {
-    let result = if gate.passed { "pass" } else { "fail" };
     // JSON has no infinity.
+    let finite = |figure: f64| figure.clamp(f64::MIN, f64::MAX);
     let record = GateRecord {
-        result: result.into(),
-        figure: gate.figure.min(f64::MAX),
+        result: gate.answer.name().into(),
+        figure: finite(gate.figure),
         limit: gate.limit,
         about: gate.about.clone(),
+        ci95_low: gate.interval.map(|(low, _)| finite(low)),
+        ci95_high: gate.interval.map(|(_, high)| finite(high)),
     };
     (gate.name.to_string(), record)
 }

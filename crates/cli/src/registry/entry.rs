@@ -64,6 +64,15 @@ impl Entry {
         self.figures = figures;
     }
 
+    /// The list of passes that the run came to, where it was not known when it began.
+    pub fn version(&mut self, label: &str) {
+        if let Some((registry, id)) = &self.open
+            && let Err(error) = registry.set_version(*id, label)
+        {
+            warn(&error);
+        }
+    }
+
     /// Changes figures that were set before.
     pub fn amend(&mut self, change: impl FnOnce(&mut Headline)) {
         change(&mut self.figures);

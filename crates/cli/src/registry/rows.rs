@@ -159,6 +159,10 @@ pub fn name(connection: &Connection, id: i64, name: Option<&str>) -> rusqlite::R
     connection.execute("UPDATE runs SET name = ?2 WHERE id = ?1", params![id, name]).map(|_| ())
 }
 
+pub fn set_version(connection: &Connection, id: i64, version: &str) -> rusqlite::Result<()> {
+    connection.execute("UPDATE runs SET version = ?2 WHERE id = ?1", params![id, version]).map(|_| ())
+}
+
 pub fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM runs WHERE id = ?1", [id]).map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! A point of a sweep, run in a process of its own.
 
 use crate::study::child::{ChildEnd, run_child};
+use crate::train::request::TrainRequest;
 use headroom_record::performance::PerformanceRecord;
 use headroom_record::scaling::ScalingPoint;
 use std::path::Path;
@@ -26,9 +27,10 @@ pub enum Measured {
 }
 
 impl Measuring<'_> {
-    /// With the arguments of `headroom`, into a folder of this name.
-    pub fn run(&self, words: &[String], name: &str) -> anyhow::Result<Measured> {
-        let end = run_child(words, &self.folder.join(name), self.parent, self.stop, |_| Ok(()))?;
+    /// A run of `train`, into a folder of this name.
+    pub fn run(&self, request: &TrainRequest, name: &str) -> anyhow::Result<Measured> {
+        let words = [vec!["train".to_string()], request.flags()].concat();
+        let end = run_child(&words, &self.folder.join(name), self.parent, self.stop, |_| Ok(()))?;
         Ok(match end {
             ChildEnd::Finished(record) => Measured::Done(figures(&record)),
             ChildEnd::Failed(why) | ChildEnd::Killed(why) => Measured::Broken(why),

@@ -1,7 +1,7 @@
 //! What would save memory: planned, ranked, then run.
 
 use super::measure::{Measured, Measuring};
-use super::{Arguments, shape_of, train_words};
+use super::{Arguments, shape_of, train_request};
 use crate::output;
 use crate::train::settings::{DeviceKind, Settings};
 use headroom_experiments::scale::{How, PlannedPoint, savings};
@@ -41,16 +41,12 @@ pub fn optimizations(
         let runs = !arguments.plan_only && settings.device != DeviceKind::Null && largest.point.step_seconds.is_some();
         if let (Some(how), true) = (&saving.how, runs) {
             output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
-            let words = match how {
-                How::Passes(passes) => train_words(arguments, Some(shape), passes),
-                How::Precision(precision) => {
-                    let mut words = train_words(arguments, Some(shape), &arguments.passes);
-                    words.retain(|word| !word.starts_with("--precision="));
-                    words.push(format!("--precision={precision}"));
-                    words
-                }
-            };
-            match measuring.run(&words, &saving.name.replace(' ', "_"))? {
+            let mut request = train_request(arguments, Some(shape))?;
+            match how {
+                How::Passes(passes) => request.passes = passes.clone(),
+                How::Precision(precision) => request.precision = Some(precision.parse()?),
+            }
+            match measuring.run(&request, &saving.name.replace(' ', "_"))? {
                 Measured::Done(measured) => {
                     row.measured_after_mb = measured.process_peak_memory_mb;
                     row.measured_saved_mb =

@@ -3,8 +3,8 @@
 use super::rates::room;
 use super::request::passes_of;
 use crate::train::plan::Planned;
+use crate::train::request::TrainRequest;
 use crate::train::settings::Settings;
-use clap::Parser;
 use headroom_experiments::planning::PlannedStep;
 use headroom_experiments::study::Planning;
 use headroom_graph::cost::Rates;
@@ -21,23 +21,12 @@ pub struct PlannedRun {
     pub arguments: Vec<String>,
 }
 
-/// The flags of `train`, as a program of their own.
-#[derive(Parser)]
-#[command(no_binary_name = true)]
-struct Flags {
-    #[command(flatten)]
-    train: crate::train::Arguments,
-}
-
-/// Resolves a process's arguments just as the process will.
-pub fn settings_of(arguments: &[String]) -> anyhow::Result<(Settings, crate::train::settings::Sources)> {
-    Settings::resolve(&Flags::try_parse_from(&arguments[1..])?.train)
-}
-
 pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow::Result<PlannedRun> {
     let num_steps = request.num_steps.unwrap_or_else(|| default_steps(&row.size));
-    let arguments = arguments(request, row, num_steps);
-    let (settings, sources) = settings_of(&arguments)?;
+    let asked = asked(request, row, num_steps)?;
+    let (settings, sources) = asked.settings()?;
+    let command = if request.enable_profilers { "profile" } else { "train" };
+    let arguments = [vec![command.to_string()], asked.flags()].concat();
     let planned = Planned::new(&settings, &sources, Keep::OnlyTheLoss)?;
     let refusal = planned.check_memory(&settings).err().map(|error| error.to_string());
     // What does not fit is shown as it was asked for, not with everything recomputed in vain.
@@ -65,22 +54,17 @@ pub fn default_steps(size: &str) -> u64 {
     }
 }
 
-fn arguments(request: &StudyRequest, row: &StudyRow, num_steps: u64) -> Vec<String> {
-    let command = if request.enable_profilers { "profile" } else { "train" };
-    let mut words = vec![command.to_string()];
-    let mut flag = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            words.push(format!("--{name}={value}"));
-        }
-    };
-    flag("size", Some(row.size.clone()));
-    flag("passes", Some(passes_of(&row.version)));
-    flag("num-steps", Some(num_steps.to_string()));
-    flag("device", Some(request.device.clone()));
-    flag("precision", request.precision.clone());
-    flag("threads", Some(request.threads.to_string()));
-    flag("memory-limit", request.memory_limit.clone());
-    flag("batch-size", request.batch_size.map(|size| size.to_string()));
-    flag("seq-len", request.seq_len.map(|length| length.to_string()));
-    words
+fn asked(request: &StudyRequest, row: &StudyRow, num_steps: u64) -> anyhow::Result<TrainRequest> {
+    Ok(TrainRequest {
+        size: row.size.clone(),
+        passes: passes_of(&row.version),
+        num_steps: Some(num_steps),
+        device: request.device.clone(),
+        precision: request.precision.as_deref().map(str::parse).transpose()?,
+        threads: Some(u16::try_from(request.threads)?),
+        memory_limit: request.memory_limit.clone(),
+        batch_size: request.batch_size.map(|size| size as usize),
+        seq_len: request.seq_len.map(|length| length as usize),
+        ..TrainRequest::default()
+    })
 }

@@ -258,13 +258,14 @@ fn optimizer_of(arguments: &Arguments, before: &Resumed, update: Update) -> anyh
         _ => Schedule::Constant,
     };
     let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
+    let house = OptimizerConfig::default();
     let config = OptimizerConfig {
-        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(3e-4),
+        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(house.learning_rate),
         schedule,
-        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(0),
-        weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(0.01),
-        clip: flags.clip.or(before.clip).unwrap_or(0.0),
-        accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(1).max(1),
+        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(house.warmup_steps),
+        weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
+        clip: flags.clip.or(before.clip).unwrap_or(house.clip),
+        accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
         update,
     };
     for (flag, value) in

@@ -149,6 +149,8 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> Perfo
         avg_memory_mb: Some(ended.memory.average as f64 / MIB),
         device_utilization_percent: (total > 0.0).then(|| 100.0 * busy.sum::<f64>() / total),
         profiling_overhead_percent: None,
+        profiling_overhead_ci95_low: None,
+        profiling_overhead_ci95_high: None,
     }
 }
 

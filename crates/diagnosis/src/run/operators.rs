@@ -4,7 +4,7 @@ use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
 use headroom_trace::run::Timing;
 use headroom_trace::{Category, Phase};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::kinds;
 use crate::measures::Measures;
@@ -181,7 +181,7 @@ fn parts_of_calls(calls: &[Call], marked: &[(Part, Span)], step: Span) -> Vec<(P
 }
 
 /// The workshop's pattern questions, answered.
-pub fn patterns(calls: &Calls, measures: &Measures, breakdown: &StepBreakdown) -> Patterns {
+pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &StepBreakdown) -> Patterns {
     let wall = breakdown.wall;
     let mut patterns = Patterns {
         idle_percent: 100.0 * (1.0 - measures.breakdown.busy_share).max(0.0),
@@ -208,15 +208,24 @@ pub fn patterns(calls: &Calls, measures: &Measures, breakdown: &StepBreakdown) -
         add(call.phase == Phase::Optimizer, &mut patterns.optimizer_percent);
         names.insert(call.name);
     }
+    let watches = |call: &&Call| calls.header.instrumentation.iter().any(|name| name == call.name);
+    let watching: Vec<&Call> = calls.list.iter().filter(watches).collect();
     if measures.kernels.count > 0 {
+        let ids: HashSet<u32> = watching.iter().map(|call| view.trace.host.id[call.at]).collect();
+        let device = &view.trace.device;
+        let is_kernel = |at: &usize| device.category[*at] == Category::Kernel && ids.contains(&device.external[*at]);
+        let apart = calls.per_step((0..device.len()).filter(is_kernel).count() as u64);
         // Measured: gaps between kernels hold what starting them costs.
         patterns.launch_overhead_percent = percent(breakdown.between_calls, wall);
-        patterns.kernels_per_step = measures.kernels.per_step.round() as u64;
+        patterns.kernels_per_step = (measures.kernels.per_step.round() as u64).saturating_sub(apart);
+        patterns.instrumentation_kernels = apart;
         patterns.distinct_kernels = measures.kernels.rows.len() as u64;
     } else {
-        patterns.kernels_per_step = calls.per_step(calls.list.len() as u64);
+        let started = calls.per_step(calls.list.len() as u64);
+        patterns.instrumentation_kernels = calls.per_step(watching.len() as u64);
+        patterns.kernels_per_step = started - patterns.instrumentation_kernels;
         patterns.distinct_kernels = names.len() as u64;
-        let starting = patterns.kernels_per_step as f64 * calls.header.peaks.call_seconds;
+        let starting = started as f64 * calls.header.peaks.call_seconds;
         patterns.launch_overhead_percent = percent(breakdown.between_calls + starting, wall);
     }
     patterns

@@ -27,6 +27,12 @@ pub fn squared_norm(team: &Team, x: &[f32], scratch: &mut [f32]) -> f32 {
     total(partial)
 }
 
+/// The norm of all operands together, each in the same partial sums as by [`squared_norm`].
+pub fn gradient_norm(team: &Team, at: &Frame, scratch: &mut [f32]) -> f32 {
+    let squared = (0..at.inputs()).map(|index| squared_norm(team, at.input(index), scratch));
+    clip_scale(f64::INFINITY, squared).1
+}
+
 /// The factor for all gradients, and their norm.
 pub fn clip_scale(max_norm: f64, squared: impl Iterator<Item = f32>) -> (f32, f32) {
     let norm = squared.map(f64::from).sum::<f64>().sqrt();

@@ -154,6 +154,7 @@ impl Lowering<'_> {
             Op::Zero(_) => Ok(vec![Action::Zero { at: call.inputs[0].at, bytes: call.inputs[0].ty.bytes() }]),
             Op::SquaredNorm(_) => self.squared_norm(call),
             Op::ClipScale(op) => self.clip_scale(call, op),
+            Op::GradientNorm(_) => self.gradient_norm(call),
             Op::AdamW(op) => self.adamw(call, op),
             Op::AdamWAll(op) => self.adamw_all(call, op),
             Op::Choose(op) => self.choose(call, op),
@@ -198,7 +199,7 @@ pub fn scratch_bound(graph: &Graph) -> usize {
                 logits.min(loss::CHUNK_BYTES) + rows * 4 + 256
             }
             Op::FlashAttentionGrad(op) => rows * op.heads * 4,
-            Op::SquaredNorm(_) | Op::AdamWAll(_) | Op::AdamWChosen(_) => {
+            Op::SquaredNorm(_) | Op::GradientNorm(_) | Op::AdamWAll(_) | Op::AdamWChosen(_) => {
                 let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();
                 elements / optimizer::CHUNK * 4 + node.inputs.len() * 8 + 256
             }

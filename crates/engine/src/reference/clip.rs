@@ -1,10 +1,14 @@
-//! Reference: sums of squares and the clipping scale.
+//! Reference: sums of squares, the norm of all gradients and the clipping scale.
 
 use super::Tensor;
 use headroom_graph::ops::clip::ClipScale;
 
 pub fn squared_norm(inputs: &[Tensor], outputs: &mut [Tensor]) {
     outputs[0].data[0] = inputs[0].data.iter().map(|x| x * x).sum();
+}
+
+pub fn gradient_norm(inputs: &[Tensor], outputs: &mut [Tensor]) {
+    outputs[0].data[0] = inputs.iter().flat_map(|input| &input.data).map(|x| x * x).sum::<f64>().sqrt();
 }
 
 pub fn scale(op: &ClipScale, inputs: &[Tensor], outputs: &mut [Tensor]) {

@@ -6,7 +6,7 @@ use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::BatchShape;
-use headroom_training::optimizer::{OptimizerConfig, Schedule};
+use headroom_training::optimizer::OptimizerConfig;
 
 fn updates() -> Vec<Update> {
     ["dense", "topk:2", "random:2"].map(|update| update.parse().unwrap()).to_vec()
@@ -87,15 +87,7 @@ fn design() -> Design {
         norm_eps: 1e-6,
         tied: false,
     };
-    let optimizer = OptimizerConfig {
-        learning_rate: 1e-2,
-        schedule: Schedule::Constant,
-        warmup_steps: 0,
-        weight_decay: 0.01,
-        clip: 0.0,
-        accumulation: 1,
-        update: Update::Dense,
-    };
+    let optimizer = OptimizerConfig { learning_rate: 1e-2, ..OptimizerConfig::default() };
     let updates = 8 * model.parameters().total();
     Design {
         step: StepConfig {

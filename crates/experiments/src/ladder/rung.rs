@@ -1,6 +1,6 @@
 //! One pass or list that was measured: what came of it, and where its prediction was off.
 
-use super::Prediction;
+use super::forecast::Prediction;
 use crate::turns::Speedup;
 use headroom_engine::Program;
 use headroom_graph::passes::PassList;
@@ -27,10 +27,18 @@ pub struct Rung {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// In the kept list: faster by itself beyond the noise.
     Faster,
-    /// As fast within the noise, in less memory.
+    /// In the kept list: in less memory, and no slower.
     Smaller,
+    /// In the kept list, which is the best with it, though the pass by itself shows no gain.
+    Together,
+    /// Faster than the row before it, but what it stands on makes the list slower.
+    Overtaken,
+    /// As fast to within a hundredth or two.
     WithinNoise,
+    /// Too noisy to say.
+    Undecided,
     Slower,
     /// Loss or gradients differ by more than the pass states.
     NotExact,
@@ -40,14 +48,17 @@ pub enum Verdict {
 
 impl Verdict {
     pub fn is_kept(self) -> bool {
-        matches!(self, Verdict::Faster | Verdict::Smaller)
+        matches!(self, Verdict::Faster | Verdict::Smaller | Verdict::Together)
     }
 
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Faster => "kept: faster",
             Verdict::Smaller => "kept: less memory",
+            Verdict::Together => "kept: part of the best list",
+            Verdict::Overtaken => "not kept: the rows before cost more",
             Verdict::WithinNoise => "within noise",
+            Verdict::Undecided => "undecided",
             Verdict::Slower => "slower",
             Verdict::NotExact => "not exact",
             Verdict::Measured => "measured",
@@ -55,14 +66,14 @@ impl Verdict {
     }
 }
 
-/// An op whose change was furthest from its prediction, in seconds a step.
+/// An op whose change was furthest from its prediction, in seconds per step by the fastest of each of its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surprise {
     pub op: &'static str,
     /// Without and with the pass.
     pub predicted_seconds: (f64, f64),
     pub measured_seconds: (f64, f64),
-    /// What the whole pass was predicted to save, and saved.
+    /// What the whole pass was predicted to save, and saved, as shares of the step.
     pub predicted_saving: f64,
     pub measured_saving: f64,
 }
@@ -87,7 +98,7 @@ const LARGE_SAVING: f64 = 0.05;
 /// Over all rungs that had a prediction; none where none had.
 pub fn accuracy(rungs: &[Rung]) -> Option<Accuracy> {
     let savings: Vec<(f64, f64)> =
-        rungs.iter().filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.median)))).collect();
+        rungs.iter().filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.ratio)))).collect();
     let mut errors: Vec<f64> = savings.iter().map(|(predicted, measured)| (predicted - measured).abs()).collect();
     errors.sort_by(f64::total_cmp);
     let median_error = (errors.get(errors.len().wrapping_sub(1) / 2)? + errors[errors.len() / 2]) / 2.0;
@@ -97,7 +108,7 @@ pub fn accuracy(rungs: &[Rung]) -> Option<Accuracy> {
     let large: Vec<(f64, f64)> = rungs
         .iter()
         .filter(|rung| !rung.measured.is_within_noise())
-        .filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.median))))
+        .filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.ratio))))
         .filter(|(_, measured)| measured.abs() > LARGE_SAVING)
         .collect();
     Some(Accuracy {
@@ -114,23 +125,26 @@ fn saving(speedup: f64) -> f64 {
     1.0 - 1.0 / speedup
 }
 
-/// Kept is what is faster beyond the noise, and what saves memory at no cost that can be seen.
-pub(super) fn verdict(rung: &Rung, tolerance: f64, curve_limit: f64) -> Verdict {
-    let exact = rung.loss_difference <= tolerance
-        && rung.gradient_difference <= tolerance
-        && rung.curve_difference <= curve_limit;
+/// Of a pass on top of those before it; `exact` and `is_kept` are said of the list and of the pass.
+pub(super) fn verdict(rung: &Rung, exact: bool, is_kept: bool) -> Verdict {
     let (before, after) = rung.memory;
     match rung.measured {
         _ if !exact => Verdict::NotExact,
-        measured if measured.low > 1.0 => Verdict::Faster,
+        measured if is_kept && measured.low > 1.0 => Verdict::Faster,
+        measured if is_kept && after < before && measured.ratio >= NO_SLOWER => Verdict::Smaller,
+        _ if is_kept => Verdict::Together,
         measured if measured.high < 1.0 => Verdict::Slower,
-        measured if after < before && measured.median > NO_SLOWER => Verdict::Smaller,
-        _ => Verdict::WithinNoise,
+        measured if measured.low > 1.0 => Verdict::Overtaken,
+        measured if measured.half_width() <= KNOWN => Verdict::WithinNoise,
+        _ => Verdict::Undecided,
     }
 }
 
-/// A median below it is a slowdown, even where the interval holds 1.
+/// Below it a ratio is a slowdown, even where the interval holds 1.
 const NO_SLOWER: f64 = 0.99;
+
+/// An interval around 1 that is no wider than this to either side says that there is no difference worth having.
+const KNOWN: f64 = 0.02;
 
 /// Only what is off by more than this share of the step asks for an explanation.
 const EXPLAINED: f64 = 0.01;
@@ -143,14 +157,13 @@ pub(super) fn surprise(
     prediction: &Prediction,
     measured: &Speedup,
 ) -> Option<Surprise> {
-    let now = prediction.now;
-    let expected = now / prediction.after.seconds;
+    let expected = prediction.speedup();
     if (measured.low..=measured.high).contains(&expected) {
         return None;
     }
-    let (predicted_saving, measured_saving) = (now - prediction.after.seconds, now * saving(measured.median));
+    let (predicted_saving, measured_saving) = (saving(expected), saving(measured.ratio));
     let error = predicted_saving - measured_saving;
-    if error.abs() < EXPLAINED * now {
+    if error.abs() < EXPLAINED {
         return None;
     }
     let sums = |program: &Program, seconds: &[f64]| -> BTreeMap<&'static str, f64> {
@@ -162,13 +175,13 @@ pub(super) fn surprise(
     // An op that took longer than predicted explains a saving that fell short, and the other way round.
     let explains = |op: &&'static str| {
         let change = at(&is, op) - at(&was, op);
-        let should = at(&prediction.after.by_op, op) - at(&prediction.now_by_op.by_op, op);
+        let should = at(&prediction.after.by_op, op) - at(&prediction.now.by_op, op);
         (change - should) * error.signum()
     };
     let most = ops.into_iter().max_by(|left, right| explains(left).total_cmp(&explains(right)))?;
     (explains(&most) > 0.0).then(|| Surprise {
         op: most,
-        predicted_seconds: (at(&prediction.now_by_op.by_op, most), at(&prediction.after.by_op, most)),
+        predicted_seconds: (at(&prediction.now.by_op, most), at(&prediction.after.by_op, most)),
         measured_seconds: (at(&was, most), at(&is, most)),
         predicted_saving,
         measured_saving,
@@ -190,12 +203,12 @@ pub(super) fn by_op(program: &Program, seconds: &[f64]) -> Vec<(&'static str, f6
 mod tests {
     use super::*;
 
-    fn rung(predicted: f64, (low, median, high): (f64, f64, f64), memory: (usize, usize)) -> Rung {
+    fn rung(predicted: f64, (low, ratio, high): (f64, f64, f64), memory: (usize, usize)) -> Rung {
         Rung {
             name: "a pass".into(),
             list: PassList::none(),
             predicted: Some(predicted),
-            measured: Speedup { median, low, high, rounds: 8 },
+            measured: Speedup { ratio, low, high, rounds: 8 },
             memory,
             kernels: (2, 1),
             loss_difference: 0.0,
@@ -207,23 +220,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_faster_beyond_the_noise_or_smaller_at_no_cost() {
-        let verdict = |interval, memory| verdict(&rung(1.0, interval, memory), 1e-5, 1e-3);
+    fn a_kept_pass_says_what_it_is_kept_for() {
+        let verdict = |interval, memory| verdict(&rung(1.0, interval, memory), true, true);
         assert_eq!(verdict((1.01, 1.05, 1.10), (10, 12)), Verdict::Faster);
-        assert_eq!(verdict((0.98, 1.05, 1.10), (10, 10)), Verdict::WithinNoise);
         assert_eq!(verdict((0.98, 1.00, 1.02), (10, 9)), Verdict::Smaller);
-        assert_eq!(verdict((0.90, 0.95, 1.01), (10, 9)), Verdict::WithinNoise);
-        assert_eq!(verdict((0.90, 0.93, 0.97), (10, 9)), Verdict::Slower);
+        assert_eq!(verdict((0.98, 1.00, 1.02), (10, 10)), Verdict::Together);
+        assert_eq!(verdict((0.90, 0.93, 0.97), (10, 9)), Verdict::Together);
+    }
+
+    #[test]
+    fn noise_that_hides_a_difference_is_told_from_no_difference() {
+        let verdict = |interval| verdict(&rung(1.0, interval, (10, 9)), true, false);
+        assert_eq!(verdict((0.99, 1.00, 1.01)), Verdict::WithinNoise);
+        assert_eq!(verdict((0.80, 1.40, 2.30)), Verdict::Undecided);
+        assert_eq!(verdict((0.90, 0.93, 0.97)), Verdict::Slower);
+        assert_eq!(verdict((1.01, 1.05, 1.10)), Verdict::Overtaken);
     }
 
     #[test]
     fn what_is_not_exact_is_not_kept_however_fast() {
-        let wrong = Rung { gradient_difference: 1e-3, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
-        assert_eq!(super::verdict(&wrong, 1e-5, 1e-3), Verdict::NotExact);
-        let leaves = Rung { curve_difference: 1e-2, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
-        assert_eq!(super::verdict(&leaves, 1e-5, 1e-3), Verdict::NotExact);
-        let broken = Rung { loss_difference: f64::NAN, ..rung(1.0, (2.0, 2.1, 2.2), (10, 1)) };
-        assert_eq!(super::verdict(&broken, 1e-5, 1e-3), Verdict::NotExact);
+        let verdict = verdict(&rung(1.0, (2.0, 2.1, 2.2), (10, 1)), false, false);
+        assert_eq!((verdict, verdict.is_kept()), (Verdict::NotExact, false));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use headroom_engine::Target;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::config::Size;
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 
 const RATES: Rates = Rates { product_flops: 3e11, bytes: 2e10, call_seconds: 1e-6 };
 
@@ -13,15 +13,7 @@ fn step(passes: &str, batch_size: usize, seq_len: usize) -> StepConfig {
     StepConfig {
         model: Size::named("nano").unwrap().model(),
         shape: BatchShape { batch_size, seq_len },
-        optimizer: OptimizerConfig {
-            learning_rate: 3e-4,
-            schedule: Schedule::Constant,
-            warmup_steps: 0,
-            weight_decay: 0.01,
-            clip: 0.0,
-            accumulation: 1,
-            update: Update::Dense,
-        },
+        optimizer: OptimizerConfig::default(),
         passes: PassList::parse(passes).unwrap(),
         recomputed_layers: 0,
         precision: Default::default(),

@@ -5,7 +5,7 @@ use crate::planning::MIB;
 use headroom_graph::passes::PassList;
 use headroom_record::study::{MeasuredFigures, PlannedFigures, StudyStatus};
 use headroom_training::config::Size;
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 
 const RATES: Rates = Rates { product_flops: 3e11, bytes: 2e10, call_seconds: 1e-6 };
 
@@ -33,15 +33,7 @@ fn step(size: &str, passes: &str) -> StepConfig {
     StepConfig {
         model: size.model(),
         shape: BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },
-        optimizer: OptimizerConfig {
-            learning_rate: 3e-4,
-            schedule: Schedule::Constant,
-            warmup_steps: 0,
-            weight_decay: 0.01,
-            clip: 0.0,
-            accumulation: 1,
-            update: Update::Dense,
-        },
+        optimizer: OptimizerConfig::default(),
         passes: PassList::parse(passes).unwrap(),
         recomputed_layers: 0,
         precision: Default::default(),

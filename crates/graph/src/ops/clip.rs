@@ -1,4 +1,5 @@
-//! Gradient clipping by global norm: the sum of squares of each gradient, then one scale for all of them.
+//! Gradient clipping by global norm: the sum of squares of each gradient, then one scale for all of them. And the norm alone,
+//! for a run that is watched.
 
 use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
@@ -19,6 +20,12 @@ op! {
     }
 }
 
+op! {
+    /// Any number of tensors → the norm of all of them together, `[1]`. Instrumentation: it is there to be looked at, and
+    /// nothing of the step reads it.
+    pub struct GradientNorm {}
+}
+
 impl Operator for SquaredNorm {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
         let [_] = arity(inputs)?;
@@ -36,6 +43,37 @@ impl Operator for SquaredNorm {
     fn examples() -> Vec<Example> {
         [[3, 77], [130, 257]]
             .map(|sizes| Example { op: SquaredNorm {}.into(), inputs: vec![(TensorType::f32(&sizes), Fill::Normal)] })
+            .to_vec()
+    }
+}
+
+impl Operator for GradientNorm {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        if inputs.is_empty() {
+            return Err(ShapeError::Arity { want: 1, have: 0 });
+        }
+        Ok(vec![TensorType::f32(&[1])])
+    }
+
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        inputs.iter().map(|input| 2 * input.elements() as u64).sum()
+    }
+
+    fn is_instrumentation(&self) -> bool {
+        true
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let shapes = [vec![&[3usize, 77][..], &[5], &[130, 257]], vec![&[64]]];
+        shapes
+            .map(|shapes| Example {
+                op: GradientNorm {}.into(),
+                inputs: shapes.into_iter().map(|sizes| (TensorType::f32(sizes), Fill::Normal)).collect(),
+            })
             .to_vec()
     }
 }

@@ -117,7 +117,7 @@ fn speed(list: &mut Vec<Figure>, record: &PerformanceRecord) {
     ));
     if let Some(share) = summary.profiling_overhead_percent {
         let note = "recorded steps against others, taken in turns".to_string();
-        let shown = Some(format!("{share:+.1}%"));
+        let shown = summary.overhead_words();
         list.push(figure(
             "Recording cost",
             shown,

@@ -9,7 +9,10 @@ pub fn html(record: &ValidationRecord) -> String {
     let facts = &record.facts;
     let mut page = Page::new(&tables::title(facts), &tables::subtitle(facts));
     page.section("Summary", &list(&tables::summary(facts)));
-    page.section("Where Version 1's time goes", &table(&tables::operators(facts), "narrow"));
+    page.section(
+        "Where Version 1's time goes",
+        &(table(&tables::operators(facts), "narrow") + &note(&tables::one_step(facts))),
+    );
     page.section(
         "Findings, the first to do first",
         &(table(&tables::findings(facts), "")
@@ -20,12 +23,17 @@ pub fn html(record: &ValidationRecord) -> String {
     let notes = tables::notes(facts);
     let notes = if notes.is_empty() { String::new() } else { list(&notes) };
     page.section(
-        "Passes, best predicted first, each on top of what was kept before it",
+        "Passes, each on top of those above it: the kept ones first",
         &format!("<figure>{}{SAVING_LEGEND}</figure>{}{notes}", saving_plot(facts), table(&tables::passes(facts), "")),
     );
     page.section(
         "The ladder, against Version 1",
-        &format!("<figure>{}</figure>{}", ladder_plot(facts), table(&tables::versions(facts), "")),
+        &format!(
+            "<figure>{}</figure>{}{}",
+            ladder_plot(facts),
+            table(&tables::versions(facts), ""),
+            note(&tables::one_race(facts))
+        ),
     );
     if !facts.ablation.is_empty() {
         page.section("Ablation: all passes, against all but one", &table(&tables::ablation(facts), ""));
@@ -40,5 +48,5 @@ pub fn html(record: &ValidationRecord) -> String {
 }
 
 const SAVING_LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"predicted\"></i>predicted, before the pass ran</span> \
-    <span><i class=\"measured\"></i>measured, with its 95% interval</span> Percent of the step that a pass saves on top of what \
-    was kept before it.</figcaption>";
+    <span><i class=\"measured\"></i>measured, with its 95% interval</span> Percent of the step that a pass saves on top of those \
+    above it.</figcaption>";

@@ -12,15 +12,12 @@ pub fn markdown(record: &ValidationRecord) -> String {
     let mut section = |title: &str, content: String| {
         let _ = write!(out, "\n## {title}\n\n{content}");
     };
-    section("Where Version 1's time goes", table(&tables::operators(facts)));
+    section("Where Version 1's time goes", table(&tables::operators(facts)) + &line(&tables::one_step(facts)));
     section("Findings, the first to do first", table(&tables::findings(facts)) + UPPER_BOUNDS);
     let notes = tables::notes(facts);
     let notes = if notes.is_empty() { String::new() } else { format!("\n{}", list(&notes)) };
-    section(
-        "Passes, best predicted first, each on top of what was kept before it",
-        table(&tables::passes(facts)) + &notes,
-    );
-    section("The ladder, against Version 1", table(&tables::versions(facts)));
+    section("Passes, each on top of those above it: the kept ones first", table(&tables::passes(facts)) + &notes);
+    section("The ladder, against Version 1", table(&tables::versions(facts)) + &line(&tables::one_race(facts)));
     if !facts.ablation.is_empty() {
         section("Ablation: all passes, against all but one", table(&tables::ablation(facts)));
     }
@@ -34,6 +31,10 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Memory over the length of the sequence", table(&tables::lengths(facts)) + &growth);
     section("Gates of what was kept", table(&tables::gates(facts)));
     out
+}
+
+fn line(text: &str) -> String {
+    format!("\n{text}\n")
 }
 
 const UPPER_BOUNDS: &str =

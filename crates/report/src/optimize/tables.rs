@@ -17,16 +17,30 @@ pub fn subtitle(facts: &ValidationFacts) -> String {
 pub fn summary(facts: &ValidationFacts) -> Vec<String> {
     let mut lines = vec![];
     if let Some(kept) = facts.versions.last() {
-        let list = if facts.kept.is_empty() { "none".into() } else { facts.kept.join(",") };
         lines.push(format!(
-            "Version 1 takes {} a step. With what was kept it runs at {}, in {:.0} MiB instead of {:.0} and {} kernels \
-             instead of {}: `--passes {list}`.",
-            seconds(facts.baseline_step_seconds),
+            "Recommended: `--passes {}`, the best list that was measured. It runs at {} of Version 1's speed, in {:.0} MiB \
+             instead of {:.0} and {} kernels instead of {}. Version 1 takes {} per step.",
+            kept_list(facts),
             interval(kept),
             kept.memory_after_mb,
             kept.memory_before_mb,
             kept.kernels_after,
-            kept.kernels_before
+            kept.kernels_before,
+            seconds(facts.baseline_step_seconds),
+        ));
+    }
+    if let Some(best) = facts.as_good.first() {
+        let others = match facts.as_good.len() {
+            1 => String::new(),
+            count => format!(", and {} more lists", count - 1),
+        };
+        lines.push(format!(
+            "Not told apart from it within the noise: {} ({:.2} of its speed, 95% between {:.2} and {:.2}){others}. Another \
+             run may recommend one of those.",
+            against_kept(facts, &best.passes),
+            best.relative_speed,
+            best.ci95_low,
+            best.ci95_high
         ));
     }
     if let Some(prediction) = &facts.prediction {
@@ -44,12 +58,50 @@ pub fn summary(facts: &ValidationFacts) -> Vec<String> {
     }
     if facts.noise_percent > NOISY {
         lines.push(format!(
-            "The machine was not quiet: the median interval reaches {:.0}% to either side. What is called `within noise` may \
-             be decided on a machine that does nothing else, or with more `--rounds`.",
+            "The machine was not quiet: the median interval reaches {:.0}% to either side. What is called `undecided` may be \
+             decided on a machine that does nothing else, or with more `--time`.",
             facts.noise_percent
         ));
     }
     lines
+}
+
+/// As `--passes` takes it.
+fn kept_list(facts: &ValidationFacts) -> String {
+    if facts.kept.is_empty() { "none".into() } else { facts.kept.join(",") }
+}
+
+/// A list by what it has less and more than the kept one.
+fn against_kept(facts: &ValidationFacts, list: &[String]) -> String {
+    let missing = |from: &[String], of: &[String]| -> Vec<String> {
+        of.iter().filter(|name| !from.contains(name)).map(|name| format!("`{name}`")).collect()
+    };
+    let (less, more) = (missing(list, &facts.kept), missing(&facts.kept, list));
+    let part = |word: &str, names: &[String]| match names {
+        [] => None,
+        names => Some(format!("{word} {}", names.join(", "))),
+    };
+    let parts: Vec<String> = [part("without", &less), part("with", &more)].into_iter().flatten().collect();
+    if list.is_empty() { "Version 1".into() } else { format!("the list {}", parts.join(" and ")) }
+}
+
+/// What the figures of speed have in common.
+pub fn one_race(facts: &ValidationFacts) -> String {
+    let rounds = facts.versions.last().map_or(0, |row| row.rounds);
+    format!(
+        "All speeds are from one race: every list takes its turn in every round, {rounds} rounds, and is measured against \
+         Version 1 in the same round. So rows multiply: the kept ones to the kept list's speed-up. Intervals are of 95%, \
+         widened for every look that could have ended the race."
+    )
+}
+
+/// What the operators' and findings' times are of.
+pub fn one_step(facts: &ValidationFacts) -> String {
+    format!(
+        "Times and shares are of one step, the median of {} recorded ones, {}: the rows add up to it.",
+        facts.baseline_steps,
+        seconds(facts.baseline_step_seconds)
+    )
 }
 
 /// Half an interval, in percent, above which figures ask for a quieter machine.
@@ -59,11 +111,16 @@ const NOISY: f64 = 4.0;
 const OPERATORS: usize = 8;
 
 pub fn operators(facts: &ValidationFacts) -> Table {
-    let total: f64 = facts.baseline_by_op.iter().map(|op| op.seconds).sum();
-    let rows = facts.baseline_by_op.iter().take(OPERATORS).map(|op| {
-        vec![op.op.clone(), seconds(op.seconds), format!("{:.1}%", 100.0 * op.seconds / total.max(f64::MIN_POSITIVE))]
-    });
-    Table { head: vec!["operator", "time a step", "share"], rows: rows.collect() }
+    let total = facts.baseline_step_seconds.max(f64::MIN_POSITIVE);
+    let row = |name: &str, time: f64| vec![name.to_string(), seconds(time), format!("{:.1}%", 100.0 * time / total)];
+    let shown = facts.baseline_by_op.iter().take(OPERATORS);
+    let mut rows: Vec<Vec<String>> = shown.clone().map(|op| row(&op.op, op.seconds)).collect();
+    let rest = facts.baseline_step_seconds - shown.map(|op| op.seconds).sum::<f64>();
+    if facts.baseline_by_op.len() > OPERATORS {
+        rows.push(row("all others, and between operators", rest));
+    }
+    rows.push(row("the step", facts.baseline_step_seconds));
+    Table { head: vec!["operator", "time per step", "share"], rows }
 }
 
 pub fn findings(facts: &ValidationFacts) -> Table {
@@ -121,17 +178,9 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
     Table { head, rows: cells.collect() }
 }
 
-/// Where predictions were off, and what could not be tried.
+/// Where predictions were off.
 pub fn notes(facts: &ValidationFacts) -> Vec<String> {
-    let off = facts.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?)));
-    let left = facts.not_tried.iter().map(|pass| {
-        format!(
-            "`{}` was not tried: it finds nothing to do without {}, which was not kept.",
-            pass.name,
-            pass.needs.join(", ")
-        )
-    });
-    off.chain(left).collect()
+    facts.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?))).collect()
 }
 
 /// Impact is measured: a saving of 5% of the step or of 10% of its memory is high.
@@ -181,7 +230,7 @@ pub fn roadmap(facts: &ValidationFacts) -> Table {
         let product = |of: fn(&ValidationRow) -> f64| kept.clone().map(|row| of(row)).product::<f64>();
         rows.push(vec![
             phase.to_string(),
-            "all that was kept of it".into(),
+            "kept ones together".into(),
             times(product(|row| row.predicted_speedup.unwrap_or(1.0))),
             times(product(|row| row.measured_speedup)),
             String::new(),
@@ -209,7 +258,7 @@ pub fn targets(facts: &ValidationFacts) -> Table {
             ),
             row("MFU", format!("{:.1}%", at.mfu_percent_before), format!("{:.1}%", at.mfu_percent_after)),
             row("peak memory", format!("{:.1} MiB", at.memory_mb_before), format!("{:.1} MiB", at.memory_mb_after)),
-            row("kernels a step", at.kernels_before.to_string(), at.kernels_after.to_string()),
+            row("kernels per step", at.kernels_before.to_string(), at.kernels_after.to_string()),
         ],
     }
 }
@@ -240,8 +289,8 @@ pub fn gates(facts: &ValidationFacts) -> Table {
         vec![
             name.replace('_', " "),
             gate.result.clone(),
-            figure(name, gate.figure),
-            figure(name, gate.limit),
+            gate_figure(name, gate.figure),
+            gate_figure(name, gate.limit),
             gate.about.clone(),
         ]
     });
@@ -257,7 +306,8 @@ pub fn interval(row: &ValidationRow) -> String {
     format!("{} ({:.2} to {:.2})", times(row.measured_speedup), row.measured_ci95_low, row.measured_ci95_high)
 }
 
-fn figure(gate: &str, figure: f64) -> String {
+/// A gate's figure or limit.
+pub fn gate_figure(gate: &str, figure: f64) -> String {
     match gate {
         "throughput" => times(figure),
         "memory" => format!("{figure:.3}"),

@@ -14,10 +14,11 @@ pub fn terminal(record: &ValidationRecord) -> String {
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
+    section("Where Version 1's time goes", &tables::operators(facts));
     let mut findings = without(tables::findings(facts), "evidence");
     findings.rows.truncate(FINDINGS);
     section("What holds Version 1 back, the first to do first", &findings);
-    section("Passes, best predicted first, each on top of what was kept before it", &tables::passes(facts));
+    section("Passes, each on top of those above it: the kept ones first", &tables::passes(facts));
     for note in tables::notes(facts) {
         let _ = writeln!(out, "  {}", note.replace('`', ""));
     }
@@ -25,6 +26,10 @@ pub fn terminal(record: &ValidationRecord) -> String {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
     section("The ladder, against Version 1", &tables::versions(facts));
+    let _ = write!(out, "  {}\n  {}\n", tables::one_race(facts), tables::one_step(facts));
+    let mut section = |title: &str, table: &Table| {
+        let _ = write!(out, "\n{title}\n{}", columns(table));
+    };
     if !facts.ablation.is_empty() {
         section("Ablation: all passes, against all but one", &tables::ablation(facts));
     }

@@ -94,13 +94,16 @@ fn speed_of_trace(profile: &Profile) -> Vec<Vec<String>> {
 
 fn recording(profile: &Profile) -> Vec<String> {
     let (first, last) = profile.steps();
-    let share = profile.run.header.profiling_overhead_percent;
+    let share = match profile.about {
+        Some(about) => about.performance.performance_summary.overhead_words(),
+        None => profile.run.header.profiling_overhead_percent.map(|share| format!("{share:+.1}%")),
+    };
     let turns = profile.about.map_or(String::new(), |about| {
         format!("; overhead of the median step, over {} pairs taken in turns", about.turns)
     });
     row([
         "Recording",
-        &share.map_or("not measured".into(), |share| format!("{share:+.1}%")),
+        share.as_deref().unwrap_or("not measured"),
         &format!("steps {first} to {last}{}", if share.is_some() { turns } else { String::new() }),
     ])
 }

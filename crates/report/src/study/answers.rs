@@ -1,6 +1,6 @@
 //! The workshop's questions about growth, answered in sentences from the figures.
 
-use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis};
+use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis, VersionComparison};
 
 /// The search for what fits ends here.
 const MOST_SEARCHED: u64 = 1 << 12;
@@ -123,20 +123,34 @@ fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
 
 /// Every later version against the first, size by size.
 fn versions(record: &StudyRecord) -> Vec<String> {
-    let Some((first, others)) = record.request.versions.split_first() else { return vec![] };
-    let mut said = vec![];
-    for other in others {
-        for (old, new) in rows(record, first).iter().zip(rows(record, other)) {
-            let (Some(before), Some(after)) = (old.measured.step_seconds, new.measured.step_seconds) else { continue };
-            let memory = new.planned.planned_memory_mb / old.planned.planned_memory_mb;
-            said.push(format!(
-                "{}: {other} takes {:.2}× the time a step of {first}, {memory:.2}× the memory, {} kernels instead of {}",
-                old.size,
-                after / before,
-                new.planned.kernels_per_step,
-                old.planned.kernels_per_step
-            ));
-        }
+    let row = |version: &str, size: &str| record.runs.iter().find(|row| row.version == version && row.size == size);
+    let say = |one: &VersionComparison| {
+        let (old, new) = (row(&one.against, &one.size)?, row(&one.version, &one.size)?);
+        let memory = new.planned.planned_memory_mb / old.planned.planned_memory_mb;
+        let sure = match (one.verdict.as_str(), one.ci95_low, one.ci95_high) {
+            ("within the noise", Some(low), Some(high)) => {
+                format!(", which is within the noise (95% between {low:.2} and {high:.2})")
+            }
+            (_, Some(low), Some(high)) => format!(" (95% between {low:.2} and {high:.2})"),
+            _ => " (too few steps to say how sure that is)".into(),
+        };
+        Some(format!(
+            "{}: {} takes {:.2}× the time per step of {}{sure}; {memory:.2}× the memory, {} kernels instead of {}",
+            one.size,
+            one.version,
+            one.step_ratio,
+            one.against,
+            new.planned.kernels_per_step,
+            old.planned.kernels_per_step
+        ))
+    };
+    let mut said: Vec<String> = record.comparisons.iter().filter_map(say).collect();
+    if !said.is_empty() {
+        said.push(
+            "each from one run after the other: what the machine did meanwhile is not in the intervals (`headroom optimize` \
+             measures in turns)"
+                .into(),
+        );
     }
     said
 }

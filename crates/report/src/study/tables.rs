@@ -15,6 +15,7 @@ pub fn runs(record: &StudyRecord) -> Table {
             "samples/s",
             "tokens/s",
             "step",
+            "95%",
             "peak MiB",
             "avg MiB",
             "KiB/token",
@@ -39,6 +40,12 @@ fn run(row: &StudyRow) -> Vec<String> {
         or_empty(measured.samples_per_sec.map(rate)),
         or_empty(measured.tokens_per_sec.map(|tokens| grouped(tokens.round() as u64))),
         or_empty(measured.step_seconds.map(seconds)),
+        or_empty(
+            measured
+                .step_seconds_low
+                .zip(measured.step_seconds_high)
+                .map(|(low, high)| format!("{} to {}", seconds(low), seconds(high))),
+        ),
         format!("{:.0}", measured.peak_memory_mb.unwrap_or(planned.planned_memory_mb)),
         or_empty(measured.avg_memory_mb.map(|mb| format!("{mb:.0}"))),
         or_empty(measured.memory_per_token_kb.map(|kb| format!("{kb:.0}"))),

@@ -96,6 +96,28 @@ fn every_form_answers_the_workshops_questions_and_names_what_did_not_fit() {
 }
 
 #[test]
+fn a_ratio_of_versions_says_when_it_is_noise() {
+    let mut record = record();
+    record.request.versions.push("v2".into());
+    let mut new = record.runs[0].clone();
+    new.version = "v2".into();
+    for (row, middle) in [(&mut record.runs[0], 0.10), (&mut new, 0.15)] {
+        let measured = &mut row.measured;
+        (measured.step_seconds, measured.step_seconds_low) = (Some(middle), Some(0.08));
+        measured.step_seconds_high = Some(0.2);
+    }
+    record.runs.push(new);
+    record.conclude(record.analysis.clone());
+    for text in [terminal(&record), markdown(&record), html(&record)] {
+        assert!(
+            text.contains("v2 takes 1.50× the time per step of v1, which is within the noise (95% between "),
+            "{text}"
+        );
+        assert!(text.contains("80.00 ms to 200.00 ms"), "{text}");
+    }
+}
+
+#[test]
 fn the_page_needs_nothing_from_elsewhere_and_shows_names_as_text() {
     let page = html(&record());
     assert!(page.contains("a &lt;machine&gt;") && !page.contains("a <machine>"));

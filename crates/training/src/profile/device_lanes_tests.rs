@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Size;
 use crate::data::BatchShape;
-use crate::optimizer::{OptimizerConfig, Schedule, Update};
+use crate::optimizer::OptimizerConfig;
 use crate::profile::trace_file::{TraceAbout, write_trace};
 use crate::program::{Keep, StepConfig, TrainingProgram, training_program};
 use crate::recording::Recording;
@@ -16,15 +16,7 @@ use headroom_trace::{Category, DeviceProperties, NONE, Trace, read_bytes};
 
 fn program() -> TrainingProgram {
     let size = Size::named("nano").unwrap();
-    let optimizer = OptimizerConfig {
-        learning_rate: 3e-4,
-        schedule: Schedule::Constant,
-        warmup_steps: 0,
-        weight_decay: 0.0,
-        clip: 0.0,
-        accumulation: 1,
-        update: Update::Dense,
-    };
+    let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
     let step = StepConfig {
         model: size.model(),
         shape: BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },

@@ -7,7 +7,7 @@ use headroom_engine::recorder::Timing;
 use headroom_graph::plan::Buffer;
 use headroom_graph::{Category, Node, NodeId, Op, Phase, Source, ValueId};
 use headroom_trace::run::{self, BirthHeader, FlopsHeader, LiveHeader, PlanHeader, ShapeHeader, TensorHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the plan alone knows; the run's own figures are left for the caller to fill in.
 pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -> run::RunHeader {
@@ -27,8 +27,16 @@ pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -
         parameters: model.parameters().total(),
         plan: plan_header(profiled, need),
         flops: flops_header(profiled, model),
+        instrumentation: instrumentation(profiled),
         ..run::RunHeader::default()
     }
+}
+
+/// Names of the operators that only watch.
+fn instrumentation(profiled: &Profiled) -> Vec<String> {
+    let watching = profiled.graph().nodes().iter().filter(|node| node.op.is_instrumentation());
+    let names: BTreeSet<String> = watching.map(|node| node.op.name().to_string()).collect();
+    names.into_iter().collect()
 }
 
 fn flops_header(profiled: &Profiled, model: &ModelConfig) -> FlopsHeader {

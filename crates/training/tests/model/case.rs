@@ -8,7 +8,7 @@ use headroom_graph::passes::PassList;
 use headroom_training::checkpoint::Content;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 use safetensors::{Dtype, SafeTensors};
@@ -67,15 +67,7 @@ impl Case {
     }
 
     pub fn optimizer(&self) -> OptimizerConfig {
-        OptimizerConfig {
-            learning_rate: 3e-4,
-            schedule: Schedule::Constant,
-            warmup_steps: 0,
-            weight_decay: 0.01,
-            clip: self.clip,
-            accumulation: 1,
-            update: Update::Dense,
-        }
+        OptimizerConfig { clip: self.clip, ..OptimizerConfig::default() }
     }
 
     pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {

@@ -1,10 +1,15 @@
 //! The norm of the gradients where nothing is clipped by it: right, and without a trace in the weights.
 
 use crate::case::Case;
+use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
+use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::checkpoint::Content;
-use headroom_training::program::Keep;
+use headroom_training::config::Size;
+use headroom_training::data::BatchShape;
+use headroom_training::optimizer::OptimizerConfig;
+use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::Trainer;
 
 fn unclipped() -> Case {
@@ -49,5 +54,28 @@ fn looking_at_the_norm_changes_no_byte() {
             weights(&mut trainer)
         });
         assert!(without == with, "weights differ under {}", list.label());
+    }
+}
+
+#[test]
+fn version_1_has_the_same_kernels_whether_its_norm_is_looked_at_or_not() {
+    let size = Size::named("tiny").unwrap();
+    for (list, kernels) in [(PassList::none(), 244), (PassList::all(), 87)] {
+        let step = StepConfig {
+            model: size.model(),
+            shape: BatchShape { batch_size: size.batch_size, seq_len: size.seq_len },
+            optimizer: OptimizerConfig::default(),
+            passes: list,
+            recomputed_layers: 0,
+            precision: Precision::Fp32,
+            target: Target::Cpu,
+        };
+        let [train, profile] = [Keep::OnlyTheLoss, Keep::GradientNorm].map(|keep| {
+            let program = training_program(&step, keep).unwrap().program;
+            let by_phase: usize = headroom_training::program::kernels(&program).iter().map(|(_, count)| count).sum();
+            assert_eq!(by_phase, program.kernels());
+            (program.kernels(), program.instrumentation_kernels())
+        });
+        assert_eq!((train, profile), ((kernels, 0), (kernels, 1)), "{}", step.passes.label());
     }
 }

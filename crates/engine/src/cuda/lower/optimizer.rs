@@ -125,6 +125,21 @@ impl Lowering<'_> {
         Ok(vec![self.squares(&tables, partial)?, self.kernel_of(&tables.unit, "total", Grid::new(1, 1024), total)?])
     }
 
+    /// One pass over all gradients, one kernel that adds up: what clipping does, with nothing to clip.
+    pub fn gradient_norm(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
+        let nothing: Vec<Operand> = call.inputs.iter().map(|x| Operand { at: 0, ..x.clone() }).collect();
+        let updates: Vec<Update> = call
+            .inputs
+            .iter()
+            .zip(&nothing)
+            .map(|(x, none)| Update { weight: none, first: none, second: none, gradient: x, half: None })
+            .collect();
+        let tables = self.tables_of(&updates)?;
+        let (scale, partial) = (self.scratch(0, 4), self.scratch(256, tables.count * 4));
+        let norm = call.outputs[0].at;
+        Ok(vec![self.squares(&tables, partial)?, self.clip_from(&tables, partial, scale, norm, f64::INFINITY)?])
+    }
+
     pub fn clip_scale(&mut self, call: &Call, op: &ClipScale) -> Result<Vec<Action>, CudaError> {
         let squared: Vec<u64> = call.inputs.iter().map(|operand| operand.at).collect();
         let table = self.table(&squared)?;
