@@ -22,6 +22,7 @@ mod scale;
 mod serve;
 mod study;
 mod train;
+mod verified;
 mod verify;
 
 use clap::{Parser, Subcommand};

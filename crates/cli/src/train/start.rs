@@ -3,10 +3,10 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::{DeviceKind, Settings};
-use crate::{kept, output};
+use crate::{kept, output, verified};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{Cuda, Options, RangesChoice};
+use headroom_engine::cuda::{self, Cuda, Options, RangesChoice};
 use headroom_engine::null::Null;
 use headroom_engine::peaks::ASSUMED_RATES;
 use headroom_engine::{Device, Program};
@@ -30,6 +30,9 @@ fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]
         DeviceKind::Cpu => Box::new(Cpu::new(settings.threads, Isa::detect(), reductions, programs)?),
         DeviceKind::Cuda(ordinal) => {
             let ranges = if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked };
+            if let Some(advice) = verified::advice(&cuda::facts(ordinal)?) {
+                output::note(&advice);
+            }
             Box::new(Cuda::new(&Options { ranges, ..cuda_options(ordinal) }, programs)?)
         }
         DeviceKind::Null => Box::new(Null::new(rates(settings), programs)),
