@@ -9,7 +9,7 @@ use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::gemm::SPLIT_PRODUCTS;
 use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cuda::{self, AttentionShape};
+use headroom_engine::cuda::{self, AttentionShape, SumOrder};
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_graph::Precision;
@@ -121,9 +121,13 @@ fn attention(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
             bail!("`{shape}` is not batch x heads x kv heads x sequence x head size")
         };
         let shape = AttentionShape { batch, heads, kv_heads, seq, head_dim };
-        for rate in cuda::attention_rates(&cuda_options(ordinal), &shape)? {
-            let size = format!("{batch}x{heads}x{kv_heads}x{seq}x{head_dim}");
-            output::result(&format!("{size:<24} {:<18} {}\n", rate.what, metric(rate.flops_per_sec, "FLOP/s")))?;
+        let size = format!("{batch}x{heads}x{kv_heads}x{seq}x{head_dim}");
+        for (order, said) in [(SumOrder::Fixed, ""), (SumOrder::Any, "-any-order")] {
+            let options = cuda::Options { order, ..cuda_options(ordinal) };
+            for rate in cuda::attention_rates(&options, &shape)? {
+                let what = format!("{}{said}", rate.what);
+                output::result(&format!("{size:<24} {what:<26} {}\n", metric(rate.flops_per_sec, "FLOP/s")))?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -57,6 +57,15 @@ pub struct Options {
     /// Where compiled kernels and measured choices are kept; nowhere without it.
     pub cache: Option<PathBuf>,
     pub ranges: RangesChoice,
+    pub order: SumOrder,
+}
+
+/// Are sums always taken in the same order, so that the same input gives the same bytes? Our own kernels do so in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SumOrder {
+    #[default]
+    Fixed,
+    Any,
 }
 
 /// Are calls marked with NVTX ranges, for the vendors' own profilers? Ranges hold what the host launches meanwhile, so
@@ -157,7 +166,8 @@ impl Cuda {
         let mut scratch = Memory::new(&context, LEAST_SCRATCH)?;
         let attends =
             programs.iter().any(|program| program.graph.nodes().iter().any(|node| is_half_attention(program, node)));
-        let mut plans = if attends && context.level == Level::Hopper { Plans::open() } else { Plans::none() };
+        let mut plans =
+            if attends && context.level == Level::Hopper { Plans::open(options.order) } else { Plans::none() };
         let (mut loaded, needed) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, programs)?;
         if needed > scratch.bytes {
             scratch = Memory::new(&context, needed)?;

@@ -2,6 +2,7 @@
 
 pub mod attention;
 
+use super::SumOrder;
 use super::driver::Stream;
 use super::error::CudaError;
 use super::library;
@@ -63,6 +64,7 @@ pub enum Pointwise {
     Subtract = 9,
     Exponential = 13,
     Logarithm = 15,
+    Identity = 21,
     AtLeast = 303,
     Index = 501,
     Select = 601,
@@ -429,19 +431,20 @@ impl Placed {
 pub struct Plans {
     cudnn: Option<Rc<Cudnn>>,
     made: BTreeMap<String, Option<Rc<Plan>>>,
+    pub order: SumOrder,
     /// Why something is not done by cuDNN.
     pub notes: Vec<String>,
 }
 
 impl Plans {
     pub fn none() -> Plans {
-        Plans { cudnn: None, made: BTreeMap::new(), notes: vec![] }
+        Plans { cudnn: None, made: BTreeMap::new(), order: SumOrder::Fixed, notes: vec![] }
     }
 
     /// That it is not there is a note.
-    pub fn open() -> Plans {
+    pub fn open(order: SumOrder) -> Plans {
         match Cudnn::open() {
-            Ok(cudnn) => Plans { cudnn: Some(cudnn), ..Plans::none() },
+            Ok(cudnn) => Plans { cudnn: Some(cudnn), order, ..Plans::none() },
             Err(why) => Plans { notes: vec![format!("attention without cuDNN: {why}")], ..Plans::none() },
         }
     }

@@ -1,6 +1,7 @@
 //! Causal attention as cuDNN's graphs: products, a mask, a softmax in parts, which it knows to fuse.
 
 use super::{Cudnn, Data, Four, Graph, Place, Plan, Pointwise, Reduction, Tensor};
+use crate::cuda::SumOrder;
 use crate::cuda::error::CudaError;
 use headroom_graph::ops::attention::AttentionSizes;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ pub const DQ: i64 = 7;
 pub const DK: i64 = 8;
 pub const DV: i64 = 9;
 pub const DELTA: i64 = 10;
+pub const DQ_SUMS: i64 = 11;
 
 /// What a graph is made for: sizes, the elements from one row to the next of what it reads and writes, and the factor of
 /// scores. cuDNN wants whole tiles.
@@ -23,6 +25,8 @@ pub const DELTA: i64 = 10;
 pub struct Wanted<'a> {
     pub sizes: &'a AttentionSizes,
     pub scale: f64,
+    /// Whether sums of dq are taken as blocks come.
+    pub order: SumOrder,
 }
 
 impl Wanted<'_> {
@@ -104,8 +108,8 @@ impl Wanted<'_> {
         graph.planned(workspace)
     }
 
-    /// `pitches` of q, k, v, out, dout, dq, dk and dv. Sums in a fixed order: products over keys are taken whole, for which
-    /// it wants a workspace of a score's size.
+    /// `pitches` of q, k, v, out, dout, dq, dk and dv. Where sums have a fixed order, products over keys are taken whole, for
+    /// which it wants a workspace of a score's size; else blocks add to sums in single precision.
     pub fn backward(&self, cudnn: &Rc<Cudnn>, pitches: [usize; 8], workspace: usize) -> Result<Plan, CudaError> {
         let AttentionSizes { heads, kv_heads, .. } = *self.sizes;
         let mut graph = Graph::new(cudnn);
@@ -144,7 +148,17 @@ impl Wanted<'_> {
         let (dims, strides) = self.rows(kv_heads, pitches[1]);
         let keys = graph.tensor(Place::Between, Data::Bf16, dims, strides)?;
         graph.reshape_to(&k, &keys)?;
-        graph.product_to(&changes, &keys, &dq)?;
+        match self.order {
+            SumOrder::Fixed => graph.product_to(&changes, &keys, &dq)?,
+            SumOrder::Any => {
+                let (dims, _) = self.rows(heads, pitches[0]);
+                let [_, all, seq, columns] = dims;
+                let strides = [all * seq * columns, seq * columns, columns, 1];
+                let sums = graph.tensor(Place::Given(DQ_SUMS), Data::Float, dims, strides)?;
+                graph.product_to(&changes, &keys, &sums)?;
+                graph.pointwise_to(Pointwise::Identity, (Data::Float, None), &[&sums], &dq)?;
+            }
+        }
         graph.planned(workspace)
     }
 

@@ -213,8 +213,6 @@ __device__ __forceinline__ void backward(const Backward& p) {
     int head = 0, tile = 0;
     for (int step = 0; step < steps; step++) {
         int h = kv * sharing + head, query_tile = first + tile;
-        // Who starts right behind another lets it get a little ahead, so as not to wait at every step.
-        int ahead = tile ? 0 : min(2, per_head - 1);
         if (++tile == per_head) tile = 0, head++;
         u32 stage = stages + step % STAGES * 2 * TILE_BYTES, values_of_rows = stage_rows + step % STAGES * 512;
         Rows rows = {stage, stage + TILE_BYTES, values_of_rows, values_of_rows + 256, query_tile * TILE_ROWS};
@@ -231,15 +229,19 @@ __device__ __forceinline__ void backward(const Backward& p) {
         __syncthreads();
         if (given && threadIdx.x == THREADS - 32) give_turn(given, number + 1);
         int turn_seen = 0;
-        // The next step's copies are started between the first products of this one.
+        // The next step's copies are started before or, where a warp is on its own, between the first products of this one.
         bool loads = STAGES > 1 && step + 1 < steps;
         Loading loading = next_step(step + 1);
         if (loads) load_values(loading);
+        if (SHARED_KEYS && loads) {
+#pragma unroll
+            for (int pass = 0; pass < PASSES; pass++) loading.queries.pass(pass), loading.slants.pass(pass);
+        }
         auto load_some = [&](int k) {
             constexpr int STEPS = HEAD_DIM / 16;
 #pragma unroll
             for (int pass = PASSES * k / STEPS; pass < PASSES * (k + 1) / STEPS; pass++)
-                if (loads) loading.queries.pass(pass), loading.slants.pass(pass);
+                if (!SHARED_KEYS && loads) loading.queries.pass(pass), loading.slants.pass(pass);
         };
 
         bool seen = key < rows.query0 + TILE_ROWS;  // by any of these queries
@@ -255,7 +257,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
                 take_changes(weights, changes[half], rows, k_tile, v_tile, own_row, over, key, scale, [&](int k) {
                     if (half == 0) load_some(k);
                     // Asked early enough that the answer is there when it is needed.
-                    if (half == (SHARED_KEYS ? 0 : 1) && k == HEAD_DIM / 16 - 1 && number && threadIdx.x == 0) turn_seen = peek_turn(turns + ahead);
+                    if (half == (SHARED_KEYS ? 0 : 1) && k == HEAD_DIM / 16 - 1 && number && threadIdx.x == 0) turn_seen = peek_turn(turns);
                 });
                 if constexpr (SHARED_KEYS) write_weights(weights, own_weights, over);
                 else add_couples(dv, weights, rows.dout_tile, over, 0);
@@ -263,7 +265,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
             }
         }
         if (number && threadIdx.x == 0 && turn_seen != number)
-            while (read_turn(turns + ahead) != number) __nanosleep(20);
+            while (read_turn(turns) != number) __nanosleep(20);
         __syncthreads();  // the changes of all keys are there, and it is this block's turn
 
         float sums[COUPLES][2][2][4];
@@ -285,7 +287,9 @@ __device__ __forceinline__ void backward(const Backward& p) {
 
         // dq += changes^T * k, over the keys that these queries see.
         int queries = warp % 2 * 32, column = warp / 2, seen_keys = min(KEYS, rows.query0 + TILE_ROWS - block0);
-        for (int key_tile = 0; key_tile < seen_keys / TILE_ROWS; key_tile++) {
+#pragma unroll (SHARED_KEYS ? KEY_TILES : 1)
+        for (int key_tile = 0; key_tile < KEY_TILES; key_tile++) {
+            if (key_tile * TILE_ROWS >= seen_keys) break;
 #pragma unroll
             for (int k = 0; k < TILE_ROWS / 16; k++) {
                 u32 left[2][4];

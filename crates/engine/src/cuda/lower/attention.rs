@@ -1,6 +1,7 @@
 //! Attention: the products of materialised scores, and the tiled kernels that never write them.
 
 use super::{Call, Grid, Lowering, Operand};
+use crate::cuda::SumOrder;
 use crate::cuda::compile::{
     ATTENTION, FLASH_BACKWARD, FLASH_BACKWARD_MMA, FLASH_FORWARD, FLASH_FORWARD_MMA, FLASH_PLAIN, FLASH_ROTATE, Unit,
 };
@@ -17,6 +18,12 @@ const TILE: usize = 64;
 
 /// Elements of queries and keys from which on a launch of its own for turning them pays; measured on an H200.
 const TURN_APART: usize = 1 << 20;
+
+/// Sequences from which on Hopper's large tiles pay.
+const LONG: usize = 2048;
+
+/// Workspace that cuDNN wants for itself, about.
+const CUDNN_OWN: usize = 1 << 20;
 
 /// The largest head that the tiled kernels hold.
 const LARGEST_HEAD: usize = 128;
@@ -77,14 +84,15 @@ impl Lowering<'_> {
             .pointer(cosine)
             .pointer(sine);
         let arguments = pitches(of_sizes(arguments, &sizes), &[q, k, v, out]).f32(op.scale);
+        let (on_hopper, kind) = (kind == Kind::Hopper, kind.for_forward(&sizes));
         let variant = kind.forward_variant(&sizes, self.context.multiprocessors as usize);
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch * sizes.heads;
         let shared = kind.forward_shared(&sizes, variant);
         let name = format!("flash_forward{}{}", variant.suffix, kind.suffix());
         let grid = Grid::new(tiles, variant.threads).with_shared(shared);
         let ours = self.kernel_of(&kind.forward_unit(&sizes), &name, grid, arguments)?;
-        let turned = cosine == 0 && kind == Kind::Hopper;
-        let wanted = Wanted { sizes: &sizes, scale: op.scale };
+        let turned = cosine == 0 && on_hopper;
+        let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
         let theirs = if turned { self.forward_by_cudnn(&wanted, [q, k, v, out, lse])? } else { None };
         actions.push(match theirs {
             Some((key, theirs)) => Action::Either(Box::new(Either { key, ours: vec![ours], theirs, side: Side::Ours })),
@@ -162,7 +170,7 @@ impl Lowering<'_> {
             })
             .collect::<Result<_, _>>()?;
         let turned = kind == Kind::Hopper && (cosine == 0 || turned_before == 1);
-        let wanted = Wanted { sizes: &sizes, scale: op.scale };
+        let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
         let operands = [q, k, v, out, dout, dq, dk, dv];
         let theirs = if turned { self.backward_by_cudnn(&wanted, operands, lse, (cosine, sine))? } else { None };
         Ok(match theirs {
@@ -206,14 +214,22 @@ impl Lowering<'_> {
         }
         let sizes = wanted.sizes;
         let pitches = operands.map(|operand| operand.pitch);
-        let rotated = if cosine == 0 { "backward" } else { "backward-turned" };
-        let key = choice_key(rotated, sizes, &pitches);
+        let what = match (cosine, wanted.order) {
+            (0, SumOrder::Fixed) => "backward",
+            (0, SumOrder::Any) => "backward-any-order",
+            (_, SumOrder::Fixed) => "backward-turned",
+            (_, SumOrder::Any) => "backward-turned-any-order",
+        };
+        let key = choice_key(what, sizes, &pitches);
         let delta_bytes = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
-        let most = 1 << 30;
+        let sums_bytes = if wanted.order == SumOrder::Any { partial_bytes(sizes) } else { 0 };
+        let before = delta_bytes + sums_bytes;
+        let most = gradient_scratch(sizes) - before;
         let Some((key, plan)) = self.plans.plan(&key, |cudnn| wanted.backward(cudnn, pitches, most)) else {
             return Ok(None);
         };
-        let (delta, workspace) = (self.scratch(0, delta_bytes), self.scratch(delta_bytes, plan.workspace));
+        let (delta, sums) = (self.scratch(0, delta_bytes), self.scratch(delta_bytes, sums_bytes));
+        let workspace = self.scratch(before, plan.workspace);
         let numbers = [
             theirs::Q,
             theirs::K,
@@ -225,8 +241,10 @@ impl Lowering<'_> {
             theirs::DV,
             theirs::LSE,
             theirs::DELTA,
+            theirs::DQ_SUMS,
         ];
-        let places = operands.map(|operand| operand.at).into_iter().chain([lse.at, delta]);
+        let last = (wanted.order == SumOrder::Any).then_some(sums);
+        let places = operands.map(|operand| operand.at).into_iter().chain([lse.at, delta]).chain(last);
         let places: Vec<(i64, u64)> = numbers.into_iter().zip(places).collect();
         let mut actions = vec![Action::Cudnn(Box::new(plan.at(&places, workspace)?))];
         if cosine != 0 {
@@ -380,9 +398,16 @@ impl Kind {
         }
     }
 
+    /// On an H200 the kernels at the level of Ampere were faster for large heads and short sequences.
+    fn for_forward(self, sizes: &AttentionSizes) -> Kind {
+        match self {
+            Kind::Hopper if sizes.head_dim > 64 && sizes.seq < LONG => Kind::Ampere(Tiles::CHOICES[0]),
+            kind => kind,
+        }
+    }
+
     /// On an H200 small tiles were as fast up to this length, and faster the shorter it is.
     fn forward_variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
-        const LONG: usize = 2048;
         match self == Kind::Hopper && sizes.seq < LONG {
             true => self.variant(sizes, usize::MAX / 2),
             false => self.variant(sizes, multiprocessors),
@@ -444,7 +469,8 @@ fn turns_bytes(sizes: &AttentionSizes) -> usize {
 /// Scratch of the gradients at most, whatever the device.
 pub fn gradient_scratch(sizes: &AttentionSizes) -> usize {
     let delta = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
-    delta + partial_bytes(sizes) + turns_bytes(sizes)
+    // Twice the partial sums: cuDNN wants as much again for gradients of keys and values per head.
+    delta + 2 * partial_bytes(sizes) + turns_bytes(sizes) + CUDNN_OWN
 }
 
 /// 64 rows of one head in shared memory, as the tensor cores want them.
