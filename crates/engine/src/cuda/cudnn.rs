@@ -427,6 +427,21 @@ impl Placed {
     }
 }
 
+/// Named by HEADROOM_CUDNN, for comparisons and checks: what is otherwise measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    Never,
+    Always,
+}
+
+pub fn forced() -> Option<Forced> {
+    match std::env::var("HEADROOM_CUDNN").ok()?.as_str() {
+        "never" => Some(Forced::Never),
+        "always" => Some(Forced::Always),
+        _ => None,
+    }
+}
+
 /// cuDNN where it is there, and the plans made so far; layers share them.
 pub struct Plans {
     cudnn: Option<Rc<Cudnn>>,
@@ -443,6 +458,9 @@ impl Plans {
 
     /// That it is not there is a note.
     pub fn open(order: SumOrder) -> Plans {
+        if forced() == Some(Forced::Never) {
+            return Plans::none();
+        }
         match Cudnn::open() {
             Ok(cudnn) => Plans { cudnn: Some(cudnn), order, ..Plans::none() },
             Err(why) => Plans { notes: vec![format!("attention without cuDNN: {why}")], ..Plans::none() },
