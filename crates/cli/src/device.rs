@@ -2,14 +2,14 @@
 
 use crate::train::settings::{DeviceKind, device_named};
 use crate::train::start::cuda_options;
-use crate::{kept, output, verify};
-use anyhow::Context;
+use crate::{kept, output, verified, verify};
+use anyhow::{Context, bail};
 use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::gemm::SPLIT_PRODUCTS;
 use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cuda;
+use headroom_engine::cuda::{self, AttentionShape, SumOrder};
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_graph::Precision;
@@ -35,6 +35,9 @@ pub struct Arguments {
     /// Rates of bf16 products of these shapes on a GPU, such as 8192x4096x2048, in the three forms of a layer
     #[arg(long, hide = true, value_delimiter = ',')]
     products: Vec<String>,
+    /// Rates of causal bf16 attention of these shapes on a GPU: batch x heads x kv heads x sequence x head size
+    #[arg(long, hide = true, value_delimiter = ',')]
+    attention: Vec<String>,
     /// Print the record instead of the table
     #[arg(long)]
     json: bool,
@@ -49,6 +52,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         && !arguments.products.is_empty()
     {
         return products(ordinal, &arguments.products);
+    }
+    if let DeviceKind::Cuda(ordinal) = device
+        && !arguments.attention.is_empty()
+    {
+        return attention(ordinal, &arguments.attention);
     }
     let measured = match device {
         DeviceKind::Cuda(ordinal) => {
@@ -69,6 +77,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         output::result(&(serde_json::to_string_pretty(&best)? + "\n"))?;
     } else {
         output::result(&table(&best))?;
+        if let DeviceKind::Cuda(ordinal) = device {
+            let facts = cuda::facts(ordinal)?;
+            output::result(&format!(
+                "  shared memory     {} KiB a block\n  attention         {} kernels\n  verified          {}\n",
+                facts.shared_memory / 1024,
+                facts.level,
+                verified::said(&facts)
+            ))?;
+        }
     }
     if let (Some(now), Some(before)) = (now, best.gemm("fp32"))
         && now < 0.98 * before
@@ -94,6 +111,25 @@ fn products(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
     let shapes: Vec<[usize; 3]> = shapes.iter().map(sizes).collect::<anyhow::Result<_>>()?;
     for (what, rate) in cuda::product_rates(&cuda_options(ordinal), &shapes)? {
         output::result(&format!("{what:<28} {}\n", metric(rate, "FLOP/s")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn attention(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
+    for shape in shapes {
+        let sizes: Vec<usize> = shape.split('x').map(str::parse).collect::<Result<_, _>>().context("numbers")?;
+        let [batch, heads, kv_heads, seq, head_dim] = sizes[..] else {
+            bail!("`{shape}` is not batch x heads x kv heads x sequence x head size")
+        };
+        let shape = AttentionShape { batch, heads, kv_heads, seq, head_dim };
+        let size = format!("{batch}x{heads}x{kv_heads}x{seq}x{head_dim}");
+        for (order, said) in [(SumOrder::Fixed, ""), (SumOrder::Any, "-any-order")] {
+            let options = cuda::Options { order, ..cuda_options(ordinal) };
+            for rate in cuda::attention_rates(&options, &shape)? {
+                let what = format!("{}{said}", rate.what);
+                output::result(&format!("{size:<24} {what:<26} {}\n", metric(rate.flops_per_sec, "FLOP/s")))?;
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -23,6 +23,7 @@ mod serve;
 mod signals;
 mod study;
 mod train;
+mod verified;
 mod verify;
 
 use clap::{Parser, Subcommand};

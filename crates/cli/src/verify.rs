@@ -1,12 +1,12 @@
 //! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
 
-use crate::output;
 use crate::train::settings::DeviceKind;
 use crate::train::start::cuda_options;
+use crate::{output, verified};
 use anyhow::bail;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::Cuda;
+use headroom_engine::cuda::{self, Cuda};
 use headroom_engine::{Device, EngineError, Program};
 use headroom_experiments::exactness::{self, Check};
 use std::process::ExitCode;
@@ -43,5 +43,8 @@ pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
         show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;
     }
     output::result(&format!("{} of {total} hold\n", total - failed))?;
+    if let DeviceKind::Cuda(ordinal) = device {
+        verified::keep(&cuda::facts(ordinal)?, total, failed);
+    }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

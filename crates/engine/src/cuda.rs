@@ -2,14 +2,18 @@
 //! and replayed. The driver and libraries are found when they are needed, so one binary runs with and without them.
 
 mod activity;
+mod attention_rates;
 pub mod compile;
+mod cudnn;
 mod cupti;
 mod driver;
+mod either;
 mod error;
 mod facts;
 pub mod health;
 mod lanes;
 mod launch;
+mod level;
 mod library;
 mod load;
 mod lower;
@@ -19,16 +23,19 @@ mod product;
 mod queue;
 mod tracing;
 
+pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
 pub use facts::{Facts, facts};
+pub use level::Level;
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
 use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, Walk, check_precision};
 use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
+use cudnn::Plans;
 use driver::{Context, Memory, Stream};
-use headroom_graph::{DType, Precision, ValueId};
+use headroom_graph::{DType, Node, Op, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
 use load::lower_all;
 use lower::{Grid, Operand};
@@ -50,6 +57,15 @@ pub struct Options {
     /// Where compiled kernels and measured choices are kept; nowhere without it.
     pub cache: Option<PathBuf>,
     pub ranges: RangesChoice,
+    pub order: SumOrder,
+}
+
+/// Are sums always taken in the same order, so that the same input gives the same bytes? Our own kernels do so in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SumOrder {
+    #[default]
+    Fixed,
+    Any,
 }
 
 /// Are calls marked with NVTX ranges, for the vendors' own profilers? Ranges hold what the host launches meanwhile, so
@@ -84,6 +100,8 @@ pub struct Cuda {
     /// Kernels of replays that were tied to no call.
     untied: usize,
     ranges: Option<Ranges>,
+    /// Which attention is done by whom, or why not by cuDNN.
+    attention_notes: Vec<String>,
     /// The first thing that went wrong; nothing is launched after it.
     failed: Option<CudaError>,
 }
@@ -131,6 +149,9 @@ impl Cuda {
     fn open(options: &Options, programs: &[Program]) -> Result<Cuda, CudaError> {
         library::open()?;
         let context = Context::new(options.ordinal)?;
+        for program in programs {
+            level::check(&context.name, context.capability, program.precision)?;
+        }
         let (stream, side) = (Stream::new()?, Stream::new()?);
         let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
         let products = Products::new(&context, options.cache.as_deref())?;
@@ -143,10 +164,14 @@ impl Cuda {
         let arena = Memory::new(&context, bytes)?;
         // Lowered again where the first guess of the scratch was too small: its address is part of a call.
         let mut scratch = Memory::new(&context, LEAST_SCRATCH)?;
-        let (mut loaded, needed) = lower_all(&context, &mut kernels, &arena, &scratch, programs)?;
+        let attends =
+            programs.iter().any(|program| program.graph.nodes().iter().any(|node| is_half_attention(program, node)));
+        let mut plans =
+            if attends && context.level == Level::Hopper { Plans::open(options.order) } else { Plans::none() };
+        let (mut loaded, needed) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, programs)?;
         if needed > scratch.bytes {
             scratch = Memory::new(&context, needed)?;
-            (loaded, _) = lower_all(&context, &mut kernels, &arena, &scratch, programs)?;
+            (loaded, _) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, programs)?;
         }
         let mut cuda = Cuda {
             submitted: vec![],
@@ -169,6 +194,7 @@ impl Cuda {
             tracing: Tracing::NotAsked,
             untied: 0,
             ranges: (options.ranges == RangesChoice::Marked).then(Ranges::open),
+            attention_notes: plans.notes,
             failed: None,
         };
         cuda.prepare_products(programs)?;
@@ -189,6 +215,17 @@ impl Cuda {
         for action in self.programs.iter().flat_map(|program| program.calls.iter().flat_map(|call| &call.actions)) {
             if let Action::Product(shape, at) = action {
                 self.products.prepare(&self.stream, *shape, *at)?;
+            }
+        }
+        let actions =
+            self.programs.iter_mut().flat_map(|program| &mut program.calls).flat_map(|call| &mut call.actions);
+        for action in actions {
+            if let Action::Either(either) = action {
+                either.choose(&self.stream, &mut self.products)?;
+                let note = format!("{}: {:?}", either.key, either.side);
+                if !self.attention_notes.contains(&note) {
+                    self.attention_notes.push(note);
+                }
             }
         }
         self.products.keep();
@@ -284,6 +321,10 @@ impl Cuda {
         }
         ran
     }
+}
+
+fn is_half_attention(program: &Program, node: &Node) -> bool {
+    matches!(node.op, Op::FlashAttention(_)) && program.graph.ty(node.inputs[0]).dtype == DType::Bf16
 }
 
 /// To bf16, to nearest, ties to even; what is not a number stays none.
@@ -393,7 +434,7 @@ impl Device for Cuda {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.products.choices()
+        self.products.choices().into_iter().chain(self.attention_notes.iter().cloned()).collect()
     }
 
     fn recording_notes(&self) -> Vec<String> {

@@ -10,8 +10,9 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::examples;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, EngineError, Program, Target};
-use headroom_graph::op::Example;
+use headroom_graph::op::{Example, Fill};
 use headroom_graph::ops::choose::SHARED;
+use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
 use headroom_graph::passes::{OFFERED, PassList};
 use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
 use headroom_training::config::{ModelConfig, Size};
@@ -64,11 +65,39 @@ pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
             checks.push(kernel(open, &example, Precision::Tf32, 3e-3)?);
         }
     }
+    for example in attention_examples() {
+        let half = Example { inputs: in_half(&example), ..example.clone() };
+        checks.push(kernel(open, &half, Precision::Bf16, 1e-2)?);
+    }
     Ok(checks)
 }
 
+/// Heads and lengths that tensor cores have kernels for, beside the ops' own examples: every size of tile, ends within one,
+/// shared heads.
+fn attention_examples() -> Vec<Example> {
+    let shapes = [(2, 256, 2, 1, 64), (1, 256, 2, 2, 128), (1, 333, 2, 1, 128), (1, 200, 2, 1, 96), (2, 130, 3, 1, 48)];
+    let normal = |rows: usize, columns: usize| (TensorType::f32(&[rows, columns]), Fill::Normal);
+    let mut examples = vec![];
+    for (batch, seq, heads, kv_heads, head_dim) in shapes {
+        let rotation = if seq % 128 == 0 { Rotation::Before } else { Rotation::Inside };
+        let (q, k) = (normal(batch * seq, heads * head_dim), normal(batch * seq, kv_heads * head_dim));
+        let tables = match rotation {
+            Rotation::Before => vec![],
+            Rotation::Inside => vec![normal(seq, head_dim / 2); 2],
+        };
+        let lse = (TensorType::f32(&[batch, heads, seq]), Fill::Constant(4.0));
+        let forward = FlashAttention { heads, kv_heads, seq, scale: 0.1, rotation };
+        let backward = FlashAttentionGrad { heads, kv_heads, seq, scale: 0.05, rotation };
+        let inputs = [vec![q.clone(), k.clone(), k.clone()], tables.clone()].concat();
+        examples.push(Example { op: forward.into(), inputs });
+        let inputs = [vec![q.clone(), k.clone(), k, q.clone(), lse, q], tables].concat();
+        examples.push(Example { op: backward.into(), inputs });
+    }
+    examples
+}
+
 /// The inputs that a step stores in half precision: matrices, but no tables, statistics or moments.
-fn in_half(example: &Example) -> Vec<(TensorType, headroom_graph::op::Fill)> {
+fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
     let single = |index: usize| match example.op {
         Op::Rope(_) => index > 0,
         Op::FlashAttention(_) => index >= 3,
@@ -80,7 +109,7 @@ fn in_half(example: &Example) -> Vec<(TensorType, headroom_graph::op::Fill)> {
         Op::ClipScale(_) | Op::Choose(_) | Op::Zero(_) => true,
         _ => false,
     };
-    let change = |(index, (ty, fill)): (usize, &(TensorType, headroom_graph::op::Fill))| {
+    let change = |(index, (ty, fill)): (usize, &(TensorType, Fill))| {
         let matrix = ty.dtype == DType::F32 && ty.sizes().len() > 1;
         let dtype = if matrix && !single(index) { DType::Bf16 } else { ty.dtype };
         (TensorType { dtype, shape: ty.shape.clone() }, *fill)

@@ -4,10 +4,10 @@ use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::{DeviceKind, Settings};
 use crate::signals::Interrupt;
-use crate::{kept, output};
+use crate::{kept, output, verified};
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{Cuda, Options, RangesChoice};
+use headroom_engine::cuda::{self, Cuda, Options, RangesChoice, SumOrder};
 use headroom_engine::null::Null;
 use headroom_engine::peaks::ASSUMED_RATES;
 use headroom_engine::{Device, Program};
@@ -38,7 +38,11 @@ fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]
         DeviceKind::Cpu => Box::new(Cpu::new(settings.threads, Isa::detect(), reductions, programs)?),
         DeviceKind::Cuda(ordinal) => {
             let ranges = if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked };
-            Box::new(Cuda::new(&Options { ranges, ..cuda_options(ordinal) }, programs)?)
+            if let Some(advice) = verified::advice(&cuda::facts(ordinal)?) {
+                output::note(&advice);
+            }
+            let order = if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed };
+            Box::new(Cuda::new(&Options { ranges, order, ..cuda_options(ordinal) }, programs)?)
         }
         DeviceKind::Null => Box::new(Null::new(rates(settings), programs)),
     })
@@ -46,7 +50,7 @@ fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]
 
 /// Compiled kernels and measured choices are kept beside the measured peaks.
 pub fn cuda_options(ordinal: usize) -> Options {
-    Options { ordinal, cache: kept::folder().map(|folder| folder.join("cuda")), ranges: RangesChoice::Unmarked }
+    Options { ordinal, cache: kept::folder().map(|folder| folder.join("cuda")), ..Options::default() }
 }
 
 /// The measured peaks of this machine, or assumed ones, said so.

@@ -9,10 +9,14 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
+use std::time::SystemTime;
 
 const TYPES: &str = include_str!("kernels/types.cuh");
 const ROWS: &str = include_str!("kernels/rows.cuh");
+const INSTRUCTIONS: &str = include_str!("kernels/flash_instructions.cuh");
 const TILES: &str = include_str!("kernels/flash_tiles.cuh");
+const WGMMA: &str = include_str!("kernels/flash_wgmma.cuh");
+const MMA: &str = include_str!("kernels/flash_mma.cuh");
 
 /// A file of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,8 +41,11 @@ sources! {
     CHOOSE "choose.cu" after [TYPES],
     EXCHANGE "exchange.cu" after [TYPES, ROWS],
     RANDOM "random.cu" after [TYPES, ROWS],
-    FLASH_FORWARD "flash_forward.cu" after [TYPES, TILES],
-    FLASH_BACKWARD "flash_backward.cu" after [TYPES, TILES],
+    FLASH_ROTATE "flash_rotate.cu" after [TYPES, INSTRUCTIONS, TILES],
+    FLASH_FORWARD "flash_forward.cu" after [TYPES, INSTRUCTIONS, TILES, WGMMA],
+    FLASH_BACKWARD "flash_backward.cu" after [TYPES, INSTRUCTIONS, TILES, WGMMA],
+    FLASH_FORWARD_MMA "flash_forward_mma.cu" after [TYPES, INSTRUCTIONS, TILES, MMA],
+    FLASH_BACKWARD_MMA "flash_backward_mma.cu" after [TYPES, INSTRUCTIONS, TILES, MMA],
     FLASH_PLAIN "flash_attention_plain.cu" after [TYPES],
 }
 
@@ -67,6 +74,12 @@ pub fn all_units() -> Vec<Unit> {
     }
     // Compiled once a head size: a small, an odd and the largest one stand for all.
     all.extend([unit(FLASH_FORWARD, &["-DHEAD_DIM=32"]), unit(FLASH_BACKWARD, &["-DHEAD_DIM=128"])]);
+    all.extend([unit(FLASH_ROTATE, &["-DHEAD_DIM=64"]), unit(FLASH_FORWARD_MMA, &["-DHEAD_DIM=32"])]);
+    all.extend([unit(FLASH_FORWARD_MMA, &[LARGEST]), unit(FLASH_BACKWARD_MMA, &["-DHEAD_DIM=32"])]);
+    all.extend([
+        unit(FLASH_BACKWARD_MMA, &[LARGEST]),
+        unit(FLASH_BACKWARD_MMA, &[LARGEST, "-DKEY_TILES=1", "-DSTAGES=1"]),
+    ]);
     all.extend([unit(FLASH_PLAIN, &["-DHEAD_DIM=64"]), unit(FLASH_PLAIN, &["-DHEAD_DIM=6", "-DSTORAGE_BF16"])]);
     for options in [&[][..], &["-DGRADIENT_BF16"], &["-DWEIGHT_BF16", "-DGRADIENT_BF16"]] {
         all.push(unit(OPTIMIZER, options));
@@ -74,10 +87,39 @@ pub fn all_units() -> Vec<Unit> {
     all
 }
 
-/// Is it to be compiled for an architecture where no device is there to ask? The tensor-core attention exists for Hopper
-/// alone, and its stand-in takes long and has nothing that is special to an architecture.
-pub fn compiles_for(unit: &Unit, architecture: &str) -> bool {
-    architecture == "sm_90a" || ![FLASH_FORWARD, FLASH_BACKWARD, FLASH_PLAIN].contains(&unit.source)
+const LARGEST: &str = "-DHEAD_DIM=128";
+
+/// Devices that kernels are compiled for where none is there to ask: Turing, Ampere's two, Ada, Hopper, Blackwell's three.
+pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
+
+/// Is it to be compiled for such a device, where none is there to ask? Tensor-core attention exists from Ampere on, and
+/// Hopper's for Hopper alone. What takes longest is compiled once a generation: another size brings no other instruction.
+pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
+    let largest = unit.options.iter().any(|option| option == LARGEST);
+    match unit.source {
+        FLASH_FORWARD | FLASH_BACKWARD => capability == (9, 0),
+        FLASH_PLAIN => capability == (9, 0) || unit.options.len() > 1,
+        // Less shared memory than on the large devices: fewer tiles at a time.
+        FLASH_BACKWARD_MMA if unit.options.len() > 1 => [(8, 6), (12, 0)].contains(&capability),
+        FLASH_FORWARD_MMA | FLASH_BACKWARD_MMA if largest => [(8, 0), (9, 0), (10, 0)].contains(&capability),
+        FLASH_FORWARD_MMA | FLASH_BACKWARD_MMA | FLASH_ROTATE => capability >= (8, 0),
+        _ => true,
+    }
+}
+
+/// Of all sources: what was verified is verified for these.
+pub fn fingerprint() -> String {
+    let units = all_units();
+    let texts: Vec<String> = units.iter().map(|unit| unit.source.whole() + &unit.options.join(" ")).collect();
+    format!("{:016x}", hashed(texts.iter().map(String::as_str)))
+}
+
+fn hashed<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in parts.flat_map(|part| part.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
 }
 
 /// Random numbers are the host's to the bit only without fused multiply-adds.
@@ -134,6 +176,9 @@ impl Kernels {
         let mut module = null_mut();
         // A kept file that does not load (cut short, another driver's) is compiled anew.
         let loaded = kept.is_some_and(|image| cu!(cuModuleLoadData(&mut module, image.as_ptr().cast())).is_ok());
+        if loaded {
+            file.iter().for_each(|file| used(file));
+        }
         if !loaded {
             let image = compile(unit, &self.architecture)?;
             cu!(cuModuleLoadData(&mut module, image.as_ptr().cast()))?;
@@ -152,15 +197,45 @@ fn keep(file: &Path, image: &[u8]) {
     let made = file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
     if made && std::fs::write(&partial, image).is_ok() {
         let _ = std::fs::rename(&partial, file);
+        file.parent().into_iter().for_each(|folder| prune(folder, MOST_KEPT));
+    }
+}
+
+/// Bytes of compiled kernels on disk; those of one binary and device take about 5 MB.
+const MOST_KEPT: u64 = 64 << 20;
+
+/// So that it is not the first to go.
+fn used(file: &Path) {
+    let opened = std::fs::File::options().append(true).open(file);
+    let _ = opened.and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Those that were not used for the longest time go, until the rest fits.
+fn prune(folder: &Path, most: u64) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let known = |entry: std::fs::DirEntry| {
+        let path = entry.path();
+        let about = entry.metadata().ok()?;
+        let compiled = path.extension().is_some_and(|extension| extension == "cubin");
+        compiled.then_some((about.modified().ok()?, about.len(), path))
+    };
+    let mut kept: Vec<(SystemTime, u64, PathBuf)> = entries.flatten().filter_map(known).collect();
+    kept.sort();
+    let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+    for (_, bytes, path) in kept {
+        if total <= most {
+            break;
+        }
+        if std::fs::remove_file(path).is_ok() {
+            total -= bytes;
+        }
     }
 }
 
 fn kept_name(unit: &Unit, architecture: &str) -> String {
-    let parts = [&unit.source.whole(), &unit.options.join(" "), architecture, &compiler_version()];
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+    let (whole, options, compiler) = (unit.source.whole(), unit.options.join(" "), compiler_version());
+    let parts = [whole.as_str(), &options, architecture, &compiler];
+    let hash = hashed(parts.into_iter());
     let stem = unit.source.name.trim_end_matches(".cu");
     format!("{stem}-{architecture}-{hash:016x}.cubin")
 }
@@ -211,5 +286,49 @@ pub fn compile(unit: &Unit, architecture: &str) -> Result<Vec<u8>, CudaError> {
         };
         nvrtc::nvrtcDestroyProgram(&mut program);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn of_kept_kernels_those_not_used_for_the_longest_time_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let ago = |seconds: u64| SystemTime::now() - Duration::from_secs(seconds);
+        for (name, seconds) in [("new.cubin", 10), ("old.cubin", 300), ("older.cubin", 400), ("products.txt", 500)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, [0; 100]).unwrap();
+            std::fs::File::options().append(true).open(path).unwrap().set_modified(ago(seconds)).unwrap();
+        }
+        let names = || {
+            let mut names: Vec<String> = std::fs::read_dir(folder.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        prune(folder.path(), 300);
+        assert_eq!(names().len(), 4);
+        used(&folder.path().join("older.cubin"));
+        prune(folder.path(), 200);
+        assert_eq!(names(), ["new.cubin", "older.cubin", "products.txt"]);
+    }
+
+    #[test]
+    fn every_unit_is_compiled_somewhere_and_no_tensor_cores_where_there_are_none() {
+        let on = |capability| all_units().into_iter().filter(move |unit| compiles_for(unit, capability));
+        for unit in all_units() {
+            assert!(CAPABILITIES.iter().any(|&capability| compiles_for(&unit, capability)), "{unit:?}");
+        }
+        for capability in CAPABILITIES {
+            let sources: Vec<&str> = on(capability).map(|unit| unit.source.name).collect();
+            assert!(sources.contains(&"flash_attention_plain.cu"), "{capability:?}");
+            assert_eq!(sources.contains(&"flash_backward_mma.cu"), capability >= (8, 0), "{capability:?}");
+            assert_eq!(sources.contains(&"flash_backward.cu"), capability == (9, 0), "{capability:?}");
+        }
     }
 }

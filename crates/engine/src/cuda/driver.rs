@@ -1,6 +1,7 @@
 //! The driver's calls as safe functions on owned things: context, streams, events, memory, graphs.
 
 use super::error::CudaError;
+use super::level::{self, Level};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -37,7 +38,11 @@ pub struct Context {
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
+    /// Which attention kernels it runs.
+    pub level: Level,
     pub multiprocessors: u32,
+    /// Shared memory that a block may have when it asks, in bytes.
+    pub shared_memory: usize,
     pub driver_version: i32,
     /// Where it sits, by which NVML knows it: `0000:1B:00.0`.
     pub bus: String,
@@ -69,13 +74,16 @@ impl Context {
         let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared_memory = attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
+        let level = Level::chosen((major, minor), std::env::var(level::FORCED).ok().as_deref())?;
         let mut driver_version = 0;
         cu!(cuDriverGetVersion(&mut driver_version))?;
         let mut bus = [0; 32];
         cu!(cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as i32, device))?;
         // SAFETY: the driver ended the text with a zero.
         let bus = unsafe { CStr::from_ptr(bus.as_ptr()) }.to_string_lossy().into_owned();
-        Ok(Context { name, capability: (major, minor), multiprocessors, driver_version, bus, device })
+        let capability = (major, minor);
+        Ok(Context { name, capability, level, multiprocessors, shared_memory, driver_version, bus, device })
     }
 
     /// Free and total bytes of the device.

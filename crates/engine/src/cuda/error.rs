@@ -18,6 +18,21 @@ pub enum CudaError {
     Product { call: &'static str, status: String, shape: Option<String> },
     #[error("{bytes} bytes are needed on {device}, where {free} of {total} are free")]
     Memory { bytes: usize, device: String, free: usize, total: usize },
+    #[error(
+        "{precision} needs tensor cores that {device} (compute capability {}.{}) lacks: it has {has}\n  help: --precision fp32",
+        capability.0,
+        capability.1
+    )]
+    Precision { precision: &'static str, device: String, capability: (u32, u32), has: String },
+    #[error(
+        "{}={named} names no level of a device of compute capability {}.{}\n  help: {has}",
+        super::level::FORCED,
+        capability.0,
+        capability.1
+    )]
+    Level { named: String, capability: (u32, u32), has: String },
+    #[error("cuDNN's {call} failed with status {status}: {text}")]
+    Cudnn { call: &'static str, status: i32, text: String },
     #[error("{op} in {module}: {what}")]
     Unsupported { op: &'static str, module: String, what: String },
 }

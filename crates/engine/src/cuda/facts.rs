@@ -2,6 +2,7 @@
 
 use super::driver::Context;
 use super::error::CudaError;
+use super::level::Level;
 use super::{health, library};
 
 /// What is known of a device before anything runs on it.
@@ -9,6 +10,10 @@ use super::{health, library};
 pub struct Facts {
     pub name: String,
     pub capability: (u32, u32),
+    /// Which tensor-core kernels attention uses.
+    pub level: Level,
+    /// Shared memory that a block may have, in bytes.
+    pub shared_memory: usize,
     pub multiprocessors: u32,
     pub free_bytes: usize,
     pub total_bytes: usize,
@@ -26,6 +31,8 @@ pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
     Ok(Facts {
         name: context.name.clone(),
         capability: context.capability,
+        level: context.level,
+        shared_memory: context.shared_memory,
         multiprocessors: context.multiprocessors,
         free_bytes,
         total_bytes,

@@ -1,6 +1,8 @@
 //! What a call does on the device: a list of kernels with their arguments, products, and memory set to zero.
 
+use super::cudnn::Placed;
 use super::driver::{Stream, cu, zero};
+use super::either::Either;
 use super::error::CudaError;
 use super::product::{Addresses, Products, Shape};
 use cudarc::driver::sys::CUfunction;
@@ -9,7 +11,14 @@ use std::ffi::c_void;
 pub enum Action {
     Kernel(Kernel),
     Product(Shape, Addresses),
-    Zero { at: u64, bytes: usize },
+    Zero {
+        at: u64,
+        bytes: usize,
+    },
+    /// A graph of cuDNN's.
+    Cudnn(Box<Placed>),
+    /// The faster of two.
+    Either(Box<Either>),
 }
 
 pub struct Kernel {
@@ -88,6 +97,8 @@ impl Action {
             Action::Kernel(kernel) => kernel.launch(stream),
             Action::Product(shape, at) => products.run(stream, lane, shape, *at),
             Action::Zero { at, bytes } => zero(*at, *bytes, stream),
+            Action::Cudnn(placed) => placed.run(stream),
+            Action::Either(either) => either.chosen().iter().try_for_each(|action| action.run(stream, lane, products)),
         }
     }
 }

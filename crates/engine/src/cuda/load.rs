@@ -1,6 +1,7 @@
 //! Programs made ready: every call as actions with addresses, and the memory that it touches.
 
 use super::compile::Kernels;
+use super::cudnn::Plans;
 use super::driver::{Context, Memory};
 use super::error::CudaError;
 use super::launch::Action;
@@ -25,7 +26,7 @@ fn is_weight_gradient(node: &Node) -> bool {
 /// Every program's calls as actions, and the most scratch that one of them needs.
 pub fn lower_all(
     context: &Context,
-    kernels: &mut Kernels,
+    (kernels, plans): (&mut Kernels, &mut Plans),
     arena: &Memory,
     scratch: &Memory,
     programs: &[Program],
@@ -37,6 +38,7 @@ pub fn lower_all(
         let mut lowering = Lowering {
             context,
             kernels,
+            plans,
             precision: *precision,
             scratch: scratch.at,
             scratch_needed: 0,

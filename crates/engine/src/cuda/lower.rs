@@ -8,6 +8,7 @@ mod products;
 mod rows;
 
 use super::compile::{Kernels, Source, Unit};
+use super::cudnn::Plans;
 use super::driver::{Context, Memory};
 use super::error::CudaError;
 use super::launch::{Action, Arguments, Kernel};
@@ -57,6 +58,8 @@ impl Operand {
 pub struct Lowering<'a> {
     pub context: &'a Context,
     pub kernels: &'a mut Kernels,
+    /// Attention that cuDNN may do.
+    pub plans: &'a mut Plans,
     pub precision: Precision,
     /// Where kernels keep partial results within a call, and how much of it the call before asked for at most.
     pub scratch: u64,
@@ -198,7 +201,10 @@ pub fn scratch_bound(graph: &Graph) -> usize {
                 let logits = rows * graph.ty(node.inputs[1]).sizes()[0] * first.dtype.bytes();
                 logits.min(loss::CHUNK_BYTES) + rows * 4 + 256
             }
-            Op::FlashAttentionGrad(op) => rows * op.heads * 4,
+            Op::FlashAttentionGrad(op) => match op.forward().sizes(first) {
+                Ok(sizes) => attention::gradient_scratch(&sizes),
+                Err(_) => 0,
+            },
             Op::SquaredNorm(_) | Op::GradientNorm(_) | Op::AdamWAll(_) | Op::AdamWChosen(_) => {
                 let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();
                 elements / optimizer::CHUNK * 4 + node.inputs.len() * 8 + 256

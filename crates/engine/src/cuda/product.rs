@@ -161,6 +161,16 @@ impl Products {
         self.queue(stream, lane, product, &product.algorithm, at)
     }
 
+    /// A choice between two ways that is kept beside the products': is the second one faster?
+    pub fn kept_choice(&self, key: &str) -> Option<bool> {
+        self.kept.get(key).map(|words| words[0] == 1)
+    }
+
+    pub fn keep_choice(&mut self, key: &str, second: bool) {
+        self.kept.insert(key.into(), [u64::from(second), 0, 0, 0, 0, 0, 0, 0]);
+        self.fresh += 1;
+    }
+
     /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
     pub fn keep(&mut self) {
         let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };

@@ -1,4 +1,4 @@
-// Tiled causal attention on Hopper's tensor cores: forward, and turning queries and keys where they lie.
+// Tiled causal attention on Hopper's tensor cores: forward.
 
 
 struct Forward {
@@ -141,18 +141,4 @@ __device__ __forceinline__ void forward(const Forward& p) {
 extern "C" __global__ void __launch_bounds__(128 * FORWARD_GROUPS, FORWARD_BLOCKS) flash_forward_bf16(FORWARD_PARAMETERS) { forward<FORWARD_GROUPS>(FORWARD_ARGUMENTS); }
 extern "C" __global__ void __launch_bounds__(128, HEAD_DIM > 64 ? 2 : 4) flash_forward_small_bf16(FORWARD_PARAMETERS) {
     forward<1>(FORWARD_ARGUMENTS);
-}
-
-// Turns q and k in place, 16 bytes and their partners per thread.
-extern "C" __global__ void __launch_bounds__(256) flash_rotate_bf16(bf16* q, bf16* k, const float* cosines, const float* sines, int batch,
-                                                                    int heads, int kv_heads, int seq, int ldq, int ldk) {
-    int i = blockIdx.x * 256 + threadIdx.x, chunk = i % CHUNK_PAIRS, h = i / CHUNK_PAIRS % (heads + kv_heads);
-    int row = i / CHUNK_PAIRS / (heads + kv_heads);
-    if (row >= batch * seq) return;
-    bf16* at = (h < heads ? q + (size_t)row * ldq + h * HEAD_DIM : k + (size_t)row * ldk + (h - heads) * HEAD_DIM) + chunk * 8;
-    int position = row % seq * (HEAD_DIM / 2) + chunk * 8;
-    uint4 first = *(const uint4*)at, second = *(const uint4*)(at + HEAD_DIM / 2);
-    rotate_chunks(first, second, cosines + position, sines + position);
-    *(uint4*)at = first;
-    *(uint4*)(at + HEAD_DIM / 2) = second;
 }

@@ -1,9 +1,15 @@
 //! Attention: the products of materialised scores, and the tiled kernels that never write them.
 
 use super::{Call, Grid, Lowering, Operand};
-use crate::cuda::compile::{ATTENTION, FLASH_BACKWARD, FLASH_FORWARD, FLASH_PLAIN, Source, Unit};
+use crate::cuda::SumOrder;
+use crate::cuda::compile::{
+    ATTENTION, FLASH_BACKWARD, FLASH_BACKWARD_MMA, FLASH_FORWARD, FLASH_FORWARD_MMA, FLASH_PLAIN, FLASH_ROTATE, Unit,
+};
+use crate::cuda::cudnn::attention::{self as theirs, Wanted};
+use crate::cuda::either::{Either, Side};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
+use crate::cuda::level::Level;
 use headroom_graph::ops::attention::{AttentionMix, AttentionMixBack, AttentionScores, AttentionSizes};
 use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
 use headroom_graph::{DType, ShapeError};
@@ -12,6 +18,12 @@ const TILE: usize = 64;
 
 /// Elements of queries and keys from which on a launch of its own for turning them pays; measured on an H200.
 const TURN_APART: usize = 1 << 20;
+
+/// Sequences from which on Hopper's large tiles pay.
+const LONG: usize = 2048;
+
+/// Workspace that cuDNN wants for itself, about.
+const CUDNN_OWN: usize = 1 << 20;
 
 /// The largest head that the tiled kernels hold.
 const LARGEST_HEAD: usize = 128;
@@ -61,7 +73,7 @@ impl Lowering<'_> {
         let kind = self.kind(call, &sizes)?;
         let (mut cosine, mut sine) = tables(call, op.rotation, 3);
         let mut actions = vec![];
-        if cosine != 0 && kind == Kind::TensorCores && q.ty.elements() + k.ty.elements() >= TURN_APART {
+        if cosine != 0 && kind.is_tensor_cores() && q.ty.elements() + k.ty.elements() >= TURN_APART {
             actions.push(self.turn(&sizes, (q, k), (cosine, sine))?);
             self.turned.insert(q.at);
             (cosine, sine) = (0, 0);
@@ -72,12 +84,20 @@ impl Lowering<'_> {
             .pointer(cosine)
             .pointer(sine);
         let arguments = pitches(of_sizes(arguments, &sizes), &[q, k, v, out]).f32(op.scale);
+        let (on_hopper, kind) = (kind == Kind::Hopper, kind.for_forward(&sizes));
         let variant = kind.forward_variant(&sizes, self.context.multiprocessors as usize);
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch * sizes.heads;
         let shared = kind.forward_shared(&sizes, variant);
         let name = format!("flash_forward{}{}", variant.suffix, kind.suffix());
         let grid = Grid::new(tiles, variant.threads).with_shared(shared);
-        actions.push(self.kernel_of(&kind.unit(FLASH_FORWARD, &sizes), &name, grid, arguments)?);
+        let ours = self.kernel_of(&kind.forward_unit(&sizes), &name, grid, arguments)?;
+        let turned = cosine == 0 && on_hopper;
+        let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
+        let theirs = if turned { self.forward_by_cudnn(&wanted, [q, k, v, out, lse])? } else { None };
+        actions.push(match theirs {
+            Some((key, theirs)) => Action::Either(Box::new(Either { key, ours: vec![ours], theirs, side: Side::Ours })),
+            None => ours,
+        });
         Ok(actions)
     }
 
@@ -85,6 +105,16 @@ impl Lowering<'_> {
     fn turn(
         &mut self,
         sizes: &AttentionSizes,
+        operands: (&Operand, &Operand),
+        tables: (u64, u64),
+    ) -> Result<Action, CudaError> {
+        self.turn_by(sizes, "flash_rotate_bf16", operands, tables)
+    }
+
+    fn turn_by(
+        &mut self,
+        sizes: &AttentionSizes,
+        kernel: &str,
         (q, k): (&Operand, &Operand),
         (cosine, sine): (u64, u64),
     ) -> Result<Action, CudaError> {
@@ -92,10 +122,12 @@ impl Lowering<'_> {
         let arguments = pitches(of_sizes(arguments, sizes), &[q, k]);
         let items = sizes.batch * sizes.seq * (sizes.heads + sizes.kv_heads) * (sizes.head_dim / 16);
         let grid = Grid::new(items.div_ceil(256), 256);
-        self.kernel_of(&Kind::TensorCores.unit(FLASH_FORWARD, sizes), "flash_rotate_bf16", grid, arguments)
+        let unit = Unit { source: FLASH_ROTATE, options: vec![head_option(sizes)] };
+        self.kernel_of(&unit, kernel, grid, arguments)
     }
 
-    /// One launch where the device is not full anyway; else one for dq and one for dk and dv.
+    /// On Hopper one launch where the device is not full anyway, else one for dq and one for dk and dv; on others one for
+    /// the rows' sums and one for everything.
     pub fn flash_gradient(&mut self, call: &Call, op: &FlashAttentionGrad) -> Result<Vec<Action>, CudaError> {
         let forward = op.forward();
         let sizes = forward.sizes(&call.inputs[0].ty).map_err(|error| wrong(call, error))?;
@@ -104,9 +136,10 @@ impl Lowering<'_> {
         let (cosine, sine) = tables(call, op.rotation, 6);
         let kind = self.kind(call, &sizes)?;
         let variant = kind.variant(&sizes, self.context.multiprocessors as usize);
-        let delta = match variant.small {
+        let delta_bytes = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
+        let delta = match variant.small && !matches!(kind, Kind::Ampere(_)) {
             true => 0,
-            false => self.scratch(0, sizes.batch * sizes.heads * sizes.seq * 4),
+            false => self.scratch(0, delta_bytes),
         };
         let arguments = [q, k, v, out, dout, lse]
             .into_iter()
@@ -120,19 +153,127 @@ impl Lowering<'_> {
         let turned_before = usize::from(self.turned.contains(&q.at));
         let arguments =
             pitches(of_sizes(arguments, &sizes), &[q, k, v, out, dout, dq, dk, dv]).u32(turned_before).f32(op.scale);
-        let (unit, shared) = (kind.unit(FLASH_BACKWARD, &sizes), kind.backward_shared(&sizes, variant));
+        if let Kind::Ampere(tiles) = kind {
+            return self.gradients_in_turns(&sizes, tiles, delta_bytes, arguments);
+        }
+        let (unit, shared) = (kind.backward_unit(&sizes), kind.backward_shared(&sizes, variant));
         let tiles = sizes.seq.div_ceil(variant.rows) * sizes.batch;
         let parts: &[(&str, usize)] = match variant.small {
             true => &[("flash_backward_small", sizes.heads + sizes.kv_heads)],
             false => &[("flash_backward_q", sizes.heads), ("flash_backward_kv", sizes.kv_heads)],
         };
-        parts
+        let ours: Vec<Action> = parts
             .iter()
             .map(|&(name, heads)| {
                 let grid = Grid::new(tiles * heads, variant.threads).with_shared(shared);
                 self.kernel_of(&unit, &format!("{name}{}", kind.suffix()), grid, arguments.clone())
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        let turned = kind == Kind::Hopper && (cosine == 0 || turned_before == 1);
+        let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
+        let operands = [q, k, v, out, dout, dq, dk, dv];
+        let theirs = if turned { self.backward_by_cudnn(&wanted, operands, lse, (cosine, sine))? } else { None };
+        Ok(match theirs {
+            Some((key, theirs)) => vec![Action::Either(Box::new(Either { key, ours, theirs, side: Side::Ours }))],
+            None => ours,
+        })
+    }
+
+    /// Queries and keys are turned already. The key of the choice, and what cuDNN does.
+    fn forward_by_cudnn(
+        &mut self,
+        wanted: &Wanted,
+        operands: [&Operand; 5],
+    ) -> Result<Option<(String, Vec<Action>)>, CudaError> {
+        if !wanted.is_offered() {
+            return Ok(None);
+        }
+        let [q, k, v, out, _] = operands;
+        let pitches = [q, k, v, out].map(|operand| operand.pitch);
+        let key = choice_key("forward", wanted.sizes, &pitches);
+        let most = gradient_scratch(wanted.sizes);
+        let Some((key, plan)) = self.plans.plan(&key, |cudnn| wanted.forward(cudnn, pitches, most)) else {
+            return Ok(None);
+        };
+        let workspace = self.scratch(0, plan.workspace);
+        let numbers = [theirs::Q, theirs::K, theirs::V, theirs::OUT, theirs::LSE];
+        let places: Vec<(i64, u64)> = numbers.into_iter().zip(operands.map(|operand| operand.at)).collect();
+        Ok(Some((key, vec![Action::Cudnn(Box::new(plan.at(&places, workspace)?))])))
+    }
+
+    /// The same for gradients; dq and dk are turned back behind it.
+    fn backward_by_cudnn(
+        &mut self,
+        wanted: &Wanted,
+        operands: [&Operand; 8],
+        lse: &Operand,
+        (cosine, sine): (u64, u64),
+    ) -> Result<Option<(String, Vec<Action>)>, CudaError> {
+        if !wanted.is_offered() {
+            return Ok(None);
+        }
+        let sizes = wanted.sizes;
+        let pitches = operands.map(|operand| operand.pitch);
+        let what = match (cosine, wanted.order) {
+            (0, SumOrder::Fixed) => "backward",
+            (0, SumOrder::Any) => "backward-any-order",
+            (_, SumOrder::Fixed) => "backward-turned",
+            (_, SumOrder::Any) => "backward-turned-any-order",
+        };
+        let key = choice_key(what, sizes, &pitches);
+        let delta_bytes = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
+        let sums_bytes = if wanted.order == SumOrder::Any { partial_bytes(sizes) } else { 0 };
+        let before = delta_bytes + sums_bytes;
+        let most = gradient_scratch(sizes) - before;
+        let Some((key, plan)) = self.plans.plan(&key, |cudnn| wanted.backward(cudnn, pitches, most)) else {
+            return Ok(None);
+        };
+        let (delta, sums) = (self.scratch(0, delta_bytes), self.scratch(delta_bytes, sums_bytes));
+        let workspace = self.scratch(before, plan.workspace);
+        let numbers = [
+            theirs::Q,
+            theirs::K,
+            theirs::V,
+            theirs::OUT,
+            theirs::DOUT,
+            theirs::DQ,
+            theirs::DK,
+            theirs::DV,
+            theirs::LSE,
+            theirs::DELTA,
+            theirs::DQ_SUMS,
+        ];
+        let last = (wanted.order == SumOrder::Any).then_some(sums);
+        let places = operands.map(|operand| operand.at).into_iter().chain([lse.at, delta]).chain(last);
+        let places: Vec<(i64, u64)> = numbers.into_iter().zip(places).collect();
+        let mut actions = vec![Action::Cudnn(Box::new(plan.at(&places, workspace)?))];
+        if cosine != 0 {
+            let [_, _, _, _, _, dq, dk, _] = operands;
+            actions.push(self.turn_by(sizes, "flash_rotate_back_bf16", (dq, dk), (cosine, sine))?);
+        }
+        Ok(Some((key, actions)))
+    }
+
+    /// Partial sums of dq and whose turn it is to add to them follow `delta` in the scratch.
+    fn gradients_in_turns(
+        &mut self,
+        sizes: &AttentionSizes,
+        tiles: Tiles,
+        delta_bytes: usize,
+        arguments: Arguments,
+    ) -> Result<Vec<Action>, CudaError> {
+        let partial_bytes = partial_bytes(sizes);
+        let partial = self.scratch(delta_bytes, partial_bytes);
+        let turns = self.scratch(delta_bytes + partial_bytes, turns_bytes(sizes));
+        let arguments = arguments.pointer(partial).pointer(turns);
+        let unit = Kind::Ampere(tiles).backward_unit(sizes);
+        let rows = Grid::new((sizes.batch * sizes.seq * sizes.heads).div_ceil(32), 256);
+        let blocks = sizes.seq.div_ceil(64 * tiles.keys) * sizes.batch * sizes.kv_heads;
+        let grid = Grid::new(blocks, tiles.threads(sizes)).with_shared(tiles.backward_shared(sizes));
+        Ok(vec![
+            self.kernel_of(&unit, "flash_delta_mma_bf16", rows, arguments.clone())?,
+            self.kernel_of(&unit, "flash_backward_mma_bf16", grid, arguments)?,
+        ])
     }
 
     fn kind(&self, call: &Call, sizes: &AttentionSizes) -> Result<Kind, CudaError> {
@@ -146,13 +287,14 @@ impl Lowering<'_> {
         let aligned = call.inputs.iter().take(3).chain(call.outputs).all(|operand| {
             operand.ty.dtype == DType::F32 || (operand.at.is_multiple_of(16) && operand.pitch.is_multiple_of(8))
         });
-        Ok(match half {
-            // The tensor-core kernels are written in Hopper's own instructions.
-            true if sizes.head_dim.is_multiple_of(16) && aligned && self.context.capability == (9, 0) => {
-                Kind::TensorCores
-            }
-            true => Kind::Plain("_any_bf16"),
-            false => Kind::Plain("_f32"),
+        if !half {
+            return Ok(Kind::Plain("_f32"));
+        }
+        let fits = sizes.head_dim.is_multiple_of(16) && aligned;
+        Ok(match (self.context.level, Tiles::that_fit(sizes, self.context.shared_memory)) {
+            (Level::Hopper, _) if fits => Kind::Hopper,
+            (Level::Ampere, Some(tiles)) if fits => Kind::Ampere(tiles),
+            _ => Kind::Plain("_any_bf16"),
         })
     }
 }
@@ -176,11 +318,40 @@ fn pitches(arguments: Arguments, operands: &[&Operand]) -> Arguments {
     operands.iter().fold(arguments, |list, operand| list.u32(operand.pitch))
 }
 
-/// Which kernels: Hopper's tensor cores, or exact arithmetic for any head and storage, by the end of their names.
+/// Which kernels: Hopper's tensor cores, those of any device from Ampere on, or exact arithmetic for any head and storage,
+/// by the end of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    TensorCores,
+    Hopper,
+    Ampere(Tiles),
     Plain(&'static str),
+}
+
+/// What a block of the gradients at the level of Ampere holds in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tiles {
+    /// Of 64 keys.
+    keys: usize,
+    /// Of queries: one that is worked on, one that arrives meanwhile.
+    stages: usize,
+}
+
+impl Tiles {
+    const CHOICES: [Tiles; 2] = [Tiles { keys: 2, stages: 2 }, Tiles { keys: 1, stages: 1 }];
+
+    /// The largest that so much shared memory holds.
+    fn that_fit(sizes: &AttentionSizes, shared_memory: usize) -> Option<Tiles> {
+        Tiles::CHOICES.into_iter().find(|tiles| tiles.backward_shared(sizes) <= shared_memory)
+    }
+
+    fn threads(self, sizes: &AttentionSizes) -> usize {
+        self.keys * if sizes.head_dim > 64 { 128 } else { 64 }
+    }
+
+    fn backward_shared(self, sizes: &AttentionSizes) -> usize {
+        let weights = if sizes.head_dim > 64 { 2 } else { 1 };
+        2 * (self.keys + self.stages) * tile_bytes(sizes) + self.keys * 8192 * weights + self.stages * 512 + 1024
+    }
 }
 
 /// How much of the sequence a block owns.
@@ -195,25 +366,49 @@ struct Variant {
 impl Kind {
     fn suffix(self) -> &'static str {
         match self {
-            Kind::TensorCores => "_bf16",
+            Kind::Hopper => "_bf16",
+            Kind::Ampere(_) => "_mma_bf16",
             Kind::Plain(suffix) => suffix,
         }
     }
 
-    /// `tensor_cores` is the source where it is theirs.
-    fn unit(self, tensor_cores: Source, sizes: &AttentionSizes) -> Unit {
-        let head = format!("-DHEAD_DIM={}", sizes.head_dim);
+    fn is_tensor_cores(self) -> bool {
+        !matches!(self, Kind::Plain(_))
+    }
+
+    fn forward_unit(self, sizes: &AttentionSizes) -> Unit {
+        let head = head_option(sizes);
         match self {
-            Kind::TensorCores => Unit { source: tensor_cores, options: vec![head] },
+            Kind::Hopper => Unit { source: FLASH_FORWARD, options: vec![head] },
+            Kind::Ampere(_) => Unit { source: FLASH_FORWARD_MMA, options: vec![head] },
             Kind::Plain("_any_bf16") => Unit { source: FLASH_PLAIN, options: vec![head, "-DSTORAGE_BF16".into()] },
             Kind::Plain(_) => Unit { source: FLASH_PLAIN, options: vec![head] },
         }
     }
 
+    fn backward_unit(self, sizes: &AttentionSizes) -> Unit {
+        let head = head_option(sizes);
+        match self {
+            Kind::Hopper => Unit { source: FLASH_BACKWARD, options: vec![head] },
+            Kind::Ampere(Tiles { keys, stages }) => {
+                let options = vec![head, format!("-DKEY_TILES={keys}"), format!("-DSTAGES={stages}")];
+                Unit { source: FLASH_BACKWARD_MMA, options }
+            }
+            Kind::Plain(_) => self.forward_unit(sizes),
+        }
+    }
+
+    /// On an H200 the kernels at the level of Ampere were faster for large heads and short sequences.
+    fn for_forward(self, sizes: &AttentionSizes) -> Kind {
+        match self {
+            Kind::Hopper if sizes.head_dim > 64 && sizes.seq < LONG => Kind::Ampere(Tiles::CHOICES[0]),
+            kind => kind,
+        }
+    }
+
     /// On an H200 small tiles were as fast up to this length, and faster the shorter it is.
     fn forward_variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
-        const LONG: usize = 2048;
-        match self == Kind::TensorCores && sizes.seq < LONG {
+        match self == Kind::Hopper && sizes.seq < LONG {
             true => self.variant(sizes, usize::MAX / 2),
             false => self.variant(sizes, multiprocessors),
         }
@@ -222,7 +417,8 @@ impl Kind {
     /// Small tiles where large ones would leave multiprocessors idle.
     fn variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
         let (large_rows, small_rows, large_threads, small_threads) = match self {
-            Kind::TensorCores => (128, 64, 256, 128),
+            Kind::Hopper => (128, 64, 256, 128),
+            Kind::Ampere(_) => (128, 64, 128, 128),
             Kind::Plain(_) => (64, 32, 128, 128),
         };
         let blocks = sizes.seq.div_ceil(large_rows) * sizes.batch * sizes.heads;
@@ -234,17 +430,47 @@ impl Kind {
 
     fn forward_shared(self, sizes: &AttentionSizes, variant: Variant) -> usize {
         match self {
-            Kind::TensorCores => (variant.rows / 64 + 4) * tile_bytes(sizes) + 1024,
+            Kind::Hopper => (variant.rows / 64 + 4) * tile_bytes(sizes) + 1024,
+            Kind::Ampere(_) => (variant.rows / 64 + 2) * tile_bytes(sizes) + 1024,
             Kind::Plain(_) => 4 * ((variant.rows + 128) * stride(sizes) + variant.rows * 68 + 192),
         }
     }
 
     fn backward_shared(self, sizes: &AttentionSizes, variant: Variant) -> usize {
         match self {
-            Kind::TensorCores => (if variant.small { 6 } else { 8 }) * tile_bytes(sizes) + 2048,
+            Kind::Hopper => (if variant.small { 6 } else { 8 }) * tile_bytes(sizes) + 2048,
+            Kind::Ampere(tiles) => tiles.backward_shared(sizes),
             Kind::Plain(_) => 4 * ((2 * variant.rows + 128) * stride(sizes) + variant.rows * 68 + 192),
         }
     }
+}
+
+fn choice_key(what: &str, sizes: &AttentionSizes, pitches: &[usize]) -> String {
+    let AttentionSizes { batch, heads, kv_heads, seq, head_dim } = sizes;
+    let pitches: Vec<String> = pitches.iter().map(usize::to_string).collect();
+    format!("attention-{what}-{batch}x{heads}x{kv_heads}x{seq}x{head_dim}-{}", pitches.join("-"))
+}
+
+fn head_option(sizes: &AttentionSizes) -> String {
+    format!("-DHEAD_DIM={}", sizes.head_dim)
+}
+
+/// Partial sums of dq in single precision, per tile of 64 queries.
+fn partial_bytes(sizes: &AttentionSizes) -> usize {
+    let columns = if sizes.head_dim > 64 { 128 } else { 64 };
+    sizes.batch * sizes.heads * sizes.seq.div_ceil(64) * 64 * columns * 4
+}
+
+/// The next ticket, and a count per head and tile of queries.
+fn turns_bytes(sizes: &AttentionSizes) -> usize {
+    (1 + sizes.batch * sizes.heads * sizes.seq.div_ceil(64)) * 4
+}
+
+/// Scratch of the gradients at most, whatever the device.
+pub fn gradient_scratch(sizes: &AttentionSizes) -> usize {
+    let delta = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
+    // Twice the partial sums: cuDNN wants as much again for gradients of keys and values per head.
+    delta + 2 * partial_bytes(sizes) + turns_bytes(sizes) + CUDNN_OWN
 }
 
 /// 64 rows of one head in shared memory, as the tensor cores want them.

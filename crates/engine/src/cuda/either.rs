@@ -1,0 +1,100 @@
+//! Two ways to do the same work, of which the faster was measured: ours and a library's.
+
+use super::cudnn::{Forced, forced};
+use super::driver::{Event, Replay, Stream};
+use super::error::CudaError;
+use super::launch::Action;
+use super::product::Products;
+
+/// What a library takes longer by than this share of our time is not worth it.
+const WORTH: f64 = 0.98;
+
+/// Seconds that each side is timed for at least, after a first run.
+const SECONDS: f64 = 0.02;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Ours,
+    Theirs,
+}
+
+pub struct Either {
+    /// What is done, and by which library: choices are kept under it.
+    pub key: String,
+    pub ours: Vec<Action>,
+    pub theirs: Vec<Action>,
+    pub side: Side,
+}
+
+impl Either {
+    pub fn chosen(&self) -> &[Action] {
+        match self.side {
+            Side::Ours => &self.ours,
+            Side::Theirs => &self.theirs,
+        }
+    }
+
+    /// Takes the kept choice, or times both, in turns. A side that cannot run or be captured is not taken.
+    pub fn choose(&mut self, stream: &Stream, products: &mut Products) -> Result<(), CudaError> {
+        self.side = match products.kept_choice(&self.key) {
+            _ if forced() == Some(Forced::Always) => Side::Theirs,
+            Some(true) => Side::Theirs,
+            Some(false) => Side::Ours,
+            None => {
+                let (ours, theirs) = self.seconds(stream, products)?;
+                let side = if theirs.is_some_and(|theirs| theirs < WORTH * ours) { Side::Theirs } else { Side::Ours };
+                products.keep_choice(&self.key, side == Side::Theirs);
+                side
+            }
+        };
+        Ok(())
+    }
+
+    /// Of ours, and of theirs where it runs.
+    pub fn seconds(&self, stream: &Stream, products: &Products) -> Result<(f64, Option<f64>), CudaError> {
+        let mut ours = Timed::new(&self.ours, stream, products)?;
+        let Ok(mut theirs) = Timed::new(&self.theirs, stream, products) else { return Ok((ours.least, None)) };
+        for _ in 0..4 {
+            ours.again(stream)?;
+            theirs.again(stream)?;
+        }
+        Ok((ours.least, Some(theirs.least)))
+    }
+}
+
+/// Actions captured so often that a replay takes a while.
+pub struct Timed {
+    replay: Replay,
+    times: usize,
+    pub least: f64,
+}
+
+impl Timed {
+    pub fn new(actions: &[Action], stream: &Stream, products: &Products) -> Result<Timed, CudaError> {
+        let run = || actions.iter().try_for_each(|action| action.run(stream, 0, products));
+        // Libraries set themselves up on first use, which cannot be captured.
+        run()?;
+        stream.wait()?;
+        let once = seconds_of(stream, run)?;
+        let times = ((SECONDS / 4.0 / once.max(1e-6)) as usize).clamp(1, 100);
+        let replay = stream.captured(|| (0..times).try_for_each(|_| run()))?;
+        let mut timed = Timed { replay, times, least: f64::INFINITY };
+        timed.again(stream)?;
+        Ok(timed)
+    }
+
+    pub fn again(&mut self, stream: &Stream) -> Result<(), CudaError> {
+        let took = seconds_of(stream, || self.replay.launch(stream))?;
+        self.least = self.least.min(took / self.times as f64);
+        Ok(())
+    }
+}
+
+fn seconds_of(stream: &Stream, queue: impl FnOnce() -> Result<(), CudaError>) -> Result<f64, CudaError> {
+    let (start, end) = (Event::timed()?, Event::timed()?);
+    start.record(stream)?;
+    queue()?;
+    end.record(stream)?;
+    end.wait()?;
+    end.seconds_since(&start)
+}
