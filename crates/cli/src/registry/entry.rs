@@ -66,10 +66,11 @@ impl Entry {
 
     /// The list of passes that the run came to, where it was not known when it began.
     pub fn version(&mut self, label: &str) {
-        if let Some((registry, id)) = &self.open
-            && let Err(error) = registry.set_version(*id, label)
-        {
-            warn(&error);
+        if let Some(open) = &mut self.open {
+            open.start.version = Some(label.into());
+            if let Err(error) = open.registry.set_version(open.id, label) {
+                warn(&error);
+            }
         }
     }
 
