@@ -229,19 +229,15 @@ __device__ __forceinline__ void backward(const Backward& p) {
         __syncthreads();
         if (given && threadIdx.x == THREADS - 32) give_turn(given, number + 1);
         int turn_seen = 0;
-        // The next step's copies are started before or, where a warp is on its own, between the first products of this one.
+        // The next step's copies are started between the first products of this one.
         bool loads = STAGES > 1 && step + 1 < steps;
         Loading loading = next_step(step + 1);
         if (loads) load_values(loading);
-        if (SHARED_KEYS && loads) {
-#pragma unroll
-            for (int pass = 0; pass < PASSES; pass++) loading.queries.pass(pass), loading.slants.pass(pass);
-        }
         auto load_some = [&](int k) {
             constexpr int STEPS = HEAD_DIM / 16;
 #pragma unroll
             for (int pass = PASSES * k / STEPS; pass < PASSES * (k + 1) / STEPS; pass++)
-                if (!SHARED_KEYS && loads) loading.queries.pass(pass), loading.slants.pass(pass);
+                if (loads) loading.queries.pass(pass), loading.slants.pass(pass);
         };
 
         bool seen = key < rows.query0 + TILE_ROWS;  // by any of these queries
@@ -289,7 +285,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
         int queries = warp % 2 * 32, column = warp / 2, seen_keys = min(KEYS, rows.query0 + TILE_ROWS - block0);
 #pragma unroll (SHARED_KEYS ? KEY_TILES : 1)
         for (int key_tile = 0; key_tile < KEY_TILES; key_tile++) {
-            if (key_tile * TILE_ROWS >= seen_keys) break;
+            if (key_tile * TILE_ROWS >= seen_keys) continue;
 #pragma unroll
             for (int k = 0; k < TILE_ROWS / 16; k++) {
                 u32 left[2][4];
