@@ -119,7 +119,13 @@ impl Peaks {
     /// Of the precision that products compute in, of fp32 where no other was measured.
     fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
         let own = record.gemm(precision.name());
-        let named = if own.is_some() { precision } else { Precision::Fp32 };
+        let half = precision.is_fp8() && record.gemm(Precision::Bf16.name()).is_some();
+        let named = match own {
+            Some(_) => precision,
+            // Kept before eight bits were measured.
+            None if half => Precision::Bf16,
+            None => Precision::Fp32,
+        };
         Peaks {
             precision: named,
             rates: Rates {

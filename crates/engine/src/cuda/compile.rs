@@ -36,6 +36,7 @@ sources! {
     OPTIMIZER "optimizer.cu" after [TYPES, ROWS],
     CHOOSE "choose.cu" after [TYPES],
     EXCHANGE "exchange.cu" after [TYPES, ROWS],
+    FP8 "fp8.cu" after [TYPES, ROWS],
     RANDOM "random.cu" after [TYPES, ROWS],
     FLASH_FORWARD "flash_forward.cu" after [TYPES, TILES],
     FLASH_BACKWARD "flash_backward.cu" after [TYPES, TILES],
@@ -61,7 +62,7 @@ pub fn all_units() -> Vec<Unit> {
         source,
         options: options.iter().map(|option| option.to_string()).collect(),
     };
-    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION)];
+    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION), unit(FP8, &[])];
     for source in [ELEMENTWISE, NORM, LOSS, ATTENTION] {
         all.extend([unit(source, &[]), unit(source, &["-DACT_BF16"])]);
     }
@@ -77,7 +78,16 @@ pub fn all_units() -> Vec<Unit> {
 /// Is it to be compiled for an architecture where no device is there to ask? The tensor-core attention exists for Hopper
 /// alone, and its stand-in takes long and has nothing that is special to an architecture.
 pub fn compiles_for(unit: &Unit, architecture: &str) -> bool {
+    if unit.source == FP8 && !has_fp8(architecture) {
+        return false;
+    }
     architecture == "sm_90a" || ![FLASH_FORWARD, FLASH_BACKWARD, FLASH_PLAIN].contains(&unit.source)
+}
+
+/// Numbers of eight bits came with Ada: `sm_89`.
+fn has_fp8(architecture: &str) -> bool {
+    let number = architecture.trim_start_matches("sm_").trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    number.parse().is_ok_and(|number: u32| number >= 89)
 }
 
 /// Random numbers are the host's to the bit only without fused multiply-adds.

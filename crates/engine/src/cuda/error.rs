@@ -1,9 +1,12 @@
 //! What can go wrong with a GPU, each with what was tried and what to do.
 
+use headroom_graph::Precision;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum CudaError {
+    #[error("this GPU, of compute capability {}.{}, has no {precision}\n  help: --precision {}", capability.0, capability.1, names(has))]
+    NoPrecision { precision: Precision, capability: (u32, u32), has: Vec<Precision> },
     #[error("no {what} was found\n  looked for {}\n  help: {help}", tried.join(", "))]
     NoLibrary { what: &'static str, tried: Vec<String>, help: &'static str },
     #[error(
@@ -35,4 +38,8 @@ fn hint(name: &str) -> &'static str {
         }
         _ => "",
     }
+}
+
+fn names(precisions: &[Precision]) -> String {
+    precisions.iter().map(|precision| precision.name()).collect::<Vec<_>>().join(", ")
 }
