@@ -18,34 +18,41 @@ fn trainer(case: &Case, threads: usize, passes: PassList) -> Trainer {
 
 #[test]
 fn gradients_and_loss_curve_stay_near_those_in_single_precision() {
-    for name in ["nano", "nano_tied"] {
-        let case = Case::load(name);
-        for passes in [PassList::none(), PassList::version_2(), PassList::all()] {
-            let what = format!("{name} under {}", passes.label());
-            let mut trainer = trainer(&case, 2, passes);
-            for (step, want) in case.losses.iter().enumerate() {
-                let loss = case.step(&mut trainer);
-                let apart = (loss - want).abs() / want;
-                assert!(apart <= fp8::LOSS_TOLERANCE, "{what}: loss {step} is {loss}, wants {want}");
-                if step > 0 {
-                    continue;
-                }
-                for parameter in case.weights.keys() {
-                    let gradient = trainer.read_output(&format!("grad.{parameter}")).unwrap();
-                    let error = relative(&case.expected[&format!("grad.{parameter}")], &gradient);
-                    assert!(error <= fp8::GRADIENT_TOLERANCE, "{what}: gradient of {parameter} is off by {error:e}");
-                    let rounded = parameter.contains("proj");
-                    assert!(
-                        !rounded || error > 1e-3,
-                        "{what}: {parameter} is as exact as in half precision: {error:e}"
-                    );
-                }
+    let case = Case::load("nano");
+    for passes in [PassList::none(), PassList::version_2(), PassList::all()] {
+        let what = passes.label();
+        let mut trainer = trainer(&case, 2, passes);
+        let (mut curve, mut gradients) = (0.0f64, 0.0f64);
+        for (step, want) in case.losses.iter().enumerate() {
+            let loss = case.step(&mut trainer);
+            curve = curve.max((loss - want).abs() / want);
+            if step > 0 {
+                continue;
             }
-            let rounding = trainer.rounding().unwrap();
-            assert_eq!((rounding.out_of_range, trainer.scales().len()), (0.0, rounding.tensors));
-            assert!(trainer.scales().values().all(|slot| slot[0] > 0.0 && slot[0].log2().fract() == 0.0));
+            for parameter in case.weights.keys() {
+                let gradient = trainer.read_output(&format!("grad.{parameter}")).unwrap();
+                let error = relative(&case.expected[&format!("grad.{parameter}")], &gradient);
+                gradients = gradients.max(error);
+                let rounded = parameter.contains("proj");
+                assert!(!rounded || error > 5e-3, "{what}: {parameter} is as exact as in half precision: {error:e}");
+            }
         }
+        assert!(curve <= fp8::LOSS_TOLERANCE, "{what}: losses are off by {curve:e}");
+        assert!(gradients <= fp8::GRADIENT_TOLERANCE, "{what}: a gradient is off by {gradients:e}");
+        let rounding = trainer.rounding().unwrap();
+        assert_eq!((rounding.out_of_range, trainer.scales().len()), (0.0, rounding.tensors));
+        assert!(trainer.scales().values().all(|slot| slot[0] > 0.0 && slot[0].log2().fract() == 0.0));
+        println!("{what}: losses {curve:e}, gradients {gradients:e}, {rounding:?}");
     }
+}
+
+/// Its sizes are no multiples of 16, which the units want: nothing is rounded.
+#[test]
+fn layers_of_odd_sizes_stay_in_half_precision() {
+    let case = Case::load("nano_tied");
+    let mut trainer = trainer(&case, 1, PassList::all());
+    case.step(&mut trainer);
+    assert_eq!((trainer.rounding(), trainer.scales().len()), (None, 0));
 }
 
 #[test]
