@@ -12,6 +12,8 @@ import sys
 import time
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Beside this file lies a cuda.py, which is not the package of that name.
+sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__))]
 
 #        hidden layers heads kv  inter  seq  batch
 SIZES = {
