@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Headroom against PyTorch on one GPU: both kept warm, taking turns, medians with their spread.
+"""Headroom against PyTorch and JAX on one GPU: all sides kept warm, taking turns, medians with their spread.
 
     python3 bench/cuda.py --headroom target/release/headroom --out docs/benchmarks
 
-Needs only the release binary and a python3 with PyTorch. Each side in its best precision and precision by precision, and
-Version 1 against Version 1. Writes cuda.json and cuda.md. A ratio is PyTorch's time over ours, from the same round.
+Needs only the release binary and a python3 with PyTorch; JAX is raced where it is installed. Each side in its best precision
+and precision by precision, and Version 1 against Version 1. Writes cuda.json and cuda.md. A ratio is the peer's time over ours,
+from the same round.
 """
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -16,25 +18,32 @@ import sys
 import tempfile
 import time
 
-# size, our variant, PyTorch's variant, least ratio wanted (none where it is only told)
-RACES = [
-    ("tiny", "all-bf16", "graphs-tf32", 2.5),
-    ("tiny", "all-bf16", "graphs-bf16", 2.5),
-    ("tiny", "all-tf32", "graphs-tf32", 1.0),
-    ("tiny", "all-fp32", "graphs-fp32", 1.0),
-    ("tiny", "v1-fp32", "v1-fp32", None),
-    ("small", "all-bf16", "graphs-bf16", 1.5),
-    ("small", "all-tf32", "graphs-tf32", 1.0),
-    ("small", "all-fp32", "graphs-fp32", 1.0),
-    ("small", "v1-fp32", "v1-fp32", None),
-    ("medium", "all-bf16", "graphs-bf16", 1.05),
-    ("large", "all-bf16", "compile-bf16", 1.0),
-]
+# size: our lists, the peers' ones, and what our best is wanted to be: so many times the best peer, so many milliseconds.
+# A peer is named before its variant.
+SIZES = {
+    "tiny": (["all-bf16", "all-tf32", "all-fp32", "v1-fp32"],
+             ["torch:graphs-bf16", "torch:graphs-tf32", "torch:graphs-fp32", "torch:v1-fp32", "jax:xla-bf16"], 3.0, None),
+    "small": (["all-bf16", "all-tf32", "all-fp32", "v1-fp32"],
+              ["torch:graphs-bf16", "torch:graphs-tf32", "torch:graphs-fp32", "torch:v1-fp32", "jax:xla-bf16"], 2.1, None),
+    "medium": (["all-fp8", "all-bf16"], ["torch:graphs-bf16", "torch:compile-fp8", "jax:cudnn-bf16"], 1.25, None),
+    "large": (["all-fp8", "all-bf16"], ["torch:compile-fp8", "torch:compile-bf16", "jax:cudnn-bf16"], 1.1, 92.0),
+    "very_large": (["all-fp8-pure", "all-bf16-pure"], [], None, None),
+}
+# Pairs of the same kind, told beside the best: ours and the peer's.
+ALIKE = {("all-tf32", "torch:graphs-tf32"), ("all-fp32", "torch:graphs-fp32"), ("v1-fp32", "torch:v1-fp32"),
+         ("all-bf16", "torch:graphs-bf16"), ("all-bf16", "torch:compile-bf16"), ("all-fp8", "torch:compile-fp8"),
+         ("all-bf16", "jax:xla-bf16"), ("all-bf16", "jax:cudnn-bf16")}
+# Our eight bits against our own half precision.
+OWN = {"large": ("all-fp8", "all-bf16", None), "medium": ("all-fp8", "all-bf16", None),
+       "very_large": ("all-fp8-pure", "all-bf16-pure", 1.3)}
 STANDINGS = [
-    ("tiny", "all-bf16", 50), ("small", "all-bf16", 50), ("medium", "all-bf16", 20), ("large", "all-bf16", 8),
-    ("very_large", "all-bf16-pure", 6),
+    ("tiny", "all-bf16", 50), ("small", "all-bf16", 50), ("medium", "all-bf16", 20), ("medium", "all-fp8", 20),
+    ("large", "all-bf16", 8), ("large", "all-fp8", 8), ("very_large", "all-bf16-pure", 6), ("very_large", "all-fp8-pure", 6),
 ]
-STEPS = {"tiny": 50, "small": 50, "medium": 20, "large": 8}
+STEPS = {"tiny": 50, "small": 50, "medium": 20, "large": 8, "very_large": 3}
+# Two of the largest do not fit beside each other, nor two peers beside ours: one after the other, both warm.
+ONE_PEER_AT_A_TIME = {"large"}
+ONE_AT_A_TIME = {"very_large"}
 
 
 class Side:
@@ -64,26 +73,99 @@ def interval(values):
     return ordered[cut], ordered[len(ordered) - 1 - cut]
 
 
-def race(ours, theirs, size, mine, peer, least, rounds):
-    steps = STEPS[size]
-    ours.ask(size, mine, 24)
-    theirs.ask(size, peer, 4)
-    times, ratios = ([], []), []
+class Sides:
+    """Our process and those of the peers, started when they are first asked."""
+
+    def __init__(self, headroom, here):
+        self.commands = {
+            "ours": [headroom, "race", "--device", "cuda"],
+            "torch": [sys.executable, os.path.join(here, "torch_llama.py"), "--device", "cuda", "--serve"],
+            "jax": [sys.executable, os.path.join(here, "jax_llama.py")],
+        }
+        self.running = {}
+
+    def has(self, name):
+        return name != "jax" or importlib.util.find_spec("jax") is not None
+
+    def ask(self, name, size, steps):
+        side, _, variant = name.rpartition(":")
+        side = side or "ours"
+        if side not in self.running:
+            self.running[side] = Side(self.commands[side])
+        return self.running[side].ask(size, variant, steps)
+
+    def close(self, which=None):
+        for side in [which] if which else list(self.running):
+            if side in self.running:
+                self.running.pop(side).close()
+
+
+def rounds_of(sides, size, names, rounds):
+    """Milliseconds of every one in every round, and what it needs; one that cannot run is left out, with its reason."""
+    times, memory, failed = {}, {}, {}
+    for name in names:
+        try:
+            sides.ask(name, size, 4 if ":" in name or size == "very_large" else 24)
+            times[name] = []
+        except RuntimeError as error:
+            failed[name] = str(error)
+            print(f"{size} {name}: {error}", flush=True)
     for _ in range(rounds):
-        a, b = ours.ask(size, mine, steps), theirs.ask(size, peer, steps)
-        times[0].append(a["ms_per_step"])
-        times[1].append(b["ms_per_step"])
-        ratios.append(b["ms_per_step"] / a["ms_per_step"])
-    low, high = interval(ratios)
-    return {
-        "size": size, "headroom": mine, "pytorch": peer, "rounds": rounds, "steps_a_round": steps,
-        "headroom_ms": round(statistics.median(times[0]), 4), "pytorch_ms": round(statistics.median(times[1]), 4),
-        "headroom_spread": [round(min(times[0]), 4), round(max(times[0]), 4)],
-        "pytorch_spread": [round(min(times[1]), 4), round(max(times[1]), 4)],
-        "ratio": round(statistics.median(ratios), 3), "ratio_low": round(low, 3), "ratio_high": round(high, 3),
-        "wanted": least, "reached": least is None or statistics.median(ratios) >= least,
-        "headroom_mb": round(a["peak_mb"]), "pytorch_mb": round(b["peak_mb"]),
-    }
+        for name in times:
+            answer = sides.ask(name, size, STEPS[size])
+            times[name].append(answer["ms_per_step"])
+            memory[name] = answer["peak_mb"]
+    return times, memory, failed
+
+
+def raced(sides, size, rounds):
+    """All heats of a size: pairs of ours and a peer's that took turns in the same rounds."""
+    ours, peers, wanted, most_ms = SIZES[size]
+    peers = [peer for peer in peers if sides.has(peer.split(":")[0])]
+    if size in ONE_AT_A_TIME:
+        heats = []
+        for name in ours:
+            heats.append(rounds_of(sides, size, [name], rounds))
+            sides.close()
+        heats = [tuple({**heats[0][part], **heats[1][part]} for part in range(3))]
+    elif size in ONE_PEER_AT_A_TIME:
+        heats = []
+        for peer in peers:
+            heats.append(rounds_of(sides, size, ours + [peer], rounds))
+            sides.close(peer.split(":")[0])
+    else:
+        heats = [rounds_of(sides, size, ours + peers, rounds)]
+    median = {}
+    for times, _, _ in heats:
+        for name, values in times.items():
+            median.setdefault(name, []).extend(values)
+    median = {name: statistics.median(values) for name, values in median.items() if values}
+    rows = []
+    best_ours = min((name for name in median if ":" not in name), key=median.get)
+    best_peer = min((name for name in median if ":" in name), key=median.get, default=None)
+    for times, memory, _ in heats:
+        pairs = {(mine, peer) for mine in ours for peer in times if (mine, peer) in ALIKE and mine in times}
+        if best_peer in times and best_ours in times:
+            pairs.add((best_ours, best_peer))
+        if size in OWN and OWN[size][0] in times and OWN[size][1] in times and times is heats[0][0]:
+            pairs.add(OWN[size][:2])
+        for mine, peer in sorted(pairs):
+            is_best, is_own = (mine, peer) == (best_ours, best_peer), ":" not in peer
+            least = wanted if is_best else OWN[size][2] if is_own else None
+            ratios = [theirs / own for own, theirs in zip(times[mine], times[peer])]
+            low, high = interval(ratios)
+            ratio, took = statistics.median(ratios), statistics.median(times[mine])
+            reached = (least is None or ratio >= least) and (not is_best or most_ms is None or took <= most_ms)
+            rows.append({
+                "size": size, "headroom": mine, "peer": peer, "best": is_best, "rounds": rounds, "steps_a_round": STEPS[size],
+                "headroom_ms": round(took, 4), "peer_ms": round(statistics.median(times[peer]), 4),
+                "headroom_spread": [round(min(times[mine]), 4), round(max(times[mine]), 4)],
+                "peer_spread": [round(min(times[peer]), 4), round(max(times[peer]), 4)],
+                "ratio": round(ratio, 3), "ratio_low": round(low, 3), "ratio_high": round(high, 3),
+                "wanted": least, "wanted_ms": most_ms if is_best else None, "reached": reached,
+                "headroom_mb": round(memory[mine]), "peer_mb": round(memory[peer]),
+            })
+    return rows, {name: why for _, _, failed in heats for name, why in failed.items()}
 
 
 def standing(headroom, ours, size, variant, peaks, steps):
@@ -124,24 +206,29 @@ def measured_peaks(headroom):
 
 def markdown(result):
     lines = [
-        "# CUDA: Headroom against PyTorch", "",
-        f"{result['gpu']}, driver {result['driver']}; PyTorch {result['torch']}; {result['date']}. Both sides kept warm and "
-        "asked in turns, every step waited for; medians of the rounds. A ratio is PyTorch's time over ours in the same round.", "",
-        "| size | Headroom | ms | PyTorch | ms | ratio | rounds' spread | wanted | memory, MB |",
+        "# CUDA: Headroom against PyTorch and JAX", "",
+        f"{result['gpu']}, driver {result['driver']}; PyTorch {result['torch']}, JAX {result['jax']}; {result['date']}. All sides "
+        "kept warm and asked in turns, every step waited for; medians of the rounds. A ratio is the peer's time over ours in the "
+        "same rounds; the best of ours against the best of theirs is in bold.", "",
+        "| size | Headroom | ms | peer | ms | ratio | rounds' spread | wanted | memory, MB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in result["races"]:
-        wanted = "" if row["wanted"] is None else f"{row['wanted']}× {'reached' if row['reached'] else 'missed'}"
+        wants = [f"{row['wanted']}×"] if row["wanted"] else []
+        wants += [f"{row['wanted_ms']} ms"] if row["wanted_ms"] else []
+        wanted = f"{', '.join(wants)} {'reached' if row['reached'] else 'missed'}" if wants else ""
+        ratio = f"**{row['ratio']}×**" if row["best"] else f"{row['ratio']}×"
         lines.append(
-            f"| {row['size']} | {row['headroom']} | {row['headroom_ms']} | {row['pytorch']} | {row['pytorch_ms']} "
-            f"| **{row['ratio']}×** | {row['ratio_low']} to {row['ratio_high']} | {wanted} "
-            f"| {row['headroom_mb']} / {row['pytorch_mb']} |")
+            f"| {row['size']} | {row['headroom']} | {row['headroom_ms']} | {row['peer']} | {row['peer_ms']} "
+            f"| {ratio} | {row['ratio_low']} to {row['ratio_high']} | {wanted} | {row['headroom_mb']} / {row['peer_mb']} |")
+    for name, why in result["left_out"].items():
+        lines += ["", f"Left out: {name} ({why})."]
     if result["standings"]:
         peaks = result["peaks"]
         lines += [
             "", "## How far from the floor", "",
             f"The larger of two floors: the FLOPs that the model needs over the measured rate of large products "
-            f"(bf16 {peaks['bf16'] / 1e12:.0f} TFLOP/s), and the bytes that the plan's calls move at least over the measured "
+            f"(bf16 {peaks['bf16'] / 1e12:.0f} TFLOP/s, e4m3 {peaks.get('fp8', 0) / 1e12:.0f}), and the bytes that the plan's calls move at least over the measured "
             f"bandwidth ({peaks['bytes'] / 1e12:.1f} TB/s).", "",
             "| size | list | ms | MFU | FLOPs' floor, ms | bytes' floor, ms | times the larger | memory, MB | next in the way, by our own profile |",
             "|---|---|---|---|---|---|---|---|---|",
@@ -165,40 +252,44 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--headroom", default="target/release/headroom")
-    parser.add_argument("--peer", default=os.path.join(here, "torch_llama.py"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="sizes, separated by commas")
+    parser.add_argument("--no-standings", action="store_true", help="races alone, without the distance from the floors")
     parser.add_argument("--out", default=".")
     options = parser.parse_args()
+    # Profiles run in folders of their own.
+    headroom = os.path.abspath(options.headroom)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpu, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
-    import torch
-    ours = Side([options.headroom, "race", "--device", "cuda"])
-    theirs = Side([sys.executable, options.peer, "--device", "cuda", "--serve"])
+    from importlib import metadata
+    versions = {name: metadata.version(name) for name in ["torch", "jax"] if importlib.util.find_spec(name)}
+    asked = options.only.split(",") if options.only else list(SIZES)
     result = {
-        "gpu": gpu, "driver": driver, "torch": torch.__version__, "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "standings": [], "peaks": measured_peaks(options.headroom),
+        "gpu": gpu, "driver": driver, "torch": versions.get("torch"), "jax": versions.get("jax"),
+        "python": platform.python_version(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "left_out": {},
+        "standings": [], "peaks": measured_peaks(headroom),
     }
-    for size, mine, peer, least in RACES:
-        if options.only and size not in options.only.split(","):
-            continue
-        row = race(ours, theirs, size, mine, peer, least, options.rounds)
-        result["races"].append(row)
-        print(f"{size:7} {mine:10} {row['headroom_ms']:9.3f} ms  {peer:12} {row['pytorch_ms']:9.3f} ms  {row['ratio']:.2f}x "
-              f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})  {row['headroom_mb']} / {row['pytorch_mb']} MB", flush=True)
-    theirs.close()
-    ours.close()
-    write(options.out, result)
-    for size, variant, steps in STANDINGS:
-        if options.only and size not in options.only.split(","):
+    for size in [size for size in SIZES if size in asked]:
+        sides = Sides(headroom, here)
+        rows, failed = raced(sides, size, options.rounds)
+        sides.close()
+        result["races"] += rows
+        result["left_out"].update({f"{size} {name}": why for name, why in failed.items()})
+        for row in rows:
+            print(f"{size:10} {row['headroom']:13} {row['headroom_ms']:9.3f} ms  {row['peer']:19} {row['peer_ms']:9.3f} ms  "
+                  f"{row['ratio']:.2f}x ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
+                  f"{' best' if row['best'] else ''}  {row['headroom_mb']} / {row['peer_mb']} MB", flush=True)
+        write(options.out, result)
+    for size, variant, steps in [] if options.no_standings else STANDINGS:
+        if size not in asked:
             continue
         # One at a time: the largest needs the device for itself.
-        alone = Side([options.headroom, "race", "--device", "cuda"])
-        row = standing(options.headroom, alone, size, variant, result["peaks"], steps)
+        alone = Side([headroom, "race", "--device", "cuda"])
+        row = standing(headroom, alone, size, variant, result["peaks"], steps)
         result["standings"].append(row)
         print(f"{size:10} {variant:13} {row['ms']:9.3f} ms  MFU {row['mfu_percent']}%  {row['times_the_floor']} times its floor; "
               f"next: {row['next']}", flush=True)
-    write(options.out, result)
+        write(options.out, result)
     missed = [row for row in result["races"] if not row["reached"]]
     return 1 if missed else 0
 

@@ -19,8 +19,8 @@ use crate::output;
 use crate::profile::{self, Profiler};
 use crate::registry::{self, About, Entry};
 use crate::signals::{self, Interrupt};
-use anyhow::ensure;
-use arguments::OutputArguments;
+use anyhow::{Context, ensure};
+use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
 use headroom_record::atomic::write_atomically;
@@ -30,9 +30,13 @@ use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::attribution as attribution_text;
 use headroom_report::training::{self as text, TreeLine};
+use headroom_training::checkpoint::Checkpoint;
 use headroom_training::data::Prefetcher;
+use headroom_training::guard::OnSpike;
+use headroom_training::persist;
 use headroom_training::program::Keep;
-use headroom_training::run::{self as training, End, EvaluationSet, RunError, Schedule};
+use headroom_training::run::{self as training, End, EvaluationSet, Outcome, RunError, Schedule};
+use headroom_training::scales::Rounding;
 use headroom_training::trainer::Trainer;
 use plan::Planned;
 use progress::{Bar, Format, Progress, Speed};
@@ -58,6 +62,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     ensure!(
         !arguments.output.overwrite || arguments.output.output_dir.is_some() || arguments.output.save.is_some(),
         "--overwrite has nothing to overwrite\n  help: name a folder with --output-dir or --save"
+    );
+    ensure!(
+        arguments.training.on_spike != SpikeChoice::GoBack || arguments.output.save.is_some(),
+        "--on-spike go-back has no checkpoint to go back to\n  help: --save DIR --save-every N"
     );
 
     let (settings, sources) = Settings::resolve(&arguments)?;
@@ -110,10 +118,20 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         working_on: None,
         output_error: None,
     };
-    let schedule = schedule(&arguments.output, &settings);
+    let schedule = schedule(&arguments, &settings);
     let evaluation = input.evaluation.as_ref();
-    let outcome =
-        training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
+    let mut outcome = training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
+    if arguments.training.on_spike == SpikeChoice::GoBack {
+        for _ in 0..MOST_TIMES_BACK {
+            let Some(mut again) = go_back(&outcome, &arguments, &mut trainer, &mut progress)? else { break };
+            let more = training::run(&mut trainer, &mut again, evaluation, &schedule, &interrupt.stop, &mut progress);
+            let from = more.steps.first().map_or(u64::MAX, |record| record.step);
+            outcome.steps.retain(|record| record.step < from);
+            outcome.steps.extend(more.steps);
+            outcome.evaluations.extend(more.evaluations);
+            outcome.end = more.end;
+        }
+    }
     let printed = progress.finish();
     if matches!(outcome.end, End::Interrupted | End::GivenUp) {
         entry.interrupted();
@@ -136,7 +154,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         )?)
     } else {
         let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
-        let made = Made { profiler: profiler.as_ref(), trainer: &trainer, attribution: attribution.as_ref() };
+        let rounding = trainer.rounding();
+        let attribution = attribution.as_ref();
+        let made = Made { profiler: profiler.as_ref(), trainer: &trainer, attribution, rounding: rounding.as_ref() };
         conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
     let code = how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt)?;
@@ -202,8 +222,36 @@ impl Input {
     }
 }
 
-fn schedule(flags: &OutputArguments, settings: &Settings) -> Schedule {
+/// How often a run goes back before it ends, and what is left of the rate each time.
+const MOST_TIMES_BACK: usize = 3;
+const LOWER_RATE: f64 = 0.5;
+
+/// Where the loss has left its course: the last checkpoint is loaded, the rate lowered, and the data read again from there.
+fn go_back(
+    outcome: &Outcome,
+    arguments: &Arguments,
+    trainer: &mut Trainer,
+    progress: &mut Progress,
+) -> anyhow::Result<Option<Prefetcher>> {
+    let (End::Failed(RunError::Diverged(_)), Some(folder)) = (&outcome.end, &arguments.output.save) else {
+        return Ok(None);
+    };
+    let Ok(checkpoint) = Checkpoint::open(folder) else { return Ok(None) };
+    persist::load_all(trainer, &checkpoint)?;
+    trainer.scale_rate(LOWER_RATE);
+    progress.went_back(trainer.step, LOWER_RATE);
+    let (_, sources) = Settings::resolve(arguments)?;
+    Ok(Some(Prefetcher::start(sources.training, trainer.data_position)?))
+}
+
+fn on_spike(arguments: &Arguments) -> OnSpike {
+    if arguments.training.on_spike == SpikeChoice::Tell { OnSpike::Tell } else { OnSpike::End }
+}
+
+fn schedule(arguments: &Arguments, settings: &Settings) -> Schedule {
+    let flags = &arguments.output;
     Schedule {
+        on_spike: on_spike(arguments),
         last_step: settings.last_step,
         log_interval: flags.log_interval,
         accumulation: settings.optimizer.accumulation,
@@ -221,6 +269,7 @@ struct Made<'a> {
     profiler: Option<&'a Profiler>,
     trainer: &'a Trainer,
     attribution: Option<&'a AttributionRecord>,
+    rounding: Option<&'a Rounding>,
 }
 
 /// Writes and shows the summary.
@@ -233,9 +282,12 @@ fn conclude(
     made: Made,
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
-    let Made { profiler, trainer, attribution } = made;
+    let Made { profiler, trainer, attribution, rounding } = made;
     let mut analysed = None;
     let mut record = summary::performance_record(settings, ended);
+    if let Some(rounding) = rounding {
+        record = record.with_fp8(summary::rounding(rounding));
+    }
     if let Some(profiler) = profiler {
         analysed = profiler.analyse((ended.outcome, &record), trainer, settings)?;
         profiler.amend(&mut record, trainer, analysed.as_ref());

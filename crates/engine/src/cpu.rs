@@ -8,6 +8,7 @@ mod cross_entropy;
 mod elementwise;
 mod embedding;
 mod flash_attention;
+mod fp8;
 mod frame;
 pub mod gemm;
 pub mod isa;
@@ -134,14 +135,15 @@ struct Prepared {
 
 impl Cpu {
     /// What its kernels compute in.
-    pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
+    pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16, Precision::Fp8];
 
     pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
         let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
         let arithmetic = match precision_of(programs)? {
-            Precision::Bf16 => Arithmetic::Bf16(Bf16Unit::with(isa)),
+            // Numbers of eight bits are numbers of half precision too.
+            Precision::Bf16 | Precision::Fp8 => Arithmetic::Bf16(Bf16Unit::with(isa)),
             _ => Arithmetic::Single,
         };
         let team = Team::new(threads, isa, arithmetic, reductions, tiles)?;
@@ -352,6 +354,9 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::Linears(_) => linears::forward(team, types, at),
         Op::LinearsGradInput(_) => linears::gradient_input(team, types, at),
         Op::LinearsGradWeights(_) => linears::gradient_weights(team, types, at),
+        Op::Quantize(op) => fp8::quantize(op, types, at),
+        Op::Fp8Product(op) => fp8::product(team, op, types, at),
+        Op::UpdateScales(op) => fp8::update_scales(op, at),
         Op::SwiGlu(_) => elementwise::swiglu(team, at.input(0), at.input(1), at.output(0)),
         Op::SwiGluGrad(_) => {
             let (gate, up, dy) = (at.input(0), at.input(1), at.input(2));

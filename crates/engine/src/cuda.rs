@@ -35,6 +35,7 @@ use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
 use cudnn::Plans;
 use driver::{Context, Memory, Stream};
+use headroom_graph::fp8::Format;
 use headroom_graph::{DType, Node, Op, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
 use load::lower_all;
@@ -125,6 +126,13 @@ struct Prepared {
     beside: bool,
 }
 
+/// Are actions run that do something only before the first step is done?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstUses {
+    Run,
+    LeftOut,
+}
+
 /// Kernels that the backend itself uses.
 struct Exchange {
     take_inputs: CUfunction,
@@ -213,8 +221,12 @@ impl Cuda {
             self.draw(single, half, elements, 1, 1, 1.0)?;
         }
         for action in self.programs.iter().flat_map(|program| program.calls.iter().flat_map(|call| &call.actions)) {
-            if let Action::Product(shape, at) = action {
-                self.products.prepare(&self.stream, *shape, *at)?;
+            match action {
+                Action::Product(shape, at) => self.products.prepare(&self.stream, *shape, *at, None)?,
+                Action::Scaled(shape, at, scales) => {
+                    self.products.prepare(&self.stream, *shape, *at, Some(*scales))?;
+                }
+                _ => {}
             }
         }
         let actions =
@@ -278,6 +290,10 @@ impl Cuda {
         let (at, width) = (operand.at, operand.ty.dtype.bytes());
         let bytes: Vec<u8> = match operand.ty.dtype {
             DType::Bf16 => data.iter().flat_map(|bits| rounded(f32::from_bits(*bits)).to_le_bytes()).collect(),
+            dtype @ (DType::E4m3 | DType::E5m2) => {
+                let format = if dtype == DType::E4m3 { Format::E4m3 } else { Format::E5m2 };
+                data.iter().map(|bits| format.encode(f32::from_bits(*bits))).collect()
+            }
             _ => data.iter().flat_map(|bits| bits.to_le_bytes()).collect(),
         };
         let written = self.stream.wait().and_then(|()| driver::write(at + (first * width) as u64, &bytes));
@@ -288,9 +304,11 @@ impl Cuda {
         self.stream.wait()?;
         let operand = self.operand(program, value);
         let (width, columns, pitch) = (operand.ty.dtype.bytes(), operand.columns().max(1), operand.pitch);
+        let eight_bits = Format::of(operand.ty.dtype);
         let decode = |bytes: &[u8]| match bytes {
             [a, b, c, d] => f32::from_le_bytes([*a, *b, *c, *d]),
             [a, b] => f32::from_bits(u32::from(u16::from_le_bytes([*a, *b])) << 16),
+            [code] => eight_bits.map_or(f32::NAN, |format| format.decode(*code)),
             _ => f32::NAN,
         };
         let mut done = 0;
@@ -309,12 +327,19 @@ impl Cuda {
     }
 
     /// Queues one call, within its ranges where those are wanted; `lane` says which workspace its products use.
-    fn run_call(&self, program: usize, call: usize, (stream, lane): (&Stream, usize)) -> Result<(), CudaError> {
+    fn run_call(
+        &self,
+        program: usize,
+        call: usize,
+        (stream, lane): (&Stream, usize),
+        first_uses: FirstUses,
+    ) -> Result<(), CudaError> {
         let program = &self.programs[program];
         if let Some(ranges) = &self.ranges {
             ranges.enter(&program.labels[call]);
         }
-        let mut actions = program.calls[call].actions.iter();
+        let runs = |action: &&Action| first_uses == FirstUses::Run || !action.is_for_first_use();
+        let mut actions = program.calls[call].actions.iter().filter(runs);
         let ran = actions.try_for_each(|action| action.run(stream, lane, &self.products));
         if let Some(ranges) = &self.ranges {
             ranges.leave(&program.labels[call], program.labels.get(call + 1));

@@ -2,7 +2,7 @@
 
 use crate::recorder::Recorder;
 use headroom_graph::plan::Call;
-use headroom_graph::{Graph, Layout, Plan, Precision, Storage, ValueId};
+use headroom_graph::{Graph, Kept, Layout, Plan, Precision, Source, Value, ValueId};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -69,11 +69,14 @@ pub enum Target {
 }
 
 impl Target {
-    pub fn storage(self, precision: Precision) -> Storage {
+    /// How a parameter is kept: on a GPU, matrices of a step that multiplies in less than single precision are in half.
+    pub fn kept(self, precision: Precision, value: &Value) -> Kept {
+        let is_matrix = value.source == Source::Parameter && value.ty.sizes().len() > 1;
         match (self, precision) {
-            (Target::Cpu, _) | (_, Precision::Fp32 | Precision::Tf32) => Storage::Single,
-            (Target::Cuda, Precision::Bf16) => Storage::HalfWithMasters,
-            (Target::Cuda, Precision::Bf16Pure) => Storage::Half,
+            _ if !is_matrix => Kept::Single,
+            (Target::Cpu, _) | (_, Precision::Fp32 | Precision::Tf32) => Kept::Single,
+            (Target::Cuda, Precision::Bf16 | Precision::Fp8) => Kept::HalfWithMaster,
+            (Target::Cuda, Precision::Bf16Pure | Precision::Fp8Pure) => Kept::Half,
         }
     }
 

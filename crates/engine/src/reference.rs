@@ -11,6 +11,7 @@ mod cross_entropy;
 mod elementwise;
 mod embedding;
 mod flash_attention;
+mod fp8;
 mod linear_cross_entropy;
 mod linears;
 mod matmul;
@@ -70,6 +71,9 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::Linears(_) => linears::forward(inputs, outputs),
         Op::LinearsGradInput(_) => linears::gradient_input(inputs, outputs),
         Op::LinearsGradWeights(_) => linears::gradient_weights(inputs, outputs),
+        Op::Quantize(op) => fp8::quantize(op, inputs, outputs),
+        Op::Fp8Product(op) => fp8::product(op, inputs, outputs),
+        Op::UpdateScales(op) => fp8::update_scales(op, inputs),
         Op::SwiGlu(_) => elementwise::zip(inputs, outputs, elementwise::swiglu),
         Op::SwiGluGrad(_) => elementwise::swiglu_gradient(inputs, outputs),
         Op::AddRmsNorm(op) => add_rms_norm::forward(op, inputs, outputs),

@@ -10,10 +10,11 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_engine::examples;
 use headroom_engine::reference::{self, Tensor};
 use headroom_engine::{Device, EngineError, Program, Target};
+use headroom_graph::fp8::Format;
 use headroom_graph::op::{Example, Fill};
 use headroom_graph::ops::choose::SHARED;
 use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
-use headroom_graph::passes::{OFFERED, PassList};
+use headroom_graph::passes::{OFFERED, PassList, fp8};
 use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
 use headroom_training::config::{ModelConfig, Size};
 use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split};
@@ -56,6 +57,14 @@ pub type Open<'a> = dyn Fn(&[Program]) -> Result<Box<dyn Device>, EngineError> +
 pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
     let mut checks = vec![];
     for example in Op::examples() {
+        if matches!(example.op, Op::Quantize(_) | Op::Fp8Product(_)) {
+            // A GPU has them in eight bits alone. Every code must be the reference's own, except where a SwiGLU's last bits
+            // make one of two neighbours.
+            for inputs in in_eight_bits(&example) {
+                checks.push(kernel(open, &Example { inputs, ..example.clone() }, Precision::Fp8, 5e-3)?);
+            }
+            continue;
+        }
         checks.push(kernel(open, &example, Precision::Fp32, 1e-5)?);
         let half = Example { inputs: in_half(&example), ..example.clone() };
         if half.inputs != example.inputs {
@@ -106,7 +115,7 @@ fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
         Op::AdamW(_) => index != 3,
         Op::AdamWAll(_) => !index.is_multiple_of(4) || index == 0,
         Op::AdamWChosen(_) => index < SHARED || (index - SHARED) % 4 != 3,
-        Op::ClipScale(_) | Op::Choose(_) | Op::Zero(_) => true,
+        Op::ClipScale(_) | Op::Choose(_) | Op::Zero(_) | Op::UpdateScales(_) => true,
         _ => false,
     };
     let change = |(index, (ty, fill)): (usize, &(TensorType, Fill))| {
@@ -117,10 +126,30 @@ fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
     example.inputs.iter().enumerate().map(change).collect()
 }
 
+/// The inputs of a rounding in half precision; those of a product in eight bits, with both formats on the left.
+fn in_eight_bits(example: &Example) -> Vec<Vec<(TensorType, headroom_graph::op::Fill)>> {
+    let with = |dtypes: [DType; 2]| {
+        let change = |(index, (ty, fill)): (usize, &(TensorType, headroom_graph::op::Fill))| {
+            let dtype = if ty.sizes().len() > 1 { dtypes[index.min(1)] } else { ty.dtype };
+            (TensorType { dtype, shape: ty.shape.clone() }, *fill)
+        };
+        example.inputs.iter().enumerate().map(change).collect()
+    };
+    match example.op {
+        Op::Fp8Product(_) => vec![with([DType::E4m3; 2]), with([DType::E5m2, DType::E4m3])],
+        _ => vec![with([DType::Bf16; 2])],
+    }
+}
+
 fn kernel(open: &Open, example: &Example, precision: Precision, tolerance: f64) -> Result<Check, ExactnessError> {
     let mut inputs = examples::inputs(example);
     for input in inputs.iter_mut().filter(|input| input.ty.dtype == DType::Bf16) {
         input.data.iter_mut().for_each(|x| *x = rounded_to_half(*x));
+    }
+    for input in &mut inputs {
+        if let Some(format) = Format::of(input.ty.dtype) {
+            input.data.iter_mut().for_each(|x| *x = f64::from(format.round(*x as f32)));
+        }
     }
     let have = run_alone(open, example, &inputs, precision)?;
     let types: Vec<_> = inputs.iter().map(|input| input.ty.clone()).collect();
@@ -210,6 +239,29 @@ struct Steps {
     losses: Vec<f32>,
 }
 
+/// Largest differences of gradients and losses where two devices round to the same eight bits, but not the same values.
+const ROUNDED_ALIKE: (f64, f64) = (8e-2, 1e-2);
+
+fn with(config: &StepConfig, target: Target) -> StepConfig {
+    StepConfig { target, ..config.clone() }
+}
+
+impl Steps {
+    /// What another device made of the same steps, each within its tolerance.
+    fn against(&self, have: &Steps, what: &str, (gradients, curve): (f64, f64)) -> [Check; 2] {
+        let differences = self.gradients.iter().zip(&have.gradients).map(|((_, want), (_, have))| {
+            let want: Vec<f64> = want.iter().map(|x| f64::from(*x)).collect();
+            relative(&want, have)
+        });
+        let difference = differences.fold(0.0, larger);
+        let of_gradients = Check { what: format!("{what}: gradients"), difference, tolerance: gradients };
+        let apart = self.losses.iter().zip(&have.losses).map(|(a, b)| f64::from((a - b).abs() / a.abs()));
+        let difference = apart.fold(0.0, larger);
+        let losses = self.losses.len();
+        [of_gradients, Check { what: format!("{what}: {losses} losses"), difference, tolerance: curve }]
+    }
+}
+
 /// Steps of a model in every precision, under no pass, each alone, version 2 and all, against the CPU; and each twice.
 pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, ExactnessError> {
     let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
@@ -242,20 +294,18 @@ pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, Exact
             Precision::Fp32 => (1e-4, 1e-4),
             Precision::Tf32 => (1e-2, 2e-3),
             Precision::Bf16 | Precision::Bf16Pure => (2e-2, 1e-2),
+            Precision::Fp8 | Precision::Fp8Pure => (fp8::GRADIENT_TOLERANCE, fp8::LOSS_TOLERANCE),
         };
         for passes in &lists {
             let config = config(passes, precision, Target::Cuda);
             let what = format!("{} {precision} {}", size.name, passes.label());
             let have = taken(open, &config, losses)?;
-            let differences = want.gradients.iter().zip(&have.gradients).map(|((_, want), (_, have))| {
-                let want: Vec<f64> = want.iter().map(|x| f64::from(*x)).collect();
-                relative(&want, have)
-            });
-            let difference = differences.fold(0.0, larger);
-            checks.push(Check { what: format!("{what}: gradients"), difference, tolerance: gradients });
-            let apart = want.losses.iter().zip(&have.losses).map(|(a, b)| f64::from((a - b).abs() / a.abs()));
-            let difference = apart.fold(0.0, larger);
-            checks.push(Check { what: format!("{what}: {losses} losses"), difference, tolerance: curve });
+            checks.extend(want.against(&have, &what, (gradients, curve)));
+            if precision == Precision::Fp8 {
+                // The CPU's own rounding to eight bits, which is exact: only half precision beside it makes a difference.
+                let exact = taken(&on_cpu, &self::with(&config, Target::Cpu), losses)?;
+                checks.extend(exact.against(&have, &format!("{what} against the CPU's"), ROUNDED_ALIKE));
+            }
             if passes.label() == "all" || passes.label() == "v1" {
                 let again = taken(open, &config, losses)?;
                 let same = have.losses.iter().map(|x| x.to_bits()).eq(again.losses.iter().map(|x| x.to_bits()));

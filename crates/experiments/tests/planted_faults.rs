@@ -2,11 +2,11 @@
 
 use headroom_engine::Target;
 use headroom_experiments::bench::{Bench, Plant, Setting, Variant, Where};
-use headroom_experiments::gates::{Answer, Gate};
+use headroom_experiments::gates::{Answer, Gate, accuracy, difference};
 use headroom_experiments::turns::{Clock, Patience, Speedup};
-use headroom_experiments::validation::validate;
+use headroom_experiments::validation::{outputs, validate};
 use headroom_graph::pass::{Copy, Pass};
-use headroom_graph::passes::PassList;
+use headroom_graph::passes::{PassList, fp8};
 use headroom_graph::{Category, Graph, GraphError, Op, Phase, Precision, TensorType, ValueId};
 use headroom_training::checkpoint::Content;
 use headroom_training::config::Size;
@@ -183,4 +183,50 @@ fn work_done_several_times_is_too_slow() {
         seen.push(measured);
     }
     panic!("six times the products pass the throughput gate: {seen:?}");
+}
+
+/// The accuracy of steps in eight bits against single precision, by the tolerance that they state.
+fn accuracy_in_eight_bits(rewrite: fn(&Graph) -> Result<Graph, GraphError>) -> Gate {
+    let eight = StepConfig { precision: Precision::Fp8, ..nano() };
+    let want = outputs(&nano(), &Variant::baseline(), &SETTING).unwrap();
+    let have = outputs(&eight, &variant(rewrite, nothing), &SETTING).unwrap();
+    accuracy(&[difference(&want, &have)], fp8::GRADIENT_TOLERANCE, "nano")
+}
+
+#[test]
+fn a_wrong_scale_is_not_accurate() {
+    let gate = accuracy_in_eight_bits(unchanged);
+    assert!(gate.passed, "{gate:?}");
+
+    // Every product takes the scale of its right operand for that of its left one.
+    fn another_tensors_scale(graph: &Graph) -> Result<Graph, GraphError> {
+        let mut copy = Copy::new(graph);
+        for node in graph.nodes() {
+            let mut node = node.clone();
+            if let Op::Fp8Product(_) = node.op {
+                node.inputs[2] = node.inputs[3];
+            }
+            copy.node(&node)?;
+        }
+        copy.finish()
+    }
+    let gate = accuracy_in_eight_bits(another_tensors_scale);
+    assert!(!gate.passed, "{gate:?}");
+
+    // Scales that leave most of the range unused, and some that most values are beyond.
+    fn with_margin<const MARGIN: i32>(graph: &Graph) -> Result<Graph, GraphError> {
+        let mut copy = Copy::new(graph);
+        for node in graph.nodes() {
+            let mut node = node.clone();
+            if let Op::Quantize(rounding) = &mut node.op {
+                rounding.margin = MARGIN;
+            }
+            copy.node(&node)?;
+        }
+        copy.finish()
+    }
+    for rewrite in [with_margin::<12>, with_margin::<-4>] {
+        let gate = accuracy_in_eight_bits(rewrite);
+        assert!(!gate.passed, "{gate:?}");
+    }
 }

@@ -3,6 +3,7 @@
 
 pub mod choice;
 pub mod cost;
+pub mod fp8;
 pub mod gradient;
 pub mod graph;
 pub mod op;
@@ -21,5 +22,5 @@ pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value,
 pub use op::{Op, Operator, ShapeError};
 pub use plan::{Layout, Plan};
 pub use precision::Precision;
-pub use storage::Storage;
+pub use storage::Kept;
 pub use tensor::{DType, Shape, TensorType};

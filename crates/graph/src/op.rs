@@ -220,6 +220,9 @@ registry! {
     "flash_attention_grad" FlashAttentionGrad in flash_attention,
     "linear_cross_entropy" LinearCrossEntropy in linear_cross_entropy,
     "linear_cross_entropy_train" LinearCrossEntropyTrain in linear_cross_entropy,
+    "quantize" Quantize in quantize,
+    "fp8_product" Fp8Product in fp8_product,
+    "update_scales" UpdateScales in quantize,
 }
 
 /// [`Operator`] without what cannot be called on a trait object.

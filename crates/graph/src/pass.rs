@@ -136,6 +136,11 @@ impl<'a> Copy<'a> {
         self.to.enter(module, Phase::Backward);
     }
 
+    /// The next node belongs to this module's update.
+    pub fn enter_optimizer(&mut self, module: &str) {
+        self.to.enter(module, Phase::Optimizer);
+    }
+
     /// Takes a node over as it is.
     pub fn node(&mut self, node: &Node) -> Result<(), GraphError> {
         self.enter(node);

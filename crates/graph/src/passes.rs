@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod flash_attention;
+pub mod fp8;
 mod fuse_linears;
 pub mod fuse_loss;
 mod fuse_norm;

@@ -1,5 +1,5 @@
 //! In which precision matrix products compute. Values, master weights and reductions stay in single precision, except
-//! under `Bf16Pure`.
+//! under `Bf16Pure` and `Fp8Pure`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,16 +15,21 @@ pub enum Precision {
     Bf16,
     /// Weights and activations are stored in bfloat16 as well.
     Bf16Pure,
+    /// Linear layers multiply values of eight bits, each tensor with its scale; everything else as under `Bf16`.
+    Fp8,
+    /// The same, with weights and activations stored as under `Bf16Pure`.
+    Fp8Pure,
 }
 
 #[derive(Clone, Debug, Error, PartialEq)]
-#[error("there is no precision `{name}`: choose fp32, tf32, bf16 or bf16-pure")]
+#[error("there is no precision `{name}`: choose fp32, tf32, bf16, bf16-pure, fp8 or fp8-pure")]
 pub struct UnknownPrecision {
     pub name: String,
 }
 
 impl Precision {
-    pub const ALL: [Precision; 4] = [Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Bf16Pure];
+    pub const ALL: [Precision; 6] =
+        [Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Bf16Pure, Precision::Fp8, Precision::Fp8Pure];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +37,14 @@ impl Precision {
             Precision::Tf32 => "tf32",
             Precision::Bf16 => "bf16",
             Precision::Bf16Pure => "bf16-pure",
+            Precision::Fp8 => "fp8",
+            Precision::Fp8Pure => "fp8-pure",
         }
+    }
+
+    /// Do linear layers multiply in eight bits?
+    pub fn is_fp8(self) -> bool {
+        matches!(self, Precision::Fp8 | Precision::Fp8Pure)
     }
 }
 
@@ -60,7 +72,10 @@ mod tests {
         for precision in Precision::ALL {
             assert_eq!(precision.to_string().parse(), Ok(precision));
         }
-        let error = "fp8".parse::<Precision>().expect_err("there is none");
-        assert_eq!(error.to_string(), "there is no precision `fp8`: choose fp32, tf32, bf16 or bf16-pure");
+        let error = "fp4".parse::<Precision>().expect_err("there is none");
+        assert_eq!(
+            error.to_string(),
+            "there is no precision `fp4`: choose fp32, tf32, bf16, bf16-pure, fp8 or fp8-pure"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The same graph with its activations, gradients and matrix weights stored in half precision (bf16).
+//! The same graph with each parameter kept as it is asked for: in single precision, in half (bf16), or in both.
 //!
 //! Only what is declared changes its type; everything that nodes make follows by their shape rules. Norms' weights, losses,
 //! statistics and sums stay in single precision.
@@ -10,15 +10,14 @@ use crate::pass::Copy;
 use crate::tensor::{DType, TensorType};
 use std::collections::BTreeMap;
 
-/// In what a step keeps its values.
+/// How one parameter is kept, and its moments with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Storage {
+pub enum Kept {
     #[default]
     Single,
-    /// Activations and gradients in bf16; each matrix has a bf16 copy that products read, and the optimizer keeps the weight
-    /// itself and its moments in single precision.
-    HalfWithMasters,
-    /// Matrices and their moments exist in bf16 alone.
+    /// It has a bf16 copy that products read; the optimizer keeps the weight itself and its moments in single precision.
+    HalfWithMaster,
+    /// It and its moments exist in bf16 alone.
     Half,
 }
 
@@ -27,34 +26,30 @@ pub fn half_name(parameter: &str) -> String {
     format!("half.{parameter}")
 }
 
-pub fn stored(graph: &Graph, storage: Storage) -> Result<Graph, GraphError> {
-    match storage {
-        Storage::Single => Ok(graph.clone()),
-        Storage::HalfWithMasters => with_masters(graph),
-        Storage::Half => half(graph),
-    }
-}
-
-fn is_matrix(value: &Value) -> bool {
-    value.source == Source::Parameter && value.ty.sizes().len() > 1
-}
-
-fn in_half(ty: &TensorType) -> TensorType {
-    TensorType { dtype: DType::Bf16, shape: ty.shape.clone() }
-}
-
-fn with_masters(graph: &Graph) -> Result<Graph, GraphError> {
-    let mut copy = Copy::new(graph);
+/// The graph with every parameter kept as `kept` says of it. Activations and gradients follow: they are stored as what makes
+/// them reads.
+pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, GraphError> {
+    let parameters = || graph.value_ids().filter(|&id| graph.get(id).source == Source::Parameter);
+    let of: BTreeMap<ValueId, Kept> = parameters().map(|id| (id, kept(graph.get(id)))).collect();
+    let halved: Vec<&str> =
+        of.iter().filter(|(_, kept)| **kept == Kept::Half).map(|(id, _)| &*graph.get(*id).name).collect();
+    // A parameter's moments are named after it.
+    let is_half = |value: &Value| match value.source {
+        Source::Parameter => halved.contains(&&*value.name),
+        Source::State(Category::OptimizerState) => halved.iter().any(|name| value.name.ends_with(name)),
+        _ => false,
+    };
+    let mut copy = Copy::with_types(graph, |value| if is_half(value) { in_half(&value.ty) } else { value.ty.clone() });
     let mut halves: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut masters: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for id in graph.value_ids().filter(|&id| is_matrix(graph.get(id))) {
+    for id in parameters().filter(|id| of[id] == Kept::HalfWithMaster) {
         let half = copy.state(&half_name(&graph.get(id).name), in_half(graph.ty(id)), Category::Parameters);
         halves.insert(id, half);
         masters.insert(id, copy.moved(id));
         copy.redirect(id, half);
     }
     for node in graph.nodes() {
-        if node.phase != Phase::Optimizer {
+        if node.phase != Phase::Optimizer || halves.is_empty() {
             copy.node(node)?;
             continue;
         }
@@ -89,22 +84,8 @@ fn with_masters(graph: &Graph) -> Result<Graph, GraphError> {
     copy.finish()
 }
 
-fn half(graph: &Graph) -> Result<Graph, GraphError> {
-    let matrices: Vec<&str> =
-        graph.values().iter().filter(|value| is_matrix(value)).map(|value| &*value.name).collect();
-    // A matrix's moments are named after it.
-    let of_a_matrix = |value: &Value| {
-        let state = value.source == Source::State(Category::OptimizerState);
-        state && matrices.iter().any(|name| value.name.ends_with(name))
-    };
-    let mut copy = Copy::with_types(graph, |value| match is_matrix(value) || of_a_matrix(value) {
-        true => in_half(&value.ty),
-        false => value.ty.clone(),
-    });
-    for node in graph.nodes() {
-        copy.node(node)?;
-    }
-    copy.finish()
+fn in_half(ty: &TensorType) -> TensorType {
+    TensorType { dtype: DType::Bf16, shape: ty.shape.clone() }
 }
 
 #[cfg(test)]
@@ -145,9 +126,13 @@ mod tests {
         graph.ty(graph.named(name).unwrap()).dtype
     }
 
+    fn matrices(kept: Kept) -> impl Fn(&Value) -> Kept {
+        move |value| if value.ty.sizes().len() > 1 { kept } else { Kept::Single }
+    }
+
     #[test]
     fn products_read_the_half_copy_and_the_update_keeps_both() {
-        let graph = stored(&step(), Storage::HalfWithMasters).unwrap();
+        let graph = stored(&step(), matrices(Kept::HalfWithMaster)).unwrap();
         graph.validate("storage").unwrap();
         assert_eq!((dtype(&graph, "table"), dtype(&graph, "half.table")), (DType::F32, DType::Bf16));
         assert_eq!((dtype(&graph, "first_moment.table"), dtype(&graph, "gain")), (DType::F32, DType::F32));
@@ -162,7 +147,7 @@ mod tests {
 
     #[test]
     fn half_alone_keeps_matrices_and_their_moments_in_half_precision() {
-        let graph = stored(&step(), Storage::Half).unwrap();
+        let graph = stored(&step(), matrices(Kept::Half)).unwrap();
         graph.validate("storage").unwrap();
         let types = ["table", "first_moment.table", "second_moment.table", "gain", "first_moment.gain"]
             .map(|name| dtype(&graph, name));

@@ -7,6 +7,9 @@ use std::str::FromStr;
 pub enum DType {
     F32,
     Bf16,
+    /// Eight bits, read with the scale of their tensor: four of exponent and three of mantissa, or five and two.
+    E4m3,
+    E5m2,
     I32,
 }
 
@@ -15,6 +18,7 @@ impl DType {
         match self {
             DType::F32 | DType::I32 => 4,
             DType::Bf16 => 2,
+            DType::E4m3 | DType::E5m2 => 1,
         }
     }
 
@@ -28,6 +32,8 @@ impl fmt::Display for DType {
         out.write_str(match self {
             DType::F32 => "f32",
             DType::Bf16 => "bf16",
+            DType::E4m3 => "e4m3",
+            DType::E5m2 => "e5m2",
             DType::I32 => "i32",
         })
     }
@@ -40,8 +46,10 @@ impl FromStr for DType {
         match text {
             "f32" => Ok(DType::F32),
             "bf16" => Ok(DType::Bf16),
+            "e4m3" => Ok(DType::E4m3),
+            "e5m2" => Ok(DType::E5m2),
             "i32" => Ok(DType::I32),
-            other => Err(format!("unknown element type `{other}` (f32, bf16 or i32)")),
+            other => Err(format!("unknown element type `{other}` (f32, bf16, e4m3, e5m2 or i32)")),
         }
     }
 }

@@ -57,6 +57,8 @@ impl DatasheetPeak {
         match precision {
             "fp32" => Some(self.fp32_flops),
             "tf32" => self.tf32_flops,
+            // Units that take eight bits take twice as many of them.
+            "fp8" | "fp8-pure" => self.bf16_flops.map(|flops| 2.0 * flops),
             _ => self.bf16_flops,
         }
     }
@@ -193,7 +195,7 @@ impl DeviceRecord {
         }
     }
 
-    /// FLOPs a second at a precision; products of `bf16-pure` are those of bf16.
+    /// FLOPs a second at a precision; products of `bf16-pure` are those of bf16, and so for fp8.
     pub fn gemm(&self, precision: &str) -> Option<f64> {
         let precision = precision.strip_suffix("-pure").unwrap_or(precision);
         self.gemm_flops.iter().find(|peak| peak.precision == precision).map(|peak| peak.flops_per_sec)

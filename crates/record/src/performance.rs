@@ -23,7 +23,22 @@ pub struct PerformanceRecord {
     /// How the GPU was while a recorded run went on; none without one, or where its library of such figures is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_state: Option<GpuState>,
+    /// How rounding to eight bits went; none in other precisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Fp8Rounding>,
     pub provenance: Provenance,
+}
+
+/// Counted on the device while values were rounded to eight bits, over all steps since the run's first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fp8Rounding {
+    pub scaled_tensors: u64,
+    /// Values beyond the largest number, set to it.
+    pub saturated_values: f64,
+    /// The tensor with most of them.
+    pub most_saturated: Option<String>,
+    /// Times that a tensor's largest value was not finite, or its scale beyond what is kept.
+    pub scales_out_of_range: f64,
 }
 
 /// Clocks, power, temperature and what held the clocks down, as the driver's library told them again and again.
@@ -178,6 +193,7 @@ impl PerformanceRecord {
             training_params: facts.training_params,
             system_info: facts.system_info,
             gpu_state: None,
+            fp8: None,
             provenance: provenance(facts.times, facts.memory),
         }
     }
@@ -185,6 +201,12 @@ impl PerformanceRecord {
     pub fn with_gpu_state(mut self, state: GpuState) -> PerformanceRecord {
         self.gpu_state = Some(state);
         self.provenance.set("gpu_state", Origin::Measured);
+        self
+    }
+
+    pub fn with_fp8(mut self, rounding: Fp8Rounding) -> PerformanceRecord {
+        self.fp8 = Some(rounding);
+        self.provenance.set("fp8", Origin::Measured);
         self
     }
 
@@ -337,6 +359,9 @@ mod tests {
             held_back_by: vec![HeldBack { reason: "power limit".into(), percent_of_samples: 33.0 }],
         };
         check_provenance(&serde_json::to_value(example().with_gpu_state(state)).unwrap()).unwrap();
+        let rounding =
+            Fp8Rounding { scaled_tensors: 24, saturated_values: 3.0, most_saturated: None, scales_out_of_range: 0.0 };
+        check_provenance(&serde_json::to_value(example().with_fp8(rounding)).unwrap()).unwrap();
     }
 
     #[test]

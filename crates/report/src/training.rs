@@ -1,7 +1,7 @@
 //! A training run in the terminal: its configuration, its progress and its summary.
 
 use crate::numbers::{bytes, grouped, rate, seconds};
-use headroom_record::performance::{PerformanceRecord, PerformanceSummary};
+use headroom_record::performance::{Fp8Rounding, PerformanceRecord, PerformanceSummary};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -153,8 +153,17 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line("Avg time per data wait and copy:", summary.avg_data_time.map(seconds));
     line("Final loss:", summary.final_loss.map(|loss| format!("{loss:.4}")));
     line("Loss floor:", floor(summary));
+    line("Rounded to eight bits:", record.fp8.as_ref().map(rounding));
     let _ = writeln!(out, "{rule}");
     out
+}
+
+fn rounding(of: &Fp8Rounding) -> String {
+    let most = of.most_saturated.as_ref().map_or(String::new(), |name| format!(", most of them in {name}"));
+    format!(
+        "{} tensors; {} values beyond the largest number{most}; scales out of range: {}",
+        of.scaled_tensors, of.saturated_values, of.scales_out_of_range
+    )
 }
 
 /// The device that only predicts.

@@ -38,6 +38,7 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
             clip: notes.optimizer.clip,
         },
         node_steps: trainer.node_steps().into_iter().flatten().collect(),
+        scales: trainer.scales(),
         extra: notes.extra.clone(),
     };
     let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
@@ -83,6 +84,7 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
     let own = |(name, _)| state.node_steps.get(&name).copied().unwrap_or(state.step);
     let counts: Vec<u64> = trainer.parameters().into_iter().map(own).collect();
     trainer.resume_choices(&counts, state.step);
+    trainer.resume_scales(&state.scales);
     Ok(())
 }
 

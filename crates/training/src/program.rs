@@ -5,9 +5,10 @@ use crate::data::BatchShape;
 use crate::llama;
 use crate::optimizer::{CHOICE_AT, CHOICE_COUNTS, CHOICE_LOG, CHOICE_TREE, Norm, OptimizerConfig, Trained, optimize};
 use headroom_engine::{Program, Target, Walk};
+use headroom_graph::ops::quantize::Scaling;
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
-use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage, checkpoint};
+use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage, checkpoint, fp8};
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
@@ -123,14 +124,21 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
-    let (mut graph, later) = apply(graph, &[&config.passes.stage(Stage::Step), own].concat())?;
+    let (mut graph, later) = apply(graph, &config.passes.stage(Stage::Step))?;
     passes.extend(later);
     if config.recomputed_layers > 0 {
         graph = checkpoint(&graph, config.recomputed_layers)?;
         graph.validate("checkpoint")?;
     }
+    if config.precision.is_fp8() {
+        let (rounded, applied) = apply(graph, &[Pass { name: "fp8", rewrite: in_eight_bits }])?;
+        graph = rounded;
+        passes.extend(applied);
+    }
+    let (graph, later) = apply(graph, own)?;
+    passes.extend(later);
 
-    let graph = stored(&graph, config.target.storage(config.precision))?;
+    let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
     graph.validate("storage")?;
     let trained = graph
         .parameters()
@@ -159,8 +167,12 @@ pub fn evaluation_program(
     let mut graph = Graph::new();
     llama::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
     graph.validate("building")?;
-    let (graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
-    let graph = stored(&graph, config.target.storage(config.precision))?;
+    let (mut graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
+    if config.precision.is_fp8() {
+        graph = fp8::rewrite(&graph, Scaling::Current)?;
+        graph.validate("fp8")?;
+    }
+    let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
     let plan = Plan::laid_out(&graph, config.target.layout(), training.plan.kept_bytes);
     for id in graph.value_ids().filter(|id| graph.get(*id).source.is_kept()) {
         let name = &graph.get(id).name;
@@ -172,6 +184,10 @@ pub fn evaluation_program(
     }
     let program = Program { graph, plan, precision: config.precision, target: config.target, walk: walk(config) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
+}
+
+fn in_eight_bits(graph: &Graph) -> Result<Graph, GraphError> {
+    fp8::rewrite(graph, Scaling::Delayed)
 }
 
 fn walk(config: &StepConfig) -> Walk {

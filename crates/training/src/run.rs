@@ -3,6 +3,7 @@
 use crate::attribution::Choices;
 use crate::checkpoint::CheckpointError;
 use crate::data::{Batch, DataError, Prefetcher, Source};
+use crate::guard::{Guard, OnSpike, Spike};
 use crate::recording::Part;
 use crate::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
 use headroom_engine::EngineError;
@@ -18,6 +19,7 @@ pub struct Schedule {
     /// 0 is off.
     pub evaluate_every: u64,
     pub save_every: u64,
+    pub on_spike: OnSpike,
 }
 
 /// One step as it went.
@@ -68,6 +70,8 @@ pub trait Observer {
     /// The steps since the last call: every log interval, and once more at the end.
     fn logged(&mut self, steps: &[StepRecord]);
     fn evaluated(&mut self, evaluation: Evaluation);
+    /// The loss has left its course.
+    fn diverged(&mut self, _spike: &Spike) {}
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError>;
 }
 
@@ -80,6 +84,8 @@ pub enum RunError {
     /// Told to end at once; the weights are those of the step before.
     #[error("step {step} was given up unfinished")]
     GivenUp { step: u64 },
+    #[error("{0}")]
+    Diverged(Spike),
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
@@ -134,6 +140,7 @@ fn run_until_done(
     let mut logged = 0;
     trainer.watches_phases = true;
     let mut saved_at = None;
+    let mut guard = Guard::new(trainer);
     while trainer.step < schedule.last_step {
         let taken = match trainer.is_told_to_give_up() {
             true => Err(RunError::GivenUp { step: trainer.step + 1 }),
@@ -152,7 +159,10 @@ fn run_until_done(
             true => recording.waits_for(step),
             false => recording.keeps(step) || recording.keeps(step + 1),
         });
-        let logs = ending || told_alone || step.is_multiple_of(schedule.log_interval.max(1));
+        // Nothing is saved that was not looked at, where the run would go back to it.
+        let saves = schedule.save_every > 0 && step.is_multiple_of(schedule.save_every);
+        let looks = schedule.on_spike == OnSpike::End && saves;
+        let logs = ending || told_alone || looks || step.is_multiple_of(schedule.log_interval.max(1));
         if logs {
             let settled = settle(trainer, &mut outcome.steps[logged..], schedule.accumulation);
             if let Err(error) = settled {
@@ -171,7 +181,9 @@ fn run_until_done(
                 observer.chose(choices);
             }
             observer.logged(&outcome.steps[logged..]);
+            let newest = logged..outcome.steps.len();
             logged = outcome.steps.len();
+            watch(trainer, &mut guard, &outcome.steps[newest], schedule.on_spike, observer)?;
         }
         if let Err(RunError::Data(_)) = &taken
             && step > 0
@@ -197,7 +209,7 @@ fn run_until_done(
             outcome.evaluations.push(done);
             observer.evaluated(done);
         }
-        if schedule.save_every > 0 && step.is_multiple_of(schedule.save_every) {
+        if saves {
             observer.save(trainer)?;
             saved_at = Some(step);
         }
@@ -209,6 +221,26 @@ fn run_until_done(
     // A run that gave up its first step has nothing of its own to save.
     if saved_at != Some(trainer.step) && !outcome.steps.is_empty() {
         observer.save(trainer)?;
+    }
+    Ok(())
+}
+
+/// Tells of a loss that has left its course, and ends the run where that was asked for.
+fn watch(
+    trainer: &mut Trainer,
+    guard: &mut Guard,
+    steps: &[StepRecord],
+    on_spike: OnSpike,
+    observer: &mut dyn Observer,
+) -> Result<(), RunError> {
+    for record in steps {
+        let Some(loss) = record.loss.map(f64::from) else { continue };
+        let Some(least) = guard.watch(loss) else { continue };
+        let spike = guard.spike(trainer, record.step, loss, least);
+        observer.diverged(&spike);
+        if on_spike == OnSpike::End {
+            return Err(RunError::Diverged(spike));
+        }
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
-const TRAINING: usize = 0;
+pub(crate) const TRAINING: usize = 0;
 const EVALUATION: usize = 1;
 
 /// Elements moved between host and device at a time, so that large tensors never pass through the host whole.
@@ -368,6 +368,11 @@ impl Trainer {
         if let Some(recording) = &mut self.recording {
             recording.mark(part, start, end);
         }
+    }
+
+    /// From now on the rate is so many times what it was.
+    pub fn scale_rate(&mut self, factor: f64) {
+        self.optimizer.learning_rate *= factor;
     }
 
     pub fn learning_rate(&self, last: u64) -> f64 {

@@ -37,6 +37,7 @@ fn state(step: u64) -> TrainingState {
             clip: 1.0,
         },
         node_steps: Default::default(),
+        scales: Default::default(),
         extra: serde_json::from_str(r#"{"lr_schedule": "cosine"}"#).unwrap(),
     }
 }

@@ -113,12 +113,18 @@ impl Peaks {
     /// Of the precision that products compute in, of fp32 where no other was measured.
     fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
         let own = record.gemm(precision.name());
-        let named = if own.is_some() { precision } else { Precision::Fp32 };
         let doubt = record.doubt().map_or(String::new(), |doubt| {
             format!(
                 "; not reliable and too low, since {doubt}: shares of the peak and what is memory-bound are in doubt"
             )
         });
+        let half = precision.is_fp8() && record.gemm(Precision::Bf16.name()).is_some();
+        let named = match own {
+            Some(_) => precision,
+            // Kept before eight bits were measured.
+            None if half => Precision::Bf16,
+            None => Precision::Fp32,
+        };
         Peaks {
             precision: named,
             rates: Rates {

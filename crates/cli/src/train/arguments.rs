@@ -73,29 +73,40 @@ pub enum LearningRateSchedule {
     Cosine,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SpikeChoice {
+    Tell,
+    Stop,
+    GoBack,
+}
+
 #[derive(clap::Args)]
 pub struct TrainingArguments {
     /// The step the run ends at: resuming at 10 with 20 runs ten more [default: 50, or the resumed run's]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
-    /// [default: 3e-4]
+    /// [default: 3e-4; for a hidden size beyond 1024 less in proportion, such as 1.5e-4 at 2048]
     #[arg(long)]
     pub learning_rate: Option<f64>,
     /// Cosine falls to zero at the last step [default: constant]
     #[arg(long, value_enum)]
     pub lr_schedule: Option<LearningRateSchedule>,
-    /// Steps in which the rate rises from zero [default: 0]
+    /// Steps in which the rate rises from zero [default: 0; from a hidden size of 1024 on a fifth of the run, 100 at most]
     #[arg(long)]
     pub lr_warmup_steps: Option<u64>,
     /// [default: 0.01]
     #[arg(long)]
     pub weight_decay: Option<f64>,
-    /// Largest global norm of the gradients; 0 is off [default: 0]
+    /// Largest global norm of the gradients; 0 is off [default: 0; from a hidden size of 1024 on 1]
     #[arg(long)]
     pub clip: Option<f64>,
     /// Micro-batches a step; each has the batch size [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub gradient_accumulation_steps: Option<u32>,
+    /// What a run does when its loss leaves its course: tell (says so, with the operators whose weights grew most, and goes
+    /// on), stop, or go-back (to the last checkpoint of --save, with half the rate, three times at most)
+    #[arg(long, value_enum, default_value_t = SpikeChoice::Tell)]
+    pub on_spike: SpikeChoice,
     /// What a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
     /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or
     /// random:K (by lot: the control). What is not chosen stands still, moments included [default: dense]
@@ -137,7 +148,8 @@ pub struct MachineArguments {
     /// cpu, cuda, cuda:N, or null (computes nothing: what the run would need and take)
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// What matrix products compute in; values, master weights and sums stay fp32 [default: fp32, or the resumed run's]
+    /// What matrix products compute in; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure.
+    /// fp8: the blocks' linear layers in eight bits, the rest as bf16 [default: fp32, or the resumed run's]
     #[arg(long, value_parser = precisions())]
     pub precision: Option<Precision>,
     /// The same as --precision bf16

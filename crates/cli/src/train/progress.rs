@@ -11,6 +11,7 @@ use headroom_record::progress::ProgressLine;
 use headroom_report::training::{StepLine, bar_message, step_line};
 use headroom_training::attribution::Choices;
 use headroom_training::checkpoint::CheckpointError;
+use headroom_training::guard::Spike;
 use headroom_training::run::{Evaluation, Observer, StepRecord};
 use headroom_training::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,6 +45,11 @@ impl Progress<'_> {
     pub fn finish(self) -> Result<(), FileError> {
         self.bar.0.finish_and_clear();
         self.output_error.map_or(Ok(()), Err)
+    }
+
+    /// The run goes on from an earlier step.
+    pub fn went_back(&mut self, step: u64, factor: f64) {
+        self.say(&format!("back to the checkpoint of step {step}, with {factor} times the rate"));
     }
 
     /// A line that a bar does not stand for.
@@ -115,6 +121,13 @@ impl Observer for Progress<'_> {
     fn evaluated(&mut self, evaluation: Evaluation) {
         self.object(json!({ "step": evaluation.step, "eval_loss": evaluation.loss }));
         self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
+    }
+
+    fn diverged(&mut self, spike: &Spike) {
+        self.object(json!({ "step": spike.step, "spike": { "loss": spike.loss, "least": spike.least } }));
+        self.say(&format!(
+            "warning: {spike}\n  help: a lower --learning-rate, --lr-warmup-steps, --clip 1, or --on-spike go-back"
+        ));
     }
 
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {

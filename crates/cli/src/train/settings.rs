@@ -136,7 +136,7 @@ impl Settings {
         let last_step = last_step(arguments, &before, first_step)?;
         let seed = arguments.training.seed.or(state.map(|state| state.seed)).unwrap_or(42);
         let update = update_of(arguments, &before, state, &model, seed)?;
-        let optimizer = optimizer_of(arguments, &before, update)?;
+        let optimizer = optimizer_of(arguments, &before, update, &Usual::of(&model, last_step))?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
         let sources =
@@ -251,7 +251,37 @@ fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceKind) -> 
     Ok(precision)
 }
 
-fn optimizer_of(arguments: &Arguments, before: &Resumed, update: Update) -> anyhow::Result<OptimizerConfig> {
+/// How a model is trained where nothing else is asked for.
+struct Usual {
+    learning_rate: f64,
+    warmup_steps: u64,
+    clip: f64,
+}
+
+impl Usual {
+    /// From this width on, a model is trained with more care.
+    const WIDE: usize = 1024;
+    const MOST_WARMUP: u64 = 100;
+
+    fn of(model: &ModelConfig, last_step: u64) -> Usual {
+        const RATE: f64 = 3e-4;
+        match model.hidden_dim >= Usual::WIDE {
+            true => Usual {
+                learning_rate: RATE * Usual::WIDE as f64 / model.hidden_dim as f64,
+                warmup_steps: (last_step / 5).clamp(1, Usual::MOST_WARMUP),
+                clip: 1.0,
+            },
+            false => Usual { learning_rate: RATE, warmup_steps: 0, clip: 0.0 },
+        }
+    }
+}
+
+fn optimizer_of(
+    arguments: &Arguments,
+    before: &Resumed,
+    update: Update,
+    usual: &Usual,
+) -> anyhow::Result<OptimizerConfig> {
     let flags = &arguments.training;
     let schedule = match (flags.lr_schedule, before.lr_schedule.as_deref()) {
         (Some(LearningRateSchedule::Cosine), _) | (None, Some("cosine")) => Schedule::Cosine,
@@ -260,11 +290,11 @@ fn optimizer_of(arguments: &Arguments, before: &Resumed, update: Update) -> anyh
     let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
     let house = OptimizerConfig::default();
     let config = OptimizerConfig {
-        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(house.learning_rate),
+        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(usual.learning_rate),
         schedule,
-        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(house.warmup_steps),
+        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(usual.warmup_steps),
         weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
-        clip: flags.clip.or(before.clip).unwrap_or(house.clip),
+        clip: flags.clip.or(before.clip).unwrap_or(usual.clip),
         accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
         update,
     };

@@ -5,12 +5,14 @@ use headroom_engine::machine::peak_resident_bytes;
 use headroom_graph::Precision;
 use headroom_record::config::{ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
 use headroom_record::performance::{
-    ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
+    Fp8Rounding, ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo,
+    TrainingParams,
 };
 use headroom_record::provenance::Origin;
 use headroom_record::statistics::step_statistics;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::run::{Outcome, StepRecord};
+use headroom_training::scales::Rounding;
 use headroom_training::trainer::StepTimes;
 use std::time::Duration;
 
@@ -151,6 +153,16 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> Perfo
         profiling_overhead_percent: None,
         profiling_overhead_ci95_low: None,
         profiling_overhead_ci95_high: None,
+    }
+}
+
+/// What rounding to eight bits met.
+pub fn rounding(of: &Rounding) -> Fp8Rounding {
+    Fp8Rounding {
+        scaled_tensors: of.tensors as u64,
+        saturated_values: of.saturated,
+        most_saturated: of.most_saturated.clone(),
+        scales_out_of_range: of.out_of_range,
     }
 }
 

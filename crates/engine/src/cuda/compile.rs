@@ -40,6 +40,7 @@ sources! {
     OPTIMIZER "optimizer.cu" after [TYPES, ROWS],
     CHOOSE "choose.cu" after [TYPES],
     EXCHANGE "exchange.cu" after [TYPES, ROWS],
+    FP8 "fp8.cu" after [TYPES, ROWS],
     RANDOM "random.cu" after [TYPES, ROWS],
     FLASH_ROTATE "flash_rotate.cu" after [TYPES, INSTRUCTIONS, TILES],
     FLASH_FORWARD "flash_forward.cu" after [TYPES, INSTRUCTIONS, TILES, WGMMA],
@@ -68,7 +69,7 @@ pub fn all_units() -> Vec<Unit> {
         source,
         options: options.iter().map(|option| option.to_string()).collect(),
     };
-    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION)];
+    let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION), unit(FP8, &[])];
     for source in [ELEMENTWISE, NORM, LOSS, ATTENTION] {
         all.extend([unit(source, &[]), unit(source, &["-DACT_BF16"])]);
     }
@@ -97,6 +98,8 @@ pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0
 pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
     let largest = unit.options.iter().any(|option| option == LARGEST);
     match unit.source {
+        // Numbers of eight bits came with Ada.
+        FP8 => capability >= (8, 9),
         FLASH_FORWARD | FLASH_BACKWARD => capability == (9, 0),
         FLASH_PLAIN => capability == (9, 0) || unit.options.len() > 1,
         // Less shared memory than on the large devices: fewer tiles at a time.

@@ -11,6 +11,8 @@ use std::ffi::c_void;
 pub enum Action {
     Kernel(Kernel),
     Product(Shape, Addresses),
+    /// Of operands in eight bits, with the places of what one is worth in each.
+    Scaled(Shape, Addresses, [u64; 2]),
     Zero {
         at: u64,
         bytes: usize,
@@ -19,6 +21,8 @@ pub enum Action {
     Cudnn(Box<Placed>),
     /// The faster of two.
     Either(Box<Either>),
+    /// One that does something only before the first step is done: a replay of later steps leaves it out.
+    FirstUse(Kernel),
 }
 
 pub struct Kernel {
@@ -91,11 +95,25 @@ impl Kernel {
 }
 
 impl Action {
+    /// The same kernel, left out of replays.
+    pub fn on_first_use(self) -> Action {
+        match self {
+            Action::Kernel(kernel) => Action::FirstUse(kernel),
+            other => other,
+        }
+    }
+
+    pub fn is_for_first_use(&self) -> bool {
+        matches!(self, Action::FirstUse(_))
+    }
+
     /// Queues it; `lane` says which workspace a product uses.
     pub fn run(&self, stream: &Stream, lane: usize, products: &Products) -> Result<(), CudaError> {
         match self {
             Action::Kernel(kernel) => kernel.launch(stream),
+            Action::FirstUse(kernel) => kernel.launch(stream),
             Action::Product(shape, at) => products.run(stream, lane, shape, *at),
+            Action::Scaled(shape, at, scales) => products.run_scaled(stream, lane, shape, *at, *scales),
             Action::Zero { at, bytes } => zero(*at, *bytes, stream),
             Action::Cudnn(placed) => placed.run(stream),
             Action::Either(either) => either.chosen().iter().try_for_each(|action| action.run(stream, lane, products)),

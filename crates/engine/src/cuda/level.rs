@@ -58,24 +58,28 @@ impl fmt::Display for Level {
 
 /// Tensor cores know bf16 and TF32 from Ampere on, 8-bit floats from Ada on.
 fn needs(precision: Precision) -> (u32, u32) {
-    match precision.name() {
-        "fp32" => (0, 0),
-        name if name.starts_with("fp8") => (8, 9),
-        _ => (8, 0),
+    match precision {
+        Precision::Fp32 => (0, 0),
+        Precision::Tf32 | Precision::Bf16 | Precision::Bf16Pure => (8, 0),
+        Precision::Fp8 | Precision::Fp8Pure => (8, 9),
     }
+}
+
+pub fn has(capability: (u32, u32), precision: Precision) -> bool {
+    capability >= needs(precision)
 }
 
 /// Refuses a precision that the device lacks.
 pub fn check(name: &str, capability: (u32, u32), precision: Precision) -> Result<(), CudaError> {
-    if capability >= needs(precision) {
+    if has(capability, precision) {
         return Ok(());
     }
-    let has = Precision::ALL.into_iter().filter(|other| capability >= needs(*other));
+    let others = Precision::ALL.into_iter().filter(|other| has(capability, *other));
     Err(CudaError::Precision {
         precision: precision.name(),
         device: name.into(),
         capability,
-        has: has.map(|other| other.name()).collect::<Vec<_>>().join(", "),
+        has: others.map(|other| other.name()).collect::<Vec<_>>().join(", "),
     })
 }
 

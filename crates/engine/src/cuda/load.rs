@@ -9,6 +9,7 @@ use super::lower::{Call, Lowering, Operand};
 use super::nvtx::Labels;
 use super::{Loaded, Prepared};
 use crate::device::Program;
+use headroom_graph::ops::fp8_product::Part;
 use headroom_graph::ops::matmul::Form;
 use headroom_graph::{Node, Op, Phase, ValueId};
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ fn is_weight_gradient(node: &Node) -> bool {
     let form = match node.op {
         Op::MatMul(op) => op.form == Form::Tn,
         Op::LinearsGradWeights(_) => true,
+        Op::Fp8Product(op) => op.part == Part::GradWeights,
         _ => false,
     };
     form && node.phase == Phase::Backward
@@ -65,7 +67,7 @@ pub fn lower_all(
             // What is updated is both.
             writes.extend(updated.iter().map(|&index| inputs[index].range()));
             reads.retain(|range| !range.is_empty());
-            let products = actions.iter().all(|action| matches!(action, Action::Product(..)));
+            let products = actions.iter().all(|action| matches!(action, Action::Product(..) | Action::Scaled(..)));
             let beside = products && is_weight_gradient(node);
             calls.push(Prepared { actions, reads, writes, beside });
         }

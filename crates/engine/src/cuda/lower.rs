@@ -2,6 +2,7 @@
 
 mod attention;
 mod choose;
+pub mod fp8;
 mod loss;
 mod optimizer;
 mod products;
@@ -49,7 +50,9 @@ impl Operand {
     pub fn element(&self) -> Element {
         match self.ty.dtype {
             DType::Bf16 => Element::Bf16,
-            _ => Element::F32,
+            DType::E4m3 => Element::E4m3,
+            DType::E5m2 => Element::E5m2,
+            DType::F32 | DType::I32 => Element::F32,
         }
     }
 }
@@ -125,6 +128,7 @@ impl Lowering<'_> {
 
     fn arithmetic(&self, element: Element) -> Arithmetic {
         match (element, self.precision) {
+            (Element::E4m3 | Element::E5m2, _) => Arithmetic::Fp8,
             (Element::Bf16, _) => Arithmetic::Bf16,
             (Element::F32, Precision::Tf32) => Arithmetic::Tf32,
             (Element::F32, _) => Arithmetic::Fp32,
@@ -144,6 +148,9 @@ impl Lowering<'_> {
             Op::Linears(_) => self.linears(call),
             Op::LinearsGradInput(_) => self.linears_gradient_input(call),
             Op::LinearsGradWeights(_) => self.linears_gradient_weights(call),
+            Op::Quantize(op) => self.quantize(call, op),
+            Op::Fp8Product(op) => self.fp8_product(call, op),
+            Op::UpdateScales(op) => self.update_scales(call, op),
             Op::AttentionScores(op) => self.scores(call, op),
             Op::AttentionMix(op) => self.mix(call, op),
             Op::AttentionMixBack(op) => self.mix_back(call, op),

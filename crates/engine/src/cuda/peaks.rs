@@ -3,13 +3,14 @@
 use super::driver::{self, Context, Event, Memory, Stream};
 use super::error::CudaError;
 use super::product::{Addresses, Arithmetic, Element, Products, Shape, Side};
-use super::{Options, library};
+use super::{Options, level, library, lower};
 use crate::cuda::compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use crate::cuda::launch::{Action, Arguments, Kernel};
+use headroom_graph::Precision;
 
 #[derive(Clone, Debug)]
 pub struct Peaks {
-    /// FLOPs a second by precision: fp32, tf32, bf16.
+    /// FLOPs a second by precision: fp32, tf32, bf16, and fp8 where there is such.
     pub products: Vec<(&'static str, f64)>,
     /// Bytes a second, read and written, of a large copy.
     pub bytes: f64,
@@ -30,13 +31,19 @@ pub fn measure_peaks(options: &Options) -> Result<Peaks, CudaError> {
     let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
     let mut products = Products::new(&context, options.cache.as_deref())?;
     let room = Memory::new(&context, 2 * COPY_BYTES)?;
+    let one = Memory::of(&context, &1.0f32.to_le_bytes())?;
     let timer = Timer { stream: &stream, start: Event::timed()?, end: Event::timed()? };
     let mut rates = vec![];
     for (name, element, arithmetic) in [
         ("fp32", Element::F32, Arithmetic::Fp32),
         ("tf32", Element::F32, Arithmetic::Tf32),
         ("bf16", Element::Bf16, Arithmetic::Bf16),
+        ("fp8", Element::E4m3, Arithmetic::Fp8Fast),
     ] {
+        let is_fp8 = element == Element::E4m3;
+        if is_fp8 && !level::has(context.capability, Precision::Fp8) {
+            continue;
+        }
         fill(&context, &mut kernels, &products, &stream, &room, element)?;
         let side = |transposed: bool| Side { pitch: EDGE, transposed };
         let shape = Shape {
@@ -47,14 +54,18 @@ pub fn measure_peaks(options: &Options) -> Result<Peaks, CudaError> {
             b: side(true),
             c_pitch: EDGE,
             inputs: element,
-            output: element,
+            output: if is_fp8 { Element::Bf16 } else { element },
             arithmetic,
             adds: false,
         };
         let bytes = (EDGE * EDGE * 4) as u64;
         let at = Addresses { a: room.at, b: room.at + bytes, c: room.at + 2 * bytes };
-        products.prepare(&stream, shape, at)?;
-        let seconds = timer.least(8, || products.run(&stream, 0, &shape, at))?;
+        let scales = is_fp8.then_some([one.at; 2]);
+        products.prepare(&stream, shape, at, scales)?;
+        let seconds = timer.least(8, || match scales {
+            Some(scales) => products.run_scaled(&stream, 0, &shape, at, scales),
+            None => products.run(&stream, 0, &shape, at),
+        })?;
         rates.push((name, 2.0 * (EDGE as f64).powi(3) / seconds));
     }
     products.keep();
@@ -105,7 +116,7 @@ pub fn product_rates(options: &Options, shapes: &[[usize; 3]]) -> Result<Vec<(St
                 adds: false,
             };
             let at = Addresses { a: room.at, b: room.at + (2 << 30), c: room.at + (4 << 30) };
-            products.prepare(&stream, shape, at)?;
+            products.prepare(&stream, shape, at, None)?;
             let times = (0.2 / (2.0 * (m * n * k) as f64 / 7e14)).clamp(10.0, 5000.0) as usize;
             let many = || (0..times).try_for_each(|_| products.run(&stream, 0, &shape, at));
             let seconds = timer.least(2, many)? / times as f64;
@@ -150,11 +161,21 @@ fn fill(
     let function = kernels.function(&unit, "draw_normal", 0)?;
     let (single, half, bytes) = match element {
         Element::F32 => (room.at, 0, 4),
-        Element::Bf16 => (0, room.at, 2),
+        Element::Bf16 | Element::E4m3 | Element::E5m2 => (0, room.at, 2),
     };
     let arguments =
         Arguments::default().pointer(single).pointer(half).u64(room.bytes / bytes).u32(1).u32(0).u32(1).u32(0).f32(1.0);
     let grid = [32 * context.multiprocessors, 1, 1];
-    let name = "draw_normal".to_string();
-    Action::Kernel(Kernel { function, name, grid, block: [256, 1, 1], shared: 0, arguments }).run(stream, 0, products)
+    let launch = |name: &str, function, arguments| {
+        let kernel = Kernel { function, name: name.into(), grid, block: [256, 1, 1], shared: 0, arguments };
+        Action::Kernel(kernel).run(stream, 0, products)
+    };
+    launch("draw_normal", function, arguments)?;
+    if element == Element::E4m3 {
+        // From the upper half of the memory to the lower one.
+        let (function, half) = (kernels.function(&lower::fp8::unit(), "as_codes", 0)?, room.bytes as u64 / 2);
+        let arguments = Arguments::default().pointer(room.at + half).pointer(room.at).u64(half as usize / 2);
+        launch("as_codes", function, arguments)?;
+    }
+    Ok(())
 }

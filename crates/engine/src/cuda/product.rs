@@ -24,6 +24,9 @@ const FINAL_SECONDS: f64 = 0.03;
 pub enum Element {
     F32,
     Bf16,
+    /// Eight bits; of two operands the right one is `e4m3` in any case.
+    E4m3,
+    E5m2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +35,9 @@ pub enum Arithmetic {
     Tf32,
     /// Operands in bf16, sums in single precision.
     Bf16,
+    /// Operands in eight bits, each with a scale; sums in single precision, or in what the units add fastest.
+    Fp8,
+    Fp8Fast,
 }
 
 /// One row-major operand: where a row starts, in elements, and whether it is read transposed.
@@ -138,11 +144,18 @@ impl Products {
     }
 
     /// Makes a shape ready. Where nothing is kept for it, its proposals are timed on `at`, whose output is overwritten.
-    pub fn prepare(&mut self, stream: &Stream, shape: Shape, at: Addresses) -> Result<(), CudaError> {
+    pub fn prepare(
+        &mut self,
+        stream: &Stream,
+        shape: Shape,
+        at: Addresses,
+        scales: Option<[u64; 2]>,
+    ) -> Result<(), CudaError> {
         if self.made.contains_key(&shape) {
             return Ok(());
         }
         let mut product = describe(shape)?;
+        product.scale(scales)?;
         match self.kept.get(&shape.to_string()) {
             Some(&data) if self.still_valid(&product, data) => product.algorithm = lt::cublasLtMatmulAlgo_t { data },
             _ => {
@@ -169,6 +182,20 @@ impl Products {
     pub fn keep_choice(&mut self, key: &str, second: bool) {
         self.kept.insert(key.into(), [u64::from(second), 0, 0, 0, 0, 0, 0, 0]);
         self.fresh += 1;
+    }
+
+    /// The same for operands in eight bits; `scales` are where what one is worth in `a` and in `b` lies.
+    pub fn run_scaled(
+        &self,
+        stream: &Stream,
+        lane: usize,
+        shape: &Shape,
+        at: Addresses,
+        scales: [u64; 2],
+    ) -> Result<(), CudaError> {
+        let product = &self.made[shape];
+        product.scale(Some(scales))?;
+        self.queue(stream, lane, product, &product.algorithm, at)
     }
 
     /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
@@ -330,6 +357,22 @@ impl Drop for Products {
     }
 }
 
+impl Product {
+    /// Says where the scales of the next product lie; they are read when it runs.
+    fn scale(&self, scales: Option<[u64; 2]>) -> Result<(), CudaError> {
+        let Some([a, b]) = scales else { return Ok(()) };
+        use lt::cublasLtMatmulDescAttributes_t as D;
+        // `b` comes first: see `describe`.
+        for (attribute, at) in
+            [(D::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b), (D::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a)]
+        {
+            let shape = Some(&self.shape);
+            lt!(shape, cublasLtMatmulDescSetAttribute(self.operation, attribute, (&raw const at).cast(), 8))?;
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Product {
     fn drop(&mut self) {
         let _ = lt!(None, cublasLtMatmulDescDestroy(self.operation));
@@ -364,9 +407,13 @@ fn describe(shape: Shape) -> Result<Product, CudaError> {
     let data = |element: Element| match element {
         Element::F32 => D::CUDA_R_32F,
         Element::Bf16 => D::CUDA_R_16BF,
+        Element::E4m3 => D::CUDA_R_8F_E4M3,
+        Element::E5m2 => D::CUDA_R_8F_E5M2,
     };
     let compute = match shape.arithmetic {
-        Arithmetic::Fp32 | Arithmetic::Bf16 => lt::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        Arithmetic::Fp32 | Arithmetic::Bf16 | Arithmetic::Fp8 | Arithmetic::Fp8Fast => {
+            lt::cublasComputeType_t::CUBLAS_COMPUTE_32F
+        }
         Arithmetic::Tf32 => lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
     };
     let mut operation = null_mut();
@@ -379,6 +426,12 @@ fn describe(shape: Shape) -> Result<Product, CudaError> {
         let value = transpose(side);
         lt!(named, cublasLtMatmulDescSetAttribute(operation, attribute, (&raw const value).cast(), 4))?;
     }
+    if shape.arithmetic == Arithmetic::Fp8Fast {
+        let fast: i8 = 1;
+        let attribute = lt::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_FAST_ACCUM;
+        lt!(named, cublasLtMatmulDescSetAttribute(operation, attribute, (&raw const fast).cast(), 1))?;
+    }
+    let right = if inputs_are_eight_bits(shape.inputs) { Element::E4m3 } else { shape.inputs };
     let layout = |element: Element, rows: usize, columns: usize, pitch: usize| {
         let mut layout = null_mut();
         lt!(named, cublasLtMatrixLayoutCreate(&mut layout, data(element), rows as u64, columns as u64, pitch as i64))
@@ -390,11 +443,15 @@ fn describe(shape: Shape) -> Result<Product, CudaError> {
     Ok(Product {
         shape,
         operation,
-        x: layout(inputs, b_rows, b_columns, b.pitch)?,
+        x: layout(right, b_rows, b_columns, b.pitch)?,
         y: layout(inputs, a_rows, a_columns, a.pitch)?,
         d: layout(output, n, m, c_pitch)?,
         algorithm: lt::cublasLtMatmulAlgo_t { data: [0; 8] },
     })
+}
+
+fn inputs_are_eight_bits(element: Element) -> bool {
+    matches!(element, Element::E4m3 | Element::E5m2)
 }
 
 fn read_kept(text: &str) -> BTreeMap<String, [u64; 8]> {

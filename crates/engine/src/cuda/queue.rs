@@ -7,7 +7,7 @@ use super::lanes::{Beside, Lanes, Trial};
 use super::launch::Arguments;
 use super::lower::Grid;
 use super::tracing::Noted;
-use super::{Cuda, CudaError};
+use super::{Cuda, CudaError, FirstUses};
 use crate::device::{EngineError, Finished, Queue, Submission, Walk, Words};
 use crate::recorder::CallId;
 use headroom_graph::ValueId;
@@ -27,6 +27,13 @@ struct How {
     /// Is it captured, to be replayed?
     captured: bool,
     lanes: Lanes,
+}
+
+impl How {
+    /// Scales are known when a step is captured: one was taken before it.
+    fn first_uses(self) -> FirstUses {
+        if self.captured { FirstUses::LeftOut } else { FirstUses::Run }
+    }
 }
 
 /// One kind of submission: the same calls of the same program.
@@ -232,7 +239,9 @@ impl Cuda {
             }
             let (stream, lane) = if aside { (&self.side, 1) } else { (&self.stream, 0) };
             let id = CallId { program: one.program as u32, call: number as u32 };
-            noted.around(Some(id), &self.stream, || self.run_call(one.program, number, (stream, lane)))?;
+            noted.around(Some(id), &self.stream, || {
+                self.run_call(one.program, number, (stream, lane), how.first_uses())
+            })?;
             if aside {
                 beside.end(call)?;
             }

@@ -5,7 +5,7 @@ use super::activity::{Pushed, resolve};
 use super::cupti::Tracer;
 use super::driver::{Event, Stream};
 use super::nvtx::Ranges;
-use super::{Cuda, CudaError};
+use super::{Cuda, CudaError, FirstUses};
 use crate::device::Walk;
 use crate::recorder::{CallId, CallSpan, Recorder, Timing};
 use std::ops::Range;
@@ -129,20 +129,22 @@ impl Cuda {
     /// Queues calls one by one; where they are recorded, each between two events.
     pub(super) fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
         if self.recorder.is_none() {
-            return calls.into_iter().try_for_each(|call| self.run_call(program, call, (&self.stream, 0)));
+            return calls
+                .into_iter()
+                .try_for_each(|call| self.run_call(program, call, (&self.stream, 0), FirstUses::Run));
         }
         if let Some(tracer) = self.tracer() {
             let mut noted = Noted::Launches(tracer);
             return calls.into_iter().try_for_each(|call| {
                 let id = CallId { program: program as u32, call: call as u32 };
-                noted.around(Some(id), &self.stream, || self.run_call(program, call, (&self.stream, 0)))
+                noted.around(Some(id), &self.stream, || self.run_call(program, call, (&self.stream, 0), FirstUses::Run))
             });
         }
         let mut events = vec![Event::timed()?];
         let begun = self.started.elapsed();
         events[0].record(&self.stream)?;
         for call in calls.clone() {
-            self.run_call(program, call, (&self.stream, 0))?;
+            self.run_call(program, call, (&self.stream, 0), FirstUses::Run)?;
             let end = Event::timed()?;
             end.record(&self.stream)?;
             events.push(end);

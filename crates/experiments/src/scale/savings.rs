@@ -49,7 +49,7 @@ pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphEr
         let flags = format!("{},+checkpoint", list.replace('+', ","));
         found.push(saving("checkpointing", How::Passes(flags), &changed, threads)?);
     }
-    if !matches!(step.precision, Precision::Bf16 | Precision::Bf16Pure) {
+    if matches!(step.precision, Precision::Fp32 | Precision::Tf32) {
         found.push(half_precision(step, threads)?);
     }
     found.sort_by(|left, right| left.memory_mb.total_cmp(&right.memory_mb));

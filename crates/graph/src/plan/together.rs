@@ -6,6 +6,7 @@
 use super::{align, row_bytes};
 use crate::graph::{Graph, Node, Phase, ValueId};
 use crate::op::Op;
+use crate::ops::fp8_product::Part;
 use crate::ops::matmul::Form;
 use std::ops::Range;
 
@@ -47,6 +48,7 @@ pub fn lengthened(graph: &Graph, layout: Layout, mut alive: Vec<Range<usize>>) -
         let of_a_weight = match node.op {
             Op::MatMul(op) => op.form == Form::Tn,
             Op::LinearsGradWeights(_) => true,
+            Op::Fp8Product(op) => op.part == Part::GradWeights,
             _ => false,
         };
         if of_a_weight {
@@ -85,6 +87,7 @@ pub fn blocks(graph: &Graph, layout: Layout, moving: &[ValueId]) -> Vec<Block> {
 fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
     let values: Vec<ValueId> = match node.op {
         Op::Linears(_) => node.outputs.clone(),
+        Op::Fp8Product(op) if op.part == Part::Output => node.outputs.clone(),
         Op::LinearsGradInput(_) => node.inputs.iter().step_by(2).copied().collect(),
         _ => return None,
     };
@@ -105,7 +108,11 @@ fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
 }
 
 fn below_each_other(graph: &Graph, node: &Node) -> Option<Block> {
-    let Op::LinearsGradWeights(_) = node.op else { return None };
+    match node.op {
+        Op::LinearsGradWeights(_) => {}
+        Op::Fp8Product(op) if op.part == Part::GradWeights => {}
+        _ => return None,
+    }
     let mut offset = 0;
     let mut members = vec![];
     for &value in &node.outputs {
@@ -121,7 +128,9 @@ fn below_each_other(graph: &Graph, node: &Node) -> Option<Block> {
 
 /// Do all that make or read it take rows with gaps between them?
 fn may_have_a_pitch(graph: &Graph, value: ValueId) -> bool {
-    let made_by = |op: &Op| matches!(op, Op::Linears(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_));
+    let made_by = |op: &Op| {
+        matches!(op, Op::Linears(_) | Op::Fp8Product(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_))
+    };
     let read_by = |op: &Op| {
         matches!(
             op,
@@ -132,6 +141,7 @@ fn may_have_a_pitch(graph: &Graph, value: ValueId) -> bool {
                 | Op::SwiGluGrad(_)
                 | Op::LinearsGradInput(_)
                 | Op::LinearsGradWeights(_)
+                | Op::Quantize(_)
         )
     };
     let made = graph.maker(value).is_some_and(|(_, node)| made_by(&node.op));

@@ -33,6 +33,7 @@ fn state(step: u64) -> TrainingState {
             clip: 0.0,
         },
         node_steps: Default::default(),
+        scales: Default::default(),
         extra: Default::default(),
     }
 }

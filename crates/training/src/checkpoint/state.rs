@@ -32,6 +32,9 @@ pub struct TrainingState {
     /// Steps at which each parameter was updated, where steps choose; without it every step updated all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_steps: BTreeMap<String, u64>,
+    /// Scales of tensors that are rounded to eight bits; empty in other precisions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scales: BTreeMap<String, Vec<f32>>,
     /// What else the caller wants back; not looked at here.
     #[serde(default)]
     pub extra: Map<String, Value>,

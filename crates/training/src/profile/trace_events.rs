@@ -172,6 +172,8 @@ fn torch_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
         DType::Bf16 => "c10::BFloat16",
+        DType::E4m3 => "c10::Float8_e4m3fn",
+        DType::E5m2 => "c10::Float8_e5m2",
         DType::I32 => "int",
     }
 }

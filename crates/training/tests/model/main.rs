@@ -2,6 +2,7 @@
 
 mod bf16;
 mod case;
+mod fp8;
 mod gradient_norm;
 mod passes;
 mod reference;

@@ -75,7 +75,7 @@ pub enum Sum {
 }
 
 /// One matrix of all their columns, where they lie so.
-fn side_by_side(operands: &[Operand]) -> Option<Operand> {
+pub fn side_by_side(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let columns: usize = operands.iter().map(Operand::columns).sum();
     let mut at = first.at;
@@ -90,7 +90,7 @@ fn side_by_side(operands: &[Operand]) -> Option<Operand> {
 }
 
 /// One matrix of all their rows, where they lie so.
-fn below_each_other(operands: &[Operand]) -> Option<Operand> {
+pub fn below_each_other(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let rows: usize = operands.iter().map(Operand::rows).sum();
     let mut at = first.at;

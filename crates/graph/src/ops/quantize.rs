@@ -1,0 +1,196 @@
+//! Values in eight bits, scaled into their range: what products read, one row after the other and transposed, made in one pass.
+
+use crate::fp8::{Format, SLOT, named};
+use crate::gradient::Backward;
+use crate::graph::{GraphError, ValueId};
+use crate::op;
+use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::tensor::{DType, TensorType};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// One matrix, or several of the same number of rows side by side.
+    Columns,
+    /// Several of the same number of columns, one below the other.
+    Rows,
+    /// `swiglu(gate, up)`, which never reaches memory in more than eight bits.
+    SwiGlu,
+    /// The gradients of `gate` and `up` side by side, from `gate`, `up` and the gradient that arrived.
+    SwiGluGrad,
+}
+
+/// Which copies are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    Plain,
+    Transposed,
+    Both,
+}
+
+/// Where the scale comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// From the steps before, kept in a slot that is the first input; from the values themselves at the first use.
+    Delayed,
+    /// From the values themselves; the slot is the last output.
+    Current,
+}
+
+named!(Of: Columns "columns", Rows "rows", SwiGlu "swiglu", SwiGluGrad "swiglu_grad");
+named!(Ways: Plain "plain", Transposed "transposed", Both "both");
+named!(Scaling: Delayed "delayed", Current "current");
+
+op! {
+    /// The slot of the scale where it is delayed (updated), and matrices → `[rows, columns]` and `[columns, rows]` as far as they are
+    /// asked for, and the slot where it is current. Half precision becomes eight bits; in single precision the
+    /// rounded numbers stay floats.
+    pub struct Quantize {
+        pub format: Format,
+        pub of: Of,
+        pub ways: Ways,
+        pub scaling: Scaling,
+        /// Powers of two left above the largest value where the scale is set by it.
+        pub margin: i32,
+    }
+}
+
+op! {
+    /// Slots of scales (updated): each is set by the largest values of the last steps.
+    pub struct UpdateScales {
+        pub slots: usize,
+        pub format: Format,
+        pub margin: i32,
+    }
+}
+
+impl Quantize {
+    /// The inputs that hold what is rounded: all but the slot.
+    pub fn sources<'a, T>(&self, inputs: &'a [T]) -> &'a [T] {
+        match self.scaling {
+            Scaling::Delayed => inputs.get(1..).unwrap_or_default(),
+            Scaling::Current => inputs,
+        }
+    }
+
+    /// Rows and columns of what is made.
+    pub fn sizes(&self, sources: &[TensorType]) -> Result<(usize, usize), ShapeError> {
+        let first = sources.first().ok_or(ShapeError::Arity { want: 1, have: 0 })?;
+        let (mut rows, mut columns) = op::matrix(0, first)?;
+        for (index, source) in sources.iter().enumerate().skip(1) {
+            let (more_rows, more_columns) = op::matrix(index, source)?;
+            match self.of {
+                Of::Columns => {
+                    expect(index, source, &[rows, more_columns])?;
+                    columns += more_columns;
+                }
+                Of::Rows => {
+                    expect(index, source, &[more_rows, columns])?;
+                    rows += more_rows;
+                }
+                Of::SwiGlu | Of::SwiGluGrad => expect(index, source, &[rows, columns])?,
+            }
+        }
+        match (self.of, sources.len()) {
+            (Of::SwiGlu, 2) | (Of::Columns | Of::Rows, _) => Ok((rows, columns)),
+            (Of::SwiGluGrad, 3) => Ok((rows, 2 * columns)),
+            (_, have) => Err(ShapeError::Arity { want: if self.of == Of::SwiGlu { 2 } else { 3 }, have }),
+        }
+    }
+}
+
+impl Operator for Quantize {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        let sources = self.sources(inputs);
+        let (rows, columns) = self.sizes(sources)?;
+        let dtype = if sources[0].dtype == DType::F32 { DType::F32 } else { self.format.dtype() };
+        let mut made = vec![];
+        if self.ways != Ways::Transposed {
+            made.push(TensorType::new(dtype, &[rows, columns]));
+        }
+        if self.ways != Ways::Plain {
+            made.push(TensorType::new(dtype, &[columns, rows]));
+        }
+        match self.scaling {
+            Scaling::Delayed => expect(0, &inputs[0], &[SLOT])?,
+            Scaling::Current => made.push(TensorType::f32(&[SLOT])),
+        }
+        Ok(made)
+    }
+
+    /// A multiply and a rounding for each element, and what makes it.
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        let each = match self.of {
+            Of::Columns | Of::Rows => 2,
+            Of::SwiGlu => 4,
+            Of::SwiGluGrad => 8,
+        };
+        each * self.sources(inputs).iter().map(TensorType::elements).sum::<usize>() as u64
+    }
+
+    fn updates(&self) -> Vec<usize> {
+        if self.scaling == Scaling::Delayed { vec![0] } else { vec![] }
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let matrix = |sizes: [usize; 2]| (TensorType::f32(&sizes), Fill::Normal);
+        // Normal numbers in eight bits with a scale that lets some of them pass the largest number, and an empty slot.
+        let slot = |unit: f64| (TensorType::f32(&[SLOT]), Fill::Constant(unit));
+        let example = |of: Of, ways: Ways, format: Format, unit: f64, sources: Vec<(TensorType, Fill)>| {
+            let op = Quantize { format, of, ways, scaling: Scaling::Delayed, margin: 1 };
+            Example { op: op.into(), inputs: [vec![slot(unit)], sources].concat() }
+        };
+        let current =
+            Quantize { format: Format::E4m3, of: Of::Columns, ways: Ways::Both, scaling: Scaling::Current, margin: 0 };
+        let pair = || vec![matrix([32, 144]); 2];
+        vec![
+            example(Of::Columns, Ways::Both, Format::E4m3, 0.0, vec![matrix([48, 160])]),
+            example(
+                Of::Columns,
+                Ways::Both,
+                Format::E5m2,
+                0.5,
+                vec![matrix([32, 64]), matrix([32, 16]), matrix([32, 16])],
+            ),
+            example(Of::Rows, Ways::Transposed, Format::E4m3, 0.0, vec![matrix([48, 32]), matrix([16, 32])]),
+            example(Of::Rows, Ways::Plain, Format::E4m3, 0.00390625, vec![matrix([160, 32])]),
+            example(Of::SwiGlu, Ways::Both, Format::E4m3, 0.0078125, pair()),
+            example(Of::SwiGluGrad, Ways::Both, Format::E5m2, 0.0, vec![matrix([32, 144]); 3]),
+            Example { op: current.into(), inputs: vec![matrix([16, 32])] },
+        ]
+    }
+}
+
+impl Operator for UpdateScales {
+    fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
+        if inputs.len() != self.slots {
+            return Err(ShapeError::Arity { want: self.slots, have: inputs.len() });
+        }
+        inputs.iter().enumerate().try_for_each(|(index, slot)| expect(index, slot, &[SLOT]))?;
+        Ok(vec![])
+    }
+
+    fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
+        (inputs.len() * SLOT) as u64
+    }
+
+    fn updates(&self) -> Vec<usize> {
+        (0..self.slots).collect()
+    }
+
+    fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
+        at.none()
+    }
+
+    fn examples() -> Vec<Example> {
+        let slot = |value: f64| (TensorType::f32(&[SLOT]), Fill::Constant(value));
+        let op = UpdateScales { slots: 3, format: Format::E4m3, margin: 1 };
+        vec![Example { op: op.into(), inputs: vec![slot(3.0), slot(0.0), slot(900.0)] }]
+    }
+}

@@ -1,0 +1,261 @@
+//! Linear layers of the blocks multiply in eight bits: what they read is rounded first, each tensor with a scale of its own.
+//!
+//! A layer's three products read six matrices: the input and the weight, plain for the output; the gradient, plain, and the
+//! weight, transposed, for the input's gradient; both transposed for the weight's. An input and a gradient are rounded once, both
+//! ways; a weight where it is read, so that no copy of it is kept. Head, embedding, norms and attention stay as they are.
+
+use crate::fp8::{Format, SLOT};
+use crate::graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, ValueId};
+use crate::op::Op;
+use crate::ops::fp8_product::{Fp8Product, Part, Widths};
+use crate::ops::matmul::Form;
+use crate::ops::quantize::{Of, Quantize, Scaling, UpdateScales, Ways};
+use crate::pass::Copy;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest relative difference of the loss, and of gradients in norm, against the same graph in single precision.
+pub const LOSS_TOLERANCE: f64 = 2e-2;
+pub const GRADIENT_TOLERANCE: f64 = 0.2;
+
+/// Sizes that the matrix units take.
+const MULTIPLE: usize = 16;
+
+/// Powers of two kept free above the largest value of the steps before, for the next to grow into.
+const MARGIN: i32 = 1;
+
+/// Rewrites a graph. A training step keeps its scales (`Delayed`); an evaluation, which must leave no trace, has none to keep.
+pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
+    let layers: Vec<Option<Layer>> = graph.nodes().iter().map(|node| Layer::of(graph, node)).collect();
+    let mut ways: BTreeMap<Vec<ValueId>, Ways> = BTreeMap::new();
+    for group in layers.iter().flatten().flat_map(Layer::groups) {
+        let both = ways.get(&group.values).map_or(group.ways, |&before| joined(before, group.ways));
+        ways.insert(group.values, both);
+    }
+    let (makers, inside) = fused_makers(graph, &layers, &ways);
+    let mut work = Work {
+        copy: Copy::new(graph),
+        graph,
+        scaling,
+        ways,
+        makers,
+        slots: BTreeMap::new(),
+        made: BTreeMap::new(),
+        order: vec![],
+    };
+    for (index, (node, layer)) in graph.nodes().iter().zip(&layers).enumerate() {
+        match layer {
+            Some(layer) => work.layer(node, layer)?,
+            None if inside.contains(&NodeId(index)) => {}
+            None => work.copy.node(node)?,
+        }
+    }
+    work.finish()
+}
+
+/// One product of a linear layer, or of several on one input.
+struct Layer {
+    part: Part,
+    /// Left and right operand.
+    operands: [Group; 2],
+    /// Which of them is weights.
+    weights: Option<usize>,
+    widths: Widths,
+}
+
+/// Values that are rounded together, with one scale.
+#[derive(Clone)]
+struct Group {
+    values: Vec<ValueId>,
+    ways: Ways,
+    of: Of,
+    format: Format,
+    role: &'static str,
+}
+
+impl Layer {
+    fn of(graph: &Graph, node: &Node) -> Option<Layer> {
+        if !node.module.starts_with("layers.") || node.phase == Phase::Optimizer {
+            return None;
+        }
+        let is_weight = |id: &ValueId| graph.get(*id).source == Source::Parameter;
+        let group = |values: &[ValueId], ways: Ways, role: &'static str| {
+            let (of, format) = match role {
+                WEIGHT => (Of::Rows, Format::E4m3),
+                INPUT => (Of::Columns, Format::E4m3),
+                _ => (Of::Columns, Format::E5m2),
+            };
+            Group { values: values.to_vec(), ways, of, format, role }
+        };
+        let (part, operands, weights) = match (node.op, &node.inputs[..]) {
+            (Op::MatMul(op), [x, w]) if op.form == Form::Nt && is_weight(w) => {
+                (Part::Output, [group(&[*x], Ways::Plain, INPUT), group(&[*w], Ways::Plain, WEIGHT)], Some(1))
+            }
+            (Op::Linears(_), [x, weights @ ..]) => {
+                (Part::Output, [group(&[*x], Ways::Plain, INPUT), group(weights, Ways::Plain, WEIGHT)], Some(1))
+            }
+            (Op::MatMul(op), [dy, w]) if op.form == Form::Nn && is_weight(w) => {
+                let weights = group(&[*w], Ways::Transposed, WEIGHT);
+                (Part::GradInput, [group(&[*dy], Ways::Plain, GRADIENT), weights], Some(1))
+            }
+            (Op::LinearsGradInput(_), pairs) => {
+                let every = |first: usize| pairs.iter().skip(first).step_by(2).copied().collect::<Vec<_>>();
+                let weights = group(&every(1), Ways::Transposed, WEIGHT);
+                (Part::GradInput, [group(&every(0), Ways::Plain, GRADIENT), weights], Some(1))
+            }
+            (Op::MatMul(op), [dy, x]) if op.form == Form::Tn && node.phase == Phase::Backward => {
+                let input = group(&[*x], Ways::Transposed, INPUT);
+                (Part::GradWeights, [group(&[*dy], Ways::Transposed, GRADIENT), input], None)
+            }
+            (Op::LinearsGradWeights(_), [x, gradients @ ..]) => {
+                let input = group(&[*x], Ways::Transposed, INPUT);
+                (Part::GradWeights, [group(gradients, Ways::Transposed, GRADIENT), input], None)
+            }
+            _ => return None,
+        };
+        let sizes = |id: &ValueId| graph.ty(*id).sizes();
+        let fits = |id: &ValueId| sizes(id).len() == 2 && sizes(id).iter().all(|size| size.is_multiple_of(MULTIPLE));
+        if !node.inputs.iter().chain(&node.outputs).all(fits) {
+            return None;
+        }
+        let axis = if part == Part::GradWeights { 0 } else { 1 };
+        let widths: Vec<usize> = node.outputs.iter().map(|output| sizes(output)[axis]).collect();
+        Some(Layer { part, operands, weights, widths: Widths::new(&widths)? })
+    }
+
+    /// What is rounded once for all that read it.
+    fn groups(&self) -> Vec<Group> {
+        let kept = |(index, group): (usize, &Group)| (self.weights != Some(index)).then(|| group.clone());
+        self.operands.iter().enumerate().filter_map(kept).collect()
+    }
+}
+
+const WEIGHT: &str = "weight";
+const INPUT: &str = "input";
+const GRADIENT: &str = "gradient";
+
+fn joined(one: Ways, other: Ways) -> Ways {
+    if one == other { one } else { Ways::Both }
+}
+
+/// The node that makes a whole group and whose results nothing else reads: it need not be run by itself.
+fn fused_makers(
+    graph: &Graph,
+    layers: &[Option<Layer>],
+    ways: &BTreeMap<Vec<ValueId>, Ways>,
+) -> (BTreeMap<Vec<ValueId>, NodeId>, BTreeSet<NodeId>) {
+    let mut makers = BTreeMap::new();
+    for values in ways.keys() {
+        let Some((maker, node)) = graph.maker(values[0]) else { continue };
+        if !matches!(node.op, Op::SwiGlu(_) | Op::SwiGluGrad(_)) || node.outputs != *values {
+            continue;
+        }
+        let in_group = |value: ValueId| {
+            let of = |group: &Group| group.values == *values && group.values.contains(&value);
+            layers.iter().flatten().flat_map(Layer::groups).filter(of).count()
+        };
+        if values.iter().all(|&value| graph.uses(value) == in_group(value)) {
+            makers.insert(values.clone(), maker);
+        }
+    }
+    let inside = makers.values().copied().collect();
+    (makers, inside)
+}
+
+/// A rounded group: its copies and the slot of its scale, in the new graph.
+#[derive(Clone, Copy)]
+struct Rounded {
+    plain: Option<ValueId>,
+    transposed: Option<ValueId>,
+    slot: ValueId,
+}
+
+struct Work<'a> {
+    copy: Copy<'a>,
+    graph: &'a Graph,
+    scaling: Scaling,
+    ways: BTreeMap<Vec<ValueId>, Ways>,
+    makers: BTreeMap<Vec<ValueId>, NodeId>,
+    /// By name.
+    slots: BTreeMap<String, ValueId>,
+    made: BTreeMap<Vec<ValueId>, Rounded>,
+    /// Slots in the order of their first use, with the format of what they scale.
+    order: Vec<(ValueId, Format)>,
+}
+
+impl Work<'_> {
+    fn layer(&mut self, node: &Node, layer: &Layer) -> Result<(), GraphError> {
+        let mut operands = vec![];
+        let mut slots = vec![];
+        for (index, group) in layer.operands.iter().enumerate() {
+            let rounded = match (layer.weights == Some(index), self.made.get(&group.values)) {
+                (false, Some(&made)) => made,
+                (false, None) => {
+                    let made = self.rounded(node, group, self.ways[&group.values])?;
+                    self.made.insert(group.values.clone(), made);
+                    made
+                }
+                (true, _) => self.rounded(node, group, group.ways)?,
+            };
+            operands.extend(if group.ways == Ways::Transposed { rounded.transposed } else { rounded.plain });
+            slots.push(rounded.slot);
+        }
+        self.copy.enter(node);
+        let op = Fp8Product { part: layer.part, widths: layer.widths };
+        let made = self.copy.add_new(op.into(), &[operands, slots].concat())?;
+        node.outputs.iter().zip(made).for_each(|(&old, new)| self.copy.redirect(old, new));
+        Ok(())
+    }
+
+    fn rounded(&mut self, node: &Node, group: &Group, ways: Ways) -> Result<Rounded, GraphError> {
+        let (of, sources) = match self.makers.get(&group.values).map(|&maker| self.graph.node(maker)) {
+            Some(maker) => {
+                (if matches!(maker.op, Op::SwiGlu(_)) { Of::SwiGlu } else { Of::SwiGluGrad }, maker.inputs.clone())
+            }
+            None => (group.of, group.values.clone()),
+        };
+        let sources: Vec<ValueId> = sources.iter().map(|&value| self.copy.moved(value)).collect();
+        let slot = match self.scaling {
+            Scaling::Delayed => Some(self.slot(node, group)),
+            Scaling::Current => None,
+        };
+        let op = Quantize { format: group.format, of, ways, scaling: self.scaling, margin: MARGIN };
+        self.copy.enter(node);
+        let inputs: Vec<ValueId> = slot.into_iter().chain(sources).collect();
+        let mut made = self.copy.add_new(op.into(), &inputs)?.into_iter();
+        let plain = if ways == Ways::Transposed { None } else { made.next() };
+        let transposed = if ways == Ways::Plain { None } else { made.next() };
+        let slot = slot.or_else(|| made.next()).ok_or_else(|| GraphError::Invalid {
+            after: "fp8".into(),
+            what: format!("{} has no scale", node.module),
+        })?;
+        Ok(Rounded { plain, transposed, slot })
+    }
+
+    fn slot(&mut self, node: &Node, group: &Group) -> ValueId {
+        let name = format!("{SCALE}.{}.{}", node.module, group.role);
+        if let Some(&slot) = self.slots.get(&name) {
+            return slot;
+        }
+        let ty = crate::tensor::TensorType::f32(&[SLOT]);
+        let slot = self.copy.state(&name, ty, Category::OptimizerState);
+        self.slots.insert(name, slot);
+        self.order.push((slot, group.format));
+        slot
+    }
+
+    fn finish(mut self) -> Result<Graph, GraphError> {
+        for format in [Format::E4m3, Format::E5m2] {
+            let of_format = self.order.iter().filter(|(_, own)| *own == format).map(|(slot, _)| *slot);
+            let slots: Vec<ValueId> = of_format.collect();
+            if !slots.is_empty() {
+                self.copy.enter_optimizer("scales");
+                let op = UpdateScales { slots: slots.len(), format, margin: MARGIN };
+                self.copy.add_new(op.into(), &slots)?;
+            }
+        }
+        self.copy.finish()
+    }
+}
+
+/// Names of slots begin with this.
+pub const SCALE: &str = "scale";
