@@ -120,7 +120,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     };
     let schedule = schedule(&arguments, &settings);
     let evaluation = input.evaluation.as_ref();
-    let mut outcome = training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
+    let mut outcome =
+        training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
     if arguments.training.on_spike == SpikeChoice::GoBack {
         for _ in 0..MOST_TIMES_BACK {
             let Some(mut again) = go_back(&outcome, &arguments, &mut trainer, &mut progress)? else { break };

@@ -17,7 +17,6 @@ use headroom_training::program::StepConfig;
 /// A point before it is measured, and each component's own maximum, which growth is fitted to.
 pub struct PlannedPoint {
     pub point: ScalingPoint,
-    pub largest: Components,
     pub need_bytes: usize,
 }
 
@@ -39,6 +38,7 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
         memory_per_token_kb: 1024.0 * peak / (batch_size * seq_len) as f64,
         scaling_factor: 1.0,
         memory_by_component: planned.components(),
+        largest_by_component: largest(&planned.training.program),
         predicted_step_seconds: planned.predicted_seconds(rates),
         step_seconds: None,
         samples_per_sec: None,
@@ -46,7 +46,7 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
         process_peak_memory_mb: None,
         note: None,
     };
-    Ok(PlannedPoint { point, largest: largest(&planned.training.program), need_bytes: planned.need.total() })
+    Ok(PlannedPoint { point, need_bytes: planned.need.total() })
 }
 
 /// Peak memory over that of the first point.
@@ -74,7 +74,7 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
         .collect();
     let names = ["parameters", "activations", "attention"];
     let components = names.map(|name| {
-        let size = |planned: &PlannedPoint| part(&planned.largest, name);
+        let size = |planned: &PlannedPoint| part(&planned.point.largest_by_component, name);
         let exponent = fit(&size);
         ComponentGrowth {
             component: name.into(),

@@ -41,6 +41,9 @@ pub struct ScalingPoint {
     /// Peak memory over that of the first point of its sweep.
     pub scaling_factor: f64,
     pub memory_by_component: Components,
+    /// Each component when it is largest by itself, whenever that is; the fitted growth is of these.
+    #[serde(default)]
+    pub largest_by_component: Components,
     pub predicted_step_seconds: f64,
     /// Measured where it fits; predicted under the null device.
     pub step_seconds: Option<f64>,
@@ -189,6 +192,7 @@ mod tests {
             memory_per_token_kb: 1.0,
             scaling_factor: 1.0,
             memory_by_component: Components::default(),
+            largest_by_component: Components::default(),
             predicted_step_seconds: 0.1,
             step_seconds: Some(0.1),
             samples_per_sec: Some(10.0),

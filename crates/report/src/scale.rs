@@ -59,8 +59,8 @@ pub fn html(record: &ScalingRecord) -> String {
         let series = [
             line(|point| point.peak_memory_mb, "peak"),
             line(|point| point.memory_by_component.fixed(), "parameters, gradients, optimizer state"),
-            line(|point| point.memory_by_component.activations, "activations"),
-            line(|point| point.memory_by_component.attention, "attention's squares"),
+            line(|point| point.largest_by_component.activations, "activations"),
+            line(|point| point.largest_by_component.attention, "attention's squares"),
         ];
         let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
         lines(&format!("Memory over {name}"), name, "MiB at the fullest moment", &series)

@@ -47,11 +47,8 @@ impl Sweeps {
 
     /// The sweep over batches and that over sequences; the point where they cross is in both.
     pub fn split(&self, points: Vec<PlannedPoint>) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
-        let copy = |planned: &PlannedPoint| PlannedPoint {
-            point: planned.point.clone(),
-            largest: planned.largest,
-            need_bytes: planned.need_bytes,
-        };
+        let copy =
+            |planned: &PlannedPoint| PlannedPoint { point: planned.point.clone(), need_bytes: planned.need_bytes };
         let pick = |wanted: &dyn Fn(BatchShape) -> bool, axis: fn(&ScalingPoint) -> u64| {
             let mut sweep: Vec<PlannedPoint> =
                 points.iter().filter(|planned| wanted(shape_of(&planned.point))).map(copy).collect();

@@ -14,6 +14,7 @@ fn point(seq_len: u64, peak: f64) -> ScalingPoint {
         memory_per_token_kb: 1.0,
         scaling_factor: peak / 10.0,
         memory_by_component: Components { attention: peak / 2.0, activations: peak / 2.0, ..Components::default() },
+        largest_by_component: Components { attention: peak / 2.0, activations: peak / 2.0, ..Components::default() },
         predicted_step_seconds: 0.01,
         step_seconds: Some(0.02),
         samples_per_sec: Some(400.0),
