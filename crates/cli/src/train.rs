@@ -19,7 +19,7 @@ use crate::output;
 use crate::profile::{self, Profiler};
 use crate::registry::{self, About, Entry};
 use crate::signals::{self, Interrupt};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};

