@@ -8,7 +8,7 @@ mod cudnn;
 mod cupti;
 mod driver;
 mod either;
-mod error;
+pub(crate) mod error;
 mod facts;
 pub mod health;
 mod lanes;

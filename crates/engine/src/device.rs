@@ -102,7 +102,7 @@ pub enum EngineError {
     #[error("{precision} has no kernels on {device}, which has {}", names(has))]
     NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
     #[error(transparent)]
-    Cuda(#[from] crate::cuda::CudaError),
+    Cuda(#[from] crate::cuda::error::CudaError),
     #[error("programs of one device compute in {one} and in {other}; they must agree")]
     MixedPrecisions { one: Precision, other: Precision },
 }

@@ -55,7 +55,7 @@ fn modules(tree: &Tree) -> Vec<Module> {
                 _ => inside.split('/').map(String::from).collect(),
             };
             // Tests inside a file come last, and may use anything.
-            let code = file.code.split("#[cfg(test)]").next().unwrap_or_default();
+            let code = file.code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let named = named_paths(code, &path);
             (!is_test).then(|| Module { file: file.path.clone(), folder: folder.into(), path, named })
         })

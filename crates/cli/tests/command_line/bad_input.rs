@@ -84,7 +84,7 @@ fn what_does_not_exist_is_refused_with_the_choices() {
     let place = Place::new();
     for (flags, words) in [
         ("--device tpu", &["no device `tpu`", "cpu, cuda, cuda:N or null"][..]),
-        ("--precision fp8", &["fp8", "fp32"]),
+        ("--precision fp4", &["fp4", "fp32"]),
         ("--precision tf32", &["--precision tf32 has no kernels on cpu", "--precision fp32"]),
         ("--use-amp --precision fp32", &["--use-amp", "--precision"]),
         ("--passes v7", &["`v7`"]),

@@ -249,7 +249,11 @@ fn memory(analysis: &Analysis) -> String {
     if curve.is_empty() {
         return String::new();
     }
-    let used: Vec<&Band> = BANDS.iter().filter(|(_, _, of)| curve.iter().any(|point| of(point) > 0)).collect();
+    let used: Vec<&Band> = BANDS
+        .iter()
+        // Parameters are told apart from what was there before the trace only in runs of ours.
+        .filter(|(class, _, of)| *class != "parameters" || curve.iter().any(|point| of(point) > 0))
+        .collect();
     let mebibytes = |count: u64| count as f64 / f64::from(1 << 20);
     let points: Vec<MemoryPoint> = curve
         .iter()
