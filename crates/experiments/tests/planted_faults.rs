@@ -225,7 +225,7 @@ fn a_wrong_scale_is_not_accurate() {
         }
         copy.finish()
     }
-    for rewrite in [with_margin::<12>, with_margin::<-4>] {
+    for rewrite in [with_margin::<18>, with_margin::<-4>] {
         let gate = accuracy_in_eight_bits(rewrite);
         assert!(!gate.passed(), "{gate:?}");
     }

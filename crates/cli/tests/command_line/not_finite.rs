@@ -36,3 +36,19 @@ fn a_weight_that_is_not_finite_is_named() {
     place.run(line).is_error(3, line, &["not finite at step 1", ".weight hold inf, as they were loaded"]);
     assert_eq!(place.names(), before, "nothing was trained, nothing is left");
 }
+
+#[test]
+fn a_loss_that_leaves_its_course_is_told_with_what_grew_or_ends_the_run() {
+    let place = Place::new();
+    let line = format!("train {SMALL} --data markov --learning-rate 1 --num-steps 8 --log-interval 2");
+    let told = place.succeeds(&line);
+    assert!(told.stderr.contains("the loss left its course"), "{}", told.stderr);
+    assert!(told.stderr.contains("weights grew most in"), "{}", told.stderr);
+    let stopped = format!("{line} --on-spike stop");
+    place.run(&stopped).is_error(3, &stopped, &["the loss left its course", "after it had come down to"]);
+    // Back to the checkpoint, with half the rate each time.
+    let back = format!("{line} --on-spike go-back --save ck --save-every 1");
+    let done = place.run(&back);
+    assert!(done.stderr.contains("back to the checkpoint of step") && done.stderr.contains("0.5 times the rate"));
+    place.refuses(&format!("{line} --on-spike go-back"), &["no checkpoint to go back to", "--save"]);
+}

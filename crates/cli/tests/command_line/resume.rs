@@ -128,3 +128,17 @@ fn weights_start_another_run_from_its_first_step() {
     let done = place.succeeds(&format!("train {SMALL} --init-from ck --num-steps 2 --json"));
     assert_eq!(done.objects()[0]["step"], 1);
 }
+
+#[test]
+fn a_run_in_eight_bits_goes_on_with_the_scales_it_had() {
+    let place = Place::new();
+    let line = "train --size nano --batch-size 2 --precision fp8 --passes all";
+    let done = place.succeeds(&format!("{line} --num-steps 6 --save straight"));
+    assert!(done.stdout.contains("Rounded to eight bits: 24 tensors; "), "{}", done.stdout);
+    place.succeeds(&format!("{line} --num-steps 3 --eval-every 3 --save half"));
+    place.succeeds("train --resume half --num-steps 6 --save whole");
+    for file in ["model.safetensors", "optimizer.safetensors"] {
+        assert!(place.read(&format!("whole/{file}")) == place.read(&format!("straight/{file}")), "{file} differs");
+    }
+    assert_eq!(place.json("whole/training_state.json")["scales"].as_object().unwrap().len(), 24);
+}

@@ -14,7 +14,7 @@ use crate::pass::Copy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest relative difference of the loss, and of gradients in norm, against the same graph in single precision.
-pub const LOSS_TOLERANCE: f64 = 2e-2;
+pub const LOSS_TOLERANCE: f64 = 1e-2;
 pub const GRADIENT_TOLERANCE: f64 = 0.2;
 
 /// Sizes that the matrix units take.
