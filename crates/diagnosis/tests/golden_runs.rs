@@ -160,7 +160,10 @@ fn every_projection_has_its_own_work_under_every_list_of_passes() {
     for leaf in ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"] {
         let path = format!("layers.1.{leaf}");
         let (naive, fused) = (at(&naive, &path), at(&fused, &path));
-        assert_eq!((naive.forward_flops, naive.backward_flops), (fused.forward_flops, fused.backward_flops), "{leaf}");
+        assert_eq!(naive.forward_flops, fused.forward_flops, "{leaf}");
+        // The naive graph sums the gradients of a common input by additions, which the fused product does in place.
+        let ratio = naive.backward_flops as f64 / fused.backward_flops as f64;
+        assert!((1.0..1.01).contains(&ratio), "{leaf}: {ratio}");
         assert!(fused.seconds > 0.0 && fused.bytes > 0, "{leaf}");
     }
 }

@@ -8,7 +8,7 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 21] = [
+const WITHOUT_GRADIENT: [&str; 24] = [
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",
@@ -31,6 +31,10 @@ const WITHOUT_GRADIENT: [&str; 21] = [
     "linear_cross_entropy",
     // Makes its own gradients: tested below.
     "linear_cross_entropy_train",
+    // Come after the gradient, as a precision of the products.
+    "quantize",
+    "fp8_product",
+    "update_scales",
 ];
 
 #[test]
