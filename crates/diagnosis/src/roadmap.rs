@@ -32,7 +32,7 @@ pub struct RoadmapItem {
     pub additional_share: f64,
 }
 
-const METHOD: &str = "upper bound: the host's orders and the device's queues played again without the cost";
+const METHOD: &str = "upper bound: the step replayed without each cost";
 
 /// Sets each finding's own bound, and orders those that save something.
 pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {

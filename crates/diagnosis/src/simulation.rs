@@ -1,4 +1,4 @@
-//! How long the steps would be without a cost: the host's orders and the device's queues played again.
+//! Replays the steps without a cost: launches in the host's order, each stream's queue behind them.
 
 use std::collections::HashMap;
 

@@ -130,7 +130,7 @@ fn band(
     let edge = |values: &[f64]| -> Vec<(f64, f64)> {
         let mut corners = vec![];
         for (index, point) in points.iter().enumerate() {
-            let until = points.get(index + 1).map_or(end, |next| millis(next));
+            let until = points.get(index + 1).map_or(end, millis);
             let height = FRAME.y(y, values[index]);
             corners.extend([(FRAME.x(x, millis(point)), height), (FRAME.x(x, until), height)]);
         }

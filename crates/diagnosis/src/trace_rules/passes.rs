@@ -88,11 +88,14 @@ fn missing(evidence: &Evidence, (code, pass): (&str, &str), words: &str) -> Vec<
     let mut found =
         Found::new(Some(share), message, &format!("`{flag}`; `headroom optimize` measures and verifies it"));
     found.confidence = Confidence::Medium;
+    let roof = match run.header.peaks.precision.as_str() {
+        "" => "roof".to_string(),
+        precision => format!("{precision} roof"),
+    };
     found.evidence = vec![format!(
-        "{} per step, of which {} stays at the roof of {}",
+        "{} per step, of which {} would stay at the {roof}",
         milliseconds(time),
-        milliseconds(time - saved),
-        run.header.peaks.source
+        milliseconds(time - saved)
     )];
     let Some(calls) = Calls::new(evidence.view) else { return vec![found] };
     let staying = |call: &crate::measures::calls::Call| {
