@@ -46,8 +46,8 @@ fn a_run_says_what_it_updated_and_what_it_works_on() {
 fn a_run_that_chooses_goes_on_to_the_byte_also_from_its_own_folder() {
     let place = Place::new();
     for update in ["topk:3", "random:3"] {
-        place.succeeds(&format!("train {SMALL} --num-steps 8 --update {update} --save straight"));
-        place.succeeds(&format!("train {SMALL} --num-steps 4 --update {update} --save ck"));
+        place.succeeds(&format!("train {SMALL} --num-steps 8 --update {update} --save straight --overwrite"));
+        place.succeeds(&format!("train {SMALL} --num-steps 4 --update {update} --save ck --overwrite"));
         place.succeeds("train --resume ck --num-steps 8 --save ck --output-dir o --overwrite");
         assert!(weights(&place, "straight") == weights(&place, "ck"), "{update}");
         let [straight, cut] = ["straight", "ck"].map(|folder| place.json(&format!("{folder}/training_state.json")));
