@@ -13,10 +13,11 @@ use clap::ValueEnum;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::{join, measure};
 use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, lint, repair};
+use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, check_stack, lint, repair};
 use headroom_record::replace::{recover, replace_file};
 use headroom_report::lint as formats;
 
+use crate::failure::RunFailed;
 use crate::output::{self, note};
 use discovery::Scripts;
 
@@ -87,6 +88,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if from_stdin && paths.len() > 1 {
         bail!("`-` reads one script from standard input: give it alone");
     }
+    check_threads()?;
     let configuration = configuration(&arguments, &paths)?;
     let selection = selection(&arguments, &configuration)?;
     let scripts = if from_stdin {
@@ -136,8 +138,17 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
 
 /// The scripts at `paths`, as the settings of the first choose them.
 pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Input>> {
+    check_threads()?;
     let configuration = Configuration::nearest(&paths[0])?;
     Ok(discovery::read(paths, &configuration.exclude)?.inputs)
+}
+
+/// Deep trees need deep stacks, and a process may have too little memory for one.
+fn check_threads() -> Result<()> {
+    check_stack().map_err(|error| {
+        let help = "free memory, or raise this process's limit (ulimit -v)";
+        RunFailed(format!("cannot start a thread to read scripts with: {error}\n  help: {help}")).into()
+    })
 }
 
 fn configuration(arguments: &Arguments, paths: &[PathBuf]) -> Result<Configuration> {

@@ -31,6 +31,7 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use file::SourceFile;
+pub use islands::check_stack;
 use islands::{Map, in_parallel};
 use program::Program;
 use rule::Check;

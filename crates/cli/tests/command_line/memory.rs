@@ -117,12 +117,15 @@ fn the_null_device_plans_and_predicts_the_largest_size_at_once() {
 fn a_process_without_memory_is_told_so_and_does_not_panic() {
     let place = Place::new();
     // From too little for nearly anything to too little for the plan.
-    for kilobytes in [60_000, 120_000, 200_000, 400_000] {
+    for kilobytes in [60_000, 120_000, 400_000] {
         let line =
             format!("ulimit -v {kilobytes}; $HEADROOM train --size small --num-steps 1 --threads 2 --output-dir o");
         let done = place.shell(&line);
         assert!(!done.stderr.contains("panicked"), "{line}\n{}", done.stderr);
-        assert!(matches!(done.code, Some(2 | 3)), "{line}: {:?}\n{}", done.code, done.stderr);
+        assert_eq!(done.code, Some(2), "{line}\n{}", done.stderr);
         assert!(done.stderr.starts_with("error: "), "{line}\n{}", done.stderr);
     }
+    place.write("train.py", "import torch\n");
+    let done = place.shell("ulimit -v 100000; $HEADROOM lint train.py");
+    done.is_error(3, "lint", &["cannot start a thread"]);
 }

@@ -52,6 +52,14 @@ impl Map {
     }
 }
 
+/// Can a thread with such a stack be started? Asked before `in_parallel`, which needs one.
+pub fn check_stack() -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| {})?;
+    // It does nothing that could panic.
+    let _ = thread.join();
+    Ok(())
+}
+
 /// Does `work` for every item on all processors, each thread with a stack deep enough for deep trees.
 pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
