@@ -100,5 +100,8 @@ pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
 
 /// A trace's name and steps, for the head of a report.
 pub fn device_name(trace: &Trace) -> Option<&str> {
-    trace.header.devices.first().map(|device| device.name.as_str()).filter(|name| !name.is_empty())
+    let listed = trace.header.devices.first().map(|device| device.name.as_str());
+    // A run of ours on the CPU names its processor.
+    let own = || trace.header.headroom.as_ref().map(|run| run.device.as_str());
+    listed.or_else(own).filter(|name| !name.is_empty())
 }

@@ -117,7 +117,9 @@ fn files_and_analysis_agree_at_nano_and_tiny_under_v1_v2_and_all() {
         for passes in ["v1", "v2", "all"] {
             let run = Run::done(&format!("profile --size {size} --passes {passes} --num-steps 7 --profile-steps 2"));
             let (keys, figures) = compare(&run);
-            assert_eq!(keys, KEYS, "keys that both hold, {size} {passes}");
+            // With every pass in the list no bottleneck has a speed-up to offer.
+            let want = if passes == "all" { KEYS - 1 } else { KEYS };
+            assert_eq!(keys, want, "keys that both hold, {size} {passes}");
             assert!(figures > 1_000, "{figures} figures compared, {size} {passes}");
         }
     }
