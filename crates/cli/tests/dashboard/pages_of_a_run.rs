@@ -45,6 +45,9 @@ fn every_page_of_a_run_shows_what_its_files_say() {
     let browser = Browser::start();
     browser.enter(&server);
     list_of_runs(&browser);
+    browser.click_link("naive");
+    missing_passes(&browser, &folder.path().join("runs/naive"));
+    browser.page(&server, "/");
     let fused = folder.path().join("runs/fused");
     browser.click_link("fused");
     overview(&browser, &fused);
@@ -63,6 +66,15 @@ fn every_page_of_a_run_shows_what_its_files_say() {
     browser.page(&server, "/");
     compare(&browser, folder.path());
     assert_eq!(browser.errors(), [] as [String; 0]);
+}
+
+/// The rules of a trace name the passes that its run lacks, as the table of bottlenecks does.
+fn missing_passes(browser: &Browser, run: &Path) {
+    let categories = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
+    let flag = categories[0]["remedy"].as_str().unwrap();
+    let pass = flag.rsplit('+').next().unwrap();
+    let findings = browser.text("ol.findings");
+    assert!(flag.starts_with("--passes") && findings.contains(pass) && findings.contains("TR12"), "{flag}: {findings}");
 }
 
 fn list_of_runs(browser: &Browser) {
@@ -97,12 +109,6 @@ fn overview(browser: &Browser, run: &Path) {
     let forward = parts.iter().find(|part| part.starts_with("forward operators")).unwrap();
     let shown = parsed_seconds(forward.trim_start_matches("forward operators").split(',').next().unwrap().trim());
     assert!(near(shown, breakdown["forward_operators"].as_f64().unwrap()), "{forward}");
-    // The rules of its trace name the passes that it lacks, as the table of bottlenecks does.
-    let categories = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
-    let flag = categories[0]["remedy"].as_str().unwrap();
-    let pass = flag.rsplit('+').next().unwrap();
-    let findings = browser.text("ol.findings");
-    assert!(flag.starts_with("--passes") && findings.contains(pass) && findings.contains("TR12"), "{flag}: {findings}");
     assert!(browser.texts("main a").contains(&"report.html".to_string()));
 }
 
