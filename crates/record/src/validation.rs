@@ -31,7 +31,7 @@ pub struct ValidationFacts {
     pub baseline_steps: u64,
     /// Its seconds by operator, the longest first, then those between operators: together the step.
     pub baseline_by_op: Vec<OpSeconds>,
-    /// What holds the baseline back, the first to do first.
+    /// What holds the baseline back, by priority.
     pub findings: Vec<FindingRow>,
     /// Every pass, each on top of those before it: first the kept ones, whose speed-ups multiply to that of the kept list.
     /// All rows of this file are from one race.

@@ -47,7 +47,7 @@ fn small(command: &str) -> String {
         line += " --num-steps 10";
     }
     if line.contains(" optimize ") {
-        line += " --rounds 6 --curve-steps 2 --batch-size 2 --seq-len 16 --min-speedup 0.001";
+        line += " --rounds 4 --time 1 --curve-steps 2 --batch-size 2 --seq-len 16 --min-speedup 0.001";
     }
     if line.contains(" regress ") {
         line += " --threshold 100000";

@@ -14,7 +14,7 @@ pub fn html(record: &ValidationRecord) -> String {
         &(table(&tables::operators(facts), "narrow") + &note(&tables::one_step(facts))),
     );
     page.section(
-        "Findings, the first to do first",
+        "Findings by priority",
         &(table(&tables::findings(facts), "")
             + &note(
                 "\"At most\" is the step's speed-up if the finding fell to the machine's roof: a bound, not a promise.",

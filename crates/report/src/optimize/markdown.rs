@@ -13,7 +13,7 @@ pub fn markdown(record: &ValidationRecord) -> String {
         let _ = write!(out, "\n## {title}\n\n{content}");
     };
     section("Where Version 1's time goes", table(&tables::operators(facts)) + &line(&tables::one_step(facts)));
-    section("Findings, the first to do first", table(&tables::findings(facts)) + UPPER_BOUNDS);
+    section("Findings by priority", table(&tables::findings(facts)) + UPPER_BOUNDS);
     let notes = tables::notes(facts);
     let notes = if notes.is_empty() { String::new() } else { format!("\n{}", list(&notes)) };
     section("Passes, each on top of those above it: the kept ones first", table(&tables::passes(facts)) + &notes);

@@ -29,6 +29,13 @@ pub fn summary(facts: &ValidationFacts) -> Vec<String> {
             seconds(facts.baseline_step_seconds),
         ));
     }
+    if let Some(kept) = facts.versions.last().filter(|row| row.measured_ci95_low < 1.0 && row.measured_ci95_high >= 1.0)
+    {
+        lines.push(format!(
+            "It is not shown to be faster than Version 1: the interval of its speed-up, {:.2} to {:.2}, holds 1.",
+            kept.measured_ci95_low, kept.measured_ci95_high
+        ));
+    }
     if let Some(best) = facts.as_good.first() {
         let others = match facts.as_good.len() {
             1 => String::new(),

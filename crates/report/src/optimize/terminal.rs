@@ -17,7 +17,7 @@ pub fn terminal(record: &ValidationRecord) -> String {
     section("Where Version 1's time goes", &tables::operators(facts));
     let mut findings = without(tables::findings(facts), "evidence");
     findings.rows.truncate(FINDINGS);
-    section("What holds Version 1 back, the first to do first", &findings);
+    section("What holds Version 1 back, by priority", &findings);
     section("Passes, each on top of those above it: the kept ones first", &tables::passes(facts));
     for note in tables::notes(facts) {
         let _ = writeln!(out, "  {}", note.replace('`', ""));
