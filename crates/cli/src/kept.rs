@@ -36,7 +36,7 @@ fn device_file(threads: u64) -> Option<PathBuf> {
     Some(if usual { own } else { other })
 }
 
-/// None also where it was measured on a busy machine, as earlier versions kept it.
+/// Also missing where it was measured on a busy machine, as earlier versions kept it.
 fn read(path: &PathBuf) -> Option<DeviceRecord> {
     let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     is_to_keep(&record).then_some(record)
@@ -56,7 +56,7 @@ pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf
     let path = if record.kind == "cuda" { gpu_file(&record.name) } else { device_file(record.threads) };
     let Some(path) = path else { return Ok((record, None)) };
     let best = match (read(&path), is_to_keep(&record)) {
-        // What was measured when the machine was quiet stands by itself.
+        // A measurement of a quiet machine stands by itself.
         (Some(before), false) => return Ok((before, Some(path))),
         (None, false) => return Ok((record, None)),
         (Some(before), true) => record.best_of(&before),

@@ -55,7 +55,7 @@ pub struct Arguments {
     /// whole interval lies above, fails where it lies below, and is undecided in between
     #[arg(long, value_name = "RATIO")]
     min_speedup: Option<f64>,
-    /// What an undecided gate does to the exit code: pass (exit 0) or fail (exit 1)
+    /// Exit code of an undecided gate: pass (exit 0) or fail (exit 1)
     #[arg(long, value_name = "WHAT", value_enum, default_value = "pass")]
     undecided: Undecided,
     /// Also measure all passes without one, for each

@@ -180,7 +180,7 @@ fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     interrupt.exit_code()
 }
 
-/// What the process that takes the steps is asked for.
+/// The request to the process that takes the steps.
 fn train_request(arguments: &Arguments, shape: Option<BatchShape>) -> anyhow::Result<TrainRequest> {
     Ok(TrainRequest {
         size: arguments.size.clone(),

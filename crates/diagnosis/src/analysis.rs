@@ -3,6 +3,7 @@
 use headroom_trace::{Reading, Trace};
 use serde::Serialize;
 
+use crate::measures::calls::Calls;
 use crate::measures::communication::{Ranks, ranks};
 use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
@@ -51,13 +52,14 @@ pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
     let chosen = (0..views.len())
         .max_by(|&left, &right| wall(&views[left]).total_cmp(&wall(&views[right])).then(right.cmp(&left)))?;
     let (trace, view) = (&traces[chosen], &views[chosen]);
-    let (trust, measures) = measure(view, options.unprofiled);
-    let run = run_figures(view, &measures);
+    let calls = Calls::new(view);
+    let (trust, measures) = measure(view, calls.as_ref(), options.unprofiled);
+    let run = calls.as_ref().map(|calls| run_figures(view, calls, &measures));
     let ranks = ranks(traces, &views);
     let mut findings = find(&Evidence {
         view,
         measures: &measures,
-        run: run.as_ref(),
+        run: run.as_ref().zip(calls.as_ref()),
         trust: &trust,
         ranks: ranks.as_ref(),
         thresholds: &options.thresholds,

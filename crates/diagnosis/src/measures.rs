@@ -28,6 +28,7 @@ pub mod view;
 use headroom_trace::Trace;
 use serde::Serialize;
 
+use calls::Calls;
 use trust::{Trust, Unprofiled};
 use view::View;
 
@@ -50,7 +51,8 @@ pub struct Measures {
     pub per_step: Vec<per_step::PerStep>,
 }
 
-pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
+/// `calls` are those of the plan, where the trace is of a run of ours.
+pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (Trust, Measures) {
     let costs = flops::costs(view);
     // The two largest halves side by side; each is a chain of passes over the same columns.
     let (left, right) = rayon::join(
@@ -68,8 +70,8 @@ pub fn measure(view: &View, unprofiled: Unprofiled) -> (Trust, Measures) {
             (
                 synchronisation::synchronisation(view),
                 copies::copies(view),
-                memory::memory(view),
-                roofline::roofline(view, &costs),
+                memory::memory(view, calls),
+                roofline::roofline(view, &costs, calls),
                 data_loading::data_loading(view),
                 constants::rebuilt_constants(view),
                 patterns::patterns(view, &costs),

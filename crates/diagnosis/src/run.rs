@@ -73,14 +73,12 @@ fn passes_of(header: &RunHeader) -> Passes<'_> {
     Passes { list: &header.passes.list, missing: &header.passes.missing }
 }
 
-/// `None` for a trace of another program, or of a version that did not say enough.
-pub fn run_figures(view: &View, measures: &Measures) -> Option<RunFigures> {
-    let calls = Calls::new(view)?;
+pub fn run_figures(view: &View, calls: &Calls, measures: &Measures) -> RunFigures {
     let header = calls.header;
     let (times, peak) = (times(header), peak_origin(header));
-    let breakdown = operators::step_breakdown(view, &calls);
-    let places = operators::by_place(&calls, breakdown.wall);
-    let flops_analysis = arithmetic::flops_analysis(view, &calls);
+    let breakdown = operators::step_breakdown(view, calls);
+    let places = operators::by_place(calls, breakdown.wall);
+    let flops_analysis = arithmetic::flops_analysis(view, calls);
     let efficiency_metrics = efficiency(header, &flops_analysis, breakdown.wall);
     let computational_intensity = {
         let bytes: f64 = places.iter().map(|place| place.bytes as f64).sum();
@@ -95,23 +93,23 @@ pub fn run_figures(view: &View, measures: &Measures) -> Option<RunFigures> {
         let idle_percent = 100.0 * (1.0 - measures.breakdown.busy_share).max(0.0);
         let mut record = IntensityRecord::new(executed / bytes.max(1.0), idle_percent, rates, times, peak);
         record.time_by_bound = arithmetic::time_by_bound(&places, wall);
-        record.by_op = arithmetic::intensity_by_operator(&calls);
+        record.by_op = arithmetic::intensity_by_operator(calls);
         record
     };
-    let memory_analysis = memory::memory_record(&calls, &passes_of(header), times);
+    let memory_analysis = memory::memory_record(calls, &passes_of(header), times);
     let operator_analysis = OperatorRecord {
         schema_version: headroom_record::SCHEMA_VERSION,
-        operator_stats: operators::operator_stats(view, &calls, measures),
+        operator_stats: operators::operator_stats(view, calls, measures),
         by_place: places,
         step_breakdown: breakdown,
         bottlenecks: Default::default(),
-        patterns: operators::patterns(view, &calls, measures, &breakdown),
+        patterns: operators::patterns(view, calls, measures, &breakdown),
         timestamp: String::new(),
         provenance: OperatorRecord::provenance(times),
     };
     let mut figures = RunFigures {
-        memory_timeline: memory::timeline_record(view, &calls, times),
-        roofline_data: roofline(header, &flops_analysis, &efficiency_metrics, &computational_intensity),
+        memory_timeline: memory::timeline_record(view, calls, times),
+        roofline_data: roofline(header, &efficiency_metrics, &computational_intensity),
         flops_analysis,
         efficiency_metrics,
         computational_intensity,
@@ -124,7 +122,7 @@ pub fn run_figures(view: &View, measures: &Measures) -> Option<RunFigures> {
     figures.operator_analysis.bottlenecks = found;
     figures.roofline_data.optimization_targets = targets;
     figures.roofline_data.points = points(&figures.operator_analysis);
-    Some(figures)
+    figures
 }
 
 /// Against the peak of the run's precision, over the mean step of the whole run.
@@ -147,13 +145,8 @@ fn efficiency(header: &RunHeader, flops: &FlopsAnalysis, recorded_step: f64) -> 
     }
 }
 
-fn roofline(
-    header: &RunHeader,
-    flops: &FlopsAnalysis,
-    efficiency: &EfficiencyMetrics,
-    intensity: &IntensityRecord,
-) -> RooflineRecord {
-    let step = header.run.mean_step_seconds;
+/// Without its points and targets, which come from the operators.
+fn roofline(header: &RunHeader, efficiency: &EfficiencyMetrics, intensity: &IntensityRecord) -> RooflineRecord {
     RooflineRecord {
         schema_version: headroom_record::SCHEMA_VERSION,
         model_name: header.model.clone(),
@@ -165,9 +158,7 @@ fn roofline(
         },
         performance_point: PerformancePoint {
             arithmetic_intensity: intensity.arithmetic_intensity_flops_per_byte,
-            achieved_performance: step.map_or(efficiency.achieved_flops_per_sec, |step| {
-                flops.avg_flops_per_step as f64 / step.max(f64::MIN_POSITIVE)
-            }),
+            achieved_performance: efficiency.achieved_flops_per_sec,
             mfu_percent: efficiency.mfu_percent,
         },
         points: vec![],

@@ -27,6 +27,7 @@ use serde::Serialize;
 
 use crate::finding::{Cause, Confidence, Effort, Place, Severity};
 use crate::measures::Measures;
+use crate::measures::calls::Calls;
 use crate::measures::communication::Ranks;
 use crate::measures::intervals::{Span, merged};
 use crate::measures::trust::Trust;
@@ -50,8 +51,8 @@ pub struct TraceRule {
 pub struct Evidence<'a> {
     pub view: &'a View<'a>,
     pub measures: &'a Measures,
-    /// A run of ours, with its passes.
-    pub run: Option<&'a RunFigures>,
+    /// A run of ours: its figures and the calls of its plan.
+    pub run: Option<(&'a RunFigures, &'a Calls<'a>)>,
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,

@@ -195,3 +195,21 @@ pub struct Stated {
     /// Bytes live while it runs, by category.
     pub live: [u64; 5],
 }
+
+/// `layers.3.mlp.up_proj` as `layers.*.mlp.up_proj`: the same place in every layer.
+pub fn place_of(module: &str) -> String {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    module.split('.').map(|part| if is_number(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_of_one_kind_are_one_place() {
+        assert_eq!(place_of("layers.13.mlp.up_proj"), "layers.*.mlp.up_proj");
+        assert_eq!(place_of("layers.2"), "layers.*");
+        assert_eq!(place_of("lm_head"), "lm_head");
+    }
+}

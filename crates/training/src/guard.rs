@@ -3,7 +3,7 @@
 use crate::trainer::{PIECE, Trainer};
 use std::fmt;
 
-/// What a run does when its loss leaves its course.
+/// A run's answer to a loss that leaves its course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSpike {
     /// Says so and goes on.

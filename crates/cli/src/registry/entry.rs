@@ -27,7 +27,7 @@ struct Open {
     id: i64,
     start: RunStart,
     name: Option<String>,
-    /// Which file the registry was: somebody may delete or replace it while the run goes on.
+    /// The file that the registry was: somebody may delete or replace it while the run goes on.
     file: Option<FileIdentity>,
 }
 
@@ -142,7 +142,7 @@ fn insert(start: RunStart, name: Option<String>) -> Result<Open, RegistryError> 
 
 type FileIdentity = (u64, u64);
 
-/// None where there is no such file, or the system has no word for it.
+/// `None` where there is no such file, or the system has no word for it.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt;

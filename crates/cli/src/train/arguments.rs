@@ -103,7 +103,7 @@ pub struct TrainingArguments {
     /// Micro-batches a step; each has the batch size [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub gradient_accumulation_steps: Option<u32>,
-    /// What a run does when its loss leaves its course: tell (says so, with the operators whose weights grew most, and goes
+    /// Answer to a loss that leaves its course: tell (says so, with the operators whose weights grew most, and goes
     /// on), stop, or go-back (to the last checkpoint of --save, with half the rate, three times at most)
     #[arg(long, value_enum, default_value_t = SpikeChoice::Tell)]
     pub on_spike: SpikeChoice,
@@ -148,7 +148,7 @@ pub struct MachineArguments {
     /// cpu, cuda, cuda:N, or null (computes nothing: what the run would need and take)
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// What matrix products compute in; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure.
+    /// Precision of matrix products; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure.
     /// fp8: the blocks' linear layers in eight bits, the rest as bf16 [default: fp32, or the resumed run's]
     #[arg(long, value_parser = precisions())]
     pub precision: Option<Precision>,

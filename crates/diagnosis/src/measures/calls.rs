@@ -1,7 +1,7 @@
 //! The plan's calls as a trace of ours shows them: where each ran, how long, in which step, and what it says of itself.
 
 use headroom_record::intensity::Bound;
-use headroom_trace::run::{PeaksHeader, RunHeader};
+use headroom_trace::run::{PeaksHeader, RunHeader, place_of};
 use headroom_trace::{Category, NONE, Phase, Stated};
 use std::collections::HashMap;
 
@@ -139,12 +139,6 @@ fn spans_on_device(view: &View) -> HashMap<u32, Span> {
     spans
 }
 
-/// `layers.3.mlp.up_proj` as `layers.*.mlp.up_proj`: the same place in every layer.
-pub fn place_of(module: &str) -> String {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    module.split('.').map(|part| if is_number(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
-}
-
 /// The modules that a call stands for, each with its share: three for `layers.0.self_attn.q_proj+k_proj+v_proj`.
 pub fn parts_of<'t>(module: &'t str, shares: &str) -> Vec<(Vec<&'t str>, f64)> {
     let path: Vec<&str> = module.split('.').filter(|part| !part.is_empty()).collect();
@@ -161,13 +155,6 @@ pub fn parts_of<'t>(module: &'t str, shares: &str) -> Vec<(Vec<&'t str>, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn layers_of_one_kind_are_one_place() {
-        assert_eq!(place_of("layers.13.mlp.up_proj"), "layers.*.mlp.up_proj");
-        assert_eq!(place_of("layers.2"), "layers.*");
-        assert_eq!(place_of("lm_head"), "lm_head");
-    }
 
     #[test]
     fn a_fused_call_is_shared_out_to_its_modules() {

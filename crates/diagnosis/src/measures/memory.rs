@@ -72,10 +72,10 @@ fn use_of(made: Phase, freed: Option<(Phase, bool)>) -> Use {
 
 const MOST_POINTS: usize = 400;
 
-pub fn memory(view: &View) -> Memory {
+pub fn memory(view: &View, calls: Option<&Calls>) -> Memory {
     let events = &view.trace.memory;
-    if let Some(calls) = Calls::new(view) {
-        return of_run(view, &calls);
+    if let Some(calls) = calls {
+        return of_run(view, calls);
     }
     let Some(device) = busiest_device(events) else {
         return Memory::default();

@@ -52,12 +52,11 @@ pub struct Rates {
     pub bytes: f64,
 }
 
-pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
+pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
-    let calls = Calls::new(view);
-    let seconds = match &calls {
+    let seconds = match calls {
         Some(calls) => times_of_calls(calls, host.len()),
         None => times(view, costs),
     };
@@ -88,7 +87,7 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
     result.achieved_flops_per_second = total / wall;
     result.needed_flops_per_step = result.flops_per_step;
     let mut step_seconds = wall / view.steps.count();
-    if let Some(ours) = calls.as_ref().map(|calls| calls.header).filter(|ours| ours.flops.needed_per_step > 0) {
+    if let Some(ours) = calls.map(|calls| calls.header).filter(|ours| ours.flops.needed_per_step > 0) {
         result.needed_flops_per_step = ours.flops.needed_per_step as f64;
         // Over the steps of the whole run, which no recorder slowed.
         step_seconds = ours.run.mean_step_seconds.unwrap_or(step_seconds);
@@ -102,7 +101,7 @@ pub fn roofline(view: &View, costs: &[Cost]) -> Roofline {
         result.mfu_percent = Some(100.0 * result.needed_flops_per_step / step_seconds / peak);
     }
     let ridge = result.ridge_flops_per_byte;
-    let bound = |row: &RooflineRow, intensity: f64| match &calls {
+    let bound = |row: &RooflineRow, intensity: f64| match calls {
         Some(calls) => Some(calls.bound(intensity, row.roof_seconds / row.calls.max(1) as f64)),
         None => ridge.map(|ridge| if intensity < ridge { Bound::MemoryBound } else { Bound::ComputeBound }),
     };

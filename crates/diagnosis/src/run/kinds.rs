@@ -1,10 +1,10 @@
-//! Which part of the model a place or an operator belongs to, by its module and name.
+//! Parts of the model by a place's module and an operator's name.
 
 fn leaf(place: &str) -> &str {
     place.rsplit('.').next().unwrap_or_default()
 }
 
-/// Of the modules that a fused call stands for, one is enough.
+/// One of the modules that a fused call stands for is enough.
 fn leaf_is(place: &str, names: &[&str]) -> bool {
     leaf(place).split('+').any(|leaf| names.contains(&leaf))
 }

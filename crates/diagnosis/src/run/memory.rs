@@ -108,7 +108,7 @@ pub fn timeline_record(view: &View, calls: &Calls, times: Origin) -> TimelineRec
     TimelineRecord::new(calls.list.iter().map(point).collect(), times)
 }
 
-/// What would lower the peak, from what is live at it; most first, nothing below 1% of it.
+/// Passes that would lower the peak, from what is live at it; most first, nothing below 1% of it.
 fn recommendations(
     live: &[LivePlace],
     activations_mb: f64,

@@ -2,13 +2,13 @@
 
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
-use headroom_trace::run::Timing;
+use headroom_trace::run::{Timing, place_of};
 use headroom_trace::{Category, Phase};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::kinds;
 use crate::measures::Measures;
-use crate::measures::calls::{Call, Calls, place_of};
+use crate::measures::calls::{Call, Calls};
 use crate::measures::data_loading::is_loader;
 use crate::measures::flops::shapes;
 use crate::measures::intervals::Span;

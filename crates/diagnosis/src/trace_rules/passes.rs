@@ -2,27 +2,28 @@
 
 use super::{Evidence, Found, TraceRule, milliseconds, percent};
 use crate::finding::{Cause, Confidence, Effort};
-use crate::measures::calls::{Calls, place_of};
+use crate::measures::calls::Call;
 use crate::measures::intervals::Span;
 use crate::run::passes::PassEffect;
-
-const FIRST_CODE: usize = 121;
+use headroom_trace::run::place_of;
+use std::collections::HashMap;
 
 macro_rules! pass_rule {
-    ($code:literal, $name:literal, $pass:literal, $words:literal, $page:literal) => {
+    ($code:literal, $trigger:literal, $name:literal, $pass:literal, $words:literal, $page:literal) => {
         TraceRule {
             code: $code,
             name: $name,
             cause: Cause::PassMissing,
             page: include_str!($page),
             effort: Effort::Low,
-            check: |evidence| missing(evidence, ($code, $pass), $words),
+            check: |evidence| missing(evidence, ($trigger, $pass), $words),
         }
     };
 }
 
 pub const QKV: TraceRule = pass_rule!(
     "TR121",
+    0,
     "unfused-qkv",
     "fuse-qkv",
     "q, k and v projections are separate products",
@@ -30,6 +31,7 @@ pub const QKV: TraceRule = pass_rule!(
 );
 pub const GATE_UP: TraceRule = pass_rule!(
     "TR122",
+    1,
     "unfused-gate-up",
     "fuse-gate-up",
     "gate and up projections are separate products",
@@ -37,6 +39,7 @@ pub const GATE_UP: TraceRule = pass_rule!(
 );
 pub const SWIGLU: TraceRule = pass_rule!(
     "TR123",
+    2,
     "unfused-swiglu",
     "fuse-swiglu",
     "SiLU and its product are separate kernels",
@@ -44,6 +47,7 @@ pub const SWIGLU: TraceRule = pass_rule!(
 );
 pub const SCORES: TraceRule = pass_rule!(
     "TR124",
+    3,
     "scores-in-memory",
     "flash-attention",
     "attention writes its scores to memory",
@@ -51,6 +55,7 @@ pub const SCORES: TraceRule = pass_rule!(
 );
 pub const ROPE: TraceRule = pass_rule!(
     "TR125",
+    4,
     "unfused-rope",
     "fuse-rope",
     "the rotation of queries and keys is a kernel of its own",
@@ -58,6 +63,7 @@ pub const ROPE: TraceRule = pass_rule!(
 );
 pub const NORM: TraceRule = pass_rule!(
     "TR126",
+    5,
     "unfused-norm",
     "fuse-norm",
     "residual sums and norms are separate kernels",
@@ -65,23 +71,23 @@ pub const NORM: TraceRule = pass_rule!(
 );
 pub const OPTIMIZER: TraceRule = pass_rule!(
     "TR127",
+    6,
     "unfused-optimizer",
     "fuse-optimizer",
     "the optimizer runs one kernel per parameter",
     "passes/unfused_optimizer.md"
 );
 pub const LOSS: TraceRule =
-    pass_rule!("TR128", "unfused-loss", "fuse-loss", "logits of all tokens exist at once", "passes/unfused_loss.md");
+    pass_rule!("TR128", 7, "unfused-loss", "fuse-loss", "logits of all tokens exist at once", "passes/unfused_loss.md");
 
 /// Nothing where the pass is applied, the trace is of another program, or the saving is below the threshold.
-fn missing(evidence: &Evidence, (code, pass): (&str, &str), words: &str) -> Vec<Found> {
-    let (Some(run), Some(effect)) = (evidence.run, PassEffect::of(pass)) else { return vec![] };
+fn missing(evidence: &Evidence, (trigger, pass): (usize, &str), words: &str) -> Vec<Found> {
+    let (Some((run, calls)), Some(effect)) = (evidence.run, PassEffect::of(pass)) else { return vec![] };
     let facts = run.step_facts();
     let Some(flag) = facts.passes.flag(&[pass]) else { return vec![] };
     let (time, saved) = effect.seconds(&facts);
     let share = saved / facts.breakdown.wall.max(f64::MIN_POSITIVE);
-    let rule: usize = code.trim_start_matches("TR").parse().unwrap_or(FIRST_CODE);
-    if share < evidence.thresholds.pass_shares[rule - FIRST_CODE] {
+    if share < evidence.thresholds.pass_shares[trigger] {
         return vec![];
     }
     let message = format!("{words}: `{pass}` saves at most {} of the step", percent(share));
@@ -97,8 +103,7 @@ fn missing(evidence: &Evidence, (code, pass): (&str, &str), words: &str) -> Vec<
         milliseconds(time),
         milliseconds(time - saved)
     )];
-    let Some(calls) = Calls::new(evidence.view) else { return vec![found] };
-    let staying = |call: &crate::measures::calls::Call| {
+    let staying = |call: &Call| {
         let place = place_of(call.module);
         let place = facts
             .places
@@ -107,16 +112,21 @@ fn missing(evidence: &Evidence, (code, pass): (&str, &str), words: &str) -> Vec<
         (effect.touches)(place).then(|| effect.staying_share(place, facts.causal_share))
     };
     let (view, device) = (evidence.view, &evidence.view.trace.device);
+    // By the operator's id: the share of its kernels that stays.
+    let mut staying_kernels: HashMap<u32, f64> = HashMap::new();
     for call in &calls.list {
         let Some(stays) = staying(call) else { continue };
-        if !view.has_device_work() {
+        if view.has_device_work() {
+            staying_kernels.insert(view.trace.host.id[call.at], stays);
+        } else {
             let kept = (call.span.nanos() as f64 * stays) as i64;
             found.removal.host.push(Span { start: call.span.start + kept, end: call.span.end });
-            continue;
         }
-        let id = view.trace.host.id[call.at];
-        let own = device.busy().filter(|&at| device.external[at] == id);
-        found.removal.device.extend(own.map(|at| (at, (device.duration[at] as f64 * stays) as i64)));
     }
+    let shortened = |at: usize| {
+        let stays = staying_kernels.get(&device.external[at])?;
+        Some((at, (device.duration[at] as f64 * stays) as i64))
+    };
+    found.removal.device = device.busy().filter_map(shortened).collect();
     vec![found]
 }

@@ -1,12 +1,14 @@
 //! Facts of the plan and the arithmetic that a trace's header carries, because no event shows them.
 
-use super::{Profiled, place_of};
+use super::Profiled;
 use crate::config::ModelConfig;
 use crate::memory::MemoryNeed;
 use headroom_engine::recorder::Timing;
 use headroom_graph::plan::Buffer;
 use headroom_graph::{Category, Node, NodeId, Op, Phase, Source, ValueId};
-use headroom_trace::run::{self, BirthHeader, FlopsHeader, LiveHeader, PlanHeader, ShapeHeader, TensorHeader};
+use headroom_trace::run::{
+    self, BirthHeader, FlopsHeader, LiveHeader, PlanHeader, ShapeHeader, TensorHeader, place_of,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the plan alone knows; the run's own figures are left for the caller to fill in.
