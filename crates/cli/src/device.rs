@@ -13,7 +13,7 @@ use headroom_engine::cuda::{self, AttentionShape, SumOrder};
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_graph::Precision;
-use headroom_record::device::{DatasheetPeak, DeviceFacts, DeviceRecord, PrecisionPeak};
+use headroom_record::device::{DatasheetPeak, DeviceRecord, PrecisionPeak};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{metric, seconds};
 use std::process::ExitCode;
@@ -143,7 +143,8 @@ pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<Device
         flops_per_sec: *flops_per_sec,
         one_thread_flops_per_sec: None,
     };
-    let record = DeviceRecord::new(DeviceFacts {
+    let record = DeviceRecord {
+        schema_version: headroom_record::SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         kind: "cuda".into(),
         name: facts.name.clone(),
@@ -153,7 +154,12 @@ pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<Device
         gemm_flops: peaks.products.iter().map(peak).collect(),
         memory_bandwidth_bytes: peaks.bytes,
         call_seconds: peaks.launch_seconds,
-    });
+        replay_seconds: None,
+        datasheet: None,
+        other_load_percent: None,
+        repeat_spread_percent: None,
+        provenance: DeviceRecord::provenance(),
+    };
     let record = record.with_replay(peaks.replay_seconds);
     let stated = |rate: f64| (rate > 0.0).then_some(rate);
     Ok(match find(&facts.name) {
@@ -221,7 +227,8 @@ fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
 }
 
 pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord {
-    DeviceRecord::new(DeviceFacts {
+    DeviceRecord {
+        schema_version: headroom_record::SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         kind: "cpu".into(),
         name: machine.cpu_name.clone(),
@@ -240,7 +247,12 @@ pub fn record_of(machine: &Machine, peaks: &CpuPeaks, isa: Isa) -> DeviceRecord 
         .into(),
         memory_bandwidth_bytes: peaks.copy,
         call_seconds: peaks.call_seconds,
-    })
+        replay_seconds: None,
+        datasheet: None,
+        other_load_percent: None,
+        repeat_spread_percent: None,
+        provenance: DeviceRecord::provenance(),
+    }
 }
 
 fn table(record: &DeviceRecord) -> String {

@@ -12,8 +12,10 @@ use crate::train::start::cuda_options;
 use anyhow::{bail, ensure};
 use headroom_experiments::bench::Where;
 use headroom_experiments::k1::{Design, Sources, arms, comparisons, run as run_one, statements};
+use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
-use headroom_record::k1::{Budget, K1_FILE, K1Design, K1Facts, K1Record, K1Run};
+use headroom_record::k1::{Budget, K1_FILE, K1Design, K1Record, K1Run};
+use headroom_record::provenance::Provenance;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::k1 as text;
 use headroom_training::optimizer::Update;
@@ -127,7 +129,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     };
     let comparisons = comparisons(&runs, &updates);
     let parameters = settings.model.parameters().total();
-    let record = K1Record::new(K1Facts {
+    let record = K1Record {
+        schema_version: SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         size: settings.size.clone(),
         version: settings.passes.label(),
@@ -156,7 +159,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         comparisons,
         runs,
         total_seconds: started.elapsed().as_secs_f64(),
-    });
+        provenance: Provenance::default(),
+    }
+    .with_provenance();
     write_json(&folder.join(K1_FILE), &record)?;
     write_atomically(&folder.join(MARKDOWN_FILE), text::markdown(&record).as_bytes())?;
     entry.figures(Headline { parameters: Some(parameters), measured: true, ..Headline::default() });

@@ -77,11 +77,11 @@ fn is_to_keep(record: &DeviceRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_record::device::DeviceFacts;
 
     #[test]
     fn a_record_of_a_busy_machine_is_neither_kept_nor_read() {
-        let quiet = DeviceRecord::new(DeviceFacts {
+        let quiet = DeviceRecord {
+            schema_version: headroom_record::SCHEMA_VERSION,
             timestamp: "2026-11-15T02:10:00Z".into(),
             kind: "cpu".into(),
             name: "a CPU".into(),
@@ -91,7 +91,12 @@ mod tests {
             gemm_flops: Vec::new(),
             memory_bandwidth_bytes: 4.8e9,
             call_seconds: 1e-6,
-        });
+            replay_seconds: None,
+            datasheet: None,
+            other_load_percent: None,
+            repeat_spread_percent: None,
+            provenance: DeviceRecord::provenance(),
+        };
         let folder = tempfile::tempdir().unwrap();
         for (record, is_kept) in [
             (quiet.clone(), true),

@@ -147,7 +147,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         "validation.json, optimize.md and optimize.html in {}, after {took:.0} s",
         arguments.output_dir.display()
     ));
-    for (name, gate) in record.facts.gates.iter().filter(|(_, gate)| gate.result != "pass") {
+    for (name, gate) in record.gates.iter().filter(|(_, gate)| gate.result != "pass") {
         let said = if gate.result == "fail" { "gate failed" } else { "gate not decided" };
         let help = if gate.result == "fail" { "" } else { UNDECIDED_HELP };
         output::note(&format!(
@@ -157,7 +157,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             gate.about
         ));
     }
-    Ok(if is_no(&record.facts.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if is_no(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// Is the answer no? A gate that is not decided is one only where that was asked for.
@@ -215,7 +215,7 @@ fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
     let kept = record.kept_row();
     Headline {
         parameters: Some(step.model.parameters().total()),
-        step_seconds: kept.map(|row| record.facts.baseline_step_seconds / row.measured_speedup),
+        step_seconds: kept.map(|row| record.baseline_step_seconds / row.measured_speedup),
         peak_memory_mb: kept.map(|row| row.memory_after_mb),
         speedup: kept.map(|row| row.measured_speedup),
         measured: true,

@@ -15,8 +15,10 @@ use crate::train::settings::{DeviceKind, Settings};
 use anyhow::{bail, ensure};
 use headroom_engine::machine::memory_available_bytes;
 use headroom_experiments::scale::{growth, limits};
+use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
-use headroom_record::scaling::{SCALING_FILE, ScalingFacts, ScalingPoint, ScalingRecord};
+use headroom_record::provenance::Provenance;
+use headroom_record::scaling::{SCALING_FILE, ScalingPoint, ScalingRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::scale as text;
 use headroom_training::data::BatchShape;
@@ -133,7 +135,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         Some(optimizations) => optimizations,
         None => return Ok(stopped(entry, &interrupt)),
     };
-    let record = ScalingRecord::new(ScalingFacts {
+    let record = ScalingRecord {
+        schema_version: SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         size: arguments.size.clone(),
         version: base.passes.label(),
@@ -147,7 +150,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         sequence_points: sequence_points.into_iter().map(|planned| planned.point).collect(),
         limits: found,
         optimizations,
-    });
+        provenance: Provenance::default(),
+    }
+    .with_provenance();
     write_json(&folder.join(SCALING_FILE), &record)?;
     write_atomically(&folder.join("scaling.md"), text::markdown(&record).as_bytes())?;
     write_atomically(&folder.join("scaling.html"), text::html(&record).as_bytes())?;

@@ -71,20 +71,6 @@ pub struct StepChoice {
     pub norms: Vec<f32>,
 }
 
-/// Everything but what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttributionFacts {
-    pub update: String,
-    pub seed: u64,
-    pub nodes: Vec<String>,
-    pub parameters: Vec<u64>,
-    pub choices: Vec<StepChoice>,
-    pub total_steps: u64,
-    pub updates: Vec<u64>,
-    pub updated_parameters: u64,
-    pub moved: Vec<f64>,
-}
-
 /// Steps that "now" means.
 const NOW: usize = 20;
 
@@ -93,49 +79,38 @@ const MOST_NAMED: usize = 3;
 const LEAST_NAMED: f64 = 0.05;
 
 impl AttributionRecord {
-    pub fn new(facts: AttributionFacts) -> AttributionRecord {
+    /// The same with its steps one by one, how far each node moved, what follows from them, and the origin of every figure.
+    pub fn with_choices(mut self, choices: &[StepChoice], moved: &[f64]) -> AttributionRecord {
         let chosen = |choice: &StepChoice| -> Vec<usize> {
             (0..choice.shares.len()).filter(|&node| choice.shares[node] > 0.0).collect()
         };
-        let all = facts.parameters.iter().sum::<u64>() as f64 * facts.total_steps as f64;
-        let last = facts.choices.len().saturating_sub(NOW)..facts.choices.len();
-        let working_on = worked_on(&facts.nodes, &facts.choices[last.clone()]);
-        AttributionRecord {
-            schema_version: SCHEMA_VERSION,
-            steps: facts.choices.iter().map(|choice| choice.step).collect(),
-            chosen: facts.choices.iter().map(chosen).collect(),
-            shares: facts
-                .choices
-                .iter()
-                .map(|choice| choice.shares.iter().copied().filter(|share| *share > 0.0).collect())
-                .collect(),
-            norms: facts.choices.iter().map(|choice| choice.norms.iter().map(|norm| short(*norm)).collect()).collect(),
-            updated_share: if all > 0.0 { facts.updated_parameters as f64 / all } else { 0.0 },
-            working_on_now: sentence(&facts, last, &working_on),
-            working_on,
-            nodes: facts.nodes,
-            updates: facts.updates,
-            moved: facts.moved.into_iter().map(|moved| moved.is_finite().then_some(moved)).collect(),
-            update: facts.update,
-            seed: facts.seed,
-            parameters: facts.parameters,
-            total_steps: facts.total_steps,
-            updated_parameters: facts.updated_parameters,
-            provenance: Provenance::of(&[
-                ("steps", Origin::Measured),
-                ("chosen", Origin::Measured),
-                ("shares", Origin::Measured),
-                ("norms", Origin::Measured),
-                ("updates", Origin::Measured),
-                ("moved", Origin::Measured),
-                ("total_steps", Origin::Measured),
-                ("updated_parameters", Origin::Measured),
-                ("updated_share", Origin::Computed),
-                ("working_on", Origin::Computed),
-                ("parameters", Origin::Computed),
-                ("seed", Origin::Assumed),
-            ]),
-        }
+        let shares = |choice: &StepChoice| choice.shares.iter().copied().filter(|share| *share > 0.0).collect();
+        let all = self.parameters.iter().sum::<u64>() as f64 * self.total_steps as f64;
+        let last = choices.len().saturating_sub(NOW)..choices.len();
+        self.schema_version = SCHEMA_VERSION;
+        self.steps = choices.iter().map(|choice| choice.step).collect();
+        self.chosen = choices.iter().map(chosen).collect();
+        self.shares = choices.iter().map(shares).collect();
+        self.norms = choices.iter().map(|choice| choice.norms.iter().map(|norm| short(*norm)).collect()).collect();
+        self.moved = moved.iter().map(|moved| moved.is_finite().then_some(*moved)).collect();
+        self.updated_share = if all > 0.0 { self.updated_parameters as f64 / all } else { 0.0 };
+        self.working_on = worked_on(&self.nodes, &choices[last.clone()]);
+        self.working_on_now = sentence(&self.nodes, choices, last, &self.working_on);
+        self.provenance = Provenance::of(&[
+            ("steps", Origin::Measured),
+            ("chosen", Origin::Measured),
+            ("shares", Origin::Measured),
+            ("norms", Origin::Measured),
+            ("updates", Origin::Measured),
+            ("moved", Origin::Measured),
+            ("total_steps", Origin::Measured),
+            ("updated_parameters", Origin::Measured),
+            ("updated_share", Origin::Computed),
+            ("working_on", Origin::Computed),
+            ("parameters", Origin::Computed),
+            ("seed", Origin::Assumed),
+        ]);
+        self
     }
 
     /// From the file's text, or a sentence that says what is wrong with it.
@@ -194,7 +169,7 @@ pub fn worked_on(nodes: &[String], choices: &[StepChoice]) -> Vec<WorkedOn> {
     parts
 }
 
-fn sentence(facts: &AttributionFacts, last: Range<usize>, now: &[WorkedOn]) -> String {
+fn sentence(nodes: &[String], choices: &[StepChoice], last: Range<usize>, now: &[WorkedOn]) -> String {
     let Some(most) = now.first() else { return "Nothing was updated.".into() };
     let named = |part: &WorkedOn| {
         let percent = 100.0 * part.share;
@@ -202,7 +177,7 @@ fn sentence(facts: &AttributionFacts, last: Range<usize>, now: &[WorkedOn]) -> S
     };
     let others = now[1..].iter().take(MOST_NAMED - 1).filter(|part| part.share >= LEAST_NAMED);
     let others: Vec<String> = others.map(named).collect();
-    let steps = |range: Range<usize>| match (facts.choices.get(range.start), facts.choices[range].last()) {
+    let steps = |range: Range<usize>| match (choices.get(range.start), choices[range].last()) {
         (Some(first), Some(last)) if first.step == last.step => format!("Step {}", first.step),
         (Some(first), Some(last)) => format!("Steps {} to {}", first.step, last.step),
         _ => String::new(),
@@ -214,7 +189,7 @@ fn sentence(facts: &AttributionFacts, last: Range<usize>, now: &[WorkedOn]) -> S
     text += "; percentages are of the squared gradient that was followed.";
     // What came before, where it was something else.
     let before = 0..last.start.min(NOW);
-    let earlier = worked_on(&facts.nodes, &facts.choices[before.clone()]);
+    let earlier = worked_on(nodes, &choices[before.clone()]);
     if let Some(first) = earlier.first().filter(|first| first.node != most.node) {
         text += &format!(" {} were mostly about {}.", steps(before), first.node);
     }
@@ -231,39 +206,42 @@ mod tests {
     use super::*;
     use crate::provenance::check_provenance;
 
-    #[test]
-    fn what_is_not_a_number_is_left_out_and_the_file_still_reads() {
-        let mut facts = facts(2);
-        facts.choices[0].norms[1] = f32::NAN;
-        facts.moved[2] = f64::INFINITY;
-        let record = AttributionRecord::new(facts);
-        assert_eq!((record.norms[0][1], record.moved[2]), (None, None));
-        let text = serde_json::to_string(&record).unwrap();
-        assert_eq!(AttributionRecord::read(&text).map(|read| read.norms), Ok(record.norms));
-    }
-
-    fn facts(steps: u64) -> AttributionFacts {
+    fn choices(steps: u64) -> Vec<StepChoice> {
         let choice = |step: u64| StepChoice {
             step,
             shares: if step <= 25 { vec![1.0, 0.0, 0.15] } else { vec![0.0, 1.0, 0.15] },
             norms: vec![3.0, 4.0, 1.0],
         };
-        AttributionFacts {
+        (1..=steps).map(choice).collect()
+    }
+
+    fn of(choices: &[StepChoice]) -> AttributionRecord {
+        AttributionRecord {
             update: "path".into(),
             seed: 42,
             nodes: ["embed_tokens", "lm_head", "norm"].map(String::from).to_vec(),
             parameters: vec![100, 100, 10],
-            choices: (1..=steps).map(choice).collect(),
-            total_steps: steps,
+            total_steps: choices.len() as u64,
             updates: vec![25, 15, 40],
             updated_parameters: 40 * 110,
-            moved: vec![0.5, 0.25, 0.125],
+            ..AttributionRecord::default()
         }
+        .with_choices(choices, &[0.5, 0.25, f64::INFINITY])
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_left_out_and_the_file_still_reads() {
+        let mut choices = choices(2);
+        choices[0].norms[1] = f32::NAN;
+        let record = of(&choices);
+        assert_eq!((record.norms[0][1], record.moved[2]), (None, None));
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(AttributionRecord::read(&text).map(|read| read.norms), Ok(record.norms));
     }
 
     #[test]
     fn the_newest_steps_say_what_the_model_works_on() {
-        let record = AttributionRecord::new(facts(40));
+        let record = of(&choices(40));
         // Steps 21 to 40: five follow 9 of the embedding, fifteen 16 of the head, each 0.15 of the norm.
         let total = 5.0 * 9.0 + 15.0 * 16.0 + 20.0 * f64::from(0.15f32);
         assert_eq!(record.working_on[0].node, "lm_head");
@@ -279,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_origin_and_the_file_reads_back() {
-        let record = AttributionRecord::new(facts(3));
+        let record = of(&choices(3));
         let value = serde_json::to_value(&record).unwrap();
         check_provenance(&value).unwrap();
         assert_eq!(AttributionRecord::read(&value.to_string()), Ok(record));

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 
 pub const CONFIG_FILE: &str = "config.json";
@@ -46,32 +45,9 @@ pub struct ProfilersEnabled {
     pub operators: bool,
 }
 
-/// What is known when a run starts; the rest of the file follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ConfigFacts {
-    pub version: String,
-    pub size: String,
-    pub timestamp: String,
-    pub configuration: Configuration,
-    pub profilers_enabled: ProfilersEnabled,
-    pub command_line: Vec<String>,
-}
-
 impl ConfigRecord {
-    pub fn new(facts: ConfigFacts) -> ConfigRecord {
-        ConfigRecord {
-            schema_version: SCHEMA_VERSION,
-            version: facts.version,
-            size: facts.size,
-            timestamp: facts.timestamp,
-            configuration: facts.configuration,
-            profilers_enabled: facts.profilers_enabled,
-            command_line: facts.command_line,
-            provenance: Provenance::of(&[
-                ("configuration", Origin::Assumed),
-                ("configuration.parameters", Origin::Computed),
-            ]),
-        }
+    pub fn provenance() -> Provenance {
+        Provenance::of(&[("configuration", Origin::Assumed), ("configuration.parameters", Origin::Computed)])
     }
 
     /// For a report that is passed on: paths are left out.
@@ -139,10 +115,12 @@ fn redact_value_of<'a>(flag: &str, value: &'a str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
 
     fn example() -> ConfigRecord {
-        ConfigRecord::new(ConfigFacts {
+        ConfigRecord {
+            schema_version: SCHEMA_VERSION,
             version: version_of_passes(&[]),
             size: "tiny".to_string(),
             timestamp: "2026-11-15T02:10:00Z".to_string(),
@@ -160,7 +138,8 @@ mod tests {
             },
             profilers_enabled: ProfilersEnabled::default(),
             command_line: ["/home/ada/headroom", "train", "--size", "tiny"].map(String::from).to_vec(),
-        })
+            provenance: ConfigRecord::provenance(),
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! device.json: what a machine was measured to do.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -78,44 +77,16 @@ pub struct PrecisionPeak {
     pub one_thread_flops_per_sec: Option<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceFacts {
-    pub timestamp: String,
-    pub kind: String,
-    pub name: String,
-    pub threads: u64,
-    pub instruction_set: String,
-    pub memory_total_mb: f64,
-    pub gemm_flops: Vec<PrecisionPeak>,
-    pub memory_bandwidth_bytes: f64,
-    pub call_seconds: f64,
-}
-
 impl DeviceRecord {
-    pub fn new(facts: DeviceFacts) -> DeviceRecord {
-        DeviceRecord {
-            schema_version: SCHEMA_VERSION,
-            timestamp: facts.timestamp,
-            kind: facts.kind,
-            name: facts.name,
-            threads: facts.threads,
-            instruction_set: facts.instruction_set,
-            memory_total_mb: facts.memory_total_mb,
-            gemm_flops: facts.gemm_flops,
-            memory_bandwidth_bytes: facts.memory_bandwidth_bytes,
-            call_seconds: facts.call_seconds,
-            replay_seconds: None,
-            datasheet: None,
-            other_load_percent: None,
-            repeat_spread_percent: None,
-            provenance: Provenance::of(&[
-                ("threads", Origin::Assumed),
-                ("memory_total_mb", Origin::Measured),
-                ("gemm_flops", Origin::Measured),
-                ("memory_bandwidth_bytes", Origin::Measured),
-                ("call_seconds", Origin::Measured),
-            ]),
-        }
+    /// Covers the figures that every machine has; `with_…` adds the others.
+    pub fn provenance() -> Provenance {
+        Provenance::of(&[
+            ("threads", Origin::Assumed),
+            ("memory_total_mb", Origin::Measured),
+            ("gemm_flops", Origin::Measured),
+            ("memory_bandwidth_bytes", Origin::Measured),
+            ("call_seconds", Origin::Measured),
+        ])
     }
 
     pub fn with_datasheet(mut self, peak: DatasheetPeak) -> DeviceRecord {
@@ -205,10 +176,12 @@ impl DeviceRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
 
     fn record(fp32: f64, bandwidth: f64, call_seconds: f64) -> DeviceRecord {
-        DeviceRecord::new(DeviceFacts {
+        DeviceRecord {
+            schema_version: SCHEMA_VERSION,
             timestamp: "2026-11-15T02:10:00Z".into(),
             kind: "cpu".into(),
             name: "a CPU".into(),
@@ -222,7 +195,12 @@ mod tests {
             }],
             memory_bandwidth_bytes: bandwidth,
             call_seconds,
-        })
+            replay_seconds: None,
+            datasheet: None,
+            other_load_percent: None,
+            repeat_spread_percent: None,
+            provenance: DeviceRecord::provenance(),
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `k1.json`: selective updates against their controls, run by run, with what differs by more than the noise.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -136,27 +135,9 @@ pub struct K1Comparison {
     pub beyond_noise: bool,
 }
 
-/// Everything but what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct K1Facts {
-    pub timestamp: String,
-    pub size: String,
-    pub version: String,
-    pub parameters: u64,
-    pub nodes: u64,
-    pub device: String,
-    pub machine: String,
-    pub threads: u64,
-    pub design: K1Design,
-    pub runs: Vec<K1Run>,
-    pub arms: Vec<K1Arm>,
-    pub comparisons: Vec<K1Comparison>,
-    pub statements: Vec<String>,
-    pub total_seconds: f64,
-}
-
 impl K1Record {
-    pub fn new(facts: K1Facts) -> K1Record {
+    /// The same with the origin of every figure.
+    pub fn with_provenance(mut self) -> K1Record {
         let mut provenance = Provenance::of(&[
             ("parameters", Origin::Computed),
             ("nodes", Origin::Computed),
@@ -169,42 +150,27 @@ impl K1Record {
             ("total_seconds", Origin::Measured),
         ]);
         let lists = [
-            ("runs", !facts.runs.is_empty()),
-            ("arms", !facts.arms.is_empty()),
-            ("comparisons", !facts.comparisons.is_empty()),
+            ("runs", !self.runs.is_empty()),
+            ("arms", !self.arms.is_empty()),
+            ("comparisons", !self.comparisons.is_empty()),
         ];
         for (list, _) in lists.iter().filter(|(_, filled)| *filled) {
             // Means and differences of measured losses are measured; what is concluded from them is computed.
             provenance.set(list, Origin::Measured);
         }
-        if !facts.comparisons.is_empty() {
+        if !self.comparisons.is_empty() {
             provenance.set("comparisons.p_value", Origin::Computed);
             provenance.set("comparisons.adjusted_p_value", Origin::Computed);
         }
-        K1Record {
-            schema_version: SCHEMA_VERSION,
-            timestamp: facts.timestamp,
-            size: facts.size,
-            version: facts.version,
-            parameters: facts.parameters,
-            nodes: facts.nodes,
-            device: facts.device,
-            machine: facts.machine,
-            threads: facts.threads,
-            design: facts.design,
-            runs: facts.runs,
-            arms: facts.arms,
-            comparisons: facts.comparisons,
-            statements: facts.statements,
-            total_seconds: facts.total_seconds,
-            provenance,
-        }
+        self.provenance = provenance;
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
 
     #[test]
@@ -247,7 +213,8 @@ mod tests {
             adjusted_p_value: None,
             beyond_noise: false,
         };
-        let record = K1Record::new(K1Facts {
+        let record = K1Record {
+            schema_version: SCHEMA_VERSION,
             timestamp: "2026-11-15T00:00:00Z".into(),
             size: "nano".into(),
             version: "v2".into(),
@@ -276,7 +243,9 @@ mod tests {
             comparisons: vec![comparison],
             statements: vec![],
             total_seconds: 1.0,
-        });
+            provenance: Provenance::default(),
+        }
+        .with_provenance();
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
     }
 }

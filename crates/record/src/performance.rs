@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use crate::statistics::StepStatistics;
 
@@ -164,38 +163,28 @@ pub struct SystemInfo {
     pub timestamp_iso: String,
 }
 
-/// What is known when a run ends; the rest of the file follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PerformanceFacts {
-    pub version: String,
-    pub config: ModelConfig,
-    pub profiler_config: ProfilerConfig,
-    pub performance_summary: PerformanceSummary,
-    pub statistics: StepStatistics,
-    pub training_params: TrainingParams,
-    pub system_info: SystemInfo,
-    /// Measured on a real device, computed where times are replayed from predictions.
-    pub times: Origin,
-    /// Measured where the device or process was asked, computed where the plan is quoted.
-    pub memory: Origin,
-}
-
 impl PerformanceRecord {
-    pub fn new(facts: PerformanceFacts) -> PerformanceRecord {
-        PerformanceRecord {
-            schema_version: SCHEMA_VERSION,
-            version: facts.version,
-            timestamp: facts.system_info.timestamp_iso.clone(),
-            config: facts.config,
-            profiler_config: facts.profiler_config,
-            performance_summary: facts.performance_summary,
-            statistics: facts.statistics,
-            training_params: facts.training_params,
-            system_info: facts.system_info,
-            gpu_state: None,
-            fp8: None,
-            provenance: provenance(facts.times, facts.memory),
-        }
+    /// Times are measured on a real device, computed where they are replayed from predictions. Memory is measured where the
+    /// device or process was asked, computed where the plan is quoted.
+    pub fn provenance(times: Origin, memory: Origin) -> Provenance {
+        Provenance::of(&[
+            ("config", Origin::Assumed),
+            ("profiler_config", Origin::Assumed),
+            // Rates, average times and losses; exceptions below.
+            ("performance_summary", times),
+            ("performance_summary.total_samples", Origin::Computed),
+            ("performance_summary.final_loss", Origin::Computed),
+            ("performance_summary.avg_loss", Origin::Computed),
+            ("performance_summary.loss_floor", Origin::Computed),
+            ("performance_summary.peak_memory_mb", memory),
+            ("performance_summary.process_peak_memory_mb", Origin::Measured),
+            ("performance_summary.avg_memory_mb", memory),
+            ("statistics", times),
+            ("statistics.steps", Origin::Computed),
+            ("training_params", Origin::Assumed),
+            ("system_info.threads", Origin::Assumed),
+            ("system_info.memory_total_mb", Origin::Measured),
+        ])
     }
 
     pub fn with_gpu_state(mut self, state: GpuState) -> PerformanceRecord {
@@ -217,37 +206,19 @@ impl PerformanceRecord {
     }
 }
 
-fn provenance(times: Origin, memory: Origin) -> Provenance {
-    Provenance::of(&[
-        ("config", Origin::Assumed),
-        ("profiler_config", Origin::Assumed),
-        // Rates, average times and losses; exceptions below.
-        ("performance_summary", times),
-        ("performance_summary.total_samples", Origin::Computed),
-        ("performance_summary.final_loss", Origin::Computed),
-        ("performance_summary.avg_loss", Origin::Computed),
-        ("performance_summary.loss_floor", Origin::Computed),
-        ("performance_summary.peak_memory_mb", memory),
-        ("performance_summary.process_peak_memory_mb", Origin::Measured),
-        ("performance_summary.avg_memory_mb", memory),
-        ("statistics", times),
-        ("statistics.steps", Origin::Computed),
-        ("training_params", Origin::Assumed),
-        ("system_info.threads", Origin::Assumed),
-        ("system_info.memory_total_mb", Origin::Measured),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
     use crate::statistics::step_statistics;
     use serde_json::Value;
 
     fn example() -> PerformanceRecord {
-        PerformanceRecord::new(PerformanceFacts {
+        PerformanceRecord {
+            schema_version: SCHEMA_VERSION,
             version: "v1_baseline".to_string(),
+            timestamp: "2026-11-15T02:10:00Z".to_string(),
             config: ModelConfig {
                 vocab_size: 1000,
                 hidden_dim: 256,
@@ -306,9 +277,10 @@ mod tests {
                 headroom_version: "0.1.0".to_string(),
                 timestamp_iso: "2026-11-15T02:10:00Z".to_string(),
             },
-            times: Origin::Measured,
-            memory: Origin::Computed,
-        })
+            gpu_state: None,
+            fp8: None,
+            provenance: PerformanceRecord::provenance(Origin::Measured, Origin::Computed),
+        }
     }
 
     #[test]
@@ -377,7 +349,7 @@ mod tests {
 
     #[test]
     fn replayed_times_are_not_called_measured() {
-        let provenance = provenance(Origin::Computed, Origin::Computed);
+        let provenance = PerformanceRecord::provenance(Origin::Computed, Origin::Computed);
         for key in ["performance_summary.avg_batch_time", "statistics.median"] {
             assert_eq!(provenance.origin_of(key), Some(Origin::Computed), "{key}");
         }

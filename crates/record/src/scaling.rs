@@ -1,6 +1,5 @@
 //! `scaling.json`: memory and speed over batch and sequence, their fitted growth, what fits, and what would save memory.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use crate::study::Components;
 use serde::{Deserialize, Serialize};
@@ -112,35 +111,17 @@ pub struct Optimization {
     pub note: Option<String>,
 }
 
-/// Everything but what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScalingFacts {
-    pub timestamp: String,
-    pub size: String,
-    pub version: String,
-    pub parameters: u64,
-    pub device: String,
-    pub machine: String,
-    pub threads: u64,
-    pub batch_points: Vec<ScalingPoint>,
-    pub sequence_points: Vec<ScalingPoint>,
-    pub batch_scaling: Growth,
-    pub sequence_scaling: Growth,
-    pub limits: Limits,
-    pub optimizations: Vec<Optimization>,
-}
-
 impl ScalingRecord {
-    pub fn new(facts: ScalingFacts) -> ScalingRecord {
-        let times = if facts.device == "null" { Origin::Computed } else { Origin::Measured };
+    /// The same with the origin of every figure.
+    pub fn with_provenance(mut self) -> ScalingRecord {
+        let times = if self.device == "null" { Origin::Computed } else { Origin::Measured };
         let mut provenance = Provenance::of(&[
             ("parameters", Origin::Computed),
             ("threads", Origin::Assumed),
             ("limits", Origin::Computed),
             ("limits.available_mb", Origin::Measured),
         ]);
-        for (sweep, empty) in [("batch", facts.batch_points.is_empty()), ("sequence", facts.sequence_points.is_empty())]
-        {
+        for (sweep, empty) in [("batch", self.batch_points.is_empty()), ("sequence", self.sequence_points.is_empty())] {
             provenance.set(&format!("{sweep}_scaling"), Origin::Computed);
             if !empty {
                 let points = format!("{sweep}_points");
@@ -150,35 +131,21 @@ impl ScalingRecord {
                 }
             }
         }
-        if !facts.optimizations.is_empty() {
+        if !self.optimizations.is_empty() {
             provenance.set("optimizations", Origin::Computed);
             for key in ["measured_before_mb", "measured_after_mb", "measured_saved_mb", "step_ratio"] {
                 provenance.set(&format!("optimizations.{key}"), times);
             }
         }
-        ScalingRecord {
-            schema_version: SCHEMA_VERSION,
-            timestamp: facts.timestamp,
-            size: facts.size,
-            version: facts.version,
-            parameters: facts.parameters,
-            device: facts.device,
-            machine: facts.machine,
-            threads: facts.threads,
-            batch_points: facts.batch_points,
-            sequence_points: facts.sequence_points,
-            batch_scaling: facts.batch_scaling,
-            sequence_scaling: facts.sequence_scaling,
-            limits: facts.limits,
-            optimizations: facts.optimizations,
-            provenance,
-        }
+        self.provenance = provenance;
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
 
     #[test]
@@ -220,7 +187,8 @@ mod tests {
             note: None,
         };
         for (points, optimizations) in [(vec![], vec![]), (vec![point], vec![optimization])] {
-            let record = ScalingRecord::new(ScalingFacts {
+            let record = ScalingRecord {
+                schema_version: SCHEMA_VERSION,
                 timestamp: "2026-11-15T00:00:00Z".into(),
                 size: "tiny".into(),
                 version: "v1".into(),
@@ -242,7 +210,9 @@ mod tests {
                     sequence_searched_to: 1,
                 },
                 optimizations,
-            });
+                provenance: Provenance::default(),
+            }
+            .with_provenance();
             check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         }
     }

@@ -262,23 +262,15 @@ pub struct SizeAnalysis {
     pub largest_batch_that_fits: Option<u64>,
 }
 
-/// Everything but what follows from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StudyFacts {
-    pub timestamp: String,
-    pub request: StudyRequest,
-    pub machine: StudyMachine,
-    pub runs: Vec<StudyRow>,
-}
-
 impl StudyRecord {
-    pub fn new(facts: StudyFacts) -> StudyRecord {
+    /// Before its first run.
+    pub fn new(timestamp: String, request: StudyRequest, machine: StudyMachine, runs: Vec<StudyRow>) -> StudyRecord {
         let mut record = StudyRecord {
             schema_version: SCHEMA_VERSION,
-            timestamp: facts.timestamp,
-            request: facts.request,
-            machine: facts.machine,
-            runs: facts.runs,
+            timestamp,
+            request,
+            machine,
+            runs,
             analysis: vec![],
             comparisons: vec![],
             provenance: Provenance::default(),
@@ -396,9 +388,9 @@ mod tests {
                 ..MeasuredFigures::default()
             },
         };
-        let mut record = StudyRecord::new(StudyFacts {
-            timestamp: "2026-11-15T00:00:00Z".into(),
-            request: StudyRequest {
+        let mut record = StudyRecord::new(
+            "2026-11-15T00:00:00Z".into(),
+            StudyRequest {
                 sizes: vec!["tiny".into()],
                 versions: vec!["v1".into(), "v2".into()],
                 enable_profilers: false,
@@ -410,7 +402,7 @@ mod tests {
                 batch_size: None,
                 seq_len: None,
             },
-            machine: StudyMachine {
+            StudyMachine {
                 name: "m".into(),
                 memory_total_mb: 1.0,
                 peak_flops: 1.0,
@@ -418,8 +410,8 @@ mod tests {
                 peak_source: "s".into(),
                 peak_measured: true,
             },
-            runs: vec![row, timed("v1", (1.0, Some(0.9), Some(1.1))), timed("v2", (1.5, Some(1.4), Some(1.6)))],
-        });
+            vec![row, timed("v1", (1.0, Some(0.9), Some(1.1))), timed("v2", (1.5, Some(1.4), Some(1.6)))],
+        );
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         record.conclude(vec![VersionAnalysis {
             version: "v1".into(),

@@ -1,6 +1,5 @@
 //! validation.json: what each optimisation was predicted to bring, what it brought, and the gates of the final list.
 
-use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,13 +9,6 @@ pub const VALIDATION_FILE: &str = "validation.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationRecord {
     pub schema_version: u32,
-    #[serde(flatten)]
-    pub facts: ValidationFacts,
-    pub provenance: Provenance,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ValidationFacts {
     pub timestamp: String,
     pub size: String,
     pub batch_size: u64,
@@ -56,6 +48,7 @@ pub struct ValidationFacts {
     #[serde(default)]
     pub as_good: Vec<AsGood>,
     pub gates: BTreeMap<String, GateRecord>,
+    pub provenance: Provenance,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -188,17 +181,19 @@ pub struct GateRecord {
 }
 
 impl ValidationRecord {
-    pub fn new(facts: ValidationFacts) -> ValidationRecord {
-        ValidationRecord { schema_version: SCHEMA_VERSION, provenance: provenance(&facts), facts }
+    /// The same with the origin of every figure.
+    pub fn with_provenance(mut self) -> ValidationRecord {
+        self.provenance = provenance(&self);
+        self
     }
 
     /// The kept list's own row: the last of the versions.
     pub fn kept_row(&self) -> Option<&ValidationRow> {
-        self.facts.versions.last()
+        self.versions.last()
     }
 }
 
-fn provenance(facts: &ValidationFacts) -> Provenance {
+fn provenance(of: &ValidationRecord) -> Provenance {
     let mut provenance = Provenance::of(&[
         ("batch_size", Origin::Assumed),
         ("seq_len", Origin::Assumed),
@@ -216,7 +211,7 @@ fn provenance(facts: &ValidationFacts) -> Provenance {
         ("gates", Origin::Measured),
         ("gates.memory", Origin::Computed),
     ]);
-    for (key, rows) in [("passes", &facts.passes), ("versions", &facts.versions), ("ablation", &facts.ablation)] {
+    for (key, rows) in [("passes", &of.passes), ("versions", &of.versions), ("ablation", &of.ablation)] {
         if !rows.is_empty() {
             // Speed-ups and differences are measured; predictions, memory and kernels come from the plan.
             provenance.set(key, Origin::Measured);
@@ -232,14 +227,14 @@ fn provenance(facts: &ValidationFacts) -> Provenance {
             }
         }
     }
-    if !facts.findings.is_empty() {
+    if !of.findings.is_empty() {
         provenance.set("findings", Origin::Computed);
         provenance.set("findings.percent_of_step", Origin::Measured);
     }
-    if !facts.as_good.is_empty() {
+    if !of.as_good.is_empty() {
         provenance.set("as_good", Origin::Measured);
     }
-    if !facts.memory_by_length.is_empty() {
+    if !of.memory_by_length.is_empty() {
         provenance.set("memory_by_length", Origin::Computed);
     }
     provenance.set("prediction", Origin::Measured);
@@ -249,6 +244,7 @@ fn provenance(facts: &ValidationFacts) -> Provenance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
 
     fn row() -> ValidationRow {
@@ -290,7 +286,8 @@ mod tests {
             ci95_low: None,
             ci95_high: None,
         };
-        let record = ValidationRecord::new(ValidationFacts {
+        let record = ValidationRecord {
+            schema_version: SCHEMA_VERSION,
             timestamp: "2026-11-15T02:10:00Z".into(),
             size: "nano".into(),
             batch_size: 8,
@@ -335,8 +332,10 @@ mod tests {
             kept: vec!["fuse-qkv".into()],
             as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],
             gates: [("memory".to_string(), gate)].into(),
-        });
+            provenance: Provenance::default(),
+        }
+        .with_provenance();
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
-        assert_eq!(record.kept_row().map(|row| &row.passes), Some(&record.facts.kept));
+        assert_eq!(record.kept_row().map(|row| &row.passes), Some(&record.kept));
     }
 }

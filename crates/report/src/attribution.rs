@@ -138,21 +138,21 @@ fn tip(record: &AttributionRecord, node: usize, steps: std::ops::RangeInclusive<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_record::attribution::{AttributionFacts, StepChoice};
+    use headroom_record::attribution::StepChoice;
 
     fn record() -> AttributionRecord {
         let choice = |step: u64| StepChoice { step, shares: vec![1.0, 0.0, 0.15], norms: vec![3.0, 4.0, 1.0] };
-        AttributionRecord::new(AttributionFacts {
+        AttributionRecord {
             update: "path".into(),
             seed: 42,
             nodes: ["a<b>", "lm_head", "norm"].map(String::from).to_vec(),
             parameters: vec![1000, 100, 10],
-            choices: (1..=3).map(choice).collect(),
             total_steps: 3,
             updates: vec![3, 0, 3],
             updated_parameters: 3030,
-            moved: vec![0.5, 0.0, 0.125],
-        })
+            ..AttributionRecord::default()
+        }
+        .with_choices(&(1..=3).map(choice).collect::<Vec<_>>(), &[0.5, 0.0, 0.125])
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::rng::Stream;
 use crate::trainer::{PIECE, Trainer, fill_initial};
 use crate::tree::Tree;
 use headroom_graph::DType;
-use headroom_record::attribution::{AttributionFacts, StepChoice, worked_on};
+use headroom_record::attribution::{AttributionRecord, StepChoice, worked_on};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -70,19 +70,19 @@ impl Choices {
         Some(format!("{} {:.0}%", most.node, 100.0 * most.share))
     }
 
-    /// What is known of all steps, for the record. `moved` is in the order of the nodes.
-    pub fn facts(&self, update: String, seed: u64, moved: Vec<f64>) -> AttributionFacts {
-        AttributionFacts {
+    /// The file of all steps so far. `moved` is in the order of the nodes.
+    pub fn record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
+        AttributionRecord {
             update,
             seed,
             nodes: self.names.clone(),
             parameters: self.parameters.clone(),
-            choices: self.kept.clone(),
             total_steps: self.steps,
             updates: self.updates.clone(),
             updated_parameters: self.updated_parameters,
-            moved,
+            ..AttributionRecord::default()
         }
+        .with_choices(&self.kept, moved)
     }
 
     pub(crate) fn start_after(&mut self, step: u64) {

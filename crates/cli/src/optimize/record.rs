@@ -4,11 +4,13 @@ use headroom_experiments::bench::{Setting, Where};
 use headroom_experiments::gates::Gate;
 use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
 use headroom_experiments::validation::{LengthMemory, growth};
+use headroom_record::SCHEMA_VERSION;
 use headroom_record::operators::BottleneckCategory;
+use headroom_record::provenance::Provenance;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
-    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationFacts,
-    ValidationRecord, ValidationRow,
+    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationRecord,
+    ValidationRow,
 };
 use headroom_training::program::StepConfig;
 use std::time::SystemTime;
@@ -31,7 +33,8 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         ladder.tried.iter().chain(&ladder.versions).map(|rung| rung.measured.half_width()).collect();
     widths.sort_by(f64::total_cmp);
     let timed = ladder.profile.findings.iter().filter(|row| row.percent_of_time.is_some());
-    ValidationRecord::new(ValidationFacts {
+    ValidationRecord {
+        schema_version: SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         size: about.size.into(),
         batch_size: shape.batch_size as u64,
@@ -76,7 +79,9 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
             })
             .collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
-    })
+        provenance: Provenance::default(),
+    }
+    .with_provenance()
 }
 
 fn finding((rank, row): (u64, &BottleneckCategory)) -> FindingRow {

@@ -152,7 +152,7 @@ fn kept(machine: &Machine, threads: usize) -> Option<DeviceRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_record::device::{DeviceFacts, PrecisionPeak};
+    use headroom_record::device::PrecisionPeak;
 
     #[test]
     fn peaks_of_a_busy_machine_say_so_wherever_their_source_is_shown() {
@@ -161,7 +161,8 @@ mod tests {
             flops_per_sec: 3e11,
             one_thread_flops_per_sec: None,
         };
-        let quiet = DeviceRecord::new(DeviceFacts {
+        let quiet = DeviceRecord {
+            schema_version: headroom_record::SCHEMA_VERSION,
             timestamp: "2026-11-15T02:10:00Z".into(),
             kind: "cpu".into(),
             name: "a CPU".into(),
@@ -171,7 +172,12 @@ mod tests {
             gemm_flops: vec![peak("fp32")],
             memory_bandwidth_bytes: 4.8e9,
             call_seconds: 1e-6,
-        });
+            replay_seconds: None,
+            datasheet: None,
+            other_load_percent: None,
+            repeat_spread_percent: None,
+            provenance: DeviceRecord::provenance(),
+        };
         let source = |record: DeviceRecord| Peaks::of(record, Precision::Fp32, "measured before this run").source;
         assert!(!source(quiet.clone()).contains("not reliable"));
         let busy = source(quiet.with_repeat_spread(70.0));

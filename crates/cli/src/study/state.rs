@@ -9,8 +9,7 @@ use headroom_graph::cost::Rates;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::provenance::Origin;
 use headroom_record::study::{
-    MeasuredFigures, PlannedFigures, STUDY_FILE, StudyFacts, StudyMachine, StudyRecord, StudyRequest, StudyRow,
-    StudyStatus,
+    MeasuredFigures, PlannedFigures, STUDY_FILE, StudyMachine, StudyRecord, StudyRequest, StudyRow, StudyStatus,
 };
 use headroom_record::timestamp::utc_iso;
 use headroom_report::study as text;
@@ -60,7 +59,7 @@ impl Study {
         let lock = lock(&folder)?;
         let rates = machine.1;
         let timestamp = utc_iso(SystemTime::now());
-        let record = StudyRecord::new(StudyFacts { timestamp, request, machine: machine.0, runs: rows });
+        let record = StudyRecord::new(timestamp, request, machine.0, rows);
         let study = Study { folder, record, rates, _lock: lock };
         study.save()?;
         Ok(study)

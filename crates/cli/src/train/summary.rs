@@ -3,10 +3,10 @@
 use super::settings::{DeviceKind, Settings};
 use headroom_engine::machine::peak_resident_bytes;
 use headroom_graph::Precision;
-use headroom_record::config::{ConfigFacts, ConfigRecord, Configuration, ProfilersEnabled};
+use headroom_record::SCHEMA_VERSION;
+use headroom_record::config::{ConfigRecord, Configuration, ProfilersEnabled};
 use headroom_record::performance::{
-    Fp8Rounding, ModelConfig, PerformanceFacts, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo,
-    TrainingParams,
+    Fp8Rounding, ModelConfig, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
 };
 use headroom_record::provenance::Origin;
 use headroom_record::statistics::step_statistics;
@@ -20,7 +20,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, timestamp: &str) -> ConfigRecord {
     let model = &settings.model;
-    ConfigRecord::new(ConfigFacts {
+    ConfigRecord {
+        schema_version: SCHEMA_VERSION,
         version: settings.version(),
         size: settings.size.clone(),
         timestamp: timestamp.into(),
@@ -38,7 +39,8 @@ pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, t
         },
         profilers_enabled,
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-    })
+        provenance: ConfigRecord::provenance(),
+    }
 }
 
 /// What the summary is made from beside the settings.
@@ -71,8 +73,10 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     let model = &settings.model;
     let measured = ended.counted();
     let skipped = (ended.warmup_steps as usize).min(ended.outcome.steps.len().saturating_sub(1));
-    PerformanceRecord::new(PerformanceFacts {
+    PerformanceRecord {
+        schema_version: SCHEMA_VERSION,
         version: settings.version(),
+        timestamp: ended.timestamp.into(),
         config: ModelConfig {
             vocab_size: model.vocab_size as u64,
             hidden_dim: model.hidden_dim as u64,
@@ -111,9 +115,10 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             headroom_version: env!("CARGO_PKG_VERSION").into(),
             timestamp_iso: ended.timestamp.into(),
         },
-        times: times_origin(settings),
-        memory: Origin::Computed,
-    })
+        gpu_state: None,
+        fp8: None,
+        provenance: PerformanceRecord::provenance(times_origin(settings), Origin::Computed),
+    }
 }
 
 /// Times are measured unless the null device replays predicted ones.

@@ -2,11 +2,12 @@
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::machine::Machine;
-use headroom_record::device::{DeviceFacts, DeviceRecord, PrecisionPeak};
+use headroom_record::device::{DeviceRecord, PrecisionPeak};
 
 pub fn made_up_peaks() -> DeviceRecord {
     let machine = Machine::detect();
-    DeviceRecord::new(DeviceFacts {
+    DeviceRecord {
+        schema_version: headroom_record::SCHEMA_VERSION,
         timestamp: "2026-11-15T00:00:00Z".into(),
         kind: "cpu".into(),
         name: machine.cpu_name,
@@ -20,5 +21,10 @@ pub fn made_up_peaks() -> DeviceRecord {
         }],
         memory_bandwidth_bytes: 2e10,
         call_seconds: 1e-6,
-    })
+        replay_seconds: None,
+        datasheet: None,
+        other_load_percent: None,
+        repeat_spread_percent: None,
+        provenance: DeviceRecord::provenance(),
+    }
 }

@@ -91,7 +91,7 @@ fn taken(open: &Open, config: &StepConfig, steps: usize) -> Result<Taken, Exactn
         return Err(run(error.to_string()));
     }
     let Some(choices) = &trainer.choices else { return Ok(Taken { losses, shares: vec![], wrong: 0 }) };
-    let updates = choices.facts(String::new(), SEED, vec![]).updates;
+    let updates = choices.record(String::new(), SEED, &[]).updates;
     let wrong = updates.iter().zip(&distances).filter(|(updates, moved)| (**updates > 0) != (**moved > 0.0)).count();
     Ok(Taken { losses, shares: choices.kept().iter().map(|step| step.shares.clone()).collect(), wrong })
 }

@@ -6,44 +6,47 @@ use crate::page::{Page, list, matrix, note, table};
 use headroom_record::validation::ValidationRecord;
 
 pub fn html(record: &ValidationRecord) -> String {
-    let facts = &record.facts;
-    let mut page = Page::new(&tables::title(facts), &tables::subtitle(facts));
-    page.section("Summary", &list(&tables::summary(facts)));
+    let mut page = Page::new(&tables::title(record), &tables::subtitle(record));
+    page.section("Summary", &list(&tables::summary(record)));
     page.section(
         "Where Version 1's time goes",
-        &(table(&tables::operators(facts), "narrow") + &note(&tables::one_step(facts))),
+        &(table(&tables::operators(record), "narrow") + &note(&tables::one_step(record))),
     );
     page.section(
         "Findings by priority",
-        &(table(&tables::findings(facts), "")
+        &(table(&tables::findings(record), "")
             + &note(
                 "\"At most\" is the step's speed-up if the finding fell to the machine's roof: a bound, not a promise.",
             )),
     );
-    let notes = tables::notes(facts);
+    let notes = tables::notes(record);
     let notes = if notes.is_empty() { String::new() } else { list(&notes) };
     page.section(
         "Passes, each on top of those above it: the kept ones first",
-        &format!("<figure>{}{SAVING_LEGEND}</figure>{}{notes}", saving_plot(facts), table(&tables::passes(facts), "")),
+        &format!(
+            "<figure>{}{SAVING_LEGEND}</figure>{}{notes}",
+            saving_plot(record),
+            table(&tables::passes(record), "")
+        ),
     );
     page.section(
         "The ladder, against Version 1",
         &format!(
             "<figure>{}</figure>{}{}",
-            ladder_plot(facts),
-            table(&tables::versions(facts), ""),
-            note(&tables::one_race(facts))
+            ladder_plot(record),
+            table(&tables::versions(record), ""),
+            note(&tables::one_race(record))
         ),
     );
-    if !facts.ablation.is_empty() {
-        page.section("Ablation: all passes, against all but one", &table(&tables::ablation(facts), ""));
+    if !record.ablation.is_empty() {
+        page.section("Ablation: all passes, against all but one", &table(&tables::ablation(record), ""));
     }
-    page.section("Impact against effort", &matrix(&tables::matrix(facts)));
-    page.section("Roadmap", &table(&tables::roadmap(facts), "narrow"));
-    page.section("Success metrics", &table(&tables::targets(facts), "narrow"));
-    let growth = tables::growth(facts).map_or(String::new(), |line| note(&line));
-    page.section("Memory over the length of the sequence", &(table(&tables::lengths(facts), "narrow") + &growth));
-    page.section("Gates of what was kept", &table(&tables::gates(facts), ""));
+    page.section("Impact against effort", &matrix(&tables::matrix(record)));
+    page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));
+    page.section("Success metrics", &table(&tables::targets(record), "narrow"));
+    let growth = tables::growth(record).map_or(String::new(), |line| note(&line));
+    page.section("Memory over the length of the sequence", &(table(&tables::lengths(record), "narrow") + &growth));
+    page.section("Gates of what was kept", &table(&tables::gates(record), ""));
     page.finish()
 }
 

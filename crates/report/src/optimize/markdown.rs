@@ -6,30 +6,29 @@ use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
 
 pub fn markdown(record: &ValidationRecord) -> String {
-    let facts = &record.facts;
-    let mut out = format!("# {}\n\n{}\n\n", tables::title(facts), tables::subtitle(facts));
-    out += &(tables::summary(facts).join("\n\n") + "\n");
+    let mut out = format!("# {}\n\n{}\n\n", tables::title(record), tables::subtitle(record));
+    out += &(tables::summary(record).join("\n\n") + "\n");
     let mut section = |title: &str, content: String| {
         let _ = write!(out, "\n## {title}\n\n{content}");
     };
-    section("Where Version 1's time goes", table(&tables::operators(facts)) + &line(&tables::one_step(facts)));
-    section("Findings by priority", table(&tables::findings(facts)) + UPPER_BOUNDS);
-    let notes = tables::notes(facts);
+    section("Where Version 1's time goes", table(&tables::operators(record)) + &line(&tables::one_step(record)));
+    section("Findings by priority", table(&tables::findings(record)) + UPPER_BOUNDS);
+    let notes = tables::notes(record);
     let notes = if notes.is_empty() { String::new() } else { format!("\n{}", list(&notes)) };
-    section("Passes, each on top of those above it: the kept ones first", table(&tables::passes(facts)) + &notes);
-    section("The ladder, against Version 1", table(&tables::versions(facts)) + &line(&tables::one_race(facts)));
-    if !facts.ablation.is_empty() {
-        section("Ablation: all passes, against all but one", table(&tables::ablation(facts)));
+    section("Passes, each on top of those above it: the kept ones first", table(&tables::passes(record)) + &notes);
+    section("The ladder, against Version 1", table(&tables::versions(record)) + &line(&tables::one_race(record)));
+    if !record.ablation.is_empty() {
+        section("Ablation: all passes, against all but one", table(&tables::ablation(record)));
     }
     let quadrant = |(title, items): &(&str, Vec<String>)| {
         format!("**{title}**\n\n{}", if items.is_empty() { "- none\n".into() } else { list(items) })
     };
-    section("Impact against effort", tables::matrix(facts).iter().map(quadrant).collect::<Vec<_>>().join("\n"));
-    section("Roadmap", table(&tables::roadmap(facts)));
-    section("Success metrics", table(&tables::targets(facts)));
-    let growth = tables::growth(facts).map_or(String::new(), |line| format!("\n{line}\n"));
-    section("Memory over the length of the sequence", table(&tables::lengths(facts)) + &growth);
-    section("Gates of what was kept", table(&tables::gates(facts)));
+    section("Impact against effort", tables::matrix(record).iter().map(quadrant).collect::<Vec<_>>().join("\n"));
+    section("Roadmap", table(&tables::roadmap(record)));
+    section("Success metrics", table(&tables::targets(record)));
+    let growth = tables::growth(record).map_or(String::new(), |line| format!("\n{line}\n"));
+    section("Memory over the length of the sequence", table(&tables::lengths(record)) + &growth);
+    section("Gates of what was kept", table(&tables::gates(record)));
     out
 }
 

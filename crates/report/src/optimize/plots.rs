@@ -2,15 +2,15 @@
 
 use super::tables::{interval, times};
 use crate::svg::{Axis, Frame, Scale, escape};
-use headroom_record::validation::ValidationFacts;
+use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 30.0;
 
 /// One row a pass: a ring where it was predicted, a point with its interval where it was measured.
-pub fn saving_plot(facts: &ValidationFacts) -> String {
-    let rows = &facts.passes;
+pub fn saving_plot(record: &ValidationRecord) -> String {
+    let rows = &record.passes;
     let height = ROW * rows.len() as f64;
     let frame = Frame { left: 130.0, top: 10.0, width: WIDTH - 160.0, height };
     let mut ends = vec![0.0f64];
@@ -78,9 +78,9 @@ pub fn saving_plot(facts: &ValidationFacts) -> String {
 }
 
 /// Version 1, then each list, as long as it is fast.
-pub fn ladder_plot(facts: &ValidationFacts) -> String {
+pub fn ladder_plot(record: &ValidationRecord) -> String {
     let mut bars = vec![("v1".to_string(), 1.0, None, "Version 1, the naive graph".to_string())];
-    for row in &facts.versions {
+    for row in &record.versions {
         let tip = format!(
             "{}: {}\npredicted {}\n{:.0} → {:.0} MiB, {} → {} kernels\n{}",
             row.name,
@@ -94,7 +94,7 @@ pub fn ladder_plot(facts: &ValidationFacts) -> String {
         );
         bars.push((row.name.clone(), row.measured_speedup, Some(row), tip));
     }
-    let most = facts.versions.iter().map(|row| row.measured_ci95_high).fold(1.0, f64::max) * 1.12;
+    let most = record.versions.iter().map(|row| row.measured_ci95_high).fold(1.0, f64::max) * 1.12;
     let x = Axis { from: 0.0, to: most, scale: Scale::Linear };
     let frame = Frame { left: 60.0, top: 6.0, width: WIDTH - 80.0, height: ROW * bars.len() as f64 };
     let mut out = format!(

@@ -2,55 +2,59 @@
 
 use crate::numbers::{metric, seconds};
 use crate::table::Table;
-use headroom_record::validation::{ValidationFacts, ValidationRow};
+use headroom_record::validation::{ValidationRecord, ValidationRow};
 
-pub fn title(facts: &ValidationFacts) -> String {
-    format!("Optimisation of LLaMA {}", facts.size)
+pub fn title(record: &ValidationRecord) -> String {
+    format!("Optimisation of LLaMA {}", record.size)
 }
 
-pub fn subtitle(facts: &ValidationFacts) -> String {
-    let threads = if facts.threads > 0 { format!(", {} threads", facts.threads) } else { String::new() };
-    format!("batch {} × {} tokens · {}{threads} · {}", facts.batch_size, facts.seq_len, facts.device, facts.timestamp)
+pub fn subtitle(record: &ValidationRecord) -> String {
+    let threads = if record.threads > 0 { format!(", {} threads", record.threads) } else { String::new() };
+    format!(
+        "batch {} × {} tokens · {}{threads} · {}",
+        record.batch_size, record.seq_len, record.device, record.timestamp
+    )
 }
 
 /// The answer in a few sentences.
-pub fn summary(facts: &ValidationFacts) -> Vec<String> {
+pub fn summary(record: &ValidationRecord) -> Vec<String> {
     let mut lines = vec![];
-    if let Some(kept) = facts.versions.last() {
+    if let Some(kept) = record.versions.last() {
         lines.push(format!(
             "Recommended: `--passes {}`, the best list that was measured. It runs at {} of Version 1's speed, in {:.0} MiB \
              instead of {:.0} and {} kernels instead of {}. Version 1 takes {} per step.",
-            kept_list(facts),
+            kept_list(record),
             interval(kept),
             kept.memory_after_mb,
             kept.memory_before_mb,
             kept.kernels_after,
             kept.kernels_before,
-            seconds(facts.baseline_step_seconds),
+            seconds(record.baseline_step_seconds),
         ));
     }
-    if let Some(kept) = facts.versions.last().filter(|row| row.measured_ci95_low < 1.0 && row.measured_ci95_high >= 1.0)
+    if let Some(kept) =
+        record.versions.last().filter(|row| row.measured_ci95_low < 1.0 && row.measured_ci95_high >= 1.0)
     {
         lines.push(format!(
             "It is not shown to be faster than Version 1: the interval of its speed-up, {:.2} to {:.2}, holds 1.",
             kept.measured_ci95_low, kept.measured_ci95_high
         ));
     }
-    if let Some(best) = facts.as_good.first() {
-        let others = match facts.as_good.len() {
+    if let Some(best) = record.as_good.first() {
+        let others = match record.as_good.len() {
             1 => String::new(),
             count => format!(", and {} more lists", count - 1),
         };
         lines.push(format!(
             "Not told apart from it within the noise: {} ({:.2} of its speed, 95% between {:.2} and {:.2}){others}. Another \
              run may recommend one of those.",
-            against_kept(facts, &best.passes),
+            against_kept(record, &best.passes),
             best.relative_speed,
             best.ci95_low,
             best.ci95_high
         ));
     }
-    if let Some(prediction) = &facts.prediction {
+    if let Some(prediction) = &record.prediction {
         let signs = match prediction.large_savings {
             0 => "no pass moved the step by more than 5% beyond the noise".into(),
             large => {
@@ -63,27 +67,27 @@ pub fn summary(facts: &ValidationFacts) -> Vec<String> {
             prediction.median_error_percent_of_step, prediction.passes, prediction.within_limit
         ));
     }
-    if facts.noise_percent > NOISY {
+    if record.noise_percent > NOISY {
         lines.push(format!(
             "The machine was not quiet: the median interval reaches {:.0}% to either side. What is called `undecided` may be \
              decided on a machine that does nothing else, or with more `--time`.",
-            facts.noise_percent
+            record.noise_percent
         ));
     }
     lines
 }
 
 /// As `--passes` takes it.
-fn kept_list(facts: &ValidationFacts) -> String {
-    if facts.kept.is_empty() { "none".into() } else { facts.kept.join(",") }
+fn kept_list(record: &ValidationRecord) -> String {
+    if record.kept.is_empty() { "none".into() } else { record.kept.join(",") }
 }
 
 /// A list by what it has less and more than the kept one.
-fn against_kept(facts: &ValidationFacts, list: &[String]) -> String {
+fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
     let missing = |from: &[String], of: &[String]| -> Vec<String> {
         of.iter().filter(|name| !from.contains(name)).map(|name| format!("`{name}`")).collect()
     };
-    let (less, more) = (missing(list, &facts.kept), missing(&facts.kept, list));
+    let (less, more) = (missing(list, &record.kept), missing(&record.kept, list));
     let part = |word: &str, names: &[String]| match names {
         [] => None,
         names => Some(format!("{word} {}", names.join(", "))),
@@ -93,8 +97,8 @@ fn against_kept(facts: &ValidationFacts, list: &[String]) -> String {
 }
 
 /// What the figures of speed have in common.
-pub fn one_race(facts: &ValidationFacts) -> String {
-    let rounds = facts.versions.last().map_or(0, |row| row.rounds);
+pub fn one_race(record: &ValidationRecord) -> String {
+    let rounds = record.versions.last().map_or(0, |row| row.rounds);
     format!(
         "All speeds are from one race: every list takes its turn in every round, {rounds} rounds, and is measured against \
          Version 1 in the same round. So rows multiply: the kept ones to the kept list's speed-up. Intervals are of 95%, \
@@ -103,11 +107,11 @@ pub fn one_race(facts: &ValidationFacts) -> String {
 }
 
 /// What the operators' and findings' times are of.
-pub fn one_step(facts: &ValidationFacts) -> String {
+pub fn one_step(record: &ValidationRecord) -> String {
     format!(
         "Times and shares are of one step, the median of {} recorded ones, {}: the rows add up to it.",
-        facts.baseline_steps,
-        seconds(facts.baseline_step_seconds)
+        record.baseline_steps,
+        seconds(record.baseline_step_seconds)
     )
 }
 
@@ -117,21 +121,21 @@ const NOISY: f64 = 4.0;
 /// Operators shown of the baseline.
 const OPERATORS: usize = 8;
 
-pub fn operators(facts: &ValidationFacts) -> Table {
-    let total = facts.baseline_step_seconds.max(f64::MIN_POSITIVE);
+pub fn operators(record: &ValidationRecord) -> Table {
+    let total = record.baseline_step_seconds.max(f64::MIN_POSITIVE);
     let row = |name: &str, time: f64| vec![name.to_string(), seconds(time), format!("{:.1}%", 100.0 * time / total)];
-    let shown = facts.baseline_by_op.iter().take(OPERATORS);
+    let shown = record.baseline_by_op.iter().take(OPERATORS);
     let mut rows: Vec<Vec<String>> = shown.clone().map(|op| row(&op.op, op.seconds)).collect();
-    let rest = facts.baseline_step_seconds - shown.map(|op| op.seconds).sum::<f64>();
-    if facts.baseline_by_op.len() > OPERATORS {
+    let rest = record.baseline_step_seconds - shown.map(|op| op.seconds).sum::<f64>();
+    if record.baseline_by_op.len() > OPERATORS {
         rows.push(row("all others, and between operators", rest));
     }
-    rows.push(row("the step", facts.baseline_step_seconds));
+    rows.push(row("the step", record.baseline_step_seconds));
     Table { head: vec!["operator", "time per step", "share"], rows }
 }
 
-pub fn findings(facts: &ValidationFacts) -> Table {
-    let rows = facts.findings.iter().map(|row| {
+pub fn findings(record: &ValidationRecord) -> Table {
+    let rows = record.findings.iter().map(|row| {
         let asks = if row.asks_for.is_empty() { "every fusion".into() } else { row.asks_for.join(", ") };
         vec![
             row.rank.to_string(),
@@ -146,16 +150,16 @@ pub fn findings(facts: &ValidationFacts) -> Table {
     Table { head, rows: rows.collect() }
 }
 
-pub fn passes(facts: &ValidationFacts) -> Table {
-    rungs("pass", &facts.passes)
+pub fn passes(record: &ValidationRecord) -> Table {
+    rungs("pass", &record.passes)
 }
 
-pub fn versions(facts: &ValidationFacts) -> Table {
-    rungs("list", &facts.versions)
+pub fn versions(record: &ValidationRecord) -> Table {
+    rungs("list", &record.versions)
 }
 
-pub fn ablation(facts: &ValidationFacts) -> Table {
-    rungs("without", &facts.ablation)
+pub fn ablation(record: &ValidationRecord) -> Table {
+    rungs("without", &record.ablation)
 }
 
 fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
@@ -186,17 +190,17 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
 }
 
 /// Where predictions were off.
-pub fn notes(facts: &ValidationFacts) -> Vec<String> {
-    facts.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?))).collect()
+pub fn notes(record: &ValidationRecord) -> Vec<String> {
+    record.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?))).collect()
 }
 
 /// Impact is measured: a saving of 5% of the step or of 10% of its memory is high.
-pub fn matrix(facts: &ValidationFacts) -> [(&'static str, Vec<String>); 4] {
+pub fn matrix(record: &ValidationRecord) -> [(&'static str, Vec<String>); 4] {
     let high = |row: &&ValidationRow| {
         row.measured_ci95_low > 1.0 && row.measured_speedup >= 1.05 || row.memory_after_mb <= 0.9 * row.memory_before_mb
     };
     let cell = |impact: bool, low_effort: bool| -> Vec<String> {
-        let chosen = facts.passes.iter().filter(|row| high(row) == impact && (row.effort == "low") == low_effort);
+        let chosen = record.passes.iter().filter(|row| high(row) == impact && (row.effort == "low") == low_effort);
         chosen
             .map(|row| {
                 let memory = row.memory_after_mb - row.memory_before_mb;
@@ -213,7 +217,7 @@ pub fn matrix(facts: &ValidationFacts) -> [(&'static str, Vec<String>); 4] {
 }
 
 /// The workshop's plan for Version 2: phases, what was hoped for and what came.
-pub fn roadmap(facts: &ValidationFacts) -> Table {
+pub fn roadmap(record: &ValidationRecord) -> Table {
     const PHASES: [(&str, &[&str]); 3] = [
         ("1 kernel fusion", &["fuse-qkv", "fuse-gate-up", "fuse-swiglu", "fuse-norm", "fuse-rope"]),
         ("2 attention", &["flash-attention"]),
@@ -222,7 +226,7 @@ pub fn roadmap(facts: &ValidationFacts) -> Table {
     let phase_of = |name: &str| PHASES.iter().position(|(_, passes)| passes.contains(&name)).unwrap_or(2);
     let mut rows = vec![];
     for (index, (phase, _)) in PHASES.iter().enumerate() {
-        let of_phase: Vec<&ValidationRow> = facts.passes.iter().filter(|row| phase_of(&row.name) == index).collect();
+        let of_phase: Vec<&ValidationRow> = record.passes.iter().filter(|row| phase_of(&row.name) == index).collect();
         for row in &of_phase {
             let mark = if row.kept { "[x]" } else { "[ ]" };
             rows.push(vec![
@@ -243,7 +247,7 @@ pub fn roadmap(facts: &ValidationFacts) -> Table {
             String::new(),
         ]);
     }
-    if let Some(kept) = facts.versions.last() {
+    if let Some(kept) = record.versions.last() {
         let predicted = kept.predicted_speedup.map_or(String::new(), times);
         let measured = times(kept.measured_speedup);
         rows.push(vec!["overall".into(), "measured against Version 1".into(), predicted, measured, String::new()]);
@@ -252,8 +256,8 @@ pub fn roadmap(facts: &ValidationFacts) -> Table {
 }
 
 /// The workshop's success metrics, filled in.
-pub fn targets(facts: &ValidationFacts) -> Table {
-    let at = &facts.targets;
+pub fn targets(record: &ValidationRecord) -> Table {
+    let at = &record.targets;
     let row = |name: &str, before: String, after: String| vec![name.to_string(), before, after];
     Table {
         head: vec!["metric", "Version 1", "kept"],
@@ -270,8 +274,8 @@ pub fn targets(facts: &ValidationFacts) -> Table {
     }
 }
 
-pub fn lengths(facts: &ValidationFacts) -> Table {
-    let rows = facts.memory_by_length.iter().map(|row| {
+pub fn lengths(record: &ValidationRecord) -> Table {
+    let rows = record.memory_by_length.iter().map(|row| {
         vec![
             row.seq_len.to_string(),
             format!("{:.0} MiB", row.baseline_mb),
@@ -282,8 +286,8 @@ pub fn lengths(facts: &ValidationFacts) -> Table {
     Table { head: vec!["sequence", "Version 1", "kept", "ratio"], rows: rows.collect() }
 }
 
-pub fn growth(facts: &ValidationFacts) -> Option<String> {
-    let growth = facts.memory_growth;
+pub fn growth(record: &ValidationRecord) -> Option<String> {
+    let growth = record.memory_growth;
     Some(format!(
         "Without weights and optimizer state, memory grows with the sequence to the power of {:.2} in Version 1 and of {:.2} \
          with what was kept (1 is linear). Planned, not run.",
@@ -291,8 +295,8 @@ pub fn growth(facts: &ValidationFacts) -> Option<String> {
     ))
 }
 
-pub fn gates(facts: &ValidationFacts) -> Table {
-    let rows = facts.gates.iter().map(|(name, gate)| {
+pub fn gates(record: &ValidationRecord) -> Table {
+    let rows = record.gates.iter().map(|(name, gate)| {
         vec![
             name.replace('_', " "),
             gate.result.clone(),

@@ -9,34 +9,33 @@ use std::fmt::Write;
 const FINDINGS: usize = 6;
 
 pub fn terminal(record: &ValidationRecord) -> String {
-    let facts = &record.facts;
-    let mut out = format!("{} · {}\n", tables::title(facts), tables::subtitle(facts));
+    let mut out = format!("{} · {}\n", tables::title(record), tables::subtitle(record));
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
-    section("Where Version 1's time goes", &tables::operators(facts));
-    let mut findings = without(tables::findings(facts), "evidence");
+    section("Where Version 1's time goes", &tables::operators(record));
+    let mut findings = without(tables::findings(record), "evidence");
     findings.rows.truncate(FINDINGS);
     section("What holds Version 1 back, by priority", &findings);
-    section("Passes, each on top of those above it: the kept ones first", &tables::passes(facts));
-    for note in tables::notes(facts) {
+    section("Passes, each on top of those above it: the kept ones first", &tables::passes(record));
+    for note in tables::notes(record) {
         let _ = writeln!(out, "  {}", note.replace('`', ""));
     }
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
-    section("The ladder, against Version 1", &tables::versions(facts));
-    let _ = write!(out, "  {}\n  {}\n", tables::one_race(facts), tables::one_step(facts));
+    section("The ladder, against Version 1", &tables::versions(record));
+    let _ = write!(out, "  {}\n  {}\n", tables::one_race(record), tables::one_step(record));
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
-    if !facts.ablation.is_empty() {
-        section("Ablation: all passes, against all but one", &tables::ablation(facts));
+    if !record.ablation.is_empty() {
+        section("Ablation: all passes, against all but one", &tables::ablation(record));
     }
-    section("Success metrics", &tables::targets(facts));
-    section("Gates of what was kept", &without(tables::gates(facts), "limit"));
+    section("Success metrics", &tables::targets(record));
+    section("Gates of what was kept", &without(tables::gates(record), "limit"));
     out.push('\n');
-    for line in tables::summary(facts) {
+    for line in tables::summary(record) {
         let _ = writeln!(out, "{}", line.replace('`', ""));
     }
     out

@@ -1,7 +1,9 @@
 //! A sweep's texts on a made-up record.
 
 use super::*;
-use headroom_record::scaling::{ComponentGrowth, Limits, Optimization, ScalingFacts};
+use headroom_record::SCHEMA_VERSION;
+use headroom_record::provenance::Provenance;
+use headroom_record::scaling::{ComponentGrowth, Limits, Optimization};
 use headroom_record::study::Components;
 
 fn point(seq_len: u64, peak: f64) -> ScalingPoint {
@@ -50,7 +52,8 @@ fn record() -> ScalingRecord {
         step_ratio: flags.map(|_| 0.8),
         note: note.map(String::from),
     };
-    ScalingRecord::new(ScalingFacts {
+    ScalingRecord {
+        schema_version: SCHEMA_VERSION,
         timestamp: "2026-11-15T00:00:00Z".into(),
         size: "tiny".into(),
         version: "v1_baseline".into(),
@@ -75,7 +78,9 @@ fn record() -> ScalingRecord {
             optimization("flash attention", Some("--passes v1,+flash-attention"), None),
             optimization("bf16", None, Some("planned for a GPU")),
         ],
-    })
+        provenance: Provenance::default(),
+    }
+    .with_provenance()
 }
 
 #[test]

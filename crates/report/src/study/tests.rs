@@ -1,9 +1,7 @@
 //! A study's texts on a made-up record.
 
 use super::*;
-use headroom_record::study::{
-    Components, MeasuredFigures, SizeAnalysis, StudyFacts, StudyMachine, StudyRequest, VersionAnalysis,
-};
+use headroom_record::study::{Components, MeasuredFigures, SizeAnalysis, StudyMachine, StudyRequest, VersionAnalysis};
 
 fn row(size: &str, parameters: u64, speed: f64) -> StudyRow {
     let finished = speed > 0.0;
@@ -34,9 +32,9 @@ fn row(size: &str, parameters: u64, speed: f64) -> StudyRow {
 }
 
 fn record() -> StudyRecord {
-    let mut record = StudyRecord::new(StudyFacts {
-        timestamp: "2026-11-15T00:00:00Z".into(),
-        request: StudyRequest {
+    let mut record = StudyRecord::new(
+        "2026-11-15T00:00:00Z".into(),
+        StudyRequest {
             sizes: vec!["tiny".into(), "small".into(), "large".into()],
             versions: vec!["v1".into()],
             enable_profilers: false,
@@ -48,7 +46,7 @@ fn record() -> StudyRecord {
             batch_size: None,
             seq_len: None,
         },
-        machine: StudyMachine {
+        StudyMachine {
             name: "a <machine>".into(),
             memory_total_mb: 1.0,
             peak_flops: 3e11,
@@ -56,8 +54,8 @@ fn record() -> StudyRecord {
             peak_source: "kept".into(),
             peak_measured: true,
         },
-        runs: vec![row("tiny", 1_000, 80.0), row("small", 10_000, 8.0), row("large", 100_000, 0.0)],
-    });
+        vec![row("tiny", 1_000, 80.0), row("small", 10_000, 8.0), row("large", 100_000, 0.0)],
+    );
     record.conclude(vec![VersionAnalysis {
         version: "v1".into(),
         throughput_exponent: Some(-1.0),
