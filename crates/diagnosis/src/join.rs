@@ -8,7 +8,8 @@ use crate::trace_rules::{SourceFinding, TraceFinding};
 
 /// Gives findings of the trace their lines and the source findings that agree with them.
 pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input]) {
-    let suspicions: Vec<&Suspicion> = report.findings.iter().chain(&report.candidates).collect();
+    let suspicions: Vec<&Suspicion> =
+        report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
     let mut taken = vec![false; suspicions.len()];
     match_by_function(findings, &suspicions, &mut taken);
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
@@ -41,7 +42,8 @@ pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
         lines.dedup();
         for source in &finding.sources {
             let is_it = |suspicion: &&mut Suspicion| suspicion.code == source.code && suspicion.place == source.place;
-            let Some(suspicion) = report.findings.iter_mut().chain(&mut report.candidates).find(is_it) else {
+            let SourceReport { findings: shown, candidates, held_back, .. } = &mut *report;
+            let Some(suspicion) = shown.iter_mut().chain(candidates).chain(held_back).find(is_it) else {
                 continue;
             };
             if let (Some(share), 1) = (finding.share_of_step, lines.len()) {
@@ -59,6 +61,9 @@ pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
     let (decided, open) = std::mem::take(&mut report.candidates).into_iter().partition(|one| one.measured.is_some());
     report.candidates = open;
     report.findings.extend::<Vec<Suspicion>>(decided);
+    let (measured, held) = std::mem::take(&mut report.held_back).into_iter().partition(|one| one.measured.is_some());
+    report.held_back = held;
+    report.findings.extend::<Vec<Suspicion>>(measured);
     let share = |finding: &Suspicion| {
         finding.measured.as_ref().map_or(-1.0, |measured: &Measured| measured.share_of_step.unwrap_or(0.0))
     };

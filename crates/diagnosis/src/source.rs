@@ -1,12 +1,14 @@
 //! Reads training scripts and says what in them costs time at every step, and how to repair it.
 
 mod classes;
+mod comments;
 mod context;
 mod edits;
 mod file;
 pub mod fix;
 mod groups;
 mod heat;
+mod ids;
 mod interpret;
 mod islands;
 mod nesting;
@@ -17,14 +19,14 @@ mod repair;
 mod resolve;
 mod rule;
 pub mod rules;
+mod scope;
 mod selection;
 mod settings;
 mod suppression;
 mod symbols;
+mod topics;
 mod uses;
 mod value;
-
-use std::collections::HashMap;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt};
@@ -39,7 +41,7 @@ use symbols::FileId;
 
 pub use file::Problem;
 pub use repair::{Repaired, Repairs, repair};
-pub use rule::{CallsPerStep, Measured, SourceFinding, SourceRule};
+pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
 pub use selection::{Selection, SelectionError, matches_path};
 
 /// Deep trees are walked by recursion: the thread that does so has room for it.
@@ -59,6 +61,8 @@ pub struct SourceReport {
     pub findings: Vec<SourceFinding>,
     /// Findings of rules that need a trace to agree before they are shown.
     pub candidates: Vec<SourceFinding>,
+    /// Pedantic findings that were not asked for. See `SourceFinding::pedantic`.
+    pub held_back: Vec<SourceFinding>,
     /// Files that did not parse whole, or were not read, and why.
     pub problems: Vec<(String, Problem)>,
     /// How many findings comments and settings in the source silenced.
@@ -78,7 +82,7 @@ pub fn lint(inputs: &[Input], selection: &Selection) -> SourceReport {
 
 /// Findings of an island's files, by the files' numbers among all.
 fn number(report: &mut SourceReport, island: &[FileId]) {
-    for finding in report.findings.iter_mut().chain(&mut report.candidates) {
+    for finding in report.findings.iter_mut().chain(&mut report.candidates).chain(&mut report.held_back) {
         finding.file = island[finding.file];
     }
 }
@@ -89,11 +93,13 @@ fn gather(map: &Map, reports: Vec<SourceReport>) -> SourceReport {
     for report in reports {
         all.findings.extend(report.findings);
         all.candidates.extend(report.candidates);
+        all.held_back.extend(report.held_back);
         all.suppressed += report.suppressed;
     }
     let key = |finding: &SourceFinding| (finding.file, finding.place.line, finding.place.column, finding.code);
     all.findings.sort_by_key(key);
     all.candidates.sort_by_key(key);
+    all.held_back.sort_by_key(key);
     all
 }
 
@@ -113,39 +119,24 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     for finding in &mut findings {
         finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
     }
-    let (candidates, findings) = findings.into_iter().partition(|finding| finding.needs_trace);
-    SourceReport { findings, candidates, suppressed, ..SourceReport::default() }
+    let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
+    let is_held_back = |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code);
+    let (held_back, findings) = findings.into_iter().partition(is_held_back);
+    SourceReport { findings, candidates, held_back, suppressed, ..SourceReport::default() }
 }
 
 fn understand(files: &[SourceFile]) -> Program<'_> {
     let symbols = symbols::collect(files);
     let index = resolve::ModuleIndex::new(files.iter().map(|file| file.module.clone()).collect());
     let classes = classes::classify(&symbols, &index);
+    let settings = settings::Settings::collect(files);
     let mut program = Program {
-        files,
-        symbols,
-        index,
-        classes,
+        sources: program::Sources { files, symbols, index, classes, settings },
         functions: Vec::new(),
-        settings: settings::Settings::collect(files),
-        contexts: context::Contexts::default(),
-        calls: Vec::new(),
-        property_reads: Vec::new(),
-        tests: Vec::new(),
-        shown: Vec::new(),
-        accumulations: Vec::new(),
-        subscripts: Vec::new(),
-        loops: Vec::new(),
-        speeds: Vec::new(),
-        products: Vec::new(),
-        loaders: Vec::new(),
-        loader_ids: HashMap::new(),
-        sites: Vec::new(),
-        site_ids: HashMap::new(),
-        heat: heat::Heat::default(),
-        groups: groups::Groups::none(),
-        call_by_range: HashMap::new(),
-        item_receivers: std::collections::HashSet::new(),
+        notes: program::Notes::default(),
+        made: program::Made::default(),
+        heat: context::Heat::default(),
+        groups: topics::Groups::none(),
         places: program::Places::default(),
     };
     interpret::interpret(&mut program);

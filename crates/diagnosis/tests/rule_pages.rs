@@ -11,7 +11,14 @@ fn every_page_has_its_parts() {
     for rule in RULES {
         let title = format!("# {} {}\n", rule.code, rule.name);
         assert!(rule.page.starts_with(&title), "{} does not start with its title", rule.code);
-        let parts = ["## Example", "## Not reported", "## Fix", "## How a trace proves it", "## When not to follow it"];
+        let parts = [
+            "## Example",
+            "## Not reported",
+            "## Shown by default",
+            "## Fix",
+            "## How a trace proves it",
+            "## When not to follow it",
+        ];
         for part in parts {
             assert!(rule.page.contains(part), "{}: {part} is missing", rule.code);
         }

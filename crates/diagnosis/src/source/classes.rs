@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 
-use super::program::Program;
 use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
@@ -28,6 +27,10 @@ pub enum ClassKind {
     /// `torch.autograd.Function`.
     Gradient,
     Loader,
+    /// A trainer of a library that is derived from: it calls `training_step` and `compute_loss` at every step.
+    Trainer,
+    /// Something that such a trainer, or a runner, calls at every step.
+    Callback,
     Other,
 }
 
@@ -59,15 +62,6 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
         methods.sort_unstable();
     }
     classes
-}
-
-/// The methods that run instead of one that only says what is to be written: `raise NotImplementedError`, `pass`.
-pub fn written_below<'p>(program: &'p Program, function: FunctionId) -> &'p [FunctionId] {
-    let symbol = &program.symbols.functions[function];
-    match symbol.class {
-        Some(class) if is_left_open(symbol) => program.classes[class].below.get(symbol.name).map_or(&[], Vec::as_slice),
-        _ => &[],
-    }
 }
 
 /// A method whose body does nothing: classes that derive from its class write it.
@@ -150,6 +144,8 @@ fn kind_by_name(dotted: &str) -> ClassKind {
         "Function" if dotted.contains("autograd") => ClassKind::Gradient,
         "Optimizer" => ClassKind::Optimizer,
         "DataLoader" => ClassKind::Loader,
+        _ if last.ends_with("Trainer") => ClassKind::Trainer,
+        _ if last.ends_with("Callback") || last.ends_with("Hook") => ClassKind::Callback,
         _ if last.ends_with("Dataset") || last == "ImageFolder" => ClassKind::Dataset,
         _ if dotted.starts_with("torch.optim") && !dotted.contains("lr_scheduler") => ClassKind::Optimizer,
         _ if dotted.starts_with("torch.nn.") || last == "Module" || last.ends_with("PreTrainedModel") => {

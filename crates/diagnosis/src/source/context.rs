@@ -2,7 +2,7 @@
 
 use ruff_text_size::TextRange;
 
-use super::symbols::FunctionId;
+use super::ids::FunctionId;
 
 pub type ContextId = usize;
 
@@ -12,8 +12,10 @@ pub enum Frame {
     Body,
     Loop(LoopKind),
     Guard(Guard),
-    /// `no_grad`, `inference_mode`, or code after `model.eval()`.
+    /// Code after `model.eval()`, or `no_grad` around a loop of its own: batches are evaluated.
     Evaluation,
+    /// `no_grad` around a part of a step: an average of weights, a norm, a teacher's answer.
+    WithoutGraph,
     Handler,
     /// `with …:` blocks that matter to a rule by name.
     With,
@@ -77,6 +79,15 @@ impl Contexts {
         self.all.len() - 1
     }
 
+    /// How many there are: those added later have larger numbers.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn reframe(&mut self, id: ContextId, frame: Frame) {
+        self.all[id].frame = frame;
+    }
+
     pub fn get(&self, id: ContextId) -> &Context {
         &self.all[id]
     }
@@ -110,5 +121,24 @@ impl Guard {
     /// Whether what is under it runs seldom or never while training.
     pub fn cools(self) -> bool {
         self != Guard::Open
+    }
+}
+
+/// Contexts that run once per step, and those that evaluate.
+#[derive(Default)]
+pub struct Heat {
+    pub(super) hot: Vec<bool>,
+    pub(super) evaluation: Vec<bool>,
+    /// Indices into the program's calls.
+    pub training_calls: Vec<usize>,
+}
+
+impl Heat {
+    pub fn is_hot(&self, context: ContextId) -> bool {
+        self.hot.get(context).copied().unwrap_or(false)
+    }
+
+    pub fn is_evaluation(&self, context: ContextId) -> bool {
+        self.evaluation.get(context).copied().unwrap_or(false)
     }
 }

@@ -5,7 +5,7 @@ use ruff_python_parser::parse_unchecked_source;
 use ruff_source_file::{LineIndex, OneIndexed};
 use ruff_text_size::{TextRange, TextSize};
 
-use super::{groups, nesting, suppression};
+use super::{comments, nesting, topics};
 use crate::finding::Place;
 
 /// Files beyond this are generated data, not scripts.
@@ -62,8 +62,8 @@ impl SourceFile {
         SourceFile {
             path: path.to_string(),
             module: module_of(path),
-            words: groups::words_of(readable, parsed.tokens()),
-            silencing: suppression::silencing_comments(readable, parsed.tokens()),
+            words: topics::words_of(readable, parsed.tokens()),
+            silencing: comments::silencing_comments(readable, parsed.tokens()),
             syntax: parsed.into_syntax(),
             text,
             problem,

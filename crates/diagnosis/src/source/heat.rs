@@ -4,32 +4,14 @@
 //! loop. What such a loop, a `forward` or a loss calls is hot too, three calls deep. Guards that hold the training call
 //! themselves cool nothing.
 
-use super::classes::{is_left_open, written_below};
-use super::context::{ContextId, Frame, Guard, LoopKind, Part};
+use super::classes::is_left_open;
+use super::context::{ContextId, Frame, Guard, Heat, LoopKind, Part};
 use super::interpret::is_optimizer_name;
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::Value;
 
 const MOST_CALLS_DEEP: u8 = 3;
-
-#[derive(Default)]
-pub struct Heat {
-    hot: Vec<bool>,
-    evaluation: Vec<bool>,
-    /// Indices into the program's calls.
-    pub training_calls: Vec<usize>,
-}
-
-impl Heat {
-    pub fn is_hot(&self, context: ContextId) -> bool {
-        self.hot.get(context).copied().unwrap_or(false)
-    }
-
-    pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.evaluation.get(context).copied().unwrap_or(false)
-    }
-}
 
 pub fn measure(program: &mut Program) {
     let calls = calls_by_function(program);
@@ -49,8 +31,8 @@ pub fn measure(program: &mut Program) {
     }
     let entries = hot_entries(program, &calls, &steps, &passes);
     let evaluated = evaluated_functions(program);
-    let contexts: Vec<ContextId> = program.contexts.iter().map(|(id, _)| id).collect();
-    let function_of = |id: ContextId| program.contexts.get(id).function;
+    let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
+    let function_of = |id: ContextId| program.notes.contexts.get(id).function;
     program.heat = Heat {
         hot: contexts.iter().map(|id| is_hot(program, *id, entries[function_of(*id)].is_some())).collect(),
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
@@ -61,8 +43,9 @@ pub fn measure(program: &mut Program) {
 /// Marks the contexts of training calls, through functions that train when they are called.
 fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
-        (0..program.calls.len()).filter(|index| is_training_call(&program.calls[*index])).collect();
+        (0..program.notes.calls.len()).filter(|index| is_training_call(&program.notes.calls[*index])).collect();
     let mut steps: Vec<bool> = program
+        .sources
         .symbols
         .functions
         .iter()
@@ -70,16 +53,16 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .collect();
     let closures = closures(program);
     for index in &is_training {
-        let context = program.calls[*index].context;
-        let function = program.contexts.get(context).function;
-        let part = if program.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
-        if program.contexts.mark_training(context, part) {
+        let context = program.notes.calls[*index].context;
+        let function = program.notes.contexts.get(context).function;
+        let part = if program.notes.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
+        if program.notes.contexts.mark_training(context, part) {
             steps[function] = true;
         }
     }
     for _ in 0..=MOST_CALLS_DEEP {
         let reach = |call: &Call| {
-            let own = program.contexts.get(call.context).function;
+            let own = program.notes.contexts.get(call.context).function;
             let mut part = None;
             for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
                 let only_looks = closures.contains(&callee) && is_called(call, callee);
@@ -91,11 +74,11 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
             }
             Some((call.context, part?))
         };
-        let reached: Vec<(ContextId, Part)> = program.calls.iter().filter_map(reach).collect();
+        let reached: Vec<(ContextId, Part)> = program.notes.calls.iter().filter_map(reach).collect();
         let mut changed = false;
         for (context, part) in reached {
-            let function = program.contexts.get(context).function;
-            if program.contexts.mark_training(context, part) && !steps[function] {
+            let function = program.notes.contexts.get(context).function;
+            if program.notes.contexts.mark_training(context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
             }
@@ -109,7 +92,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
 
 /// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.
 fn closures(program: &Program) -> Vec<FunctionId> {
-    let steps = program.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
+    let steps = program.notes.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
     steps.flat_map(Call::argument_values).filter_map(function_in).collect()
 }
 
@@ -127,7 +110,7 @@ fn function_in(value: &Value) -> Option<FunctionId> {
 /// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
 /// around, no call of it in sight. One that is handed over (`Engine(train_step)`) is called by whom it is handed to.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
-    let symbol = &program.symbols.functions[function];
+    let symbol = &program.sources.symbols.functions[function];
     let is_step =
         symbol.definition.is_some() && !program.functions[function].is_called && !symbol.name.starts_with("test");
     is_step && passes[function].backward && passes[function].update
@@ -150,7 +133,7 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
     for _ in 0..=MOST_CALLS_DEEP {
         let before = passes.clone();
         for (function, calls) in calls.iter().enumerate() {
-            for call in calls.iter().map(|index| &program.calls[*index]) {
+            for call in calls.iter().map(|index| &program.notes.calls[*index]) {
                 let own = &mut passes[function];
                 if is_training_call(call) {
                     let is_backward = call.name.ends_with("backward");
@@ -159,7 +142,7 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
                 } else if clears_gradients(call) {
                     own.update = true;
                 } else if let Callee::Function(callee) = call.callee {
-                    for callee in std::iter::once(&callee).chain(written_below(program, callee)) {
+                    for callee in std::iter::once(&callee).chain(program.written_below(callee)) {
                         own.backward |= before[*callee].backward;
                         own.update |= before[*callee].update;
                     }
@@ -182,7 +165,7 @@ fn clears_gradients(call: &Call) -> bool {
 /// Functions with a loop of steps inside: what they do besides happens once, even in a `forward`.
 fn functions_with_step_loops(program: &Program) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
-    for (_, context) in program.contexts.iter() {
+    for (_, context) in program.notes.contexts.iter() {
         found[context.function] |= context.frame == Frame::Loop(LoopKind::Plain) && context.trains;
     }
     found
@@ -190,7 +173,7 @@ fn functions_with_step_loops(program: &Program) -> Vec<bool> {
 
 fn functions_that_train(program: &Program) -> Vec<bool> {
     let mut trains = vec![false; program.functions.len()];
-    for (_, context) in program.contexts.iter() {
+    for (_, context) in program.notes.contexts.iter() {
         trains[context.function] |= context.trains;
     }
     trains
@@ -203,7 +186,7 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
         Callee::Function(function) => Some(function),
         _ => None,
     };
-    let below = called.map_or(&[][..], |function| written_below(program, function));
+    let below = called.map_or(&[][..], |function| program.written_below(function));
     let handed = call.argument_values().filter_map(function_in);
     called.into_iter().chain(below.iter().copied()).chain(handed)
 }
@@ -245,8 +228,8 @@ fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
 
 fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
     let mut calls = vec![Vec::new(); program.functions.len()];
-    for (index, call) in program.calls.iter().enumerate() {
-        calls[program.contexts.get(call.context).function].push(index);
+    for (index, call) in program.notes.calls.iter().enumerate() {
+        calls[program.notes.contexts.get(call.context).function].push(index);
     }
     calls
 }
@@ -262,7 +245,9 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
             FunctionKind::Step if !loops[function] => Some(0),
             FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, passes) => Some(0),
             FunctionKind::Plain
-                if !facts.is_called && !loops[function] && is_step_name(program.symbols.functions[function].name) =>
+                if !facts.is_called
+                    && !loops[function]
+                    && is_step_name(program.sources.symbols.functions[function].name) =>
             {
                 Some(0)
             }
@@ -271,8 +256,8 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
         })
         .collect();
     let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); entries.len()];
-    for read in &program.property_reads {
-        properties[program.contexts.get(read.0).function].push(*read);
+    for read in &program.notes.property_reads {
+        properties[program.notes.contexts.get(read.0).function].push(*read);
     }
     // First what loops of steps call, then what those call.
     let mut queue: Vec<FunctionId> = (0..entries.len()).collect();
@@ -280,7 +265,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
         let mut next = Vec::new();
         for function in queue {
             let depth = entries[function];
-            let called = calls[function].iter().map(|index| &program.calls[*index]);
+            let called = calls[function].iter().map(|index| &program.notes.calls[*index]);
             let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
             for (context, callee) in called.chain(properties[function].iter().copied()) {
                 let from_loop = is_hot(program, context, false);
@@ -304,7 +289,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
 /// Whether a context runs once per step, given whether its function is entered once per step.
 fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
     let (mut in_step_loop, mut updates) = (false, false);
-    for (_, context) in program.contexts.outwards(id) {
+    for (_, context) in program.notes.contexts.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
             // Parameters are updated under it: another model was held still. Gradients alone are an evaluation's.
@@ -327,7 +312,7 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
 }
 
 fn holds_evaluation(program: &Program, id: ContextId) -> bool {
-    program.contexts.outwards(id).any(|(_, context)| {
+    program.notes.contexts.outwards(id).any(|(_, context)| {
         matches!(context.frame, Frame::Evaluation | Frame::Guard(Guard::Evaluation)) && !context.trains
     })
 }
@@ -338,8 +323,8 @@ fn evaluated_functions(program: &Program) -> Vec<bool> {
         program.functions.iter().map(|facts| facts.kind == FunctionKind::Evaluation).collect();
     for _ in 0..MOST_CALLS_DEEP {
         let mut called = vec![(0u32, 0u32); evaluated.len()];
-        for call in &program.calls {
-            let caller = program.contexts.get(call.context).function;
+        for call in &program.notes.calls {
+            let caller = program.notes.contexts.get(call.context).function;
             let in_evaluation = evaluated[caller] || holds_evaluation(program, call.context);
             for callee in callees(program, call) {
                 called[callee].0 += 1;

@@ -3,27 +3,31 @@
 //! Each round goes through all functions with what the round before learned of parameters, returns and attributes; the
 //! last one's notes stay. Loops are gone through twice, so that what one turn leaves behind is seen by the next.
 
+mod annotations;
 mod arguments;
 mod caches;
+mod cadence;
 mod calls;
 mod expressions;
 mod guards;
+mod homes;
 mod libraries;
 mod lookups;
 mod methods;
 mod modes;
 mod names;
+mod operations;
 mod statements;
 mod trained;
 
 use std::collections::HashMap;
 
-use ruff_python_ast::{Expr, Stmt};
+use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::classes::ClassKind;
 use super::context::{Context, ContextId, Frame};
-use super::program::{FunctionFacts, FunctionKind, Program};
+use super::program::{FunctionFacts, FunctionKind, Notes, Program};
 use super::symbols::FunctionId;
 use super::value::{Tensor, Value};
 
@@ -32,31 +36,18 @@ pub use names::{is_evaluation_name, is_loader_name, is_model_name, is_optimizer_
 const ROUNDS: usize = 3;
 
 pub fn interpret(program: &mut Program) {
-    program.functions = (0..program.symbols.functions.len())
+    program.functions = (0..program.sources.symbols.functions.len())
         .map(|function| FunctionFacts { kind: kind_of(program, function), ..FunctionFacts::default() })
         .collect();
     for _ in 0..ROUNDS {
-        clear_notes(program);
-        for function in 0..program.symbols.functions.len() {
+        program.notes = Notes::default();
+        for function in 0..program.sources.symbols.functions.len() {
             run(program, function);
         }
         for facts in &mut program.functions {
             facts.passed = std::mem::take(&mut facts.gathering);
         }
     }
-}
-
-fn clear_notes(program: &mut Program) {
-    program.contexts.clear();
-    program.calls.clear();
-    program.property_reads.clear();
-    program.tests.clear();
-    program.shown.clear();
-    program.accumulations.clear();
-    program.subscripts.clear();
-    program.loops.clear();
-    program.speeds.clear();
-    program.products.clear();
 }
 
 pub(super) struct Interpreter<'p, 'a> {
@@ -71,17 +62,19 @@ pub(super) struct Interpreter<'p, 'a> {
     /// Inside how many `no_grad` blocks.
     without_graph: usize,
     returns: Option<Value>,
+    /// Names of spans of time, and of the clock's reading that each began with.
+    elapsed_since: HashMap<&'a str, &'a str>,
 }
 
 fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
-    let range = match program.symbols.functions[function].definition {
+    let range = match program.sources.symbols.functions[function].definition {
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
     let body = Context { parent: None, frame: Frame::Body, function, range, trains: false, updates: false };
-    let context = program.contexts.add(body);
+    let context = program.notes.contexts.add(body);
     let kind = program.functions[function].kind;
-    let without_graph = usize::from(kind == FunctionKind::Evaluation);
+    let without_graph = usize::from(kind == FunctionKind::Evaluation || is_without_graph(program, function));
     let mut interpreter = Interpreter {
         program,
         function,
@@ -92,9 +85,10 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
         loop_depth: 0,
         without_graph,
         returns: None,
+        elapsed_since: HashMap::new(),
     };
     interpreter.bind_parameters();
-    let statements: &'a [Stmt] = interpreter.program.symbols.functions[function].body;
+    let statements: &'a [Stmt] = interpreter.program.sources.symbols.functions[function].body;
     interpreter.run_block(statements);
     let (names, returns) = (interpreter.names, interpreter.returns);
     let facts = &mut program.functions[function];
@@ -102,30 +96,44 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
     facts.returns = returns;
 }
 
+fn is_decorated(definition: &StmtFunctionDef, wanted: fn(&str) -> bool) -> bool {
+    definition.decorator_list.iter().any(|decorator| {
+        let mut at = &decorator.expression;
+        if let Expr::Call(call) = at {
+            at = &call.func;
+        }
+        match at {
+            Expr::Attribute(attribute) => wanted(attribute.attr.as_str()),
+            Expr::Name(name) => wanted(name.id.as_str()),
+            _ => false,
+        }
+    })
+}
+
+/// Decorated to record no graph.
+fn is_without_graph(program: &Program, function: FunctionId) -> bool {
+    let wanted = |name: &str| name.contains("no_grad") || name.contains("inference_mode");
+    program.sources.symbols.functions[function].definition.is_some_and(|definition| is_decorated(definition, wanted))
+}
+
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
-    let function = &program.symbols.functions[id];
+    let function = &program.sources.symbols.functions[id];
     let Some(definition) = function.definition else { return FunctionKind::Plain };
-    let is_decorated = |wanted: fn(&str) -> bool| {
-        definition.decorator_list.iter().any(|decorator| {
-            let mut at = &decorator.expression;
-            if let Expr::Call(call) = at {
-                at = &call.func;
-            }
-            match at {
-                Expr::Attribute(attribute) => wanted(attribute.attr.as_str()),
-                Expr::Name(name) => wanted(name.id.as_str()),
-                _ => false,
-            }
-        })
-    };
-    if is_decorated(|name| name.contains("no_grad") || name.contains("inference_mode")) {
+    let is_decorated = |wanted: fn(&str) -> bool| is_decorated(definition, wanted);
+    let is_without_graph = is_decorated(|name| name.contains("no_grad") || name.contains("inference_mode"));
+    if is_without_graph && (is_evaluation_name(function.name) || goes_over_data(function.body)) {
         return FunctionKind::Evaluation;
     }
     if is_decorated(|name| matches!(name, "cache" | "cached_property" | "memoize") || name.contains("lru_cache")) {
         return FunctionKind::Kept;
     }
-    let class = function.class.map_or(ClassKind::Other, |class| program.classes[class].kind);
+    let class = function.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
+    if names::is_seldom_name(function.name) {
+        return FunctionKind::Kept;
+    }
     match function.name {
+        "training_step" | "compute_loss" | "optimizer_step" if class == ClassKind::Trainer => FunctionKind::Step,
+        name if class == ClassKind::Callback && names::is_step_hook(name) => FunctionKind::Step,
         "forward" if class.is_module() || class == ClassKind::Gradient => FunctionKind::Step,
         "forward" if function.class.is_some() && imports_torch(program, function.file) => FunctionKind::Step,
         "backward" if class == ClassKind::Gradient => FunctionKind::Step,
@@ -137,15 +145,33 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
         "forward_train" if class.is_module() => FunctionKind::Step,
         "compute_loss" if function.class.is_some() => FunctionKind::Loss,
         "__call__" if is_loss_class(program, function) => FunctionKind::Loss,
-        name if is_evaluation_name(name) => FunctionKind::Evaluation,
+        name if is_evaluation_name(name) || evaluates_by_class(program, function) => FunctionKind::Evaluation,
         name if names::is_loss_function_name(name) && imports_torch(program, function.file) => FunctionKind::Loss,
         _ => FunctionKind::Plain,
     }
 }
 
+/// `class ValidEpoch`, `class Evaluator`: what they do is not done at every step.
+fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
+    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
+    ["Valid", "Eval", "Test", "Infer", "Predict"].iter().any(|word| name.starts_with(word))
+}
+
+/// A loop over something that hands out data, by its name: what is evaluated batch by batch.
+fn goes_over_data(body: &[Stmt]) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::For(repeat) => {
+            let speaks = |name: &&str| names::is_loader_name(name) || name.contains("batch") || name.contains("data");
+            super::names_in(&repeat.iter).iter().any(speaks) || goes_over_data(&repeat.body)
+        }
+        Stmt::With(with) => goes_over_data(&with.body),
+        _ => false,
+    })
+}
+
 /// `class InfoNCELoss:` that is no module: it is called like one.
 fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.symbols.classes[class].definition.name.as_str());
+    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].definition.name.as_str());
     name.ends_with("Loss") && imports_torch(program, function.file)
 }
 
@@ -155,14 +181,14 @@ fn is_float(annotation: Option<&Expr>) -> bool {
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
-    let symbols = &program.symbols.files[file];
+    let symbols = &program.sources.symbols.files[file];
     symbols.imports.values().any(|dotted| dotted == "torch" || dotted.starts_with("torch."))
         || symbols.star_imports.iter().any(|dotted| dotted.starts_with("torch"))
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     fn file(&self) -> usize {
-        self.program.symbols.functions[self.function].file
+        self.program.sources.symbols.functions[self.function].file
     }
 
     fn kind(&self) -> FunctionKind {
@@ -174,7 +200,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let outer = self.context;
         let context =
             Context { parent: Some(outer), frame, function: self.function, range, trains: false, updates: false };
-        self.context = self.program.contexts.add(context);
+        self.context = self.program.notes.contexts.add(context);
         let result = inside(self);
         self.context = outer;
         result
@@ -187,14 +213,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn bind_parameters(&mut self) {
         let id = self.function;
-        let function = &self.program.symbols.functions[id];
+        let function = &self.program.sources.symbols.functions[id];
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
         let is_static = self.is_decorated(id, "staticmethod");
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
-                match self.program.classes[class].kind {
+                match self.program.sources.classes[class].kind {
                     kind if kind.is_module() => Value::Model(Some(class)),
                     _ => Value::Instance(class),
                 }
@@ -220,7 +246,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn parameter_value(&self, name: &str, default: Option<&Expr>, annotation: Option<&Expr>) -> Value {
         let facts = &self.program.functions[self.function];
         let default = default.map(super::settings::literal);
-        let annotated = names::by_annotation(annotation);
+        let annotated = self.annotated(annotation);
         match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
             Value::Unknown | Value::Nothing => {}
             // A number by its declaration, handed on by somebody whose own arguments are only guessed at.
@@ -241,7 +267,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
             (Value::Unknown, _) if self.is_tensor_code() && name == "batch_idx" => Value::NUMBER,
-            (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => Value::DEVICE_WITH_GRAPH,
+            (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => {
+                Value::Tensor(Tensor::GUESS)
+            }
             (guess, _) => guess,
         }
     }

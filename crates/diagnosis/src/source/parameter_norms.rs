@@ -32,8 +32,16 @@ fn repair(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     norms_into_dictionary(program, call, repeat, &norm).or_else(|| sum_of_squares(program, call, repeat, &norm))
 }
 
+/// Whether a norm is read, or its square.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Power {
+    Norm,
+    Square,
+}
+
 /// `p.grad.norm().item()` in a loop over parameters.
 struct GradientNorm<'a> {
+    power: Power,
     iterated: &'a str,
     name: Option<&'a str>,
     parameter: &'a str,
@@ -57,7 +65,12 @@ impl<'a> GradientNorm<'a> {
             Expr::Call(norm) => norm,
             _ => return None,
         };
-        is_gradient_norm(receiver, parameter).then_some(GradientNorm { iterated, name, parameter })
+        let power = match squared(receiver) {
+            Some(inner) if is_gradient(inner, parameter) => Power::Square,
+            _ if is_gradient_norm(receiver, parameter) => Power::Norm,
+            _ => return None,
+        };
+        Some(GradientNorm { power, iterated, name, parameter })
     }
 
     fn gradients(&self) -> String {
@@ -77,7 +90,30 @@ fn is_gradient_norm(call: &ruff_python_ast::ExprCall, parameter: &str) -> bool {
     if norm.attr.as_str() != "norm" || !is_second || !call.arguments.keywords.is_empty() {
         return false;
     }
-    let mut at = &*norm.value;
+    is_gradient(&norm.value, parameter)
+}
+
+/// `g` of `g.pow(2).sum()`, `(g ** 2).sum()`, `g.square().sum()`.
+fn squared(call: &ruff_python_ast::ExprCall) -> Option<&Expr> {
+    let Expr::Attribute(sum) = &*call.func else { return None };
+    if sum.attr.as_str() != "sum" || !call.arguments.is_empty() {
+        return None;
+    }
+    let is_two = |expression: &Expr| super::settings::literal(expression).known_integer() == Some(2);
+    match &*sum.value {
+        Expr::BinOp(square) if square.op == Operator::Pow && is_two(&square.right) => Some(&square.left),
+        Expr::Call(inner) => match (&*inner.func, &*inner.arguments.args) {
+            (Expr::Attribute(power), [two]) if power.attr.as_str() == "pow" && is_two(two) => Some(&power.value),
+            (Expr::Attribute(square), []) if square.attr.as_str() == "square" => Some(&square.value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `p.grad[.data|.detach()]`.
+fn is_gradient(expression: &Expr, parameter: &str) -> bool {
+    let mut at = expression;
     loop {
         match at {
             Expr::Call(inner) => match &*inner.func {
@@ -94,12 +130,16 @@ fn is_gradient_norm(call: &ruff_python_ast::ExprCall, parameter: &str) -> bool {
     }
 }
 
+/// `p.grad is not None`.
+fn asks_for_gradient(test: &Expr, parameter: &str) -> bool {
+    let names = super::names_in(test);
+    names.len() == 2 && names.contains(&parameter) && names.contains(&"grad")
+}
+
 /// The only statement of the loop, looked for behind `if p.grad is not None:`.
 fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
     match body {
-        [Stmt::If(branch)]
-            if branch.elif_else_clauses.is_empty() && super::names_in(&branch.test) == [parameter, "grad"] =>
-        {
+        [Stmt::If(branch)] if branch.elif_else_clauses.is_empty() && asks_for_gradient(&branch.test, parameter) => {
             match branch.body.as_slice() {
                 [only] => Some(only),
                 _ => None,
@@ -112,7 +152,7 @@ fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
 
 /// `norms[name] = p.grad.norm().item()`; with `sorted(norms.items(), …)[:k]` behind it, nothing is read in the step.
 fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
-    let name = norm.name?;
+    let name = norm.name.filter(|_| norm.power == Power::Norm)?;
     let Stmt::Assign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
     let [Expr::Subscript(target)] = assign.targets.as_slice() else { return None };
     let Expr::Name(dictionary) = &*target.value else { return None };
@@ -149,7 +189,7 @@ fn keep_largest(
     values: &str,
 ) -> Option<Vec<Edit>> {
     let source = program.source(context);
-    let function = program.contexts.get(context).function;
+    let function = program.notes.contexts.get(context).function;
     let uses = uses_of(program, function, dictionary);
     let outside: Vec<_> = uses.iter().filter(|one| !repeat.range.contains_range(one.expression.range())).collect();
     let sorted = outside.iter().find(|one| !one.is_store)?;
@@ -177,7 +217,8 @@ fn keep_largest(
     let mut guarded: Vec<TextRange> = Vec::new();
     for one in uses_of(program, function, top).iter().filter(|one| !one.is_store) {
         let context = one.context?;
-        let guard = program.contexts.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
+        let guard =
+            program.notes.contexts.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
         if program.is_hot(context) {
             return None;
         }
@@ -200,13 +241,19 @@ fn keep_largest(
     Some(edits)
 }
 
-/// `total += p.grad.norm().item() ** 2`.
+/// `total += p.grad.norm().item() ** 2`, `total += p.grad.pow(2).sum().item()`.
 fn sum_of_squares(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
     let Stmt::AugAssign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
-    let Expr::BinOp(square) = &*assign.value else { return None };
-    let is_square = square.op == Operator::Pow
-        && super::settings::literal(&square.right).known_integer() == Some(2)
-        && matches!(&*square.left, Expr::Call(read) if std::ptr::eq(read, call.node));
+    let is_square = match &*assign.value {
+        Expr::BinOp(square) => {
+            square.op == Operator::Pow
+                && super::settings::literal(&square.right).known_integer() == Some(2)
+                && matches!(&*square.left, Expr::Call(read) if std::ptr::eq(read, call.node))
+                && norm.power == Power::Norm
+        }
+        Expr::Call(read) => std::ptr::eq(read, call.node) && norm.power == Power::Square,
+        _ => false,
+    };
     if !is_square || assign.op != Operator::Add {
         return None;
     }

@@ -5,23 +5,37 @@ use std::collections::{HashMap, HashSet};
 use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::classes::ClassFacts;
-use super::context::{Context, ContextId, Contexts, Frame, LoopKind};
+use super::classes::{ClassFacts, is_left_open};
+use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind};
 use super::file::SourceFile;
-use super::groups::Groups;
-use super::heat::Heat;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
 use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
+use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
 
 pub struct Program<'a> {
+    pub sources: Sources<'a>,
+    pub functions: Vec<FunctionFacts<'a>>,
+    pub notes: Notes<'a>,
+    pub made: Made<'a>,
+    pub heat: Heat,
+    pub groups: Groups,
+    pub places: Places,
+}
+
+/// The files as they are written: trees, symbols, classes, defaults of settings.
+pub struct Sources<'a> {
     pub files: &'a [SourceFile],
     pub symbols: Symbols<'a>,
     pub index: ModuleIndex,
     pub classes: Vec<ClassFacts<'a>>,
-    pub functions: Vec<FunctionFacts<'a>>,
     pub settings: Settings<'a>,
+}
+
+/// Notes of one round through all functions; each round begins with none.
+#[derive(Default)]
+pub struct Notes<'a> {
     pub contexts: Contexts,
     pub calls: Vec<Call<'a>>,
     /// Where a property of one of the given classes is read, and its function.
@@ -33,22 +47,24 @@ pub struct Program<'a> {
     pub loops: Vec<Loop<'a>>,
     pub speeds: Vec<Speed<'a>>,
     pub products: Vec<Product<'a>>,
+}
+
+/// Loaders, optimizers and scalers. Their numbers stay the same from round to round.
+#[derive(Default)]
+pub struct Made<'a> {
     pub loaders: Vec<Loader<'a>>,
     pub loader_ids: HashMap<(FileId, TextSize), LoaderId>,
     /// Calls that make an optimizer or a scaler.
     pub sites: Vec<(FileId, &'a ExprCall)>,
     pub site_ids: HashMap<(FileId, TextSize), SiteId>,
-    pub heat: Heat,
-    pub groups: Groups,
-    /// The calls by their place, and the places that `.item()` is called on.
-    pub call_by_range: HashMap<(FileId, TextRange), usize>,
-    pub item_receivers: HashSet<(FileId, TextRange)>,
-    pub places: Places,
 }
 
 /// Where things are, so that a rule never looks through everything.
 #[derive(Default)]
 pub struct Places {
+    /// The calls by their place, and the places that `.item()` is called on.
+    pub call_by_range: HashMap<(FileId, TextRange), usize>,
+    pub item_receivers: HashSet<(FileId, TextRange)>,
     calls_of_function: Vec<Vec<usize>>,
     calls_of_file: Vec<Vec<usize>>,
     callers: Vec<Vec<usize>>,
@@ -192,7 +208,7 @@ pub struct Loader<'a> {
 
 impl<'a> Program<'a> {
     pub fn function_of(&self, context: ContextId) -> &Function<'a> {
-        &self.symbols.functions[self.contexts.get(context).function]
+        &self.sources.symbols.functions[self.notes.contexts.get(context).function]
     }
 
     pub fn file_of(&self, context: ContextId) -> FileId {
@@ -200,7 +216,7 @@ impl<'a> Program<'a> {
     }
 
     pub fn source(&self, context: ContextId) -> &'a SourceFile {
-        &self.files[self.file_of(context)]
+        &self.sources.files[self.file_of(context)]
     }
 
     pub fn text(&self, context: ContextId, node: impl Ranged) -> &'a str {
@@ -208,12 +224,23 @@ impl<'a> Program<'a> {
     }
 
     pub fn loader(&self, id: LoaderId) -> &Loader<'a> {
-        &self.loaders[id]
+        &self.made.loaders[id]
     }
 
     /// The file and the call that made an optimizer or a scaler.
     pub fn site(&self, id: SiteId) -> (FileId, &'a ExprCall) {
-        self.sites[id]
+        self.made.sites[id]
+    }
+
+    /// The methods that run instead of one that only says what is to be written: `raise NotImplementedError`, `pass`.
+    pub fn written_below(&self, function: FunctionId) -> &[FunctionId] {
+        let symbol = &self.sources.symbols.functions[function];
+        match symbol.class {
+            Some(class) if is_left_open(symbol) => {
+                self.sources.classes[class].below.get(symbol.name).map_or(&[], Vec::as_slice)
+            }
+            _ => &[],
+        }
     }
 
     /// Runs once per optimizer step.
@@ -223,22 +250,20 @@ impl<'a> Program<'a> {
 
     /// Calls that run once per step.
     pub fn hot_calls(&self) -> impl Iterator<Item = &Call<'a>> {
-        self.calls.iter().filter(|call| self.is_hot(call.context))
+        self.notes.calls.iter().filter(|call| self.is_hot(call.context))
     }
 
     pub fn index_calls(&mut self) {
         let place = |call: &Call| (self.file_of(call.context), call.node.range());
-        let calls = self.calls.iter().enumerate().map(|(index, call)| (place(call), index)).collect();
-        let items = self.calls.iter().filter(|call| call.name == "item");
+        let calls = self.notes.calls.iter().enumerate().map(|(index, call)| (place(call), index)).collect();
+        let items = self.notes.calls.iter().filter(|call| call.name == "item");
         let receivers =
             items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
-        self.item_receivers = receivers.collect();
-        self.call_by_range = calls;
-        self.places = self.index_places();
+        self.places = Places { item_receivers: receivers.collect(), call_by_range: calls, ..self.index_places() };
     }
 
     pub fn is_in_parameter_loop(&self, context: ContextId) -> bool {
-        self.contexts.outwards(context).any(|(_, context)| context.frame == Frame::Loop(LoopKind::Parameters))
+        self.notes.contexts.outwards(context).any(|(_, context)| context.frame == Frame::Loop(LoopKind::Parameters))
     }
 
     /// In a `no_grad` block, after `model.eval()`, in an evaluation function, or called only from such.
@@ -248,13 +273,15 @@ impl<'a> Program<'a> {
 
     /// The innermost loop around, that is a step by itself.
     pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
-        let mut outwards = self.contexts.outwards(context);
+        let mut outwards = self.notes.contexts.outwards(context);
         outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
     }
 
     fn index_places(&self) -> Places {
-        let (functions, files) = (self.functions.len(), self.files.len());
+        let (functions, files) = (self.functions.len(), self.sources.files.len());
         let mut places = Places {
+            call_by_range: HashMap::new(),
+            item_receivers: HashSet::new(),
             calls_of_function: vec![Vec::new(); functions],
             calls_of_file: vec![Vec::new(); files],
             callers: vec![Vec::new(); functions],
@@ -263,53 +290,53 @@ impl<'a> Program<'a> {
             loops_of_file: vec![Vec::new(); files],
             subscripts_of_file: vec![Vec::new(); files],
         };
-        for (index, call) in self.calls.iter().enumerate() {
-            places.calls_of_function[self.contexts.get(call.context).function].push(index);
+        for (index, call) in self.notes.calls.iter().enumerate() {
+            places.calls_of_function[self.notes.contexts.get(call.context).function].push(index);
             places.calls_of_file[self.file_of(call.context)].push(index);
             if let Callee::Function(callee) = call.callee {
                 places.callers[callee].push(index);
             }
         }
-        for (id, context) in self.contexts.iter() {
+        for (id, context) in self.notes.contexts.iter() {
             places.contexts[context.function].push(id);
         }
-        for (index, around) in self.loops.iter().enumerate() {
+        for (index, around) in self.notes.loops.iter().enumerate() {
             places.loops.insert(around.context, index);
             places.loops_of_file[self.file_of(around.context)].push(index);
         }
-        for (index, subscript) in self.subscripts.iter().enumerate() {
+        for (index, subscript) in self.notes.subscripts.iter().enumerate() {
             places.subscripts_of_file[self.file_of(subscript.context)].push(index);
         }
         places
     }
 
     pub fn calls_in(&self, file: FileId) -> impl Iterator<Item = &Call<'a>> {
-        self.places.calls_of_file[file].iter().map(|index| &self.calls[*index])
+        self.places.calls_of_file[file].iter().map(|index| &self.notes.calls[*index])
     }
 
     pub fn calls_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
-        self.places.calls_of_function[function].iter().map(|index| &self.calls[*index])
+        self.places.calls_of_function[function].iter().map(|index| &self.notes.calls[*index])
     }
 
     pub fn callers_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
-        self.places.callers[function].iter().map(|index| &self.calls[*index])
+        self.places.callers[function].iter().map(|index| &self.notes.calls[*index])
     }
 
     pub fn contexts_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, &Context)> {
-        self.places.contexts[function].iter().map(|id| (*id, self.contexts.get(*id)))
+        self.places.contexts[function].iter().map(|id| (*id, self.notes.contexts.get(*id)))
     }
 
     /// The loop whose inside the context is.
     pub fn loop_at(&self, context: ContextId) -> Option<&Loop<'a>> {
-        self.places.loops.get(&context).map(|index| &self.loops[*index])
+        self.places.loops.get(&context).map(|index| &self.notes.loops[*index])
     }
 
     pub fn loops_in(&self, file: FileId) -> impl DoubleEndedIterator<Item = &Loop<'a>> {
-        self.places.loops_of_file[file].iter().map(|index| &self.loops[*index])
+        self.places.loops_of_file[file].iter().map(|index| &self.notes.loops[*index])
     }
 
     pub fn subscripts_in(&self, file: FileId) -> impl Iterator<Item = &Subscript<'a>> {
-        self.places.subscripts_of_file[file].iter().map(|index| &self.subscripts[*index])
+        self.places.subscripts_of_file[file].iter().map(|index| &self.notes.subscripts[*index])
     }
 }
 

@@ -36,13 +36,13 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
         }
         (Callee::External(dotted), _) => match dotted.as_str() {
             "builtins.float" | "builtins.int" => {
-                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Scalar)
+                call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Scalar)
             }
             "builtins.bool" | "math.isnan" | "math.isfinite" | "math.isinf" => {
-                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Truth)
+                call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Truth)
             }
             "math.exp" | "math.log" | "math.sqrt" => {
-                call.arguments.first().is_some_and(Value::is_on_device).then_some(Read::Scalar)
+                call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Scalar)
             }
             _ => None,
         },
@@ -52,7 +52,7 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
             (may_be && !feeds_item(program, call)).then_some(Read::Copy)
         }
         // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
-        (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
+        (Callee::Method, "tolist") => call.receiver.is_surely_on_device().then_some(Read::Copy),
         (Callee::Method, "to") => {
             let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
             (call.receiver.is_on_device() && to_host && !feeds_item(program, call)).then_some(Read::Copy)
@@ -63,7 +63,7 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
 
 /// Whether a call hands a device value to something that prints or records it.
 pub fn shows(program: &Program, call: &Call) -> bool {
-    let given = || call.argument_values().any(Value::holds_device);
+    let given = || call.argument_values().any(Value::surely_holds_device);
     match (&call.callee, call.name) {
         (Callee::External(dotted), _) => {
             matches!(
@@ -72,7 +72,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             ) && given()
                 || dotted.starts_with("logging.") && given()
                 || matches!(dotted.as_str(), "builtins.str" | "builtins.repr")
-                    && call.arguments.first().is_some_and(Value::is_on_device)
+                    && call.arguments.first().is_some_and(Value::is_surely_on_device)
         }
         (
             Callee::Method,
@@ -100,7 +100,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter) && given()
         }
         (Callee::Function(function), "update" | "add") => {
-            let owner = program.symbols.functions[*function].class;
+            let owner = program.sources.symbols.functions[*function].class;
             let reads = program.calls_of(*function).any(|inner| read_of(program, inner) == Some(Read::Scalar));
             owner.is_some() && reads && given()
         }
@@ -117,9 +117,9 @@ fn is_copy_of_device(program: &Program, outer: &Call, receiver: &Expr) -> bool {
 
 fn call_at<'p, 'a>(program: &'p Program<'a>, near: &Call, range: TextRange) -> Option<&'p Call<'a>> {
     let file = program.file_of(near.context);
-    program.call_by_range.get(&(file, range)).map(|index| &program.calls[*index])
+    program.places.call_by_range.get(&(file, range)).map(|index| &program.notes.calls[*index])
 }
 
 fn feeds_item(program: &Program, call: &Call) -> bool {
-    program.item_receivers.contains(&(program.file_of(call.context), call.node.range()))
+    program.places.item_receivers.contains(&(program.file_of(call.context), call.node.range()))
 }

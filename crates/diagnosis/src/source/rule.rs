@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::context::ContextId;
 use super::fix::Fix;
 use super::program::Program;
+use super::scope::Scope;
 use super::symbols::FileId;
 use crate::finding::{Cause, Confidence, Effort, Place, Severity};
 
@@ -44,6 +45,8 @@ pub struct SourceFinding {
     pub function: String,
     pub operators: &'static [&'static str],
     pub calls_per_step: CallsPerStep,
+    /// True, but seldom worth a change: shown only where it is asked for. See `Notice`.
+    pub pedantic: bool,
     /// Shown only where a trace agrees: see the rule's page.
     pub needs_trace: bool,
     /// What a trace of the script says of it, where one was given and agrees.
@@ -80,6 +83,15 @@ pub enum CallsPerStep {
     Unknown,
 }
 
+/// Whether a finding is shown unless it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A maintainer would act on it: on the hot path, beyond the cost that the rule's page states.
+    Default,
+    /// Shown with `--pedantic`, where the rule is selected, or where a trace measures it.
+    Pedantic,
+}
+
 /// What a rule sees, and where it puts what it finds.
 pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
@@ -91,25 +103,40 @@ pub struct Check<'p, 'a> {
 impl<'p, 'a> Check<'p, 'a> {
     /// A finding at `node`, which runs under `context`. One rule says one thing about a line.
     pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
+        self.report_as(Notice::Default, context, node, message, fix);
+    }
+
+    /// The same, with the rule's word on whether it is shown by default. Findings outside of training never are.
+    pub fn report_as(
+        &mut self,
+        notice: Notice,
+        context: ContextId,
+        node: impl Ranged,
+        message: impl Into<String>,
+        fix: Fix,
+    ) {
         let file = self.program.file_of(context);
-        let place = self.program.files[file].place(node.range());
+        let place = self.program.sources.files[file].place(node.range());
         if !self.lines.insert((file, place.line)) {
             return;
         }
         let rule = self.rule;
+        let is_pedantic = notice == Notice::Pedantic || self.program.scope(context) != Scope::Training;
         self.found.push(SourceFinding {
             code: rule.code,
             name: rule.name,
             cause: rule.cause,
-            severity: rule.severity,
+            // What is seldom worth a change is never severe, and nothing is critical before it is measured.
+            severity: if is_pedantic { Severity::Low } else { rule.severity.min(Severity::High) },
             effort: rule.effort,
             confidence: rule.confidence,
             message: message.into(),
-            snippet: self.program.files[file].line_text(place.line).to_string(),
+            snippet: self.program.sources.files[file].line_text(place.line).to_string(),
             place,
             function: self.program.function_of(context).qualified.clone(),
             operators: rule.operators,
             calls_per_step: calls_per_step(self.program, context),
+            pedantic: is_pedantic,
             needs_trace: false,
             measured: None,
             fix,
@@ -129,11 +156,12 @@ fn calls_per_step(program: &Program, context: ContextId) -> CallsPerStep {
         return CallsPerStep::PerParameter;
     }
     let inner_loop = program
+        .notes
         .contexts
         .outwards(context)
         .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
         .any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
-    let function = program.contexts.get(context).function;
+    let function = program.notes.contexts.get(context).function;
     match program.functions[function].kind {
         _ if inner_loop => CallsPerStep::Several,
         FunctionKind::Step => CallsPerStep::PerLayer,

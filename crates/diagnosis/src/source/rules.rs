@@ -42,11 +42,11 @@ mod unaligned_dimension;
 mod workers_respawned;
 mod zero_not_none;
 
-use ruff_python_ast::{Expr, ExprCall};
+use ruff_python_ast::{Expr, ExprCall, Stmt};
 
 use super::fix::Edit;
 use super::program::{Call, Callee, Loader, Program};
-use super::rule::SourceRule;
+use super::rule::{Notice, SourceRule};
 use super::value::{Home, Value};
 
 /// In the order of their codes.
@@ -132,14 +132,59 @@ fn moves_to_device(call: &Call) -> bool {
 
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.
 fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
-    use super::groups::Topic;
-    program.loaders.iter().filter(|loader| {
+    use super::topics::Topic;
+    program.made.loaders.iter().filter(|loader| {
         let file = program.file_of(loader.context);
         let is_demonstration = program.function_of(loader.context).definition.is_none()
             && !program.groups.mentions(file, Topic::Trains)
             && !program.groups.mentions(file, Topic::Trainer);
         !is_demonstration
     })
+}
+
+/// A loader that feeds training, whose options are written where it is made. Options that a user sets are theirs, and
+/// an evaluation's loader runs now and then.
+fn loader_notice(program: &Program, loader: &Loader) -> Notice {
+    let is_written = ["num_workers", "pin_memory"].iter().all(|name| {
+        let given = loader.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
+        given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)))
+    });
+    let is_shuffled = matches!(loader.node.arguments.find_keyword("shuffle").map(|keyword| &keyword.value), Some(Expr::BooleanLiteral(on)) if on.value);
+    let feeds = match feeds_training(program, loader) {
+        Some(feeds) => feeds,
+        None => is_shuffled || named(loader).contains("train"),
+    };
+    if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
+}
+
+/// Whether a loop over the loader trains; none where no loop over it is seen.
+fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
+    let is_it = |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.made.loaders[*id].node, loader.node));
+    let mut loops = program.notes.loops.iter().filter(|around| is_it(&around.value)).peekable();
+    loops.peek()?;
+    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
+}
+
+/// The name that the loader is bound to, in small letters.
+fn named(loader: &Loader) -> String {
+    let name = match loader.statement {
+        Stmt::Assign(assign) => match assign.targets.as_slice() {
+            [Expr::Name(name)] => name.id.as_str(),
+            [Expr::Attribute(target)] => target.attr.as_str(),
+            _ => "",
+        },
+        _ => "",
+    };
+    name.to_ascii_lowercase()
+}
+
+/// By its name, or by the function it is made in.
+fn evaluates(program: &Program, loader: &Loader) -> bool {
+    let lower = named(loader);
+    program.is_evaluation(loader.context)
+        || lower.split('_').any(|word| {
+            matches!(word, "val" | "valid" | "validation" | "test" | "eval" | "dev" | "valloader" | "testloader")
+        })
 }
 
 /// Adds a keyword to a loader's call, unless a followed dictionary already has it.
@@ -164,7 +209,7 @@ fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
 fn first_backward<'p, 'a>(program: &'p Program<'a>) -> Vec<&'p Call<'a>> {
     let mut found: Vec<&Call> = Vec::new();
     for index in &program.heat.training_calls {
-        let call = &program.calls[*index];
+        let call = &program.notes.calls[*index];
         let is_backward = matches!(call.name, "backward" | "manual_backward");
         let file = program.file_of(call.context);
         if is_backward

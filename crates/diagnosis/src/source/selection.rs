@@ -10,6 +10,7 @@ pub struct Selection {
     ignore: Vec<String>,
     /// Codes ignored under paths that match a pattern.
     per_path: Vec<(String, Vec<String>)>,
+    is_pedantic: bool,
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -30,7 +31,18 @@ impl Selection {
             .iter()
             .map(|(pattern, given)| Ok((pattern.clone(), codes(given)?)))
             .collect::<Result<Vec<_>, SelectionError>>()?;
-        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path })
+        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path, is_pedantic: false })
+    }
+
+    /// The same rules, with all that they find.
+    pub fn pedantic(self) -> Selection {
+        Selection { is_pedantic: true, ..self }
+    }
+
+    /// Whether pedantic findings of a rule are shown: asked for at large, or by selecting the rule or its group.
+    pub fn wants_pedantic(&self, code: &str) -> bool {
+        let names_it = |prefix: &String| prefix.len() > "TP".len() && code.starts_with(prefix.as_str());
+        self.is_pedantic || self.select.iter().any(names_it)
     }
 
     pub fn wants(&self, code: &str) -> bool {

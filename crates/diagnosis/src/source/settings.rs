@@ -6,7 +6,7 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt, StmtClassDef};
 
 use super::file::SourceFile;
-use super::symbols::FileId;
+use super::ids::FileId;
 use super::value::Value;
 
 /// Defaults by file and name. A name that one file gives two defaults has none.
@@ -142,7 +142,7 @@ fn is_plain_record(class: &StmtClassDef) -> bool {
     })
 }
 
-fn text_of(expression: &Expr) -> Option<&str> {
+pub fn text_of(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::StringLiteral(text) => Some(text.value.to_str()),
         _ => None,

@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use ruff_python_ast::token::{TokenKind, Tokens};
-use ruff_text_size::{Ranged, TextRange};
-
+use super::comments::after;
 use super::file::SourceFile;
 use crate::finding::Place;
 
@@ -14,16 +12,6 @@ pub struct Suppressions {
     /// Codes by the line they hold for; an empty list silences every rule.
     by_line: HashMap<u32, Vec<String>>,
     whole_file: Option<Vec<String>>,
-}
-
-/// The comments that may silence something.
-pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
-    let comments = tokens.iter().filter(|token| token.kind() == TokenKind::Comment).map(Ranged::range);
-    let says = |range: &TextRange| {
-        let comment = text.get(range.to_std_range()).unwrap_or_default();
-        after(comment, "headroom:").is_some() || after(comment, "noqa").is_some()
-    };
-    comments.filter(says).collect()
 }
 
 impl Suppressions {
@@ -67,12 +55,6 @@ impl Suppressions {
             }
         }
     }
-}
-
-/// What follows `word` in a comment, whatever the case.
-fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
-    let at = comment.to_ascii_lowercase().find(word)?;
-    comment.get(at + word.len()..)
 }
 
 /// `[TP101, TP102]`; nothing in brackets means every rule.

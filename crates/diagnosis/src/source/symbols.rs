@@ -6,9 +6,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 
 use super::file::SourceFile;
 
-pub type FileId = usize;
-pub type FunctionId = usize;
-pub type ClassId = usize;
+pub use super::ids::{ClassId, FileId, FunctionId};
 
 /// A function, a method, or a module's own statements (`definition` is none).
 pub struct Function<'a> {

@@ -19,7 +19,7 @@ pub struct Use<'a> {
 
 /// Every use of `name` in the function, inner functions included.
 pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> Vec<Use<'a>> {
-    let body = program.symbols.functions[function].body;
+    let body = program.sources.symbols.functions[function].body;
     let mut finder = Finder { name, found: Vec::new(), statement: None, inner: 0 };
     for statement in body {
         finder.visit_stmt(statement);

@@ -2,7 +2,7 @@
 
 use ruff_text_size::TextRange;
 
-use super::symbols::{ClassId, FileId, FunctionId};
+use super::ids::{ClassId, FileId, FunctionId};
 
 /// Containers nest at most this deep; what lies deeper is unknown.
 const MOST_NESTING: usize = 4;
@@ -66,6 +66,9 @@ pub struct Tensor {
     pub boolean: bool,
     pub origin: Origin,
     pub role: Role,
+    /// Taken to be a tensor for want of better knowledge: an argument of a `forward`, what an unknown function makes of
+    /// one. Reads that any value allows (`if x`, `float(x)`, f-strings) need more than that.
+    pub guessed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +103,17 @@ pub enum Role {
 }
 
 impl Tensor {
-    pub const ON_DEVICE: Tensor =
-        Tensor { home: Home::Device, graph: false, boolean: false, origin: Origin::Data, role: Role::Plain };
+    pub const ON_DEVICE: Tensor = Tensor {
+        home: Home::Device,
+        graph: false,
+        boolean: false,
+        origin: Origin::Data,
+        role: Role::Plain,
+        guessed: false,
+    };
     pub const WITH_GRAPH: Tensor = Tensor { graph: true, ..Tensor::ON_DEVICE };
     pub const ON_HOST: Tensor = Tensor { home: Home::Host, ..Tensor::ON_DEVICE };
+    pub const GUESS: Tensor = Tensor { guessed: true, ..Tensor::WITH_GRAPH };
     pub const PARAMETER: Tensor = Tensor { role: Role::Parameter, ..Tensor::WITH_GRAPH };
 }
 
@@ -157,6 +167,35 @@ impl Value {
         self.tensor().is_some_and(|tensor| tensor.home == Home::Device)
     }
 
+    /// A tensor by evidence, and on the device.
+    pub fn is_surely_on_device(&self) -> bool {
+        self.tensor().is_some_and(|tensor| tensor.home == Home::Device && !tensor.guessed)
+    }
+
+    /// The same value, known only by guessing.
+    pub fn guessed(self) -> Value {
+        match self {
+            Value::Tensor(tensor) => Value::Tensor(Tensor { guessed: true, ..tensor }),
+            Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(Value::guessed).collect()),
+            Value::List(element) => Value::List(Box::new(element.guessed())),
+            value => value,
+        }
+    }
+
+    /// On the device by evidence, or a container of what is.
+    pub fn surely_holds_device(&self) -> bool {
+        match self {
+            Value::Tensor(tensor) => tensor.home == Home::Device && !tensor.guessed,
+            Value::Tuple(elements) => elements.iter().any(Value::surely_holds_device),
+            Value::List(element) => element.surely_holds_device(),
+            Value::Dict { entries, element } => {
+                element.surely_holds_device() || entries.iter().any(|(_, value)| value.surely_holds_device())
+            }
+            Value::Parameters { .. } => true,
+            _ => false,
+        }
+    }
+
     /// On the device, or a container of what is.
     pub fn holds_device(&self) -> bool {
         match self {
@@ -172,7 +211,7 @@ impl Value {
     }
 
     pub fn carries_graph(&self) -> bool {
-        self.tensor().is_some_and(|tensor| tensor.graph)
+        self.tensor().is_some_and(|tensor| tensor.graph && !tensor.guessed)
     }
 
     pub fn known_integer(&self) -> Option<i64> {
@@ -252,7 +291,7 @@ impl Value {
             (Value::Model(_), Value::Model(_)) => Value::Model(None),
             (Value::Loader(_), Value::Loader(_)) => Value::Loader(None),
             (Value::Optimizer(_), Value::Optimizer(_)) => Value::Optimizer(None),
-            (left, right) if left.holds_device() || right.holds_device() => Value::DEVICE,
+            (left, right) if left.holds_device() || right.holds_device() => Value::Tensor(Tensor::GUESS),
             _ => Unknown,
         }
     }
@@ -271,6 +310,7 @@ impl Tensor {
             boolean: self.boolean && other.boolean,
             origin: if self.origin == other.origin { self.origin } else { Origin::Data },
             role: if self.role == other.role { self.role } else { Role::Plain },
+            guessed: self.guessed || other.guessed,
         }
     }
 }

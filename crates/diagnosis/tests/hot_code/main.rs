@@ -375,13 +375,14 @@ fn handlers_and_branches_that_end_the_run_are_cold() {
 }
 
 #[test]
-fn evaluation_is_cold_even_if_only_the_caller_holds_no_grad() {
+fn no_grad_around_a_loop_evaluates_and_around_a_part_of_a_step_does_not() {
     let script = "import torch\n\ndef measure(model, x):\n    return model(x.cuda()).sum().item()\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        model(x.cuda()).mean().backward()\n        optimizer.step()\n        with torch.no_grad():\n            measure(model, x)\n";
-    check("TP101", script);
-    let hot = script
-        .replace("        with torch.no_grad():\n            measure", "        measure")
-        .replace(".item()\n", ".item()  # <-\n");
-    check("TP101", &hot);
+    check("TP101", &script.replace(".item()\n", ".item()  # <-\n"));
+    let looped = script.replace(
+        "            measure(model, x)\n",
+        "            for y in held_out:\n                measure(model, y)\n",
+    );
+    check("TP101", &looped);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use ruff_python_ast::{Expr, ExprCall};
 
 use super::Interpreter;
-use crate::source::classes::written_below;
 use crate::source::settings::literal;
 use crate::source::symbols::FunctionId;
 use crate::source::value::Value;
@@ -71,14 +70,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Notes what `callee` is called with; its first `bound` parameters are bound already (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        for at in 0..written_below(self.program, callee).len() {
-            self.pass_to(written_below(self.program, callee)[at], arguments, bound);
+        for at in 0..self.program.written_below(callee).len() {
+            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
         }
         self.pass_to(callee, arguments, bound);
     }
 
     fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        let Some(definition) = self.program.symbols.functions[callee].definition else { return };
+        let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
         let facts = &mut self.program.functions[callee];
         facts.is_called = true;
         let mut gather = |name: &'a str, value: Value| match facts.gathering.get(name) {
@@ -87,7 +86,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Value::Unknown) if value == Value::Nothing => {}
             Some(known) => {
                 let joined = known.join(&value);
-                facts.gathering.insert(name, joined);
+                // Some callers hand in a tensor, others a number.
+                let is_mixed = known.tensor().is_some() != value.tensor().is_some()
+                    && !matches!(
+                        (known, &value),
+                        (Value::Unknown | Value::Nothing, _) | (_, Value::Unknown | Value::Nothing)
+                    );
+                facts.gathering.insert(name, if is_mixed { joined.guessed() } else { joined });
             }
             None => {
                 facts.gathering.insert(name, value);

@@ -2,16 +2,26 @@
 
 use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
 
-use super::guards::text_of;
 use crate::source::classes::dotted_name;
-use crate::source::settings::literal;
+use crate::source::settings::{literal, text_of};
 
 /// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
 /// A local name is a cache only where a loop keeps it from one turn to the next.
 pub(super) fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
     let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
-    asked_names(test).iter().any(|asked| filled.contains(asked) && keeps(asked))
+    let asked = asked_names(test);
+    asked.iter().any(|asked| filled.contains(asked) && keeps(asked)) || keeps_what_it_makes(&asked, &filled, body)
+}
+
+/// `cached = self.cache.get(key)`, then `if cached is None: cached = …; self.cache[key] = cached`.
+fn keeps_what_it_makes(asked: &[String], filled: &[String], body: &[Stmt]) -> bool {
+    let is_made = asked.iter().any(|asked| !asked.contains('.') && filled.contains(asked));
+    is_made
+        && body.iter().any(|statement| {
+            matches!(statement, Stmt::Assign(assign) if assign.targets.iter().any(|target| matches!(target, Expr::Subscript(_)))
+                && dotted_name(&assign.value).is_some_and(|kept| asked.contains(&kept)))
+        })
 }
 
 /// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.

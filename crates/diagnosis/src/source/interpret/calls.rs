@@ -6,11 +6,10 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use super::names;
-use crate::source::classes::written_below;
 use crate::source::context::{Frame, Guard, LoopKind};
-use crate::source::groups;
 use crate::source::program::{Call, Callee, FunctionKind, Loader};
 use crate::source::symbols::ClassId;
+use crate::source::topics;
 use crate::source::value::{Home, Origin, Tensor, Value};
 
 enum Target {
@@ -53,7 +52,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(class, &arguments)),
             Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
             Target::Called(Value::Instance(class)) => self.call_instance(class, "__call__", &arguments),
-            Target::Called(Value::Model(None)) => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
+            Target::Called(Value::Model(None)) => (Callee::Value, self.layer_call(node, name, &arguments)),
             Target::Called(Value::External(dotted)) => {
                 let result = self.library_call(node, &dotted, &arguments);
                 (Callee::External(dotted), result)
@@ -69,7 +68,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if self.is_recording
             && let Some(statement) = self.statement
         {
-            self.program.calls.push(Call {
+            self.program.notes.calls.push(Call {
                 node,
                 statement,
                 context: self.context,
@@ -123,7 +122,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None => Target::Method(receiver.clone()),
             },
             Value::Instance(class) | Value::Model(Some(class)) => match self.member(*class, name) {
-                Some(Value::Function(function)) if self.program.symbols.functions[function].class.is_some() => {
+                Some(Value::Function(function)) if self.program.sources.symbols.functions[function].class.is_some() => {
                     Target::Bound(function)
                 }
                 Some(value) if value != Value::Unknown => Target::Called(value),
@@ -143,7 +142,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn returned(&self, function: usize, arguments: &Arguments) -> Value {
         let facts = &self.program.functions[function];
         let returns = |function: usize| self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
-        let below = written_below(self.program, function).iter();
+        let below = self.program.written_below(function).iter();
         let value = below.fold(returns(function), |all, written| all.join(&returns(*written)));
         let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
         match value {
@@ -173,7 +172,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             self.pass(function, arguments, 1);
         }
         use crate::source::classes::ClassKind;
-        match self.program.classes[class].kind {
+        match self.program.sources.classes[class].kind {
             ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
             ClassKind::Optimizer => Value::Optimizer(None),
             ClassKind::Loader => Value::Loader(None),
@@ -197,6 +196,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// A module of a library: dropout hands on what it is given, a softmax of scores makes weights.
+    fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
+        let made = match &*node.func {
+            Expr::Call(made) => crate::source::names_in(&made.func).first().copied().unwrap_or_default(),
+            _ => name,
+        };
+        let lower = made.to_ascii_lowercase();
+        match arguments.first() {
+            Value::Tensor(tensor) if lower.contains("drop") => self.tensor(tensor),
+            Value::Tensor(tensor) if lower.contains("softmax") => self.softmax(tensor, node),
+            _ => self.tensor(Tensor::WITH_GRAPH),
+        }
+    }
+
     /// A function that nothing is known of: what it is given flows through it.
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
         // A class of another library: what it makes is an object, not a tensor.
@@ -212,7 +225,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         if arguments.all().any(Value::holds_device) {
             let graph = arguments.all().any(Value::carries_graph);
-            return self.tensor(Tensor { graph, ..Tensor::ON_DEVICE });
+            return self.tensor(Tensor { graph, ..Tensor::GUESS });
         }
         if names::is_loss_function_name(name) && !name.is_empty() {
             self.tensor(Tensor::WITH_GRAPH)
@@ -223,7 +236,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
         let key = (self.file(), node.range().start());
-        let known = self.program.loader_ids.get(&key).copied();
+        let known = self.program.made.loader_ids.get(&key).copied();
         let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
         let get = |name: &str, position: usize| arguments.get(name, position).cloned();
         let loader = Loader {
@@ -241,13 +254,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // Numbers stay the same from round to round: parameters of the last one may still hold them.
         let id = match known {
             Some(id) => {
-                self.program.loaders[id] = loader;
+                self.program.made.loaders[id] = loader;
                 id
             }
             None => {
-                self.program.loaders.push(loader);
-                self.program.loader_ids.insert(key, self.program.loaders.len() - 1);
-                self.program.loaders.len() - 1
+                self.program.made.loaders.push(loader);
+                self.program.made.loader_ids.insert(key, self.program.made.loaders.len() - 1);
+                self.program.made.loaders.len() - 1
             }
         };
         Value::Loader(Some(id))
@@ -256,9 +269,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
         let file = self.file();
         let key = (file, node.range().start());
-        *self.program.site_ids.entry(key).or_insert_with(|| {
-            self.program.sites.push((file, node));
-            self.program.sites.len() - 1
+        *self.program.made.site_ids.entry(key).or_insert_with(|| {
+            self.program.made.sites.push((file, node));
+            self.program.made.sites.len() - 1
         })
     }
 
@@ -267,15 +280,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match value {
             Value::Loader(id) => {
                 let pinned =
-                    id.and_then(|id| self.program.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
-                let is_placed = groups::speak_of(self.program.files[self.file()].words, groups::Topic::Placed);
+                    id.and_then(|id| self.program.made.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
+                let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
                 let home = match pinned {
                     // accelerate and fabric hand out batches that lie on the device.
                     _ if is_placed => Home::Device,
                     Some(value) if value.known_bool() == Some(true) => Home::Pinned,
                     _ => Home::Host,
                 };
-                Value::Tensor(Tensor { home, ..Tensor::ON_HOST })
+                // Beside tensors, batches hold names, numbers and indices.
+                Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
             }
             value => value.element(),
         }
@@ -324,7 +338,7 @@ fn is_warning(node: &ExprCall) -> bool {
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {
-    let body = interpreter.program.symbols.functions[function].body;
+    let body = interpreter.program.sources.symbols.functions[function].body;
     ruff_python_ast::helpers::any_over_body(body, |expression| {
         matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_))
     })

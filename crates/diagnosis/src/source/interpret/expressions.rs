@@ -84,7 +84,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                             && let Some(statement) = self.statement
                         {
                             let expression = &*part.expression;
-                            self.program.shown.push(Shown { expression, statement, context: self.context, value });
+                            self.program.notes.shown.push(Shown {
+                                expression,
+                                statement,
+                                context: self.context,
+                                value,
+                            });
                         }
                     }
                 }
@@ -136,12 +141,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return self.product(whole, &left, &right);
         }
         if operator == Operator::Mod && matches!(left, Value::Text(_)) {
-            if right.holds_device()
+            if right.surely_holds_device()
                 && self.is_recording
                 && let Some(statement) = self.statement
             {
                 let context = self.context;
-                self.program.shown.push(Shown { expression: right_node, statement, context, value: Value::DEVICE });
+                self.program.notes.shown.push(Shown {
+                    expression: right_node,
+                    statement,
+                    context,
+                    value: Value::DEVICE,
+                });
             }
             return Value::Text(None);
         }
@@ -168,7 +178,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
         match (left, right) {
             (Value::Tensor(one), Value::Tensor(two)) => {
-                let keeps_scores = matches!(one.role, Role::Scores(_) | Role::Weights(_));
+                let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_) | Role::Weights(_));
+                let role =
+                    [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
                 let home = if one.home == Home::Device || two.home == Home::Device { Home::Device } else { Home::Host };
                 self.tensor(Tensor {
@@ -176,7 +188,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     graph: one.graph || two.graph,
                     boolean: one.boolean && two.boolean,
                     origin: if constant { one.origin } else { Origin::Data },
-                    role: if keeps_scores { one.role } else { Role::Plain },
+                    role,
+                    // Arithmetic with a tensor is a tensor.
+                    guessed: one.guessed && two.guessed,
                 })
             }
             (Value::Tensor(tensor), _) | (_, Value::Tensor(tensor)) => {
@@ -203,16 +217,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// `left @ right`, where the steps of a hand-written attention are recognised.
     pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
         let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
-            (Some(_), Some(Role::Transposed)) => Role::Scores(whole.range()),
+            // Values may be transposed as well: heads before positions.
             (Some(Role::Weights(weights)), Some(_)) => {
                 if self.is_recording
                     && let Some(statement) = self.statement
                 {
                     let context = self.context;
-                    self.program.products.push(Product { expression: whole, statement, context, weights });
+                    self.program.notes.products.push(Product { expression: whole, statement, context, weights });
                 }
                 Role::Plain
             }
+            (Some(_), Some(Role::Transposed)) => Role::Scores(whole.range()),
             _ => Role::Plain,
         };
         match self.combine(left, right) {
@@ -226,12 +241,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::BinOp(operation) if operation.op == Operator::Sub => Some(operation),
             _ => None,
         };
-        if let Some(operation) = difference
-            && let Expr::Name(start) = &*operation.right
-            && self.is_recording
-        {
-            let speed = Speed { expression: whole, context: self.context, start: start.id.as_str() };
-            self.program.speeds.push(speed);
+        let start = match (difference, divisor) {
+            (Some(operation), _) => match &*operation.right {
+                Expr::Name(start) => Some(start.id.as_str()),
+                _ => None,
+            },
+            // `elapsed = time.time() - start` further up.
+            (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
+            _ => None,
+        };
+        if let Some(start) = start.filter(|_| self.is_recording) {
+            let speed = Speed { expression: whole, context: self.context, start };
+            self.program.notes.speeds.push(speed);
         }
     }
 
@@ -240,12 +261,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let rights: Vec<Value> = compare.comparators.iter().map(|right| self.evaluate(right)).collect();
         let by_identity =
             compare.ops.iter().all(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn));
-        let with_text =
-            left == Value::Nothing || rights.iter().chain([&left]).any(|value| matches!(value, Value::Text(_)));
+        let with_text = left == Value::Nothing
+            || rights.contains(&Value::Nothing)
+            || rights.iter().chain([&left]).any(|value| matches!(value, Value::Text(_)));
         if !by_identity
             && !with_text
-            && let Some(tensor) =
-                rights.iter().chain([&left]).filter_map(Value::tensor).max_by_key(|tensor| tensor.home == Home::Device)
+            && let Some(tensor) = rights
+                .iter()
+                .chain([&left])
+                .filter_map(Value::tensor)
+                .max_by_key(|tensor| (tensor.home == Home::Device, !tensor.guessed))
         {
             let constant = rights.iter().chain([&left]).all(Value::is_sized);
             let origin = if constant { tensor.origin } else { Origin::Data };
@@ -275,7 +300,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if self.is_recording
             && let Some(statement) = self.statement
         {
-            self.program.subscripts.push(Subscript {
+            self.program.notes.subscripts.push(Subscript {
                 node: subscript,
                 statement,
                 context: self.context,

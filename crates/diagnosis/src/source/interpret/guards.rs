@@ -4,11 +4,11 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 
 use super::Interpreter;
 use super::caches::{fills_what_it_tests, winds_up_again};
-use super::names::is_step_name;
+use super::cadence::{counts_steps, first_text, is_one, is_random_draw, mentions_version, modulo_of, says_cadence};
 use crate::source::classes::dotted_name;
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::FunctionKind;
-use crate::source::settings::{is_settings_name, literal};
+use crate::source::settings::{is_settings_name, literal, text_of};
 use crate::source::symbols::ClassId;
 use crate::source::value::Value;
 
@@ -85,6 +85,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 match last_part(call) {
                     "hasattr" => when_false(Guard::Fallback),
                     "is_grad_enabled" => when_false(Guard::Evaluation),
+                    "is_tracing" | "is_scripting" | "is_in_onnx_export" | "is_exporting" => when_true(Guard::Fallback),
                     "getenv" => when_true(Guard::OptIn),
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
                     last if says_cadence(last) => when_true(Guard::Cadence),
@@ -191,7 +192,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             };
         }
         let (left_value, right_value) = self.quietly(|quiet| (quiet.evaluate(left), quiet.evaluate(right)));
-        if left_value.holds_device() || right_value.holds_device() {
+        if left_value.surely_holds_device() || right_value.surely_holds_device() {
             return OPEN;
         }
         if let Some(divisor) = modulo_of(left).or_else(|| modulo_of(right)) {
@@ -210,12 +211,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => when_false(Guard::Cadence),
             };
         }
-        if let Some(phase) = text_of(right).or_else(|| text_of(left)) {
+        if let Some(phase) = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)) {
             let branches = match phase.to_ascii_lowercase().as_str() {
                 "train" | "training" => when_false(Guard::Evaluation),
                 "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {
                     when_true(Guard::Evaluation)
                 }
+                // Detours for devices that lack something.
+                "mps" | "npu" | "xla" | "cpu" | "meta" | "onnx" => when_true(Guard::Fallback),
                 _ => OPEN,
             };
             return match operator {
@@ -281,6 +284,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 "visuali",
                 "nan_check",
                 "check_nan",
+                "onnx",
+                "is_mps",
+                "is_npu",
             ]
             .iter()
             .any(|word| lower.contains(word))
@@ -302,7 +308,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Some(value) if value.known_bool() == Some(true) => return false,
                     Some(_) => {}
                     None => {
-                        if let Some(constant) = self.program.symbols.files[self.file()].constants.get(name) {
+                        if let Some(constant) = self.program.sources.symbols.files[self.file()].constants.get(name) {
                             return match literal(constant).known_bool() {
                                 Some(on) => !on,
                                 None => speaks_of_debugging(name),
@@ -320,7 +326,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     _ => return false,
                 };
                 if is_settings_name(owner) {
-                    return match self.program.settings.default_of(self.file(), name).map(Value::known_bool) {
+                    return match self.program.sources.settings.default_of(self.file(), name).map(Value::known_bool) {
                         Some(Some(on)) => !on,
                         Some(None) => false,
                         None => speaks_of_debugging(name),
@@ -349,7 +355,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     _ => return false,
                 };
                 let name = attribute.attr.as_str();
-                is_settings_name(owner) && self.program.settings.default_of(self.file(), name) == Some(&Value::Nothing)
+                is_settings_name(owner)
+                    && self.program.sources.settings.default_of(self.file(), name) == Some(&Value::Nothing)
             }
             _ => false,
         }
@@ -357,9 +364,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `self.track` of a class that is made with `track=False`.
     fn is_off_when_made(&self, name: &str) -> bool {
-        let symbols = &self.program.symbols;
+        let symbols = &self.program.sources.symbols;
         // Options of a module say what the model is.
-        let is_other = |class: &ClassId| !self.program.classes[*class].kind.is_module();
+        let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
         let class = symbols.functions[self.function].class.filter(is_other);
         let made = class.and_then(|class| symbols.classes[class].methods.get("__init__"));
         let definition = made.and_then(|made| symbols.functions[*made].definition);
@@ -371,7 +378,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
-        let definition = self.program.symbols.functions[self.function].definition?;
+        let definition = self.program.sources.symbols.functions[self.function].definition?;
         let parameter = definition.parameters.find(name)?;
         parameter.default().map(literal)
     }
@@ -389,7 +396,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn is_in_plain_loop(&self) -> bool {
-        let mut outwards = self.program.contexts.outwards(self.context);
+        let mut outwards = self.program.notes.contexts.outwards(self.context);
         outwards.any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain))
     }
 
@@ -417,79 +424,5 @@ fn last_part(call: &ExprCall) -> &str {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::Name(name) => name.id.as_str(),
         _ => "",
-    }
-}
-
-/// `log_now`, `should_print`, `is_log_step`.
-fn says_cadence(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    lower.starts_with("should_")
-        || [
-            "log_now",
-            "do_log",
-            "is_log",
-            "log_this",
-            "log_step",
-            "print_now",
-            "time_to_",
-            "is_print",
-            "every_n",
-            "log_flag",
-            "to_print",
-            "to_log",
-            "to_report",
-        ]
-        .iter()
-        .any(|part| lower.contains(part))
-}
-
-/// The `n` of an `x % n` anywhere in an arithmetic expression.
-fn modulo_of(expression: &Expr) -> Option<&Expr> {
-    match expression {
-        Expr::BinOp(operation)
-            if operation.op == Operator::Mod && !matches!(&*operation.left, Expr::StringLiteral(_)) =>
-        {
-            Some(&operation.right)
-        }
-        Expr::BinOp(operation) => modulo_of(&operation.left).or_else(|| modulo_of(&operation.right)),
-        _ => None,
-    }
-}
-
-fn is_one(expression: &Expr) -> bool {
-    literal(expression).known_integer() == Some(1)
-}
-
-fn counts_steps(expression: &Expr) -> bool {
-    match expression {
-        Expr::Name(name) => is_step_name(name.id.as_str()),
-        Expr::Attribute(attribute) => is_step_name(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
-        Expr::BinOp(operation) => counts_steps(&operation.left),
-        _ => false,
-    }
-}
-
-fn is_random_draw(expression: &Expr) -> bool {
-    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| name.contains("random")))
-}
-
-fn mentions_version(expression: &Expr) -> bool {
-    match expression {
-        Expr::Name(name) => name.id.as_str().to_ascii_lowercase().contains("version"),
-        Expr::Attribute(attribute) => attribute.attr.as_str().to_ascii_lowercase().contains("version"),
-        Expr::Call(call) => {
-            call.arguments.args.iter().any(mentions_version)
-                || dotted_name(&call.func)
-                    .is_some_and(|name| name.ends_with("LooseVersion") || name.ends_with("version.parse"))
-        }
-        Expr::Subscript(subscript) => mentions_version(&subscript.value),
-        _ => false,
-    }
-}
-
-pub(super) fn text_of(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::StringLiteral(text) => Some(text.value.to_str()),
-        _ => None,
     }
 }

@@ -5,6 +5,7 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::operations::is_boolean_operation;
 use crate::source::value::{Home, Origin, Role, Tensor, Value};
 
 /// Libraries whose functions return nothing that lies on the device.
@@ -237,6 +238,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if rest.starts_with("optim.") && !rest.contains("swa_utils") {
             return Value::Optimizer(Some(self.make_site(node)));
         }
+        if super::names::is_question(last) {
+            return Value::Bool(None);
+        }
         match last {
             "GradScaler" | "ShardedGradScaler" => return Value::Scaler(Some(self.make_site(node))),
             "DistributedDataParallel"
@@ -251,6 +255,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Value::Unknown => arguments.keyword("module").cloned().unwrap_or(Value::Model(None)),
                     value => value,
                 };
+            }
+            // Modules in a list keep what they are.
+            "ModuleList" => {
+                if let Value::List(element) = arguments.first()
+                    && matches!(*element, Value::Model(Some(_)))
+                {
+                    return Value::List(element);
+                }
             }
             "device" => return Value::Device,
             "Parameter" => return Value::Tensor(Tensor::PARAMETER),
@@ -307,7 +319,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
         let keyword = node.arguments.find_keyword("device")?;
         let value = arguments.keyword("device");
-        Some(super::methods::home_named(&keyword.value, value).unwrap_or(Home::Device))
+        Some(super::homes::home_named(&keyword.value, value).unwrap_or(Home::Device))
     }
 
     fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
@@ -400,6 +412,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     return self.softmax(tensor, node);
                 }
             }
+            "where" => {
+                let kept =
+                    arguments.all().filter_map(Value::tensor).find(|tensor| matches!(tensor.role, Role::Scores(_)));
+                if let (Some(kept), Value::Tensor(tensor)) = (kept.map(|tensor| tensor.role), self.tensor_of(arguments))
+                {
+                    return Value::Tensor(Tensor { role: kept, ..tensor });
+                }
+            }
+            "einsum" => {
+                if let Some(value) = self.einsum(node, arguments) {
+                    return value;
+                }
+            }
             "dropout" => {
                 if let Value::Tensor(tensor) = subject {
                     return Value::Tensor(tensor);
@@ -425,6 +450,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// `einsum("bhid,bhjd->bhij", q, k)` are scores, `einsum("bhij,bhjd->bhid", weights, v)` is their use.
+    fn einsum(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Option<Value> {
+        let [Value::Text(Some(equation)), left, right] = arguments.positional.as_slice() else { return None };
+        let (inputs, output) = equation.split_once("->")?;
+        let (first, second) = inputs.split_once(',')?;
+        let (last_of_first, last_of_second) = (first.trim().chars().last()?, second.trim().chars().last()?);
+        let right = match right {
+            // Both end with what is summed over: the second stands transposed.
+            Value::Tensor(tensor) if last_of_first == last_of_second && !output.contains(last_of_first) => {
+                Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() })
+            }
+            Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
+            _ => return None,
+        };
+        let whole = self.whole(node)?;
+        Some(self.product(whole, left, &right))
+    }
+
     pub(super) fn softmax(&mut self, tensor: Tensor, node: &'a ExprCall) -> Value {
         let role = match tensor.role {
             Role::Scores(_) => Role::Weights(node.range()),
@@ -437,33 +480,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a ruff_python_ast::Expr> {
         crate::source::find_expression(self.statement?, node.range())
     }
-}
-
-pub fn is_boolean_operation(name: &str) -> bool {
-    matches!(
-        name,
-        "isnan"
-            | "isinf"
-            | "isfinite"
-            | "eq"
-            | "ne"
-            | "gt"
-            | "lt"
-            | "ge"
-            | "le"
-            | "logical_and"
-            | "logical_or"
-            | "logical_not"
-            | "logical_xor"
-            | "isin"
-            | "any"
-            | "all"
-            | "greater"
-            | "less"
-            | "bool"
-            | "isclose"
-            | "not_equal"
-    )
 }
 
 fn tensors_in(value: &Value) -> Vec<&Tensor> {

@@ -14,21 +14,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(value) = self.names.get(name) {
             return value.clone();
         }
-        let mut outer = self.program.symbols.functions[self.function].parent;
+        let mut outer = self.program.sources.symbols.functions[self.function].parent;
         while let Some(function) = outer {
             if let Some(value) = self.program.functions[function].locals.get(name) {
                 return value.clone();
             }
-            outer = self.program.symbols.functions[function].parent;
+            outer = self.program.sources.symbols.functions[function].parent;
         }
         let file = self.file();
         self.global_value(file, name)
     }
 
     pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
-        let body = self.program.symbols.files[file].body;
+        let body = self.program.sources.symbols.files[file].body;
         let at_top = self.program.functions[body].locals.get(name);
-        match look_up(&self.program.symbols, &self.program.index, file, name) {
+        match look_up(&self.program.sources.symbols, &self.program.sources.index, file, name) {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
             Some(Symbol::Module(module)) => Value::Module(module),
@@ -40,7 +40,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Some(Symbol::Constant(owner, _)) if owner != file => {
-                let body = self.program.symbols.files[owner].body;
+                let body = self.program.sources.symbols.files[owner].body;
                 self.program.functions[body].locals.get(name).cloned().unwrap_or(Value::Unknown)
             }
             Some(Symbol::Constant(..)) | None => match at_top {
@@ -60,7 +60,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Module(file) => self.global_value(file, name),
             Value::Tensor(tensor) => tensor_attribute(tensor, name),
             Value::Model(Some(class)) | Value::Instance(class) => {
-                let is_model = matches!(self.program.classes[class].kind, kind if kind.is_module());
+                let is_model = matches!(self.program.sources.classes[class].kind, kind if kind.is_module());
                 match self.member(class, name) {
                     Some(Value::Function(function)) if self.is_decorated(function, "property") => {
                         self.property(function)
@@ -122,7 +122,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Whether the function has a decorator of this plain name.
     pub(super) fn is_decorated(&self, function: usize, by: &str) -> bool {
-        let definition = self.program.symbols.functions[function].definition;
+        let definition = self.program.sources.symbols.functions[function].definition;
         definition.is_some_and(|definition| {
             definition
                 .decorator_list
@@ -135,16 +135,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn property(&mut self, function: usize) -> Value {
         self.program.functions[function].is_called = true;
         if self.is_recording {
-            self.program.property_reads.push((self.context, function));
+            self.program.notes.property_reads.push((self.context, function));
         }
         self.program.functions[function].returns.clone().unwrap_or(Value::Unknown)
     }
 
     /// An attribute or method of one of the given classes, bases included.
     pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
-        lineage(&self.program.classes, class).into_iter().find_map(|class| {
-            let method = self.program.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
-            method.or_else(|| self.program.classes[class].attributes.get(name).cloned())
+        lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
+            let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
+            method.or_else(|| self.program.sources.classes[class].attributes.get(name).cloned())
         })
     }
 }
@@ -160,6 +160,10 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
         "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
         "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
         "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
-        _ => Value::Tensor(tensor),
+        // `out.loss`, `out.logits`: models hand out their tensors by name. Other attributes may be anything.
+        "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag" => {
+            Value::Tensor(tensor)
+        }
+        _ => Value::Tensor(Tensor { guessed: true, ..tensor }),
     }
 }

@@ -5,8 +5,8 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
-use super::guards::text_of;
-use super::libraries::is_boolean_operation;
+use super::homes::home_named;
+use super::operations::{self, is_boolean_operation};
 use crate::source::value::{Home, Origin, Role, Tensor, Value};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -56,14 +56,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let positional = node.arguments.args.iter().zip(&arguments.positional);
         let keywords = node.arguments.keywords.iter().zip(&arguments.keywords);
         let all = positional.chain(keywords.map(|(keyword, (_, value))| (&keyword.value, value)));
-        for (expression, _) in all.filter(|(_, value)| value.holds_device()) {
+        for (expression, _) in all.filter(|(_, value)| value.surely_holds_device()) {
             let context = self.context;
             let shown = crate::source::program::Shown { expression, statement, context, value: Value::DEVICE };
-            self.program.shown.push(shown);
+            self.program.notes.shown.push(shown);
         }
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
+        // What is moved to a device, or has methods of tensors alone, is one.
+        let is_known = operations::is_tensor_method(name) || matches!(name, "to" | "cuda");
+        let tensor = Tensor { guessed: tensor.guessed && !is_known, ..tensor };
         match name {
             "item" => Value::NUMBER,
             "tolist" => Value::list(Value::NUMBER),
@@ -158,7 +161,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let constant = arguments.all().all(Value::is_sized);
                 let origin = if constant { tensor.origin } else { Origin::Data };
                 let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
-                self.tensor(Tensor { home, graph, boolean, origin, role: Role::Plain })
+                let guessed =
+                    tensor.guessed && !operations::is_tensor_method(name) || !operations::may_be_tensor_method(name);
+                self.tensor(Tensor { home, graph, boolean, origin, role: Role::Plain, guessed })
             }
         }
     }
@@ -187,17 +192,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (receiver, name) {
             (Value::List(element), "append" | "add" | "insert" | "appendleft") => {
                 let added = arguments.positional.last().cloned().unwrap_or(Value::Unknown);
-                if let Some(owner) = owner {
-                    self.names.insert(owner, Value::list(element.join(&added)));
-                }
+                self.hold(node, owner, Value::list(element.join(&added)));
                 Value::Nothing
             }
             (Value::List(element), "extend") => {
                 let added = self.element_of(&arguments.first());
-                if let Some(owner) = owner {
-                    self.names.insert(owner, Value::list(element.join(&added)));
-                }
+                self.hold(node, owner, Value::list(element.join(&added)));
                 Value::Nothing
+            }
+            (Value::List(element), "parameters") if matches!(**element, Value::Model(_)) => {
+                Value::Parameters { named: false }
             }
             (Value::List(element), "pop") => (**element).clone(),
             (Value::List(element), "numel" | "count" | "index") if **element == Value::SIZE => Value::SIZE,
@@ -243,6 +247,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// What a container holds now, by its name or as an attribute of one of the given classes.
+    fn hold(&mut self, node: &'a ExprCall, owner: Option<&'a str>, container: Value) {
+        if let Some(owner) = owner {
+            self.names.insert(owner, container);
+            return;
+        }
+        let Expr::Attribute(method) = &*node.func else { return };
+        let Expr::Attribute(attribute) = &*method.value else { return };
+        if let Value::Instance(class) | Value::Model(Some(class)) =
+            self.quietly(|quiet| quiet.evaluate(&attribute.value))
+        {
+            self.program.sources.classes[class].attributes.insert(attribute.attr.as_str(), container);
+        }
+    }
+
     fn model_method(&mut self, class: Option<usize>, name: &str, receiver: &Value, arguments: &Arguments<'a>) -> Value {
         match name {
             "parameters" => Value::Parameters { named: false },
@@ -256,7 +275,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let (Some(class), Some(Value::Text(Some(attribute)))) = (class, arguments.positional.first()) {
                     let key = self.attribute_key(class, attribute);
                     if let Some(key) = key {
-                        self.program.classes[class].attributes.insert(key, Value::DEVICE);
+                        self.program.sources.classes[class].attributes.insert(key, Value::DEVICE);
                     }
                 }
                 Value::Nothing
@@ -274,8 +293,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The attribute's name as it is written somewhere in the file, so that it lives as long as the tree.
     fn attribute_key(&self, class: usize, attribute: &str) -> Option<&'a str> {
-        let definition = self.program.symbols.classes[class].definition;
-        let file = &self.program.files[self.program.symbols.classes[class].file];
+        let definition = self.program.sources.symbols.classes[class].definition;
+        let file = &self.program.sources.files[self.program.sources.symbols.classes[class].file];
         let text: &'a str = file.slice(definition.range());
         text.find(attribute).map(|at| &text[at..at + attribute.len()])
     }
@@ -327,35 +346,6 @@ fn moved(tensor: Tensor) -> Tensor {
         _ => Origin::Data,
     };
     Tensor { origin, ..tensor }
-}
-
-/// The home that a `device` argument names; none where it is a type or cannot be told from one.
-pub(super) fn home_named(argument: &Expr, value: Option<&Value>) -> Option<Home> {
-    if let Some(text) = text_of(argument) {
-        return Some(if text == "cpu" { Home::Host } else { Home::Device });
-    }
-    if let Expr::Call(call) = argument
-        && let Some(text) = call.arguments.args.first().and_then(text_of)
-    {
-        return Some(if text == "cpu" { Home::Host } else { Home::Device });
-    }
-    match value {
-        Some(Value::Device) => return Some(Home::Device),
-        Some(Value::Text(Some(text))) if text == "cpu" => return Some(Home::Host),
-        Some(Value::Text(_)) => return Some(Home::Device),
-        Some(Value::Dtype) => return None,
-        Some(Value::Tensor(tensor)) => return Some(tensor.home),
-        _ => {}
-    }
-    let name = match argument {
-        Expr::Name(name) => name.id.as_str(),
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        Expr::NumberLiteral(_) => return Some(Home::Device),
-        _ => "",
-    };
-    let lower = name.to_ascii_lowercase();
-    let is_device = ["device", "rank", "gpu", "cuda", "dev"].iter().any(|part| lower.contains(part));
-    is_device.then_some(Home::Device)
 }
 
 /// `build_loss(options).to(device)`: what functions of such names make are modules.

@@ -48,6 +48,7 @@ pub fn by_annotation(annotation: Option<&Expr>) -> Option<Value> {
         "Optimizer" => Some(Value::Optimizer(None)),
         "device" => Some(Value::Device),
         "dtype" => Some(Value::Dtype),
+        "Tensor" | "FloatTensor" | "LongTensor" | "BoolTensor" | "IntTensor" => Some(Value::DEVICE_WITH_GRAPH),
         _ => None,
     }
 }
@@ -283,6 +284,44 @@ pub fn is_settings_like(name: &str) -> bool {
             "ctx" | "step" | "epoch" | "mode" | "kwargs" | "batch_idx" | "index" | "eps" | "name" | "size"
         )
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Functions that run now and then whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
+pub fn is_seldom_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let trains = has(&["train", "training", "fit", "loss", "step"]);
+    let loads = has(&["load", "read", "next", "open", "reload"])
+        && has(&["shard", "shards", "checkpoint", "ckpt", "state", "weights", "pretrained", "model", "config"]);
+    let saves =
+        matches!(words.first(), Some(&("save" | "dump" | "export" | "upload" | "download" | "warmup" | "debug")));
+    !trains && (loads || saves || lower == "state_dict" || lower == "load_state_dict")
+}
+
+/// Methods that a trainer calls at every step of the callbacks and hooks it is given.
+pub fn is_step_hook(name: &str) -> bool {
+    matches!(
+        name,
+        "on_step_begin"
+            | "on_step_end"
+            | "on_substep_end"
+            | "on_pre_optimizer_step"
+            | "on_optimizer_step"
+            | "on_train_batch_start"
+            | "on_train_batch_end"
+            | "on_before_zero_grad"
+            | "on_before_backward"
+            | "on_after_backward"
+            | "on_before_optimizer_step"
+            | "before_train_iter"
+            | "after_train_iter"
+            | "before_iter"
+            | "after_iter"
+            | "on_batch_begin"
+            | "on_batch_end"
+            | "on_train_batch_begin"
+    )
 }
 
 /// `is_causal()`, `has_cache()`: functions that answer with a truth of the host's.

@@ -42,6 +42,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match statement {
             Stmt::Assign(assign) => {
                 let value = self.evaluate(&assign.value);
+                if let ([Expr::Name(elapsed)], Expr::BinOp(difference), Value::Clock) =
+                    (assign.targets.as_slice(), &*assign.value, &value)
+                    && let Expr::Name(start) = &*difference.right
+                {
+                    self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
+                }
                 for target in &assign.targets {
                     self.assign(target, spread(&assign.value, target, value.clone()));
                 }
@@ -49,6 +55,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Stmt::AnnAssign(assign) => {
                 if let Some(expression) = &assign.value {
                     let value = self.evaluate(expression);
+                    // `nodes: List[Node] = []`: what it will hold is said, not seen.
+                    let value = match self.annotated(Some(&assign.annotation)) {
+                        Some(said @ (Value::List(_) | Value::Dict { .. })) if value != Value::Unknown => {
+                            said.join(&value)
+                        }
+                        Some(said) if matches!(value, Value::Unknown | Value::Nothing) => said,
+                        _ => value,
+                    };
                     self.assign(&assign.target, value);
                 }
             }
@@ -56,7 +70,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let before = self.evaluate(&assign.target);
                 let value = self.evaluate(&assign.value);
                 if self.is_recording {
-                    self.program.accumulations.push(Accumulation {
+                    self.program.notes.accumulations.push(Accumulation {
                         target: &assign.target,
                         expression: &assign.value,
                         statement,
@@ -110,7 +124,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Stmt::ClassDef(definition) => {
-                if let Some(id) = self.program.symbols.files[self.file()].classes.get(definition.name.as_str()) {
+                if let Some(id) = self.program.sources.symbols.files[self.file()].classes.get(definition.name.as_str())
+                {
                     self.names.insert(definition.name.as_str(), Value::Class(*id));
                 }
             }
@@ -133,7 +148,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
-        let functions = &self.program.symbols.functions;
+        let functions = &self.program.sources.symbols.functions;
         // Functions are numbered in the order of the text: the inner one comes after the one that holds it.
         let holds = |function: &crate::source::symbols::Function| {
             function.definition.is_some_and(|known| std::ptr::eq(known, definition))
@@ -201,7 +216,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
         if self.is_recording
             && let Some(last) =
-                self.program.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
+                self.program.notes.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
         {
             last.value = loader.unwrap_or(iterated);
         }
@@ -242,7 +257,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if inside.is_recording {
                     let context = inside.context;
                     let value = Value::Unknown;
-                    inside.program.loops.push(Loop { statement, target, iterated, value, body, context });
+                    inside.program.notes.loops.push(Loop { statement, target, iterated, value, body, context });
                 }
                 inside.run_block(body);
             });
@@ -266,8 +281,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let off = usize::from(frame == Frame::Evaluation);
         self.without_graph += off;
+        let block = self.program.notes.contexts.len();
         self.within(frame, with.range, |inside| inside.run_block(&with.body));
         self.without_graph -= off;
+        if frame == Frame::Evaluation && !self.repeats_since(block) {
+            self.program.notes.contexts.reframe(block, Frame::WithoutGraph);
+        }
+    }
+
+    /// Whether a loop other than over parameters was gone through since.
+    fn repeats_since(&self, first: usize) -> bool {
+        let contexts = &self.program.notes.contexts;
+        (first..contexts.len()).any(|id| contexts.get(id).frame == Frame::Loop(LoopKind::Plain))
     }
 
     fn turns_gradients_off(&self, expression: &Expr) -> bool {
@@ -318,7 +343,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Attribute(attribute) => {
                 let owner = self.evaluate(&attribute.value);
                 if let Value::Instance(class) | Value::Model(Some(class)) = owner {
-                    let attributes = &mut self.program.classes[class].attributes;
+                    let attributes = &mut self.program.sources.classes[class].attributes;
                     let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
                     *known = known.join(&value);
                 }
@@ -329,7 +354,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if self.is_recording
                     && let Some(statement) = self.statement
                 {
-                    self.program.subscripts.push(Subscript {
+                    self.program.notes.subscripts.push(Subscript {
                         node: subscript,
                         statement,
                         context: self.context,
@@ -393,7 +418,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     && let Some(statement) = self.statement
                 {
                     let test = Test { expression, statement, context: self.context, value: value.clone() };
-                    self.program.tests.push(test);
+                    self.program.notes.tests.push(test);
                 }
                 value
             }

@@ -29,7 +29,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let Value::Instance(class) | Value::Model(Some(class)) =
                     self.quietly(|quiet| quiet.evaluate(&attribute.value))
                 {
-                    let attributes = &mut self.program.classes[class].attributes;
+                    let attributes = &mut self.program.sources.classes[class].attributes;
                     let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
                     if *known == Value::Unknown {
                         *known = Value::DEVICE_WITH_GRAPH;

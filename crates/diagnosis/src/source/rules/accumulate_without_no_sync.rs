@@ -3,8 +3,8 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::fix::Fix;
-use crate::source::groups::Topic;
 use crate::source::rule::{Check, SourceRule};
+use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP503",
@@ -21,7 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for index in &program.heat.training_calls {
-        let step = &program.calls[*index];
+        let step = &program.notes.calls[*index];
         let file = program.file_of(step.context);
         let has = |topic| program.groups.mentions(file, topic);
         if step.name != "step" || !has(Topic::Distributed) || has(Topic::NoSync) {
@@ -29,15 +29,17 @@ fn check(check: &mut Check) {
         }
         // The optimizer's step under a cadence guard that does not hold the backward pass.
         let guard = program
+            .notes
             .contexts
             .outwards(step.context)
             .take_while(|(_, around)| around.frame != Frame::Loop(LoopKind::Plain))
             .find(|(_, around)| around.frame == Frame::Guard(Guard::Cadence));
         let Some((guard, _)) = guard else { continue };
-        let range = program.contexts.get(guard).range;
+        let range = program.notes.contexts.get(guard).range;
         let backward = program.calls_in(file).find(|call| {
             call.name == "backward"
-                && program.contexts.get(call.context).function == program.contexts.get(step.context).function
+                && program.notes.contexts.get(call.context).function
+                    == program.notes.contexts.get(step.context).function
                 && !range.contains_range(ruff_text_size::Ranged::range(call.node))
         });
         if let Some(backward) = backward {

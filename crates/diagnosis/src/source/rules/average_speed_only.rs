@@ -21,7 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for speed in &program.speeds {
+    for speed in &program.notes.speeds {
         let Some(step_loop) = program.step_loop(speed.context) else { continue };
         let Some(around) = program.loop_at(step_loop) else { continue };
         if is_reset(around.body, speed.start) || program.is_evaluation(speed.context) {

@@ -20,7 +20,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());

@@ -2,11 +2,14 @@
 
 use ruff_python_ast::Stmt;
 
+use ruff_text_size::Ranged;
+
 use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::classes::ClassKind;
 use crate::source::edits::{cadence_condition, guard_statement};
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP506",
@@ -23,9 +26,19 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
-        if !is_collective(call) || program.is_in_parameter_loop(call.context) || !is_metric(call) {
+        let is_part_of_gradient = program
+            .function_of(call.context)
+            .class
+            .is_some_and(|class| program.sources.classes[class].kind == ClassKind::Gradient);
+        if !is_collective(call) || program.is_in_parameter_loop(call.context) || !is_metric(call) || is_part_of_gradient
+        {
             continue;
         }
+        // Where the same statement reads the number back, TP101 stands on it, and one change mends both.
+        let is_read = program
+            .calls_of(program.notes.contexts.get(call.context).function)
+            .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
+        let notice = if is_read { Notice::Pedantic } else { Notice::Default };
         let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)
@@ -33,7 +46,7 @@ fn check(check: &mut Check) {
             _ => None,
         };
         let fix = Fix::unsafe_("average it only when it is logged", edit.into_iter().collect());
-        check.report(call.context, call.node, message, fix);
+        check.report_as(notice, call.context, call.node, message, fix);
     }
 }
 
@@ -56,8 +69,12 @@ fn is_metric(call: &Call) -> bool {
     let names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::source::names_in).collect();
     names.iter().any(|name| {
         let lower = name.to_ascii_lowercase();
-        ["loss", "acc", "metric", "correct", "total", "count", "stat", "meter", "log"]
-            .iter()
-            .any(|word| lower.contains(word))
+        let mut words = lower.split('_');
+        words.any(|word| {
+            ["loss", "acc", "metric", "correct", "total", "count", "stat", "meter"]
+                .iter()
+                .any(|known| word.starts_with(known))
+                || matches!(word, "log" | "logs" | "losses")
+        })
     })
 }

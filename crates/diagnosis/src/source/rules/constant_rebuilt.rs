@@ -8,7 +8,7 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Callee, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Origin, Value};
 
 pub const RULE: SourceRule = SourceRule {
@@ -39,13 +39,31 @@ fn check(check: &mut Check) {
         let is_part = rebuilt_places
             .get(&file)
             .is_some_and(|places| places.iter().any(|place| *place != range && place.contains_range(range)));
-        if is_part || program.function_of(call.context).name == "__init__" || is_written(program, call) {
+        // `tril(triu(…))` over two lines is one constant as well: the first line stands for it.
+        let is_next = call.arguments.first().or(Some(&call.receiver)).is_some_and(|value| {
+            matches!(value, Value::Tensor(tensor) if matches!(tensor.origin, Origin::Constant(from)
+                if from != range && rebuilt_places.get(&file).is_some_and(|places| places.contains(&from))))
+        });
+        if is_part || is_next || program.function_of(call.context).name == "__init__" || is_written(program, call) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
         let message = format!("the same tensor is built again at every step: `{text}` depends on sizes only");
-        check.report(call.context, call.node, message, fix(program, call));
+        check.report_as(notice(call), call.context, call.node, message, fix(program, call));
     }
+}
+
+/// A row of numbers is one small kernel. A square of them grows with the sequence, and is written at every layer.
+fn notice(call: &Call) -> Notice {
+    let is_square = match call.name {
+        "triu" | "tril" | "triu_" | "tril_" => true,
+        "full" => match call.node.arguments.args.first() {
+            Some(Expr::Tuple(shape)) => shape.elts.iter().filter(|size| !size.is_number_literal_expr()).count() >= 2,
+            _ => false,
+        },
+        _ => false,
+    };
+    if is_square { Notice::Default } else { Notice::Pedantic }
 }
 
 /// Whether TP201 speaks of this call.
@@ -64,12 +82,12 @@ pub fn is_rebuilt(call: &Call) -> bool {
 fn is_written(program: &Program, call: &Call) -> bool {
     let Stmt::Assign(assign) = call.statement else { return false };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
-    let function = program.contexts.get(call.context).function;
+    let function = program.notes.contexts.get(call.context).function;
     let is_target = |expression: &Expr| matches!(expression, Expr::Name(name) if name.id == target.id);
     let stored = program.subscripts_in(program.file_of(call.context)).any(|subscript| {
         let is_data = |value: &Value| !value.is_sized();
         subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))
-            && program.contexts.get(subscript.context).function == function
+            && program.notes.contexts.get(subscript.context).function == function
             && is_target(&subscript.node.value)
     });
     stored
@@ -82,14 +100,20 @@ fn is_written(program: &Program, call: &Call) -> bool {
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {
-    let advice = "build it once into a non-persistent buffer and take a slice of it";
+    let function = program.function_of(call.context);
+    let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+    let advice = match (is_module, function.class) {
+        (true, _) => "build it once into a non-persistent buffer and take a slice of it",
+        (false, Some(_)) => "build it once, keep it on the object and take a slice of it",
+        (false, None) => "build it once outside and hand it in, or keep it by size (`functools.lru_cache`)",
+    };
     Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
 }
 
 /// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: a buffer that grows when it must.
 fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let function = program.function_of(call.context);
-    let class = function.class.filter(|class| program.classes[*class].kind.is_module())?;
+    let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
     let Stmt::Assign(assign) = call.statement else { return None };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return None };
     let sizes = sizes_of(program, call)?;
@@ -97,7 +121,8 @@ fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     if function.name != "forward" || sizes.len() > 2 || sizes.iter().any(|other| *other != size) {
         return None;
     }
-    let init = program.symbols.functions[*program.symbols.classes[class].methods.get("__init__")?].definition?;
+    let init = program.sources.symbols.functions[*program.sources.symbols.classes[class].methods.get("__init__")?]
+        .definition?;
     let after_super = init.body.iter().find(|statement| {
         matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
             if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
@@ -106,7 +131,7 @@ fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let owner = init.parameters.args.first()?.parameter.name.as_str();
     let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
     let attribute = format!("{}_cache", target.id.as_str());
-    if source.slice(program.symbols.classes[class].definition.range()).contains(&attribute) {
+    if source.slice(program.sources.symbols.classes[class].definition.range()).contains(&attribute) {
         return None;
     }
     let indent = source.indentation(assign.range.start());

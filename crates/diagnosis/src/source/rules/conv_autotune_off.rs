@@ -3,8 +3,8 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::after_imports;
 use crate::source::fix::Fix;
-use crate::source::groups::Topic;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP407",
@@ -30,7 +30,13 @@ fn check(check: &mut Check) {
         let message =
             "convolutions of fixed size, and `cudnn.benchmark` is off: the first kernel is taken, not the fastest";
         let line = "torch.backends.cudnn.benchmark = True";
-        let edits = after_imports(&program.files[file], line).into_iter().collect();
-        check.report(call.context, call.node, message, Fix::unsafe_(format!("let cuDNN try once: `{line}`"), edits));
+        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
+        check.report_as(
+            Notice::Pedantic,
+            call.context,
+            call.node,
+            message,
+            Fix::unsafe_(format!("let cuDNN try once: `{line}`"), edits),
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::source::context::ContextId;
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::symbols::ClassId;
 
 pub const RULE: SourceRule = SourceRule {
@@ -24,7 +24,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         if matches!(call.external(), Some("torch.nn.Sequential")) {
             for pair in call.node.arguments.args.windows(2) {
                 if let [Expr::Call(first), Expr::Call(second)] = pair
@@ -50,7 +50,7 @@ fn check(check: &mut Check) {
 fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
     let message = "the batch norm behind this convolution takes its mean away, the bias with it";
     let fix = Fix::unsafe_("`bias=False`", vec![set_keyword(convolution, "bias", "False")]);
-    check.report(context, convolution, message, fix);
+    check.report_as(Notice::Pedantic, context, convolution, message, fix);
 }
 
 fn is_biased_convolution(call: &ExprCall) -> bool {
@@ -80,7 +80,7 @@ fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(
 
 /// The call that `self.name = …` was assigned in the class's `__init__`.
 fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
-    program.calls_in(program.symbols.classes[class].file).find_map(|call| {
+    program.calls_in(program.sources.symbols.classes[class].file).find_map(|call| {
         let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };
         let is_it = program.function_of(call.context).class == Some(class)
             && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)

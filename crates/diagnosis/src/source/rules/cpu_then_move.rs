@@ -7,7 +7,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Home, Origin, Value};
 
 pub const RULE: SourceRule = SourceRule {
@@ -34,20 +34,38 @@ fn check(check: &mut Check) {
         };
         // A constant that is built again at every step is TP201's.
         let file = program.file_of(call.context);
-        let maker = program.call_by_range.get(&(file, made)).map(|index| &program.calls[*index]);
+        let maker = program.places.call_by_range.get(&(file, made)).map(|index| &program.notes.calls[*index]);
         if maker.is_some_and(super::constant_rebuilt::is_rebuilt) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
         let message = format!("made on the host and copied to the device at every step: `{text}`");
-        check.report(call.context, call.node, message, fix(program, call));
+        check.report_as(notice(program, call, maker), call.context, call.node, message, fix(program, call));
     }
+}
+
+/// A row is copied in the time of a launch. What has two sizes or more grows with the batch.
+fn notice(program: &Program, call: &Call, maker: Option<&Call>) -> Notice {
+    let Some(maker) = maker else { return Notice::Pedantic };
+    let is_here =
+        program.notes.contexts.get(maker.context).function == program.notes.contexts.get(call.context).function;
+    let sizes = match &*maker.node.arguments.args {
+        [Expr::Tuple(shape)] => shape.elts.len(),
+        [Expr::List(shape)] => shape.elts.len(),
+        _ if matches!(maker.name, "arange" | "linspace" | "full" | "randint" | "eye") => 1,
+        all => all.len(),
+    };
+    if is_here && sizes >= 2 { Notice::Default } else { Notice::Pedantic }
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {
     let advice = "give the factory `device=` and make it where it is used";
     let Some(Expr::Call(factory)) = call.receiver_expression() else { return Fix::shown(advice) };
     let device = match call.node.arguments.args.first() {
+        // `.to(other)` takes the other's type over as well.
+        Some(_) if !matches!(call.arguments.first(), Some(Value::Device | Value::Text(_))) => {
+            return Fix::shown(advice);
+        }
         Some(device) => program.text(call.context, device),
         None if call.name == "cuda" => "\"cuda\"",
         None => return Fix::shown(advice),

@@ -18,7 +18,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {
             let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
             let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";

@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let Some(dotted) = call.external() else { continue };
         if is_asked_for(program, call) {
             continue;
@@ -70,6 +70,7 @@ fn check(check: &mut Check) {
 
 fn is_asked_for(program: &Program, call: &Call) -> bool {
     program
+        .notes
         .contexts
         .outwards(call.context)
         .any(|(_, around)| matches!(around.frame, Frame::Guard(Guard::OptIn | Guard::Once)))

@@ -24,8 +24,8 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
-        let function = program.contexts.get(call.context).function;
+    for call in &program.notes.calls {
+        let function = program.notes.contexts.get(call.context).function;
         if !moves(program, call) || !prepares_samples(program, function) {
             continue;
         }
@@ -43,8 +43,10 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
     };
     let dataset = match loader.dataset {
         Value::Instance(class) => {
-            let lineage = crate::source::classes::lineage(&program.classes, class);
-            lineage.into_iter().find_map(|class| program.symbols.classes[class].methods.get("__getitem__").copied())
+            let lineage = crate::source::classes::lineage(&program.sources.classes, class);
+            lineage
+                .into_iter()
+                .find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
         }
         _ => None,
     };
@@ -89,20 +91,21 @@ fn is_own(owner: &Expr) -> bool {
 }
 
 fn prepares_samples(program: &Program, function: FunctionId) -> bool {
-    let symbol = &program.symbols.functions[function];
+    let symbol = &program.sources.symbols.functions[function];
     let is_dataset = |class: ClassId| {
-        program.classes[class].kind == ClassKind::Dataset || program.symbols.classes[class].name.contains("Data")
+        program.sources.classes[class].kind == ClassKind::Dataset
+            || program.sources.symbols.classes[class].name.contains("Data")
     };
     let in_dataset = symbol.class.is_some_and(is_dataset);
     if symbol.name == "__getitem__" && in_dataset {
         return true;
     }
     symbol.name.contains("collate")
-        || program.loaders.iter().any(|loader| loader.collate == Value::Function(function))
+        || program.made.loaders.iter().any(|loader| loader.collate == Value::Function(function))
         || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
-            let caller = program.contexts.get(call.context).function;
-            let caller = (caller != function).then(|| &program.symbols.functions[caller]);
+            let caller = program.notes.contexts.get(call.context).function;
+            let caller = (caller != function).then(|| &program.sources.symbols.functions[caller]);
             caller.is_some_and(|caller| caller.name == "__getitem__" && caller.class.is_some_and(is_dataset))
         })
 }

@@ -1,9 +1,12 @@
 //! TP106: a result whose size only the device knows, at every step.
 
+use ruff_python_ast::Stmt;
+use ruff_text_size::Ranged;
+
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -27,25 +30,29 @@ fn check(check: &mut Check) {
                 "the size of `{}`'s result is known only to the device: the host waits for it at every step",
                 call.name
             );
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         }
     }
-    for subscript in &program.subscripts {
+    for subscript in &program.notes.subscripts {
         let is_mask = match &subscript.index {
-            Value::Tensor(index) => index.boolean && subscript.index.is_on_device(),
-            Value::Tuple(parts) => {
-                parts.iter().any(|part| part.is_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean))
-            }
+            Value::Tensor(index) => index.boolean && subscript.index.is_surely_on_device(),
+            Value::Tuple(parts) => parts
+                .iter()
+                .any(|part| part.is_surely_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean)),
             _ => false,
         };
         // A number stored under a mask is a masked fill: nothing is counted.
         let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
         if program.is_hot(subscript.context) && is_mask && subscript.base.is_on_device() && !is_fill {
             let text = super::short(program.text(subscript.context, subscript.node));
+            // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
+            let is_update =
+                matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
+            let notice = if is_update { Notice::Default } else { Notice::Pedantic };
             let message = format!(
                 "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
             );
-            check.report(subscript.context, subscript.node, message, Fix::shown(advice));
+            check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }
 }

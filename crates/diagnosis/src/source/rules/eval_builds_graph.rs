@@ -26,8 +26,8 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     let mut seen: Vec<FunctionId> = Vec::new();
-    for call in &program.calls {
-        let function = program.contexts.get(call.context).function;
+    for call in &program.notes.calls {
+        let function = program.notes.contexts.get(call.context).function;
         let is_forward = match call.callee {
             Callee::Value => call.result.is_on_device(),
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
@@ -42,14 +42,14 @@ fn check(check: &mut Check) {
             continue;
         }
         seen.push(function);
-        let symbol = &program.symbols.functions[function];
+        let symbol = &program.sources.symbols.functions[function];
         let message = format!(
             "`{}` runs the model without `no_grad`: every activation is kept for a backward pass that never comes",
             symbol.name
         );
         let edits = match symbol.definition {
             Some(definition) if imports_torch(program, symbol.file) => {
-                let source = &program.files[symbol.file];
+                let source = &program.sources.files[symbol.file];
                 let at =
                     definition.decorator_list.first().map_or(definition.range.start(), |first| first.range().start());
                 let indent = source.indentation(at);
@@ -62,13 +62,13 @@ fn check(check: &mut Check) {
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
-    program.symbols.files[file].imports.get("torch").is_some_and(|dotted| dotted == "torch")
+    program.sources.symbols.files[file].imports.get("torch").is_some_and(|dotted| dotted == "torch")
 }
 
 /// A function that evaluates: by its name with `model.eval()` or a loop over data, and nothing trained in it.
 fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> bool {
-    let symbol = &program.symbols.functions[function];
-    let class = symbol.class.map_or(ClassKind::Other, |class| program.classes[class].kind);
+    let symbol = &program.sources.symbols.functions[function];
+    let class = symbol.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
     if symbol.definition.is_none()
         || class == ClassKind::Lightning
         || program.functions[function].kind == FunctionKind::Step
@@ -83,18 +83,17 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
         .any(|call| call.name == "eval" && matches!(call.receiver, Value::Model(_) | Value::Unknown));
     let is_decorated = program.functions[function].kind == FunctionKind::Evaluation
         && !crate::source::interpret::is_evaluation_name(symbol.name);
-    let in_loop = program.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
+    let in_loop = program.notes.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
     let by_name = crate::source::interpret::is_evaluation_name(symbol.name) && (switches || in_loop);
     !trains && !asks_gradient && !is_decorated && (by_name || switches && in_loop)
 }
 
 /// In a `no_grad` block, in a decorated function, or only ever called from one.
 fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool {
-    let function = program.contexts.get(context).function;
-    let held = program
-        .contexts
-        .outwards(context)
-        .any(|(_, around)| around.frame == Frame::Evaluation && is_no_grad(program, around.range, function));
+    let function = program.notes.contexts.get(context).function;
+    let held = program.notes.contexts.outwards(context).any(|(_, around)| {
+        matches!(around.frame, Frame::Evaluation | Frame::WithoutGraph) && is_no_grad(program, around.range, function)
+    });
     if held || is_decorated(program, function) {
         return true;
     }
@@ -103,10 +102,10 @@ fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool
 }
 
 fn is_decorated(program: &Program, function: FunctionId) -> bool {
-    let symbol = &program.symbols.functions[function];
+    let symbol = &program.sources.symbols.functions[function];
     symbol.definition.is_some_and(|definition| {
         definition.decorator_list.iter().any(|decorator| {
-            let text = program.files[symbol.file].slice(decorator.range());
+            let text = program.sources.files[symbol.file].slice(decorator.range());
             text.contains("no_grad") || text.contains("inference_mode") || text.contains("disable_grad")
         })
     })
@@ -114,7 +113,7 @@ fn is_decorated(program: &Program, function: FunctionId) -> bool {
 
 /// A block that turns gradients off, not only what follows `model.eval()`.
 fn is_no_grad(program: &Program, range: ruff_text_size::TextRange, function: FunctionId) -> bool {
-    let symbol = &program.symbols.functions[function];
+    let symbol = &program.sources.symbols.functions[function];
     let block = crate::source::edits::block_around(symbol.body, range);
     block.is_some_and(|block| {
         block.iter().any(|statement| statement.range() == range && matches!(statement, Stmt::With(_)))

@@ -4,7 +4,7 @@ use ruff_python_ast::Expr;
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -21,7 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let flag = call.node.arguments.find_keyword("find_unused_parameters").map(|keyword| &keyword.value);
         let is_on = matches!(flag, Some(Expr::BooleanLiteral(on)) if on.value);
         let by_strategy =
@@ -29,7 +29,7 @@ fn check(check: &mut Check) {
         if is_on || by_strategy {
             let message = "`find_unused_parameters` walks the whole graph after every forward pass";
             let advice = "turn it off if every parameter takes part in every step; freeze or drop those that do not";
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         }
     }
 }

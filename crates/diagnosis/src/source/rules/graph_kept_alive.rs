@@ -27,7 +27,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for sum in &program.accumulations {
+    for sum in &program.notes.accumulations {
         let kept = program.is_hot(sum.context) && sum.value.carries_graph();
         if kept && outlives_step(program, sum.context, sum.target) {
             report(check, sum.context, sum.statement, sum.expression, sum.target);
@@ -83,7 +83,7 @@ fn is_assigned(body: &[Stmt], name: &str, except: TextRange) -> bool {
 
 /// Names that flow into a backward pass.
 fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> HashSet<String> {
-    let function = program.contexts.get(context).function;
+    let function = program.notes.contexts.get(context).function;
     let mut names: HashSet<String> = HashSet::new();
     for call in program.calls_of(function) {
         if call.name == "backward" {

@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for product in &program.products {
+    for product in &program.notes.products {
         if !program.is_hot(product.context) || is_used_elsewhere(program, product) {
             continue;
         }
@@ -43,12 +43,13 @@ fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
                 Expr::Attribute(attribute) => crate::source::names_in(&attribute.value),
                 _ => Vec::new(),
             };
-            let first = call.arguments.args.first().map(crate::source::names_in).unwrap_or_default();
+            let operand = usize::from(call.arguments.args.first().is_some_and(Expr::is_string_literal_expr));
+            let first = call.arguments.args.get(operand).map(crate::source::names_in).unwrap_or_default();
             receiver.into_iter().chain(first).collect()
         }
         _ => Vec::new(),
     };
-    let function = program.contexts.get(product.context).function;
+    let function = program.notes.contexts.get(product.context).function;
     names.into_iter().filter(|name| !matches!(*name, "torch" | "F" | "self" | "dropout" | "matmul" | "bmm")).any(
         |name| {
             uses_of(program, function, name).iter().any(|one| {

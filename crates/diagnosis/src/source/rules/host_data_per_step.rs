@@ -1,11 +1,12 @@
 //! TP203: host data turned into a device tensor at every step, outside the loader.
 
+use ruff_python_ast::Expr;
 use ruff_text_size::Ranged;
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::{Edit, Fix};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Origin, Value};
 
 pub const RULE: SourceRule = SourceRule {
@@ -41,6 +42,20 @@ fn check(check: &mut Check) {
             }
             _ => Vec::new(),
         };
-        check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+        // One number travels with a launch; only data that grows with the batch is worth preparing.
+        let is_listed =
+            matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
+        let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
+            || moves
+                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
+        // Batches made by hand stand in the loop of steps; a model's own tables are small.
+        let notice =
+            if is_data && program.step_loop(call.context).is_some() { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
+}
+
+/// Elements that stand for more than one number.
+fn grows(element: &Expr) -> bool {
+    matches!(element, Expr::ListComp(_) | Expr::BinOp(_) | Expr::Starred(_) | Expr::List(_))
 }

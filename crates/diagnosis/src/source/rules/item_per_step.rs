@@ -81,7 +81,7 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
 
 /// `float(name)` at every use outside the step. None where a use is hot, is no plain read, or leaves the function.
 fn reads_elsewhere(program: &Program, context: ContextId, name: &str, statement: &Stmt) -> Option<Vec<Edit>> {
-    let function = program.contexts.get(context).function;
+    let function = program.notes.contexts.get(context).function;
     let mut edits = Vec::new();
     for Use { expression, context, is_store, .. } in uses_of(program, function, name) {
         if statement.range().contains_range(expression.range()) || is_store {

@@ -24,7 +24,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         if counts_by_reading(program, call) {
             let text = super::short(program.text(call.context, call.node));
             let message = format!("`{text}` reads and collates every batch only to count them");
@@ -56,7 +56,7 @@ fn counts_by_reading(program: &Program, call: &Call) -> bool {
 
 fn is_loader(program: &Program, call: &Call, source: &Expr, inner: ruff_text_size::TextRange) -> bool {
     let file = program.file_of(call.context);
-    let known = program.call_by_range.get(&(file, inner)).map(|index| &program.calls[*index]);
+    let known = program.places.call_by_range.get(&(file, inner)).map(|index| &program.notes.calls[*index]);
     known.is_some_and(|list| matches!(list.arguments.first(), Some(Value::Loader(_))))
         || crate::source::names_in(source).last().is_some_and(|name| is_loader_name(name))
 }

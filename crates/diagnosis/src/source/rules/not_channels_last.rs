@@ -3,8 +3,8 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::groups::Topic;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::topics::Topic;
 use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -33,15 +33,14 @@ fn check(check: &mut Check) {
         let moved = program.calls_in(file).find(|call| {
             call.name == "to" && matches!(call.receiver, Value::Model(_)) && call.node.arguments.len() == 1
         });
-        let message =
-            "convolutions under reduced precision run on channels-last data: every one turns its input around first";
+        let message = "reduced-precision convolutions want channels-last data, and these are handed channels-first: each turns its input around";
         let advice = "move the model and the images with `memory_format=torch.channels_last`";
         match moved {
             Some(call) => {
                 let edits = vec![set_keyword(call.node, "memory_format", "torch.channels_last")];
-                check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+                check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
             }
-            None => check.report(backward.context, backward.node, message, Fix::shown(advice)),
+            None => check.report_as(Notice::Pedantic, backward.context, backward.node, message, Fix::shown(advice)),
         }
     }
 }

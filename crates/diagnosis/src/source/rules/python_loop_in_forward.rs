@@ -22,8 +22,8 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for around in &program.loops {
-        let function = program.contexts.get(around.context).function;
+    for around in &program.notes.loops {
+        let function = program.notes.contexts.get(around.context).function;
         let in_forward = program.functions[function].kind == FunctionKind::Step;
         let Some(over) = what_it_goes_over(program, around).filter(|_| in_forward && program.is_hot(around.context))
         else {

@@ -5,7 +5,7 @@ use ruff_python_ast::{Expr, Stmt};
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::symbols::ClassId;
 
 pub const RULE: SourceRule = SourceRule {
@@ -35,8 +35,8 @@ const GROUPS: &[(&[&[&str]], &str)] = &[
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for class in 0..program.symbols.classes.len() {
-        if !program.classes[class].kind.is_module() {
+    for class in 0..program.sources.symbols.classes.len() {
+        if !program.sources.classes[class].kind.is_module() {
             continue;
         }
         for (group, what) in GROUPS {
@@ -47,7 +47,8 @@ fn check(check: &mut Check) {
                 let message = format!(
                     "{what} are separate products of one input: each reads it again and launches its own kernels"
                 );
-                check.report(
+                check.report_as(
+                    Notice::Pedantic,
                     first.context,
                     first.node,
                     message,
@@ -68,7 +69,7 @@ fn attribute_of<'a>(call: &Call<'a>) -> Option<&'a str> {
 
 /// `self.<name> = nn.Linear(…)` of the class.
 fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str]) -> Option<&'p Call<'a>> {
-    program.calls_in(program.symbols.classes[class].file).find(|call| {
+    program.calls_in(program.sources.symbols.classes[class].file).find(|call| {
         call.external() == Some("torch.nn.Linear")
             && program.function_of(call.context).class == Some(class)
             && attribute_of(call).is_some_and(|name| {
@@ -80,7 +81,7 @@ fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str
 /// The text of what the layer is applied to, where it is applied once.
 fn input_of<'a>(program: &Program<'a>, class: ClassId, layer: &Call<'a>) -> Option<&'a str> {
     let name = attribute_of(layer)?;
-    let mut applied = program.calls_in(program.symbols.classes[class].file).filter(|call| {
+    let mut applied = program.calls_in(program.sources.symbols.classes[class].file).filter(|call| {
         program.function_of(call.context).class == Some(class)
             && call.name == name
             && matches!(&*call.node.func, Expr::Attribute(target)

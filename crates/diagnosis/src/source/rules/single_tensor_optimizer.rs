@@ -22,7 +22,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let is_optimizer = matches!(call.result, Value::Optimizer(Some(_)));
         for name in ["foreach", "fused"] {
             let value = call.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
@@ -51,7 +51,7 @@ fn check(check: &mut Check) {
             check.report(call.context, call.node, message, Fix::shown(advice));
         }
     }
-    for sum in &program.accumulations {
+    for sum in &program.notes.accumulations {
         let is_hot = program.is_hot(sum.context) && program.is_in_parameter_loop(sum.context);
         let is_parameter = matches!(sum.target, Expr::Attribute(target) if target.attr.as_str() == "data")
             || matches!(sum.target, Expr::Name(_));

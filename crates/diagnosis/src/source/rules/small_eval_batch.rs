@@ -1,11 +1,11 @@
 //! TP604: evaluation in smaller batches than training.
 
-use ruff_python_ast::{Expr, Stmt};
-
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::program::{Loader, Program};
+use crate::source::program::{Call, Loader};
 use crate::source::rule::{Check, SourceRule};
+use crate::source::settings::literal;
+use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP604",
@@ -21,12 +21,16 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
+    check_batches_by_hand(check);
     let batch = |loader: &Loader| loader.batch_size.as_ref().and_then(|value| value.known_integer());
-    for loader in &program.loaders {
-        let Some(size) = batch(loader).filter(|_| evaluates(program, loader)) else { continue };
+    for loader in &program.made.loaders {
+        let Some(size) = batch(loader).filter(|_| super::evaluates(program, loader)) else { continue };
         let file = program.file_of(loader.context);
-        let training =
-            program.loaders.iter().filter(|other| program.file_of(other.context) == file && !evaluates(program, other));
+        let training = program
+            .made
+            .loaders
+            .iter()
+            .filter(|other| program.file_of(other.context) == file && !super::evaluates(program, other));
         if let Some(larger) = training.filter_map(batch).max().filter(|larger| *larger > size) {
             let message = format!(
                 "evaluation runs in batches of {size}, training in {larger}: without a backward pass more would fit, not less"
@@ -36,18 +40,29 @@ fn check(check: &mut Check) {
     }
 }
 
-fn evaluates(program: &Program, loader: &Loader) -> bool {
-    let name = match loader.statement {
-        Stmt::Assign(assign) => match assign.targets.as_slice() {
-            [Expr::Name(name)] => name.id.as_str(),
-            [Expr::Attribute(target)] => target.attr.as_str(),
-            _ => "",
-        },
-        _ => "",
-    };
-    let lower = name.to_ascii_lowercase();
-    program.is_evaluation(loader.context)
-        || lower.split('_').any(|word| {
-            matches!(word, "val" | "valid" | "validation" | "test" | "eval" | "dev" | "valloader" | "testloader")
-        })
+/// `data.get_batch("val", batch_size=32)`, where training asks the same method for as many as a setting says.
+fn check_batches_by_hand(check: &mut Check) {
+    let program = check.program;
+    let asked = |call: &Call| call.node.arguments.find_keyword("batch_size").map(|keyword| literal(&keyword.value));
+    for call in program.notes.calls.iter().filter(|call| program.is_evaluation(call.context)) {
+        let Some(size) = asked(call).and_then(|size| size.known_integer()) else { continue };
+        let file = program.file_of(call.context);
+        let same = |other: &&Call| {
+            other.name == call.name && program.is_hot(other.context) && !program.is_evaluation(other.context)
+        };
+        let Some(training) = program.calls_in(file).find(same) else { continue };
+        // The size that training runs with: its own, else the largest that the script puts into its settings.
+        let given = training.keyword("batch_size").and_then(|value| value.known_integer());
+        let stored = program.subscripts_in(file).filter(|subscript| {
+            matches!(&subscript.index, Value::Text(Some(key)) if key == "batch_size") && subscript.stored.is_some()
+        });
+        let largest = stored.filter_map(|subscript| subscript.stored.as_ref()?.known_integer()).chain(given).max();
+        if let Some(larger) = largest.filter(|larger| *larger > size) {
+            let message = format!(
+                "evaluation asks for batches of {size}, training for {larger}: without a backward pass more would fit, not less"
+            );
+            let advice = format!("hand it the batch size that training uses: at least {larger}");
+            check.report(call.context, call.node, message, Fix::shown(advice));
+        }
+    }
 }

@@ -23,8 +23,10 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for shown in &program.shown {
-        if !program.is_hot(shown.context) || !shown.value.is_on_device() || program.is_in_parameter_loop(shown.context)
+    for shown in &program.notes.shown {
+        if !program.is_hot(shown.context)
+            || !shown.value.is_surely_on_device()
+            || program.is_in_parameter_loop(shown.context)
         {
             continue;
         }

@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     let advice = "decide on the device (`torch.where`, masks), or check every few steps";
-    for test in &program.tests {
+    for test in &program.notes.tests {
         if !program.is_hot(test.context) || program.is_in_parameter_loop(test.context) || !asks_device(program, test) {
             continue;
         }
@@ -42,13 +42,13 @@ fn check(check: &mut Check) {
 
 /// A tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not count.
 pub fn asks_device(program: &Program, test: &Test) -> bool {
-    if !test.value.is_on_device() {
+    if !test.value.is_surely_on_device() {
         return false;
     }
-    let function = program.contexts.get(test.context).function;
+    let function = program.notes.contexts.get(test.context).function;
     let is_guess = matches!(program.functions[function].kind, FunctionKind::Step | FunctionKind::Loss);
     let is_parameter = |expression: &Expr| {
-        let definition = program.symbols.functions[function].definition;
+        let definition = program.sources.symbols.functions[function].definition;
         definition.is_some_and(|definition| is_made_of_parameters(&definition.parameters, expression))
     };
     match test.expression {

@@ -3,8 +3,8 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::after_imports;
 use crate::source::fix::Fix;
-use crate::source::groups::Topic;
 use crate::source::rule::{Check, SourceRule};
+use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP402",
@@ -29,7 +29,7 @@ fn check(check: &mut Check) {
         }
         let message = "single-precision products without TF32: `set_float32_matmul_precision` is not called";
         let line = "torch.set_float32_matmul_precision(\"high\")";
-        let edits = after_imports(&program.files[file], line).into_iter().collect();
+        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
         let advice = format!("allow TF32 for them: `{line}`; 10 bits of mantissa in the products");
         check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
     }

@@ -2,8 +2,8 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::groups::Topic;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP405",
@@ -22,7 +22,7 @@ const LEAST: i64 = 64;
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let is_layer = matches!(
             call.external(),
             Some("torch.nn.Linear" | "torch.nn.Embedding" | "torch.nn.Conv1d" | "torch.nn.Conv2d" | "torch.nn.Conv3d")
@@ -37,7 +37,8 @@ fn check(check: &mut Check) {
             let message = format!(
                 "a dimension of {size} is no multiple of 8: reduced-precision products over it cannot use full tensor-core tiles"
             );
-            check.report(
+            check.report_as(
+                Notice::Pedantic,
                 call.context,
                 call.node,
                 message,

@@ -5,7 +5,7 @@ use crate::source::context::{ContextId, Frame, LoopKind};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
 use crate::source::program::{Loader, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
 use ruff_python_ast::Expr;
 
@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for (id, loader) in program.loaders.iter().enumerate() {
+    for (id, loader) in program.made.loaders.iter().enumerate() {
         let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
         if is_kept || loader.has_unknown_keywords || !has_workers(program, loader) || !runs_several_epochs(program, id)
         {
@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
             "keep them: `persistent_workers=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
         );
-        check.report(loader.context, loader.node, message, fix);
+        check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
     }
 }
 
@@ -49,7 +49,7 @@ fn has_workers(program: &Program, loader: &Loader) -> bool {
                 return false;
             };
             let file = program.file_of(loader.context);
-            let default = program.settings.default_of(file, setting.attr.as_str());
+            let default = program.sources.settings.default_of(file, setting.attr.as_str());
             default.and_then(Value::known_integer).is_some_and(|workers| workers > 0)
         }
         _ => false,
@@ -58,8 +58,8 @@ fn has_workers(program: &Program, loader: &Loader) -> bool {
 
 /// A loop over the loader inside another loop, in the same function or through a call.
 fn runs_several_epochs(program: &Program, id: usize) -> bool {
-    program.loops.iter().filter(|around| is_over(&around.value, id)).any(|around| {
-        let outside = program.contexts.get(around.context).parent;
+    program.notes.loops.iter().filter(|around| is_over(&around.value, id)).any(|around| {
+        let outside = program.notes.contexts.get(around.context).parent;
         outside.is_some_and(|outside| is_repeated(program, outside, 3))
     })
 }
@@ -72,7 +72,8 @@ fn is_over(value: &Value, id: usize) -> bool {
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
-    let in_loop = program.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
-    let function = program.contexts.get(context).function;
+    let in_loop =
+        program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
+    let function = program.notes.contexts.get(context).function;
     in_loop || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
 }

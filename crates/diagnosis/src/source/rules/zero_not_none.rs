@@ -5,6 +5,7 @@ use ruff_python_ast::Expr;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
+use crate::source::program::Call;
 use crate::source::rule::{Check, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
@@ -21,12 +22,32 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in &program.calls {
+    for call in &program.notes.calls {
         let keyword = call.node.arguments.find_keyword("set_to_none").map(|keyword| &keyword.value);
-        if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) {
+        // Graphs write into the gradients they were captured with: those must stay where they are.
+        let is_captured = || program.calls_in(program.file_of(call.context)).any(works_with_graphs);
+        if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
+        {
             let message = "`set_to_none=False` writes zeros into every gradient, which the backward pass then adds to";
-            let fix = Fix::safe("let them go: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
+            let (advice, edits) =
+                ("let them go: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
+            // Whoever reads `.grad` elsewhere may count on it being there.
+            let fix = match reads_gradients(&program.source(call.context).text) {
+                true => Fix::unsafe_(advice, edits),
+                false => Fix::safe(advice, edits),
+            };
             check.report(call.context, call.node, message, fix);
         }
     }
+}
+
+fn works_with_graphs(call: &Call) -> bool {
+    matches!(call.name, "replay" | "make_graphed_callables" | "CUDAGraph" | "capture_begin")
+        || call.external().is_some_and(|dotted| dotted.ends_with("cuda.graph"))
+}
+
+fn reads_gradients(text: &str) -> bool {
+    text.match_indices(".grad").any(|(at, word)| {
+        !text[at + word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
+    })
 }

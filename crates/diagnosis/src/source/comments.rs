@@ -1,0 +1,20 @@
+//! Comments that may silence a finding, found among a file's tokens.
+
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::{Ranged, TextRange};
+
+/// The comments that may silence something.
+pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
+    let comments = tokens.iter().filter(|token| token.kind() == TokenKind::Comment).map(Ranged::range);
+    let says = |range: &TextRange| {
+        let comment = text.get(range.to_std_range()).unwrap_or_default();
+        after(comment, "headroom:").is_some() || after(comment, "noqa").is_some()
+    };
+    comments.filter(says).collect()
+}
+
+/// What follows `word` in a comment, whatever the case.
+pub fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
+    let at = comment.to_ascii_lowercase().find(word)?;
+    comment.get(at + word.len()..)
+}

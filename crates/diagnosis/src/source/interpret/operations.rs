@@ -1,0 +1,101 @@
+//! Operations of tensors by their names: which are theirs alone, and which make masks.
+
+/// Methods of tensors that other objects seldom have: whoever has them is one.
+pub fn is_tensor_method(name: &str) -> bool {
+    matches!(
+        name,
+        "detach"
+            | "requires_grad_"
+            | "masked_fill"
+            | "masked_fill_"
+            | "unsqueeze"
+            | "squeeze"
+            | "softmax"
+            | "log_softmax"
+            | "sigmoid"
+            | "relu"
+            | "matmul"
+            | "bmm"
+            | "norm"
+            | "argmax"
+            | "argmin"
+            | "topk"
+            | "gather"
+            | "scatter"
+            | "scatter_"
+            | "index_select"
+            | "cumsum"
+            | "float"
+            | "half"
+            | "bfloat16"
+            | "long"
+            | "amax"
+            | "amin"
+            | "isnan"
+            | "isinf"
+            | "isfinite"
+            | "exp"
+            | "log"
+            | "sqrt"
+            | "abs"
+            | "square"
+            | "clamp"
+            | "clamp_"
+            | "ne"
+            | "eq"
+            | "gt"
+            | "lt"
+            | "ge"
+            | "le"
+            | "mean"
+            | "sum"
+            | "max"
+            | "min"
+            | "any"
+            | "all"
+            | "std"
+            | "var"
+            | "prod"
+            | "expand_as"
+            | "view_as"
+            | "contiguous"
+            | "narrow"
+            | "masked_select"
+            | "nonzero"
+            | "flatten"
+            | "pow"
+    )
+}
+
+/// `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object hand out what they like.
+pub fn may_be_tensor_method(name: &str) -> bool {
+    is_tensor_method(name) || name.ends_with('_') || !name.contains('_') && !matches!(name, "get" | "pop" | "count")
+}
+
+/// Operations whose result is a mask.
+pub fn is_boolean_operation(name: &str) -> bool {
+    matches!(
+        name,
+        "isnan"
+            | "isinf"
+            | "isfinite"
+            | "eq"
+            | "ne"
+            | "gt"
+            | "lt"
+            | "ge"
+            | "le"
+            | "logical_and"
+            | "logical_or"
+            | "logical_not"
+            | "logical_xor"
+            | "isin"
+            | "any"
+            | "all"
+            | "greater"
+            | "less"
+            | "bool"
+            | "isclose"
+            | "not_equal"
+    )
+}

@@ -1,0 +1,147 @@
+//! Which part of a project code belongs to: training, or tests, benchmarks, inference and data preparation beside it.
+//!
+//! Findings outside of training are held back: a read-back in a test or in a conversion script costs no training step.
+
+use super::context::ContextId;
+use super::program::Program;
+use super::topics::Topic;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Training,
+    Test,
+    Benchmark,
+    Inference,
+    DataPreparation,
+}
+
+/// Folders and words of file names, by what they hold. Tests come first: a test of a benchmark is a test.
+const WORDS: &[(Scope, &[&str])] = &[
+    (Scope::Test, &["test", "tests", "testing", "unittest", "unittests", "conftest"]),
+    (Scope::Benchmark, &["bench", "benchmark", "benchmarks", "benchmarking", "microbenchmark", "profiling", "perf"]),
+    (
+        Scope::Inference,
+        &[
+            "inference",
+            "infer",
+            "generate",
+            "generation",
+            "pipeline",
+            "pipelines",
+            "serve",
+            "serving",
+            "server",
+            "deploy",
+            "deployment",
+            "demo",
+            "demos",
+            "export",
+            "onnx",
+            "predict",
+            "prediction",
+            "chat",
+            "sample",
+            "sampling",
+            "eval",
+            "evals",
+            "evaluate",
+            "evaluation",
+            "validate",
+            "visualize",
+            "gradio",
+            "app",
+            "webui",
+            "api",
+        ],
+    ),
+    (
+        Scope::DataPreparation,
+        &[
+            "preprocess",
+            "preprocessing",
+            "prepare",
+            "preparation",
+            "tokenize",
+            "convert",
+            "conversion",
+            "converter",
+            "download",
+            "dataprep",
+            "extract",
+            "extraction",
+            "merge",
+            "quantize",
+            "quantization",
+        ],
+    ),
+];
+
+impl Program<'_> {
+    pub fn scope(&self, context: ContextId) -> Scope {
+        let function = self.function_of(context);
+        if function.qualified.split('.').any(is_test_name) {
+            return Scope::Test;
+        }
+        let of_names = function.qualified.split('.').find_map(|part| {
+            let scope = of_words(part)?;
+            matches!(scope, Scope::Benchmark).then_some(scope)
+        });
+        match of_names.or_else(|| of_path(&self.source(context).path)) {
+            // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
+            Some(Scope::Inference | Scope::DataPreparation)
+                if self.groups.mentions_itself(function.file, Topic::Trains) =>
+            {
+                Scope::Training
+            }
+            Some(scope) => scope,
+            None => Scope::Training,
+        }
+    }
+}
+
+/// `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
+fn is_test_name(name: &str) -> bool {
+    name.starts_with("test_") || name.starts_with("Test") || name.ends_with("Test") || name.ends_with("TestCase")
+}
+
+/// By the folders from the file outwards, then by the words of the file's own name.
+fn of_path(path: &str) -> Option<Scope> {
+    let parts: Vec<&str> =
+        path.split(['/', '\\']).filter(|part| !part.is_empty() && *part != "." && *part != "..").collect();
+    let (file, folders) = parts.split_last()?;
+    let stem = file.strip_suffix(".py").or_else(|| file.strip_suffix(".ipynb")).unwrap_or(file);
+    let by_name = if stem == "test" { None } else { of_words(stem) };
+    let known: Vec<Scope> = by_name.into_iter().chain(folders.iter().filter_map(|folder| of_words(folder))).collect();
+    WORDS.iter().map(|(scope, _)| *scope).find(|scope| known.contains(scope))
+}
+
+fn of_words(name: &str) -> Option<Scope> {
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split(['_', '-', '.']).filter(|word| !word.is_empty()).collect();
+    let trains = words.iter().any(|word| word.starts_with("train") || word.starts_with("finetun") || *word == "fit");
+    let (scope, _) = WORDS.iter().find(|(_, known)| words.iter().any(|word| known.contains(word)))?;
+    (!trains || *scope == Scope::Test).then_some(*scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_and_file_names_tell_tests_and_inference_from_training() {
+        for (path, want) in [
+            ("tests/unit/model_helper.py", Some(Scope::Test)),
+            ("test_loader.py", Some(Scope::Test)),
+            ("src/pkg/loader_test.py", Some(Scope::Test)),
+            ("benchmarks/attention.py", Some(Scope::Benchmark)),
+            ("pkg/inference/engine.py", Some(Scope::Inference)),
+            ("tools/convert_checkpoint.py", Some(Scope::DataPreparation)),
+            ("pkg/model.py", None),
+            ("examples/train_and_generate.py", None),
+            // A script called `test.py` in a training project evaluates; what it holds says so itself.
+            ("test.py", None),
+        ] {
+            assert_eq!(of_path(path), want, "{path}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Topics that a file speaks of: devices, reduced precision, compilation and the like.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::ids::FileId;
+
+/// Facts a rule may ask of a file's surroundings, by the words that tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Topic {
+    /// A device other than the host.
+    Device,
+    /// `device` is spoken of, but not which.
+    SomeDevice,
+    /// The host named as the device.
+    Cpu,
+    ReducedPrecision,
+    TensorFloat,
+    Compiled,
+    Clipping,
+    Convolution,
+    MatrixProduct,
+    Benchmark,
+    Deterministic,
+    ChannelsLast,
+    NoSync,
+    Distributed,
+    FixedSize,
+    VaryingSize,
+    Trainer,
+    Trains,
+    Models,
+    /// A library that puts batches on the device itself.
+    Placed,
+}
+
+const WORDS: &[(Topic, &[&str])] = &[
+    (
+        Topic::Device,
+        &[
+            "cuda",
+            "xpu",
+            "mps",
+            "npu",
+            "hpu",
+            "Accelerator",
+            "accelerate",
+            "accelerator",
+            "Fabric",
+            "LightningModule",
+            "deepspeed",
+            "Trainer",
+            "device_map",
+            "DistributedDataParallel",
+            "DataParallel",
+            "FSDP",
+            "pytorch_lightning",
+            "lightning",
+            "set_device",
+            "musa",
+        ],
+    ),
+    (Topic::SomeDevice, &["device", "local_rank", "gpu"]),
+    (
+        Topic::ReducedPrecision,
+        &[
+            "autocast",
+            "amp",
+            "bfloat16",
+            "half",
+            "float16",
+            "GradScaler",
+            "Accelerator",
+            "Fabric",
+            "deepspeed",
+            "mixed_precision",
+            "torch_dtype",
+            "MixedPrecision",
+            "use_amp",
+            "fp16",
+            "bf16",
+            "apex",
+            "LightningModule",
+            "Trainer",
+            "use_fp16",
+            "precision",
+        ],
+    ),
+    (Topic::TensorFloat, &["set_float32_matmul_precision", "allow_tf32", "fp32_precision"]),
+    (Topic::Compiled, &["compile"]),
+    (
+        Topic::Clipping,
+        &[
+            "clip_grad_norm_",
+            "clip_grad_value_",
+            "clip_grad_norm",
+            "max_grad_norm",
+            "gradient_clip_val",
+            "clip_gradients",
+            "clip_grad",
+            "clip_grads",
+            "grad_clip",
+        ],
+    ),
+    (
+        Topic::Convolution,
+        &[
+            "Conv1d",
+            "Conv2d",
+            "Conv3d",
+            "ConvTranspose2d",
+            "conv2d",
+            "resnet18",
+            "resnet50",
+            "resnet34",
+            "resnet101",
+            "vgg16",
+        ],
+    ),
+    (
+        Topic::MatrixProduct,
+        &[
+            "Linear",
+            "matmul",
+            "bmm",
+            "einsum",
+            "TransformerEncoder",
+            "TransformerEncoderLayer",
+            "Transformer",
+            "LSTM",
+            "GRU",
+            "MultiheadAttention",
+            "AutoModel",
+            "from_pretrained",
+            "scaled_dot_product_attention",
+            "create_model",
+            "transformers",
+        ],
+    ),
+    (Topic::Benchmark, &["benchmark"]),
+    (Topic::Deterministic, &["deterministic", "use_deterministic_algorithms"]),
+    (Topic::ChannelsLast, &["channels_last", "channels_last_3d"]),
+    (
+        Topic::NoSync,
+        &["no_sync", "require_backward_grad_sync", "accumulate", "Accelerator", "set_requires_gradient_sync"],
+    ),
+    (Topic::Distributed, &["DistributedDataParallel", "DDP"]),
+    (
+        Topic::FixedSize,
+        &[
+            "Resize",
+            "RandomCrop",
+            "RandomResizedCrop",
+            "CenterCrop",
+            "MNIST",
+            "FashionMNIST",
+            "CIFAR10",
+            "CIFAR100",
+            "STL10",
+            "SVHN",
+            "img_size",
+            "image_size",
+        ],
+    ),
+    (Topic::VaryingSize, &["pad_sequence", "rect", "multi_scale", "multiscale", "GeneralizedRCNN", "detection"]),
+    (Topic::Trainer, &["Accelerator", "Fabric", "LightningModule", "Trainer", "deepspeed"]),
+    (Topic::Models, &["nn", "Module"]),
+    (Topic::Placed, &["Accelerator", "Fabric"]),
+];
+
+pub struct Groups {
+    /// One bit a topic: the file itself, what it imports and what imports it.
+    pub(super) masks: Vec<u64>,
+    pub(super) own: Vec<u64>,
+}
+
+impl Groups {
+    pub fn none() -> Groups {
+        Groups { masks: Vec::new(), own: Vec::new() }
+    }
+
+    pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
+        self.masks.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+    }
+
+    /// The file alone, its surroundings left out.
+    pub fn mentions_itself(&self, file: FileId, topic: Topic) -> bool {
+        self.own.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+    }
+
+    /// Whether the script puts anything on a device. Modules without a training loop are taken to be used on one.
+    pub fn touches_device(&self, file: FileId) -> bool {
+        let mentions = |topic| self.mentions(file, topic);
+        mentions(Topic::Device)
+            || mentions(Topic::SomeDevice) && !mentions(Topic::Cpu)
+            || !mentions(Topic::Trains) && !mentions(Topic::Cpu)
+    }
+}
+
+/// Whether a file's own words, as `words_of` has them, speak of a topic.
+pub fn speak_of(words: u64, topic: Topic) -> bool {
+    words & bit(topic) != 0
+}
+
+pub(super) fn bit(topic: Topic) -> u64 {
+    1 << (topic as u8)
+}
+
+/// The topics of a file's own words, one bit each.
+pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
+    static BITS: OnceLock<HashMap<&str, u64>> = OnceLock::new();
+    let bits = BITS.get_or_init(|| {
+        let mut bits: HashMap<&str, u64> = HashMap::new();
+        for (topic, words) in WORDS {
+            for word in *words {
+                *bits.entry(word).or_default() |= bit(*topic);
+            }
+        }
+        bits
+    });
+    let mut mask = 0;
+    let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or_default();
+    let mut before = Before::default();
+    for token in tokens {
+        match token.kind() {
+            TokenKind::Name => {
+                let word = slice(token.range());
+                mask |= bits.get(word).copied().unwrap_or(0);
+                // `self._device`, `main_device`
+                if word.ends_with("device") {
+                    mask |= bit(Topic::SomeDevice);
+                }
+            }
+            TokenKind::String => {
+                let text = slice(token.range());
+                if text.len() < 40 {
+                    let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
+                    if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
+                        mask |= bit(Topic::Device);
+                    } else if inner == "cpu" {
+                        mask |= before.means_of_cpu();
+                    } else if matches!(inner, "fp16" | "bf16" | "float16" | "bfloat16" | "16-mixed" | "bf16-mixed") {
+                        mask |= bit(Topic::ReducedPrecision);
+                    }
+                }
+            }
+            _ => {}
+        }
+        mask |= before.pass(token.kind(), slice(token.range()));
+    }
+    mask
+}
+
+/// What stands before a token, as far as it says what `"cpu"` is for.
+#[derive(Default)]
+struct Before {
+    last: Option<TokenKind>,
+    /// Whether the token before the last is a name that ends with `device`.
+    after_device: bool,
+    last_is_device: bool,
+    /// Whether the last tokens are `.cpu`.
+    after_dot_cpu: bool,
+    /// Inside the head of a function: how many brackets are open there.
+    head: Option<u32>,
+    in_device_parameter: bool,
+    /// Behind an `else`, to the end of its line or block.
+    in_else: bool,
+    in_block: bool,
+}
+
+impl Before {
+    /// `torch.device("cpu")` and `device = "cpu"` choose the host. A default of a parameter leaves the choice to the caller,
+    /// `x.to("cpu")` fetches from elsewhere, and `device.type != "cpu"` is asked where it may be another.
+    fn means_of_cpu(&self) -> u64 {
+        match self.last {
+            Some(TokenKind::EqEqual | TokenKind::NotEqual | TokenKind::In) => bit(Topic::Device),
+            // `… if available else "cpu"`: what it falls back to says nothing of what it runs on.
+            _ if self.in_else => 0,
+            Some(TokenKind::Lpar) if self.after_device => bit(Topic::Cpu),
+            Some(TokenKind::Equal) if self.after_device && self.head.is_none() => bit(Topic::Cpu),
+            _ => 0,
+        }
+    }
+
+    /// Goes on by a token. A parameter `device` with a default leaves the choice to the caller: that is a device.
+    /// `x.cpu()` fetches from one, whichever it is.
+    fn pass(&mut self, kind: TokenKind, text: &str) -> u64 {
+        if kind == TokenKind::NonLogicalNewline || kind == TokenKind::Comment {
+            return 0;
+        }
+        match kind {
+            TokenKind::Else => self.in_else = true,
+            TokenKind::Newline if self.last != Some(TokenKind::Colon) => self.in_else &= self.in_block,
+            TokenKind::Indent => self.in_block = self.in_else,
+            TokenKind::Dedent => (self.in_else, self.in_block) = (false, false),
+            _ => {}
+        }
+        let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));
+        match (kind, self.head) {
+            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = text == "device",
+            (TokenKind::Comma | TokenKind::Rpar, Some(1)) | (_, None) => self.in_device_parameter = false,
+            _ => {}
+        }
+        let is_default = kind == TokenKind::Equal && self.in_device_parameter;
+        self.head = match (kind, self.head) {
+            (TokenKind::Def, _) => Some(0),
+            (TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace, Some(open)) => Some(open + 1),
+            (TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace, Some(open)) => Some(open.saturating_sub(1)),
+            (TokenKind::Colon, Some(0)) => None,
+            (_, head) => head,
+        };
+        let fetches = kind == TokenKind::Lpar && self.after_dot_cpu;
+        self.after_dot_cpu = kind == TokenKind::Name && text == "cpu" && self.last == Some(TokenKind::Dot);
+        self.after_device = self.last_is_device;
+        self.last_is_device = kind == TokenKind::Name && text.ends_with("device");
+        self.last = Some(kind);
+        match (is_default, fetches) {
+            (true, _) => bit(Topic::Device),
+            (false, true) => bit(Topic::SomeDevice),
+            (false, false) => 0,
+        }
+    }
+}

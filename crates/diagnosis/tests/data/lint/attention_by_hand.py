@@ -1,0 +1,84 @@
+"""Attention as textbooks write it out, six times; the last two need their weights and stay as they are."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class PackedHeads(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.scale = heads, (dim // heads) ** -0.5
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.attn_drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        qkv = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        attn = (q @ k.transpose(-2, -1)) * self.scale
+        attn = attn.softmax(dim=-1)
+        attn = self.attn_drop(attn)
+        return (attn @ v).transpose(1, 2).reshape(b, n, c)  # <- TP403
+
+
+class Masked(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.packed = nn.Linear(dim, 3 * dim)
+        self.dropout = nn.Dropout(0.1)
+        self.register_buffer("bias", torch.tril(torch.ones(512, 512)).view(1, 1, 512, 512))
+
+    def forward(self, x):
+        b, t, c = x.size()
+        q, k, v = self.packed(x).split(c, dim=2)
+        k = k.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        q = q.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        v = v.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = att.masked_fill(self.bias[:, :, :t, :t] == 0, float("-inf"))
+        att = F.softmax(att, dim=-1)
+        att = self.dropout(att)
+        y = att @ v  # <- TP403
+        return y.transpose(1, 2).contiguous().view(b, t, c)
+
+
+class Summed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.softmax = nn.Softmax(dim=-1)
+
+    def forward(self, q, k, v, mask):
+        scores = torch.einsum("bhid,bhjd->bhij", q, k)
+        scores = torch.where(mask, scores, torch.full_like(scores, -1e9))
+        weights = self.softmax(scores)
+        return torch.einsum("bhij,bhjd->bhid", weights, v)  # <- TP403
+
+
+class Biased(nn.Module):
+    def forward(self, q, k, v, bias):
+        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(q.size(-1))
+        scores = bias + scores
+        weights = F.softmax(scores.float(), dim=-1).type_as(q)
+        return torch.matmul(weights, v.transpose(1, 2))  # <- TP403
+
+
+class Batched(nn.Module):
+    def forward(self, q, k, v):
+        weights = nn.Softmax(dim=-1)(torch.bmm(q, k.permute(0, 2, 1)))
+        weights = F.dropout(weights, 0.1, self.training)
+        return torch.bmm(weights, v)  # <- TP403
+
+
+class Shown(nn.Module):
+    def forward(self, q, k, v):
+        weights = (q @ k.transpose(-2, -1)).softmax(-1)
+        return weights @ v, weights
+
+
+class Similarity(nn.Module):
+    def forward(self, left, right):
+        return F.softmax(left @ right.transpose(-2, -1), dim=-1)

@@ -1,0 +1,33 @@
+"""A row of numbers is one small kernel; a square of them grows with the sequence."""
+
+import torch
+from torch import nn
+
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def forward(self, x):
+        length = x.size(1)
+        positions = torch.arange(length, device=x.device)
+        one = torch.tensor([1.0, float(length)], device=x.device)
+        mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)  # <- TP201
+        route = self.kept.get(length)
+        if route is None:
+            route = torch.tril(torch.ones(length, length, device=x.device))
+            self.kept[length] = route
+        return x + positions[:, None] + mask + one.sum() + route
+
+
+def shown_mask(scores, allowed, penalty):
+    scores[~allowed] -= penalty
+    return scores
+
+
+class Loss(nn.Module):
+    def forward(self, scores: torch.Tensor, allowed: torch.Tensor):
+        allowed = allowed > 0
+        scores[~allowed] -= 2.0  # <- TP106
+        return scores[allowed].mean()

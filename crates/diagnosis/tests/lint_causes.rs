@@ -1,0 +1,120 @@
+//! Scripts that once were misread, each for one reason: the default findings are those marked `# <- CODE`, no more.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use headroom_diagnosis::finding::Severity;
+use headroom_diagnosis::source::fix::Safety;
+use headroom_diagnosis::source::rules::RULES;
+use headroom_diagnosis::source::{Input, Selection, lint, repair};
+
+const MARK: &str = "# <- ";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/lint")
+}
+
+/// All scripts below the folder, by their paths within it.
+fn scripts() -> Vec<Input> {
+    let (mut open, mut found) = (vec![root()], Vec::new());
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of scripts") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let bytes = std::fs::read(&path).expect("a script");
+                let path = path.strip_prefix(root()).expect("below the folder").to_string_lossy().into_owned();
+                found.push(Input { path, bytes });
+            }
+        }
+    }
+    found.sort_by(|one, two| one.path.cmp(&two.path));
+    found
+}
+
+fn script(path: &str) -> Input {
+    scripts().into_iter().find(|input| input.path == path).unwrap_or_else(|| panic!("no script {path}"))
+}
+
+fn marked(input: &Input) -> BTreeSet<(String, u32)> {
+    let text = String::from_utf8_lossy(&input.bytes);
+    let of_line = |(number, line): (u32, &str)| {
+        let codes = line.split_once(MARK).map_or("", |(_, codes)| codes);
+        codes.split_whitespace().map(move |code| (code.to_string(), number)).collect::<Vec<_>>()
+    };
+    (1..).zip(text.lines()).flat_map(of_line).collect()
+}
+
+fn found(input: &Input, selection: &Selection) -> BTreeSet<(String, u32)> {
+    let report = lint(std::slice::from_ref(input), selection);
+    assert!(report.problems.is_empty(), "{}: {:?}", input.path, report.problems);
+    report.findings.iter().map(|finding| (finding.code.to_string(), finding.place.line)).collect()
+}
+
+#[test]
+fn each_script_has_its_marked_findings_and_no_others() {
+    let scripts = scripts();
+    assert!(scripts.len() >= 16, "{} scripts", scripts.len());
+    let wrong: Vec<String> = scripts
+        .iter()
+        .filter_map(|input| {
+            let (found, want) = (found(input, &Selection::default()), marked(input));
+            let missing: Vec<_> = want.difference(&found).collect();
+            let beyond: Vec<_> = found.difference(&want).collect();
+            (found != want).then(|| format!("{}: missing {missing:?}, beyond {beyond:?}", input.path))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_has_the_same_findings_alone_as_among_the_others() {
+    let scripts = scripts();
+    let together = lint(&scripts, &Selection::default());
+    for input in &scripts {
+        let of_file = together.findings.iter().filter(|finding| finding.place.file == input.path);
+        let of_file: BTreeSet<(String, u32)> =
+            of_file.map(|finding| (finding.code.to_string(), finding.place.line)).collect();
+        assert_eq!(of_file, found(input, &Selection::default()), "{}", input.path);
+    }
+}
+
+#[test]
+fn pedantic_findings_are_shown_where_they_are_asked_for() {
+    let input = script("constants_by_size.py");
+    let at = |selection: &Selection| found(&input, selection).into_iter().filter(|(code, _)| code == "TP201").count();
+    let select = |codes: &[&str]| {
+        let codes: Vec<String> = codes.iter().map(|code| code.to_string()).collect();
+        Selection::new(&codes, &[], &[]).expect("known codes")
+    };
+    assert_eq!(at(&Selection::default()), 1);
+    assert_eq!(at(&Selection::default().pedantic()), 2);
+    assert_eq!(at(&select(&["TP201"])), 2);
+    assert_eq!(at(&select(&["all"])), 1);
+    let report = lint(&[input], &Selection::default());
+    assert!(report.held_back.iter().all(|finding| finding.pedantic && finding.severity == Severity::Low));
+    assert!(!report.held_back.is_empty());
+}
+
+#[test]
+fn findings_outside_of_training_are_held_back_not_lost() {
+    for path in ["tests/test_step.py", "benchmarks/step.py", "inference/engine.py", "tools/convert_weights.py"] {
+        let report = lint(&[script(path)], &Selection::default());
+        assert!(report.findings.is_empty() && !report.held_back.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn nothing_unmeasured_is_critical() {
+    let worst = RULES.iter().map(|rule| rule.severity).max();
+    assert_eq!(worst, Some(Severity::High));
+}
+
+#[test]
+fn gradients_of_a_node_are_read_once_after_the_fix() {
+    let repairs = repair(&[script("nodes_in_a_list.py")], &Selection::default(), Safety::Unsafe);
+    let after = &repairs.files[0].after;
+    let line = "total += torch.stack(torch._foreach_norm([p.grad for p in self.parameters() if p.grad is not None])).square().sum().item()";
+    assert!(after.contains(line), "{after}");
+}
