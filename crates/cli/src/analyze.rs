@@ -10,7 +10,7 @@ use headroom_diagnosis::join::join;
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::source::{Selection, lint};
 use headroom_diagnosis::trace_rules::Thresholds;
-use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_diagnosis::{Analysis, Options, analyze_rank};
 use headroom_report::analyze as formats;
 use headroom_trace::{GzipRatio, Trace};
 
@@ -22,6 +22,9 @@ pub struct Arguments {
     /// Traces of PyTorch's profiler or of headroom (.json, .json.gz), or folders with one file a rank
     #[arg(required = true)]
     traces: Vec<PathBuf>,
+    /// Of several ranks the one to report on; else the one with the longest steps
+    #[arg(long, value_name = "N")]
+    rank: Option<u32>,
     /// Scripts the trace was recorded from, a folder or a file: findings get their lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
@@ -74,7 +77,8 @@ pub enum FailOn {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = thresholds(&arguments.threshold)?;
     let traces = read_traces(&arguments.traces, arguments.packed.ratio())?;
-    let analysis = measured(&traces, &arguments.source, arguments.step_without_profiler, thresholds)?;
+    let about = About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler };
+    let analysis = measured(&traces, &arguments.source, about, thresholds)?;
     output::result(&show(&analysis, arguments.format))?;
     Ok(exit_code(&analysis, arguments.fail_on))
 }
@@ -86,21 +90,28 @@ pub fn analysis_of(
     step_without_profiler: Option<f64>,
     thresholds: Thresholds,
 ) -> Result<Analysis> {
-    measured(&read_traces(paths, GzipRatio::Usual)?, source, step_without_profiler, thresholds)
+    let about = About { rank: None, step_without_profiler };
+    measured(&read_traces(paths, GzipRatio::Usual)?, source, about, thresholds)
+}
+
+/// What the command line says of the traces.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
+    pub rank: Option<u32>,
+    /// Milliseconds.
+    pub step_without_profiler: Option<f64>,
 }
 
 /// Measures, and joins with the source.
-pub fn measured(
-    traces: &[Trace],
-    source: &[PathBuf],
-    step_without_profiler: Option<f64>,
-    thresholds: Thresholds,
-) -> Result<Analysis> {
-    let unprofiled = Unprofiled { step_seconds: step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
+pub fn measured(traces: &[Trace], source: &[PathBuf], about: About, thresholds: Thresholds) -> Result<Analysis> {
+    let unprofiled = Unprofiled { step_seconds: about.step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
     let options = Options { unprofiled, thresholds };
-    let Some(mut analysis) = analyze(traces, &options) else {
+    let Some(mut analysis) = analyze_rank(traces, about.rank, &options) else {
         bail!("no trace to analyze");
     };
+    if let Some(rank) = about.rank.filter(|rank| *rank != analysis.trace.rank) {
+        bail!("--rank {rank}: none of the traces is of that rank");
+    }
     if !source.is_empty() {
         join_with_source(&mut analysis, source)?;
     }

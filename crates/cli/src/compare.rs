@@ -29,8 +29,8 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = analyze::thresholds(&[])?;
     let read = |path: PathBuf| analyze::read_traces(&[path], arguments.packed.ratio());
-    let before = analyze::measured(&read(arguments.before)?, &[], None, thresholds.clone())?;
-    let after = analyze::measured(&read(arguments.after)?, &[], None, thresholds)?;
+    let before = analyze::measured(&read(arguments.before)?, &[], analyze::About::default(), thresholds.clone())?;
+    let after = analyze::measured(&read(arguments.after)?, &[], analyze::About::default(), thresholds)?;
     let comparison = compare(&before, &after);
     output::result(&if arguments.json { formats::json(&comparison) } else { formats::text(&comparison) })?;
     let mut code = ExitCode::SUCCESS;

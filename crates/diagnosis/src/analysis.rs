@@ -4,7 +4,7 @@ use headroom_trace::{Reading, Trace};
 use serde::Serialize;
 
 use crate::measures::calls::Calls;
-use crate::measures::communication::{Ranks, ranks};
+use crate::measures::ranks::{Ranks, largest_job, ranks};
 use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
 use crate::measures::view::View;
@@ -44,18 +44,33 @@ pub struct Options {
     pub unprofiled: Unprofiled,
 }
 
-/// Analyzes the first trace, and all together for what only ranks side by side can show. `None` for no trace at all.
+/// Analyzes one trace of the largest run among those given, and its ranks together for what only they show side by side.
+/// `None` for no trace at all.
 pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
+    analyze_rank(traces, None, options)
+}
+
+/// As [`analyze`], of the trace at the place that `wanted` gives, where it belongs to that run.
+pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) -> Option<Analysis> {
     let views: Vec<View> = traces.iter().map(View::new).collect();
+    let times: Vec<_> = views.iter().map(|view| view.steps.range()).collect();
+    let job = largest_job(traces, &times);
     // The rank with the longest steps says most about where time goes.
-    let wall = |view: &View| view.steps.wall_nanos() as f64 / view.steps.count();
-    let chosen = (0..views.len())
-        .max_by(|&left, &right| wall(&views[left]).total_cmp(&wall(&views[right])).then(right.cmp(&left)))?;
-    let (trace, view) = (&traces[chosen], &views[chosen]);
+    let wall = |at: usize| views[at].steps.wall_nanos() as f64 / views[at].steps.count();
+    let longest = (0..job.members.len())
+        .max_by(|&left, &right| wall(job.members[left]).total_cmp(&wall(job.members[right])).then(right.cmp(&left)))?;
+    let asked = wanted.and_then(|rank| job.members.iter().position(|&at| traces[at].rank() == rank));
+    let place = asked.unwrap_or(longest);
+    let (trace, view) = (&traces[job.members[place]], &views[job.members[place]]);
     let calls = Calls::new(view);
-    let (trust, measures) = measure(view, calls.as_ref(), options.unprofiled);
+    let (mut trust, measures) = measure(view, calls.as_ref(), options.unprofiled);
+    let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);
+    trust.notes.extend(skipped.map(|file| format!("not read: {file}")));
+    trust.notes.extend(job.foreign.iter().cloned());
     let run = calls.as_ref().map(|calls| run_figures(view, calls, &measures));
-    let ranks = ranks(traces, &views);
+    let (members, their_views): (Vec<&Trace>, Vec<&View>) =
+        job.members.iter().map(|&at| (&traces[at], &views[at])).unzip();
+    let ranks = ranks(&members, &their_views, place);
     let mut findings = find(&Evidence {
         view,
         measures: &measures,

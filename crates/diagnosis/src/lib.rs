@@ -13,4 +13,4 @@ mod simulation;
 pub mod source;
 pub mod trace_rules;
 
-pub use analysis::{Analysis, Options, analyze};
+pub use analysis::{Analysis, Options, analyze, analyze_rank};

@@ -2,6 +2,7 @@
 
 pub mod breakdown;
 pub mod calls;
+pub mod collectives;
 pub mod communication;
 pub mod constants;
 pub mod copies;
@@ -17,6 +18,7 @@ pub mod patterns;
 pub mod per_step;
 pub mod places;
 pub mod python;
+pub mod ranks;
 pub mod recorded;
 pub mod roofline;
 mod shares;

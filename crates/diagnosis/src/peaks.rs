@@ -1,5 +1,6 @@
 //! What common parts can do by their datasheets: dense rates, no sparsity, boost clocks as the maker states them.
 
+pub mod links;
 pub mod processors;
 
 use serde::Serialize;

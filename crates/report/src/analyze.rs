@@ -3,6 +3,7 @@
 pub(crate) mod facts;
 mod html;
 mod markdown;
+mod ranks;
 mod text;
 
 use headroom_diagnosis::Analysis;

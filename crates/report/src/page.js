@@ -16,4 +16,15 @@
     const box = event.target.getBoundingClientRect();
     show(event.target, box.right, box.bottom);
   });
+  // Dims the ranks that were not chosen.
+  const choice = document.getElementById("rank");
+  if (choice) {
+    const rows = [...document.querySelectorAll("table.ranks tbody tr")];
+    const strips = [...document.querySelectorAll("g[data-rank]")];
+    const mark = (element, rank) => element.classList.toggle("dim", choice.value !== "" && rank !== choice.value);
+    choice.addEventListener("change", () => {
+      rows.forEach((row) => mark(row, row.cells[0].textContent));
+      strips.forEach((strip) => mark(strip, strip.dataset.rank));
+    });
+  }
 })();

@@ -2,6 +2,7 @@
 
 pub mod category;
 pub mod columns;
+pub mod messages;
 pub mod names;
 mod read;
 pub mod run;
@@ -11,6 +12,7 @@ pub mod write;
 
 pub use category::{CallKind, Category};
 pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+pub use messages::Message;
 pub use names::{NameId, Names};
 pub use read::{GzipRatio, ReadError, read, read_bytes, read_file, read_packed};
 pub use run::{Phase, RunHeader, Stated};

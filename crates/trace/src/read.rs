@@ -1,5 +1,6 @@
 //! Reading traces: a file, plain or gz, or a folder with one file a rank.
 
+mod append;
 mod event;
 mod events;
 mod fragment;
@@ -7,6 +8,7 @@ mod header;
 mod json;
 mod order;
 mod text;
+mod tracks;
 
 use std::fs::{self, File};
 use std::io;
@@ -53,14 +55,19 @@ pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadErro
     if !path.is_dir() {
         return Ok(vec![read_one(path, ratio)?]);
     }
-    let files = trace_files(path)?;
-    let mut traces = Vec::new();
+    let (files, mut skipped) = trace_files(path)?;
+    let mut traces: Vec<Trace> = Vec::new();
     let mut first_refusal = None;
     for file in &files {
         match read_one(file, ratio) {
             Ok(trace) => traces.push(trace),
             // Other JSON may lie beside the traces.
-            Err(error @ ReadError::NotATrace { .. }) => first_refusal = first_refusal.or(Some(error)),
+            Err(error @ ReadError::NotATrace { .. }) => {
+                if let ReadError::NotATrace { why, .. } = &error {
+                    skipped.push(format!("{}: {why}", file_name(file)));
+                }
+                first_refusal = first_refusal.or(Some(error));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -68,6 +75,7 @@ pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadErro
         Some(error) if traces.is_empty() => Err(error),
         _ => {
             traces.sort_by_key(Trace::rank);
+            traces.iter_mut().take(1).for_each(|first| first.reading.skipped_files = skipped.clone());
             Ok(traces)
         }
     }
@@ -89,7 +97,7 @@ fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
         },
         Problem::NotATrace(why) => ReadError::NotATrace { path: path.to_path_buf(), why },
     })?;
-    trace.name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    trace.name = file_name(path);
     Ok(trace)
 }
 
@@ -199,24 +207,37 @@ fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Opti
     }
 }
 
-/// The files of `folder` that by their name may be traces, in order of name.
-fn trace_files(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The files of `folder` that by their name may be traces, in order of name; and what is left out, with the reason.
+fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: folder.to_path_buf(), source };
-    let mut files = Vec::new();
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.is_file() && (name.ends_with(".json") || name.ends_with(".json.gz")) {
+        let name = file_name(&path);
+        if path.is_dir() {
+            folders.push(format!("{name}/: folders within the folder are not looked into"));
+        } else if name.ends_with(".json") || name.ends_with(".json.gz") {
             files.push(path);
         }
     }
     files.sort();
+    folders.sort();
     // A run's folder holds its summaries as JSON beside the trace.
     let named: Vec<PathBuf> =
         files.iter().filter(|path| path.to_string_lossy().contains(".trace.json")).cloned().collect();
-    let files = if named.is_empty() { files } else { named };
+    let mut skipped = Vec::new();
+    if !named.is_empty() {
+        let others = files.iter().filter(|path| !named.contains(path));
+        skipped.extend(others.map(|path| format!("{}: others are named .trace.json, this is not", file_name(path))));
+        files = named;
+    }
+    skipped.append(&mut folders);
     if files.is_empty() {
         return Err(ReadError::EmptyFolder { path: folder.to_path_buf() });
     }
-    Ok(files)
+    Ok((files, skipped))
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
+use crate::messages::{self, Message};
 use crate::names::{NameId, Names};
 use crate::run::{RunHeader, Stated};
 
@@ -18,6 +19,8 @@ pub struct Trace {
     pub stated: Vec<Stated>,
     pub device: DeviceSpans,
     pub memory: MemoryEvents,
+    /// Of collectives, in order of lane and start.
+    pub messages: Vec<Message>,
     pub reading: Reading,
 }
 
@@ -68,6 +71,12 @@ pub struct Reading {
     pub damaged_events: u64,
     /// Spans whose duration is negative or longer than a fortnight: left out.
     pub impossible_durations: u64,
+    /// Categories of a file that has none of a profiler's: its spans are taken for operators of the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreign_categories: Vec<String>,
+    /// What could not be taken along: files of the folder that are no traces, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped_files: Vec<String>,
 }
 
 impl Trace {
@@ -82,6 +91,11 @@ impl Trace {
     /// What the host span at `at` says of itself.
     pub fn stated(&self, at: usize) -> Option<&Stated> {
         self.stated.get(self.host.stated[at] as usize)
+    }
+
+    /// The message of the device span at `at`, where it is a collective that states one.
+    pub fn message(&self, at: usize) -> Option<&Message> {
+        messages::find(&self.messages, self.device.lane[at], self.device.start[at])
     }
 
     /// The rank in a distributed run; 0 where the trace says nothing of one.

@@ -64,7 +64,7 @@ fn of_device(view: &View) -> Breakdown {
         merged(device.busy().filter(|&at| wanted(at)).map(|at| view.device_span(at)).collect())
     };
     let is_communication: Vec<bool> =
-        view.trace.names.iter().map(|(_, name)| super::communication::is_collective(name)).collect();
+        view.trace.names.iter().map(|(_, name)| super::collectives::is_communication(name)).collect();
     let communicates = |at: usize| is_communication[device.name[at].index()];
     let compute = sets(&|at| device.category[at] == Category::Kernel && !communicates(at));
     let communication = sets(&|at| device.category[at] == Category::Kernel && communicates(at));
@@ -155,6 +155,7 @@ fn of_host(view: &View) -> Breakdown {
     );
     let loading = loading_spans(view);
     let working = without(&operators, &loading);
+    let communication = without(&without(&super::communication::exposed(view), &working), &loading);
     let mut sum = Breakdown { where_work_runs: WhereWorkRuns::Host, ..Breakdown::default() };
     let mut busy_nanos = 0;
     for step in &view.steps.list {
@@ -162,7 +163,9 @@ fn of_host(view: &View) -> Breakdown {
         busy_nanos += work;
         sum.compute_seconds += seconds(work);
         let idle = &mut sum.idle;
-        let rest = step.span.nanos() - work;
+        let communicating = covered(&communication, step.span);
+        sum.communication_exposed_seconds += seconds(communicating);
+        let rest = step.span.nanos() - work - communicating;
         let loading_nanos = covered(&loading, step.span);
         idle.total_seconds += seconds(rest);
         idle.data_loading_seconds += seconds(loading_nanos);

@@ -62,6 +62,13 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
             format!("{spans} spans have impossible durations (a clock that wrapped) and are left out"),
         );
     }
+    if !reading.foreign_categories.is_empty() {
+        let categories = reading.foreign_categories.join(", ");
+        trust.note(
+            Verdict::Limited,
+            format!("no span has a category of a profiler's (there are: {categories}): all are taken for operators of the host"),
+        );
+    }
     lost_work(view, &mut trust);
     graph_launches(view, &mut trust);
     no_steps(view, &mut trust);
@@ -142,7 +149,14 @@ fn graph_launches(view: &View, trust: &mut Trust) {
 
 fn no_steps(view: &View, trust: &mut Trust) {
     if view.steps.wall_nanos() == 0 {
-        trust.note(Verdict::Broken, "the trace holds no span of time: nothing can be measured".into());
+        let events = view.trace.reading.events;
+        let spans = view.trace.host.len() + view.trace.device.len();
+        let why = match (events, spans) {
+            (0, _) => "the trace holds no event".to_string(),
+            (_, 0) => format!("none of the trace's {events} events is a span of time"),
+            _ => format!("the trace's {spans} spans take no time, or are the profiler's own"),
+        };
+        trust.note(Verdict::Broken, format!("{why}: nothing can be measured"));
     }
 }
 

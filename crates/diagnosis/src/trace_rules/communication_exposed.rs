@@ -1,10 +1,11 @@
 //! TR115 communication-exposed: collectives that no compute hides.
 
 use super::{milliseconds, percent};
-use crate::measures::communication::is_collective;
-use crate::measures::intervals::{covered, merged};
+use crate::measures::collectives::collectives;
+use crate::measures::communication::{compute, exposed};
+use crate::measures::intervals::{Span, clipped, covered, merged, total, without};
+use crate::measures::ranks::CollectiveRow;
 use crate::simulation::Removal;
-use headroom_trace::Category;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -21,38 +22,63 @@ pub const RULE: TraceRule = TraceRule {
 fn check(evidence: &Evidence) -> Vec<Found> {
     let communication = &evidence.measures.communication;
     let thresholds = evidence.thresholds;
-    let little = communication.exposed_share_of_steps < thresholds.exposed_share;
+    // Waiting for another rank is the straggler's finding.
+    let (view, waits) = (evidence.view, waits(evidence));
+    let exposed = without(&exposed(view), &waits);
+    let inside: i64 = view.steps.list.iter().map(|step| covered(&exposed, step.span)).sum();
+    let share = view.steps.share(inside);
+    let little = share < thresholds.exposed_share;
     if communication.collectives == 0 || little || communication.overlap_share >= thresholds.overlap_share {
         return Vec::new();
     }
+    let waiting = if waits.is_empty() { "" } else { ", beside waits for other ranks" };
     let message = format!(
-        "collectives are exposed for {} of the step; {} of them is hidden behind compute",
-        percent(communication.exposed_share_of_steps),
+        "collectives are exposed for {} of the step{waiting}; {} of them is hidden behind compute",
+        percent(share),
         percent(communication.overlap_share)
     );
     let advice = "overlap them with the backward pass (DDP buckets, FSDP prefetch), no_sync() while accumulating, no collective for logging alone";
-    let mut found = Found::new(Some(communication.exposed_share_of_steps), message, advice);
-    let steps = evidence.view.steps.count();
+    let mut found = Found::new(Some(share), message, advice);
+    let steps = view.steps.count();
     found.evidence = vec![format!(
         "{} collectives, {} a step, {} of it exposed",
         communication.collectives,
         milliseconds(communication.seconds / steps),
         milliseconds(communication.exposed_seconds / steps)
     )];
+    found.evidence.extend(evidence.ranks.into_iter().flat_map(|ranks| ranks.collectives.iter().take(3)).map(rate));
     found.removal = hidden(evidence);
     vec![found]
 }
 
-/// Each collective as long as the compute beside it.
+/// How fast collectives of one kind and size are, against the link.
+fn rate(row: &CollectiveRow) -> String {
+    let giga = |rate: f64| format!("{:.1} GB/s", rate / 1e9);
+    let bus = row.bus_bytes_per_second.map(|bus| format!(", {} on the bus", giga(bus))).unwrap_or_default();
+    let link = row.link_bytes_per_second.map(|link| format!(" of {} that the link carries", giga(link)));
+    let link = link.filter(|_| row.bus_bytes_per_second.is_some()).unwrap_or_default();
+    format!(
+        "{} of {} bytes among {}: {} of transfer{bus}{link}",
+        row.kind.name(),
+        row.bytes,
+        row.group_size,
+        milliseconds(row.transfer_seconds)
+    )
+}
+
+fn waits(evidence: &Evidence) -> Vec<Span> {
+    merged(evidence.ranks.into_iter().flat_map(|ranks| ranks.waits.iter().map(|wait| wait.wait)).collect())
+}
+
+/// Each collective as long as the compute beside it and its wait.
 fn hidden(evidence: &Evidence) -> Removal {
-    let (view, device) = (evidence.view, &evidence.view.trace.device);
-    let collective: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_collective(name)).collect();
-    let is_kernel = |at: &usize| device.category[*at] == Category::Kernel;
-    let compute = device.busy().filter(is_kernel).filter(|&at| !collective[device.name[at].index()]);
-    let compute = merged(compute.map(|at| view.device_span(at)).collect());
-    let collectives = device.busy().filter(is_kernel).filter(|&at| collective[device.name[at].index()]);
-    Removal {
-        device: collectives.map(|at| (at, covered(&compute, view.device_span(at)))).collect(),
-        ..Removal::default()
+    let view = evidence.view;
+    let (compute, waits) = (compute(view), waits(evidence));
+    let kept = |span: Span| covered(&compute, span) + total(&without(&clipped(&waits, span), &compute));
+    if view.has_device_work() {
+        let found = collectives(view);
+        let device = found.iter().map(|collective| (collective.at, kept(collective.span).min(collective.nanos())));
+        return Removal { device: device.collect(), ..Removal::default() };
     }
+    Removal { host: without(&exposed(view), &waits), ..Removal::default() }
 }

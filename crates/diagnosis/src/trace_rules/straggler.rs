@@ -3,7 +3,8 @@
 use super::{milliseconds, percent};
 
 use super::{Evidence, Found, TraceRule};
-use crate::finding::{Cause, Effort};
+use crate::finding::{Cause, Confidence, Effort};
+use crate::measures::ranks::{FEWEST_MEETINGS, RankRow};
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR116",
@@ -18,23 +19,36 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(ranks) = evidence.ranks else { return Vec::new() };
     let step = evidence.measures.breakdown.wall_seconds / evidence.view.steps.count();
     let share = ranks.waiting_seconds / step.max(f64::MIN_POSITIVE);
-    if share < evidence.thresholds.skew_share {
+    // One or two collectives show when ranks began, not who is slow.
+    if share < evidence.thresholds.skew_share || ranks.meetings < FEWEST_MEETINGS {
         return Vec::new();
     }
     let who = match ranks.straggler {
-        Some(rank) => format!("rank {rank} starts its collectives last, and the others wait for it"),
+        Some(rank) => format!("rank {rank} arrives last at collectives, and the others wait for it"),
+        None if !ranks.missing_ranks.is_empty() => "ranks wait for each other at collectives".to_string(),
         None => "ranks arrive at their collectives unevenly, now one last, now another".to_string(),
     };
     let message = format!("{who}: {} of the step", percent(share));
     let advice = "balance the work a rank (length of sequences, data on slow disks), and look at that machine: clocks, heat, other users";
     let mut found = Found::new(Some(share), message, advice);
-    found.evidence = ranks
-        .ranks
-        .iter()
-        .map(|row| {
-            let waited = milliseconds(row.waited_seconds / evidence.view.steps.count());
-            format!("rank {}: last in {} of collectives, waited {waited} a step", row.rank, percent(row.last_share))
-        })
-        .collect();
+    found.evidence = ranks.ranks.iter().map(|row| line(row, evidence.view.steps.count())).collect();
+    found.evidence.extend(ranks.notes.iter().cloned());
+    if !ranks.missing_ranks.is_empty() {
+        found.confidence = Confidence::Medium;
+    }
+    found.removal.device = ranks.waits.iter().map(|wait| (wait.at, wait.transfer_nanos)).collect();
     vec![found]
+}
+
+fn line(row: &RankRow, steps: f64) -> String {
+    let waits_for =
+        row.waits_for.map(|rank| format!(", {} of it for rank {rank}", milliseconds(row.waits_for_seconds)));
+    format!(
+        "rank {}: last at {} of collectives, waited {} a step{}; {} of transfer",
+        row.rank,
+        percent(row.last_share),
+        milliseconds(row.waited_seconds / steps),
+        waits_for.unwrap_or_default(),
+        milliseconds(row.transfer_seconds)
+    )
 }

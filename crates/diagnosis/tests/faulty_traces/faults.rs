@@ -2,7 +2,6 @@
 
 use headroom_diagnosis::measures::steps::MeasuredOn;
 use headroom_diagnosis::{Options, analyze};
-use headroom_trace::Trace;
 
 use crate::run::{H200, Run, assert_near, codes, share, steps, steps_ahead};
 
@@ -103,39 +102,6 @@ fn memory_that_grows_from_step_to_step_is_seen() {
     };
     assert!(codes(&grows(50_000_000)).contains(&"TR112"));
     assert!(!codes(&grows(0)).contains(&"TR112"));
-}
-
-/// A rank whose collective of a step takes `duration`, after its own work.
-fn rank(number: u32, duration: f64) -> Trace {
-    let mut run = Run { rank: number, world: 2, ..Run::new() };
-    for step in 0..4 {
-        run.step(step, |run| {
-            run.work();
-            let id = run.next_id;
-            run.next_id += 1;
-            run.host_span("cuda_runtime", "cudaLaunchKernel", 10.0, Some(id));
-            let at = run.device_free;
-            run.device_span("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, at, duration, id, "");
-            run.device_free = at + duration;
-            run.host += 20.0;
-        });
-    }
-    run.trace()
-}
-
-#[test]
-fn the_rank_that_the_others_wait_for_is_named() {
-    let analysis = analyze(&[rank(0, 4000.0), rank(1, 500.0)], &Options::default()).expect("there are traces");
-    let found = analysis.findings.iter().find(|finding| finding.code == "TR116").expect("a straggler is found");
-    assert!(found.message.starts_with("rank 1 "), "{}", found.message);
-    let even = analyze(&[rank(0, 500.0), rank(1, 500.0)], &Options::default()).expect("there are traces");
-    assert!(!codes(&even).contains(&"TR116"), "{:?}", codes(&even));
-}
-
-#[test]
-fn collectives_that_nothing_hides_are_exposed() {
-    let analysis = analyze(&[rank(0, 4000.0)], &Options::default()).expect("there is a trace");
-    assert_near(share(&analysis, "TR115"), 4000.0 / 13_050.0);
 }
 
 #[test]

@@ -3,4 +3,5 @@
 mod faults;
 mod healthy;
 mod odd;
+mod ranks;
 mod run;

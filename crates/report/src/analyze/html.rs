@@ -8,6 +8,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, Band, facts};
+use super::ranks;
 use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle};
 use crate::breakdown_bar::breakdown_bar;
 use crate::memory_plot::{MemoryPoint, legend, memory_plot};
@@ -44,6 +45,8 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     if analysis.trust.verdict != Verdict::Sound {
         let broken = analysis.trust.verdict == Verdict::Broken;
         section(if broken { "Cannot be trusted" } else { "Read with caution" }, reserve(analysis));
+    } else if !analysis.trust.notes.is_empty() {
+        section("Note", list(&analysis.trust.notes));
     }
     match run {
         Some(run) => profile::before(run).into_iter().for_each(|(title, content)| section(title, content)),
@@ -56,6 +59,7 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
             }
         }
     }
+    section("Ranks", ranks::html(analysis));
     section("Findings, by the share of the step they cost", findings(analysis));
     section("Roadmap", roadmap(analysis));
     match run {
@@ -72,7 +76,6 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     }
     section("Waits for the device", tables::waits(analysis));
     section("Copies", tables::copies(analysis));
-    section("Ranks", ranks(analysis));
     page.finish()
 }
 
@@ -267,16 +270,4 @@ fn memory(analysis: &Analysis) -> String {
     let about = "Read from where an allocation began and ended: made in the backward pass and still there after it is a gradient.";
     let caption = format!("<figcaption class=\"legend\">{}{about}</figcaption>", legend(&points));
     format!("<figure>{}{caption}</figure>", memory_plot(&points, "milliseconds from the first step"))
-}
-
-fn ranks(analysis: &Analysis) -> String {
-    let Some(ranks) = &analysis.ranks else { return String::new() };
-    let rows = ranks.ranks.iter().map(|row| {
-        let [step, inside, waited] = [row.step_seconds, row.collective_seconds, row.waited_seconds].map(milliseconds);
-        vec![row.rank.to_string(), step, row.collectives.to_string(), inside, waited, percent(row.last_share)]
-    });
-    let head = vec!["rank", "a step", "collectives", "time in them", "of that, waiting", "came last"];
-    let table = table(&Table { head, rows: rows.collect() }, "narrow");
-    let who = ranks.straggler.map(|rank| format!("Rank {rank} is the one the others wait for.")).unwrap_or_default();
-    table + &note(&who)
 }

@@ -6,6 +6,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
+use super::ranks;
 use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, withholds_idle};
 use crate::names;
 
@@ -14,6 +15,7 @@ pub fn markdown(analysis: &Analysis) -> String {
     // Writing to a String cannot fail.
     let _ = head(&mut out, analysis);
     let _ = findings(&mut out, analysis);
+    out += &ranks::markdown(analysis);
     let _ = tables(&mut out, analysis);
     out
 }
@@ -25,6 +27,10 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     if analysis.trust.verdict != Verdict::Sound {
         for note in &analysis.trust.notes {
             writeln!(out, "> **Caution:** {note}\n")?;
+        }
+    } else {
+        for note in &analysis.trust.notes {
+            writeln!(out, "> {note}\n")?;
         }
     }
     if withholds_idle(analysis) {

@@ -7,6 +7,7 @@ use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
+use super::ranks;
 use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
 use super::{place_of, withholds_idle};
 use crate::names::{self, shortened};
@@ -17,6 +18,7 @@ pub fn text(analysis: &Analysis) -> String {
     // Writing to a String cannot fail.
     let _ = head(&mut out, analysis);
     let _ = step(&mut out, analysis);
+    out += &ranks::text(analysis);
     let _ = tables(&mut out, analysis);
     let _ = findings(&mut out, analysis);
     let _ = roadmap(&mut out, analysis);
@@ -40,6 +42,10 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         }
         if !analysis.trust.withheld.is_empty() {
             writeln!(out, "  withheld: {}", analysis.trust.withheld.join(", "))?;
+        }
+    } else {
+        for note in &analysis.trust.notes {
+            writeln!(out, "  {note}")?;
         }
     }
     Ok(())

@@ -45,13 +45,24 @@ pub struct RawArguments<'a> {
     pub device_type: Option<i64>,
     pub device_id: Option<i64>,
     pub message_elements: Option<i64>,
+    pub message_elements_out: Option<i64>,
     pub message_type: &'a [u8],
+    pub collective: &'a [u8],
+    pub group: &'a [u8],
+    pub group_ranks: &'a [u8],
+    pub group_size: Option<i64>,
     pub module: &'a [u8],
     pub shares: &'a [u8],
     pub phase: &'a [u8],
     pub flops: Option<i64>,
     pub product: bool,
     pub live: &'a [u8],
+    /// What an event of phase `M` calls a process or a thread.
+    pub name: &'a [u8],
+    pub step: Option<i64>,
+    pub is_operation: bool,
+    pub kernel_details: &'a [u8],
+    pub copy_details: &'a [u8],
 }
 
 /// Times that a clock may show: from no two of them, nor from one and a duration, comes a number too large.
@@ -93,7 +104,7 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
         let value = cursor.raw_value()?;
         match key {
             b"External id" | b"external id" => found.external = integer(value),
-            b"correlation" | b"Correlation" => found.correlation = integer(value),
+            b"correlation" | b"Correlation" | b"correlation_id" => found.correlation = integer(value),
             b"Sequence number" => found.sequence = integer(value),
             b"Input Dims" | b"Input dims" => found.dims = value,
             b"Input type" => found.types = value,
@@ -108,6 +119,11 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
             b"Device Type" => found.device_type = integer(value),
             b"Device Id" => found.device_id = integer(value),
             b"In msg nelems" => found.message_elements = integer(value),
+            b"Out msg nelems" => found.message_elements_out = integer(value),
+            b"Collective name" => found.collective = unquoted(value),
+            b"Process Group Name" => found.group = unquoted(value),
+            b"Process Group Ranks" => found.group_ranks = unquoted(value),
+            b"Group size" => found.group_size = integer(value),
             b"module" => found.module = value,
             b"flops" => found.flops = integer(value),
             b"shares" => found.shares = value,
@@ -115,6 +131,11 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
             b"product" => found.product = value == b"true",
             b"live" => found.live = value,
             b"dtype" => found.message_type = value,
+            b"name" => found.name = value,
+            b"step_num" => found.step = integer(value),
+            b"hlo_op" => found.is_operation = true,
+            b"kernel_details" => found.kernel_details = value,
+            b"memcpy_details" | b"memset_details" => found.copy_details = value,
             _ => {}
         }
         Ok(())
@@ -147,7 +168,7 @@ fn string_or_other<'a>(cursor: &mut Cursor<'a>) -> Step<RawString<'a>> {
     }
 }
 
-fn unquoted(text: &[u8]) -> &[u8] {
+pub fn unquoted(text: &[u8]) -> &[u8] {
     match text {
         [b'"', inner @ .., b'"'] => inner,
         _ => text,

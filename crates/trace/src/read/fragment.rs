@@ -5,20 +5,30 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::category::Category;
-use crate::columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+use crate::columns::{HOST_MEMORY, Label, Lane, LaneId, NONE};
+use crate::messages::Message;
 use crate::names::{NameId, Names};
 use crate::run::{Phase, Stated};
 use crate::trace::{Reading, Trace};
 
-use super::event::{Duration, RawArguments, RawEvent, event, next_candidate, numbers};
+use super::append::{append_device, append_host, append_memory};
+use super::event::{Duration, RawArguments, RawEvent, event, next_candidate, numbers, unquoted};
 use super::json::{Cursor, RawString, Stop, integer};
+use super::tracks::{self, Edge, Row, TrackNames, Untyped};
 
 #[derive(Default)]
 pub struct Fragment {
     trace: Trace,
     lanes: LaneTable,
     end: End,
+    tracks: TrackNames,
+    untyped: Vec<Untyped>,
+    edges: Vec<Edge>,
+    /// Categories that no profiler writes, the first few.
+    foreign: Vec<String>,
 }
+
+const MOST_FOREIGN_CATEGORIES: usize = 5;
 
 /// How the text of a block ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,26 +118,63 @@ impl Fragment {
     fn add(&mut self, event: &RawEvent) {
         self.trace.reading.events += 1;
         match event.phase {
-            b'X' => self.add_span(event),
+            b'X' => self.add_whole_span(event),
+            b'B' | b'E' => self.add_edge(event),
+            b'M' => self.add_track_name(event),
             b'i' | b'I' if event.name.bytes == b"[memory]" => self.add_memory(event),
             _ => {}
         }
     }
 
-    fn add_span(&mut self, event: &RawEvent) {
+    fn add_whole_span(&mut self, event: &RawEvent) {
         let duration = match event.duration {
             Duration::Nanos(nanos) => nanos,
             Duration::Impossible => return self.trace.reading.impossible_durations += 1,
             Duration::Missing => return self.trace.reading.damaged_events += 1,
         };
-        let (Some(start), false) = (event.start, event.name.bytes.is_empty()) else {
-            return self.trace.reading.damaged_events += 1;
+        self.add_span(event, duration);
+    }
+
+    /// Where a span begins or ends, in an event of its own.
+    fn add_edge(&mut self, event: &RawEvent) {
+        let Some(time) = event.start else { return self.trace.reading.damaged_events += 1 };
+        let begins = match event.phase {
+            b'B' => match self.add_span(event, 0) {
+                Some(row) => Some(row),
+                None => return,
+            },
+            _ => None,
         };
-        let category = category_of(event.category);
+        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
+        self.edges.push(Edge { lane, time, begins });
+    }
+
+    fn add_track_name(&mut self, event: &RawEvent) {
+        let name = String::from_utf8_lossy(unquoted(event.arguments.name)).into_owned();
+        match event.name.bytes {
+            b"process_name" => self.tracks.name_process(label(event.process), name),
+            b"thread_name" => self.tracks.name_thread(label(event.process), label(event.thread), name),
+            _ => {}
+        }
+    }
+
+    fn add_span(&mut self, event: &RawEvent, duration: i64) -> Option<Row> {
+        let (Some(start), false) = (event.start, event.name.bytes.is_empty()) else {
+            self.trace.reading.damaged_events += 1;
+            return None;
+        };
         let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
         let names = &mut self.trace.names;
         let name = intern(names, event.name);
         let arguments = &event.arguments;
+        if event.category.is_empty() {
+            self.untyped.push(Untyped::new(name, lane, start, duration, arguments));
+            return Some(Row::Untyped(self.untyped.len() as u32 - 1));
+        }
+        let category = category_of(event.category);
+        if category == Category::Other && !matches!(event.category, b"Trace" | b"trace") {
+            note_foreign(&mut self.foreign, &String::from_utf8_lossy(event.category));
+        }
         if category.is_on_device() {
             let spans = &mut self.trace.device;
             spans.name.push(name);
@@ -145,6 +192,12 @@ impl Fragment {
             spans.grid.push(numbers(arguments.grid));
             spans.block.push(numbers(arguments.block));
             spans.occupancy.push(arguments.occupancy.and_then(|percent| u8::try_from(percent).ok()).unwrap_or(255));
+            let row = Row::Device(spans.name.len() as u32 - 1);
+            if !arguments.collective.is_empty() {
+                let names = &mut self.trace.names;
+                self.trace.messages.push(message(arguments, lane, start, names));
+            }
+            Some(row)
         } else {
             let spans = &mut self.trace.host;
             spans.name.push(name);
@@ -168,6 +221,7 @@ impl Fragment {
                 }
                 None => NONE,
             });
+            Some(Row::Host(spans.name.len() as u32 - 1))
         }
     }
 
@@ -201,6 +255,24 @@ impl Fragment {
             .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes))
             .collect();
         let first_stated = self.trace.stated.len() as u32;
+        let (hosts, devices, untyped) =
+            (self.trace.host.len() as u32, self.trace.device.len() as u32, self.untyped.len() as u32);
+        self.tracks.append(next.tracks);
+        next.foreign.iter().for_each(|category| note_foreign(&mut self.foreign, category));
+        self.untyped.extend(next.untyped.into_iter().map(|span| Untyped {
+            name: names[span.name.index()],
+            lane: lanes[span.lane.0 as usize],
+            ..span
+        }));
+        self.edges.extend(next.edges.into_iter().map(|edge| Edge {
+            lane: lanes[edge.lane.0 as usize],
+            begins: edge.begins.map(|row| match row {
+                Row::Host(row) => Row::Host(hosts + row),
+                Row::Device(row) => Row::Device(devices + row),
+                Row::Untyped(row) => Row::Untyped(untyped + row),
+            }),
+            ..edge
+        }));
         append_host(&mut self.trace.host, next.trace.host, &names, &lanes, first_stated);
         let renamed = |stated: &Stated| Stated {
             module: names[stated.module.index()],
@@ -208,6 +280,13 @@ impl Fragment {
             ..*stated
         };
         self.trace.stated.extend(next.trace.stated.iter().map(renamed));
+        self.trace.messages.extend(next.trace.messages.iter().map(|message| Message {
+            lane: lanes[message.lane.0 as usize],
+            collective: names[message.collective.index()],
+            group: names[message.group.index()],
+            ranks: names[message.ranks.index()],
+            ..*message
+        }));
         append_device(&mut self.trace.device, next.trace.device, &names, &lanes);
         append_memory(&mut self.trace.memory, next.trace.memory, &lanes);
         let (sum, part) = (&mut self.trace.reading, &next.trace.reading);
@@ -221,8 +300,44 @@ impl Fragment {
         &mut self.trace.reading
     }
 
-    pub fn into_trace(self) -> Trace {
+    /// The whole, once all of it was appended.
+    pub fn into_trace(mut self) -> Trace {
+        let edges = std::mem::take(&mut self.edges);
+        let never_end = tracks::close(edges, |row, nanos| match row {
+            Row::Host(row) => self.trace.host.duration[row as usize] = nanos,
+            Row::Device(row) => self.trace.device.duration[row as usize] = nanos,
+            Row::Untyped(row) => self.untyped[row as usize].duration = nanos,
+        });
+        self.trace.reading.damaged_events += never_end;
+        let (untyped, names) = (std::mem::take(&mut self.untyped), std::mem::take(&mut self.tracks));
+        tracks::place(&mut self.trace, untyped, &names);
+        let knows_none = self.trace.host.category.iter().all(|category| *category == Category::Other);
+        if knows_none && self.trace.device.is_empty() && !self.foreign.is_empty() {
+            self.trace.host.category.fill(Category::CpuOp);
+            self.trace.reading.foreign_categories = self.foreign;
+        }
         self.trace
+    }
+}
+
+fn message(arguments: &RawArguments, lane: LaneId, start: i64, names: &mut Names) -> Message {
+    let width = element_bytes(arguments.message_type);
+    let bytes = |elements: Option<i64>| unsigned(elements.map(|elements| elements.saturating_mul(width)));
+    Message {
+        lane,
+        start,
+        collective: names.intern_bytes(arguments.collective),
+        group: names.intern_bytes(arguments.group),
+        ranks: names.intern_bytes(arguments.group_ranks),
+        group_size: arguments.group_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0),
+        bytes_in: bytes(arguments.message_elements),
+        bytes_out: bytes(arguments.message_elements_out),
+    }
+}
+
+fn note_foreign(foreign: &mut Vec<String>, category: &str) {
+    if foreign.len() < MOST_FOREIGN_CATEGORIES && !foreign.iter().any(|known| known == category) {
+        foreign.push(category.to_string());
     }
 }
 
@@ -239,44 +354,6 @@ fn stated(arguments: &RawArguments, names: &mut Names) -> Option<Stated> {
         is_product: arguments.product,
         live: numbers(arguments.live),
     })
-}
-
-fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes: &[LaneId], first_stated: u32) {
-    sum.name.extend(part.name.iter().map(|id| names[id.index()]));
-    sum.category.append(&mut part.category);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
-    sum.start.append(&mut part.start);
-    sum.duration.append(&mut part.duration);
-    sum.id.append(&mut part.id);
-    sum.sequence.append(&mut part.sequence);
-    sum.dims.extend(part.dims.iter().map(|id| names[id.index()]));
-    sum.types.extend(part.types.iter().map(|id| names[id.index()]));
-    sum.concrete.extend(part.concrete.iter().map(|id| names[id.index()]));
-    sum.stated.extend(part.stated.iter().map(|&row| if row == NONE { NONE } else { first_stated + row }));
-}
-
-fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], lanes: &[LaneId]) {
-    sum.name.extend(part.name.iter().map(|id| names[id.index()]));
-    sum.category.append(&mut part.category);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
-    sum.start.append(&mut part.start);
-    sum.duration.append(&mut part.duration);
-    sum.correlation.append(&mut part.correlation);
-    sum.external.append(&mut part.external);
-    sum.bytes.append(&mut part.bytes);
-    sum.grid.append(&mut part.grid);
-    sum.block.append(&mut part.block);
-    sum.occupancy.append(&mut part.occupancy);
-}
-
-fn append_memory(sum: &mut MemoryEvents, mut part: MemoryEvents, lanes: &[LaneId]) {
-    sum.time.append(&mut part.time);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
-    sum.address.append(&mut part.address);
-    sum.bytes.append(&mut part.bytes);
-    sum.allocated.append(&mut part.allocated);
-    sum.reserved.append(&mut part.reserved);
-    sum.device.append(&mut part.device);
 }
 
 impl LaneTable {

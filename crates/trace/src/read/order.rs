@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::columns::LaneId;
+use crate::messages;
 use crate::trace::Trace;
 
 pub fn sort(trace: &mut Trace) {
@@ -36,6 +37,7 @@ pub fn sort(trace: &mut Trace) {
         permute(&mut device.block, &order);
         permute(&mut device.occupancy, &order);
     }
+    messages::sort(&mut trace.messages);
     let memory = &mut trace.memory;
     if !memory.time.is_sorted() {
         let mut order: Vec<u32> = (0..memory.time.len() as u32).collect();

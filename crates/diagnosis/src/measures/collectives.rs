@@ -1,0 +1,264 @@
+//! The collectives of one trace: which kernels and spans of the host they are, their kind, group and size.
+
+use headroom_trace::{Category, NONE};
+use serde::Serialize;
+
+use super::intervals::Span;
+use super::view::View;
+
+/// What a collective does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    Broadcast,
+    Reduce,
+    /// A send, a receive, or several of them at once.
+    PointToPoint,
+    #[default]
+    Other,
+}
+
+impl Kind {
+    /// By the name of a kernel, an operator or an annotation.
+    pub fn of(name: &str) -> Kind {
+        let plain: String = name.to_ascii_lowercase().chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
+        let has = |word: &str| plain.contains(word);
+        // `allreduce` holds `reduce`, so the longer words come first.
+        if has("allreduce") || has("crossdevicereduce") {
+            Kind::AllReduce
+        } else if has("reducescatter") {
+            Kind::ReduceScatter
+        } else if has("allgather") {
+            Kind::AllGather
+        } else if has("alltoall") || has("deepep") {
+            Kind::AllToAll
+        } else if has("broadcast") {
+            Kind::Broadcast
+        } else if has("reduce") {
+            Kind::Reduce
+        } else if has("send") || has("recv") || has("permute") {
+            Kind::PointToPoint
+        } else {
+            Kind::Other
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::AllReduce => "all-reduce",
+            Kind::AllGather => "all-gather",
+            Kind::ReduceScatter => "reduce-scatter",
+            Kind::AllToAll => "all-to-all",
+            Kind::Broadcast => "broadcast",
+            Kind::Reduce => "reduce",
+            Kind::PointToPoint => "send and receive",
+            Kind::Other => "other",
+        }
+    }
+
+    /// Whether every rank's message has the same size.
+    pub fn is_even(self) -> bool {
+        matches!(self, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::Broadcast | Kind::Reduce)
+    }
+
+    /// Bytes that a link carries for each byte of the message, among `ranks`.
+    pub fn bus_factor(self, ranks: u32) -> Option<f64> {
+        let others = f64::from(ranks.max(1) - 1) / f64::from(ranks.max(1));
+        match self {
+            Kind::AllReduce => Some(2.0 * others),
+            Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll => Some(others),
+            Kind::Broadcast | Kind::Reduce => Some(1.0),
+            Kind::PointToPoint | Kind::Other => None,
+        }
+    }
+}
+
+/// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, DeepEP, the all-reduces of inference engines.
+pub fn is_communication(kernel: &str) -> bool {
+    // A template's arguments and a function's parameters say what it works on, not what it does.
+    let named = kernel.replace("(anonymous namespace)::", "");
+    let function = named.split(['<', '(']).next().unwrap_or(&named).to_ascii_lowercase();
+    let libraries = ["nccl", "rccl", "msccl", "oneccl", "nvshmem", "rocshmem"];
+    let families = [
+        "c10d::",
+        "deep_ep",
+        "multimem_",
+        "cross_device_reduce",
+        "one_shot_all_reduce",
+        "two_shot_all_reduce",
+        "symm_mem",
+        "symmetric_memory",
+        "quickreduce",
+    ];
+    let words =
+        ["allreduce", "all_reduce", "all-reduce", "all_gather", "all-gather", "reduce_scatter", "reduce-scatter"];
+    let more = ["all_to_all", "all-to-all", "collective-permute", "lamport"];
+    let within_a_block = ["warp", "block"].iter().any(|unit| function.contains(unit));
+    libraries.iter().chain(&families).any(|part| function.contains(part))
+        || (!within_a_block && words.iter().chain(&more).any(|word| function.contains(word)))
+}
+
+/// Whether a span of the host is a collective of a library that works on the host.
+pub fn is_host_communication(name: &str) -> bool {
+    name.starts_with("gloo:") || name.starts_with("mpi:")
+}
+
+#[derive(Clone, Debug)]
+pub struct Collective {
+    /// The device span, or the host's where the library works there.
+    pub at: usize,
+    pub span: Span,
+    pub kind: Kind,
+    /// The group's name and ranks; empty where the trace gives none.
+    pub group: String,
+    pub group_size: u32,
+    /// The whole message: what a rank reduces, or what all have gathered. 0 where the trace does not tell.
+    pub bytes: u64,
+}
+
+impl Collective {
+    pub fn nanos(&self) -> i64 {
+        self.span.nanos()
+    }
+}
+
+/// All collectives in order of their start.
+pub fn collectives(view: &View) -> Vec<Collective> {
+    let device = &view.trace.device;
+    let is_one: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_communication(name)).collect();
+    let kernels = device.busy().filter(|&at| device.category[at] == Category::Kernel);
+    let mut found: Vec<Collective> =
+        kernels.filter(|&at| is_one[device.name[at].index()]).map(|at| of_kernel(view, at)).collect();
+    if found.is_empty() {
+        found = host_spans(view).into_iter().map(|at| of_host_span(view, at)).collect();
+    }
+    found.sort_by_key(|collective| (collective.span.start, collective.at));
+    found
+}
+
+/// The host's spans that are collectives, where the device has none.
+pub fn host_spans(view: &View) -> Vec<usize> {
+    let is_one: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_host_communication(name)).collect();
+    let host = &view.trace.host;
+    (0..host.len()).filter(|&at| is_one[host.name[at].index()]).collect()
+}
+
+fn of_kernel(view: &View, at: usize) -> Collective {
+    let trace = view.trace;
+    let world = trace.header.distributed.as_ref().map_or(0, |distributed| distributed.world_size);
+    let by_name = Kind::of(trace.name(trace.device.name[at]).split('(').next().unwrap_or_default());
+    let plain = Collective {
+        at,
+        span: view.device_span(at),
+        kind: by_name,
+        group: String::new(),
+        group_size: world,
+        bytes: trace.device.bytes[at],
+    };
+    if let Some(message) = trace.message(at) {
+        let kind = match Kind::of(trace.name(message.collective)) {
+            Kind::Other => by_name,
+            kind => kind,
+        };
+        let group_size = if message.group_size > 0 { message.group_size } else { world };
+        let bytes = match kind {
+            Kind::AllGather => message.bytes_out.max(message.bytes_in * u64::from(group_size)),
+            _ => message.bytes_in,
+        };
+        let group = format!("{} {}", trace.name(message.group), trace.name(message.ranks));
+        return Collective { kind, group: group.trim().to_string(), group_size, bytes, ..plain };
+    }
+    let call = view.call_of[at];
+    let ordered = (call != NONE)
+        .then(|| view.ancestors(call as usize).find(|&around| view.host_name(around).starts_with("nccl:")));
+    match ordered.flatten() {
+        None => plain,
+        Some(annotation) => {
+            let kind = Kind::of(view.host_name(annotation).trim_start_matches("nccl:"));
+            let kind = if kind == Kind::Other { by_name } else { kind };
+            let own = bytes_of_input(view, annotation);
+            let bytes = if kind == Kind::AllGather { own * u64::from(world) } else { own };
+            Collective { kind, bytes, ..plain }
+        }
+    }
+}
+
+fn of_host_span(view: &View, at: usize) -> Collective {
+    let name = view.host_name(at);
+    Collective {
+        at,
+        span: view.host_span(at),
+        kind: Kind::of(name.split(':').next_back().unwrap_or(name)),
+        group: String::new(),
+        group_size: view.trace.header.distributed.as_ref().map_or(0, |distributed| distributed.world_size),
+        bytes: bytes_of_input(view, at),
+    }
+}
+
+/// Bytes of the first tensor that a span of the host was handed.
+fn bytes_of_input(view: &View, at: usize) -> u64 {
+    let host = &view.trace.host;
+    let (dims, types) = (view.trace.name(host.dims[at]), view.trace.name(host.types[at]));
+    let Ok(dims) = serde_json::from_str::<Vec<serde_json::Value>>(dims) else { return 0 };
+    let Some(first) = dims.first().and_then(|first| first.as_array()) else { return 0 };
+    let elements = first.iter().filter_map(serde_json::Value::as_u64).product::<u64>();
+    let kind = serde_json::from_str::<Vec<String>>(types).ok().and_then(|types| types.first().cloned());
+    if first.is_empty() { 0 } else { elements.saturating_mul(element_bytes(kind.as_deref().unwrap_or("float"))) }
+}
+
+fn element_bytes(kind: &str) -> u64 {
+    match kind {
+        "double" | "long int" | "long" | "c10::complex<float>" => 8,
+        "c10::Half" | "c10::BFloat16" | "short" | "short int" => 2,
+        "unsigned char" | "signed char" | "bool" | "c10::Float8_e4m3fn" | "c10::Float8_e5m2" => 1,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_communicate_are_told_from_those_that_do_not() {
+        for kernel in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
+            "rcclGenericKernel(ncclDevKernelArgsStorage<4096ul>)",
+            "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)",
+            "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+            "multimem_one_shot_all_reduce_kernel",
+            "void vllm::cross_device_reduce_1stage<nv_bfloat16, 8>(vllm::RankData*)",
+            "all-reduce.17",
+        ] {
+            assert!(is_communication(kernel), "{kernel}");
+        }
+        for kernel in [
+            "void softmax_warp_forward<WarpAllReduce>(float*)",
+            "blockAllReduceKernel",
+            "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)",
+            "nvjet_tst_128x256",
+        ] {
+            assert!(!is_communication(kernel), "{kernel}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_found_in_the_spelling_of_any_library() {
+        assert_eq!(Kind::of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), Kind::ReduceScatter);
+        assert_eq!(Kind::of("_allgather_base"), Kind::AllGather);
+        assert_eq!(Kind::of("all_to_all"), Kind::AllToAll);
+        assert_eq!(Kind::of("ncclDevKernel_SendRecv"), Kind::PointToPoint);
+        assert_eq!(Kind::of("allreduce_coalesced"), Kind::AllReduce);
+    }
+
+    #[test]
+    fn links_carry_what_nccls_own_tests_count() {
+        assert_eq!(Kind::AllReduce.bus_factor(8), Some(1.75));
+        assert_eq!(Kind::AllGather.bus_factor(8), Some(0.875));
+        assert_eq!(Kind::AllReduce.bus_factor(1), Some(0.0));
+    }
+}

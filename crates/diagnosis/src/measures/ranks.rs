@@ -1,0 +1,341 @@
+//! Ranks side by side: who waits for whom at collectives, how much of them is transfer, how fast the links are.
+
+mod jobs;
+mod matching;
+pub mod strips;
+
+use std::collections::BTreeMap;
+
+use headroom_trace::Trace;
+use serde::Serialize;
+
+use super::collectives::{Collective, Kind, collectives};
+use super::communication::{compute, exposed};
+use super::intervals::{Span, covered, merged, seconds, total, without};
+use super::steps::FoundBy;
+use super::view::View;
+use crate::peaks::links::link_of;
+use jobs::rank_of;
+pub use jobs::{Job, largest_job};
+use matching::{Matched, Meeting, matched};
+use strips::Strips;
+
+/// Ranks of one run. A collective ends on all of them at once: who spends the shortest time in it came last, that time is the
+/// transfer, and what others spend beyond it is their wait.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ranks {
+    pub ranks: Vec<RankRow>,
+    /// Collectives that were found on several ranks.
+    pub meetings: usize,
+    /// Time per step that the analyzed rank spends waiting in collectives, beside no compute.
+    pub waiting_seconds: f64,
+    /// The rank that more than half of all waiting is for. `None` where no rank stands out, or ranks are missing that may.
+    pub straggler: Option<u32>,
+    pub missing_ranks: Vec<u32>,
+    pub collectives: Vec<CollectiveRow>,
+    /// What the figures do not cover, in sentences.
+    pub notes: Vec<String>,
+    /// The analyzed rank's waits.
+    #[serde(skip)]
+    pub waits: Vec<Wait>,
+    /// One step of every rank, for a picture.
+    #[serde(skip)]
+    pub strips: Strips,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RankRow {
+    pub rank: u32,
+    pub trace: String,
+    pub step_seconds: f64,
+    pub busy_share: f64,
+    /// Per step, as are all times of a row but those that say otherwise.
+    pub compute_seconds: f64,
+    pub exposed_seconds: f64,
+    pub collectives: usize,
+    /// Over all steps.
+    pub collective_seconds: f64,
+    /// Found on other ranks too.
+    pub met: usize,
+    /// Share of those that this rank came last at.
+    pub last_share: f64,
+    /// Over all steps: time in collectives beyond what the last to arrive needed.
+    pub waited_seconds: f64,
+    pub transfer_seconds: f64,
+    /// Waiting in sends and receives beside no compute: a pipeline's bubbles.
+    pub pipeline_wait_seconds: f64,
+    /// The rank that it waits for most, and how long.
+    pub waits_for: Option<u32>,
+    pub waits_for_seconds: f64,
+    /// How long all others together wait for it.
+    pub caused_seconds: f64,
+}
+
+/// Collectives of one kind, group and size.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CollectiveRow {
+    pub kind: Kind,
+    pub group: String,
+    pub group_size: u32,
+    pub bytes: u64,
+    /// Per step.
+    pub count: f64,
+    /// Medians over collectives.
+    pub transfer_seconds: f64,
+    pub longest_wait_seconds: f64,
+    /// Bytes of the message over the time of the transfer, and what a link carries of it.
+    pub algorithm_bytes_per_second: Option<f64>,
+    pub bus_bytes_per_second: Option<f64>,
+    /// What the device's link does by its datasheet, within a machine.
+    pub link_bytes_per_second: Option<f64>,
+}
+
+/// A collective's wait on the analyzed rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// The device span.
+    pub at: usize,
+    pub wait: Span,
+    pub transfer_nanos: i64,
+}
+
+/// Fewer meetings than this tell nothing about who is slow.
+pub const FEWEST_MEETINGS: usize = 4;
+
+/// `None` for a single rank. `analyzed` is the place of the rank that the report is about.
+pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Ranks> {
+    if traces.len() < 2 {
+        return None;
+    }
+    let lists: Vec<Vec<(Collective, Option<&str>)>> = views.iter().map(|view| with_steps(view)).collect();
+    let Matched { meetings, aligned, offsets } = matched(&lists);
+    let numbers: Vec<u32> = traces.iter().enumerate().map(|(at, trace)| rank_of(trace).unwrap_or(at as u32)).collect();
+    let mut sums: Vec<Sums> = views.iter().map(|_| Sums::new(traces.len())).collect();
+    let mut waits = Vec::new();
+    for meeting in &meetings {
+        let length = |&(rank, index): &(usize, usize)| lists[rank][index].0.nanos();
+        let transfer = meeting.iter().map(length).min().unwrap_or(0);
+        let last = meeting.iter().find(|member| length(member) == transfer).map_or(0, |member| member.0);
+        sums[last].last += 1;
+        for member @ &(rank, index) in meeting {
+            let collective = &lists[rank][index].0;
+            let waited = length(member) - transfer;
+            let wait = Span { start: collective.span.start, end: collective.span.start + waited };
+            sums[rank].add(collective.kind, wait, transfer, last);
+            sums[last].caused += waited;
+            if rank == analyzed {
+                waits.push(Wait { at: collective.at, wait, transfer_nanos: transfer });
+            }
+        }
+    }
+    let rows: Vec<RankRow> = views
+        .iter()
+        .enumerate()
+        .map(|(at, view)| {
+            let mine = lists[at].iter().map(|(collective, _)| collective);
+            let sum = Row { rank: numbers[at], trace: traces[at], view, sums: &sums[at], numbers: &numbers };
+            sum.row(mine)
+        })
+        .collect();
+    let world = traces.iter().filter_map(|trace| trace.header.distributed.as_ref()).map(|of| of.world_size).max();
+    let missing: Vec<u32> = (0..world.unwrap_or(0)).filter(|rank| !numbers.contains(rank)).collect();
+    let analyzed_view = views[analyzed];
+    let exposed_waits = without(&merged(waits.iter().map(|wait| wait.wait).collect()), &compute(analyzed_view));
+    let sets = sums.iter().map(|sum| merged(sum.waits.clone())).collect::<Vec<_>>();
+    let strips = strips::strips(views, &sets, &offsets, aligned.iter().all(|aligned| *aligned), analyzed);
+    let straggler = straggler(&rows, meetings.len(), &missing);
+    Some(Ranks {
+        meetings: meetings.len(),
+        waiting_seconds: analyzed_view.steps.seconds_a_step(total(&exposed_waits)),
+        straggler,
+        notes: notes(&rows, &aligned, &meetings, &missing, world),
+        collectives: collective_rows(traces, views, &lists, &meetings),
+        missing_ranks: missing,
+        waits,
+        strips,
+        ranks: rows,
+    })
+}
+
+/// The steps' collectives, each with the name of its step where the profiler's marks give one.
+fn with_steps<'v>(view: &'v View) -> Vec<(Collective, Option<&'v str>)> {
+    let (steps, range) = (&view.steps, view.steps.range());
+    let inside = |collective: &Collective| (range.start..range.end).contains(&collective.span.start);
+    let named = |collective: &Collective| {
+        let step = steps.at(collective.span.start).filter(|_| steps.found_by == FoundBy::ProfilerMarks)?;
+        Some(steps.list[step].name.as_str())
+    };
+    let found = collectives(view).into_iter().filter(inside);
+    found.map(|collective| (named(&collective), collective)).map(|(step, collective)| (collective, step)).collect()
+}
+
+/// What one rank's meetings add up to.
+struct Sums {
+    met: usize,
+    last: usize,
+    transfer: i64,
+    waits: Vec<Span>,
+    pipeline: Vec<Span>,
+    waited_for: Vec<i64>,
+    caused: i64,
+}
+
+impl Sums {
+    fn new(ranks: usize) -> Sums {
+        Sums {
+            met: 0,
+            last: 0,
+            transfer: 0,
+            waits: Vec::new(),
+            pipeline: Vec::new(),
+            waited_for: vec![0; ranks],
+            caused: 0,
+        }
+    }
+
+    fn add(&mut self, kind: Kind, wait: Span, transfer: i64, last: usize) {
+        self.met += 1;
+        self.transfer += transfer;
+        self.waited_for[last] += wait.nanos();
+        self.waits.push(wait);
+        if kind == Kind::PointToPoint {
+            self.pipeline.push(wait);
+        }
+    }
+}
+
+struct Row<'a> {
+    rank: u32,
+    trace: &'a Trace,
+    view: &'a View<'a>,
+    sums: &'a Sums,
+    numbers: &'a [u32],
+}
+
+impl Row<'_> {
+    fn row<'c>(&self, collectives: impl Iterator<Item = &'c Collective>) -> RankRow {
+        let (steps, sums) = (&self.view.steps, self.sums);
+        let spans: Vec<Span> = collectives.map(|collective| collective.span).collect();
+        let compute = compute(self.view);
+        let inside = |set: &[Span]| steps.list.iter().map(|step| covered(set, step.span)).sum::<i64>();
+        let (most, nanos) = sums
+            .waited_for
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, nanos)| **nanos)
+            .map_or((0, 0), |(at, nanos)| (at, *nanos));
+        RankRow {
+            rank: self.rank,
+            trace: self.trace.name.clone(),
+            step_seconds: steps.seconds_a_step(steps.wall_nanos()),
+            busy_share: steps.share(inside(if self.view.has_device_work() { &self.view.busy } else { &compute })),
+            compute_seconds: steps.seconds_a_step(inside(&compute)),
+            exposed_seconds: steps.seconds_a_step(inside(&exposed(self.view))),
+            collectives: spans.len(),
+            collective_seconds: seconds(spans.iter().map(|span| span.nanos()).sum()),
+            met: sums.met,
+            last_share: sums.last as f64 / sums.met.max(1) as f64,
+            waited_seconds: seconds(sums.waits.iter().map(|wait| wait.nanos()).sum()),
+            transfer_seconds: steps.seconds_a_step(sums.transfer),
+            pipeline_wait_seconds: steps.seconds_a_step(total(&without(&merged(sums.pipeline.clone()), &compute))),
+            waits_for: (nanos > 0).then(|| self.numbers[most]),
+            waits_for_seconds: steps.seconds_a_step(nanos),
+            caused_seconds: steps.seconds_a_step(sums.caused),
+        }
+    }
+}
+
+fn straggler(rows: &[RankRow], meetings: usize, missing: &[u32]) -> Option<u32> {
+    let all: f64 = rows.iter().map(|row| row.caused_seconds).sum();
+    let most = rows.iter().max_by(|left, right| left.caused_seconds.total_cmp(&right.caused_seconds))?;
+    let stands_out = most.caused_seconds > 0.5 * all && meetings >= FEWEST_MEETINGS;
+    (stands_out && missing.is_empty()).then_some(most.rank)
+}
+
+fn notes(rows: &[RankRow], aligned: &[bool], meetings: &[Meeting], missing: &[u32], world: Option<u32>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !missing.is_empty() {
+        let listed: Vec<String> = missing.iter().take(8).map(u32::to_string).collect();
+        let more = if missing.len() > 8 { " and others" } else { "" };
+        notes.push(format!(
+            "{} of {} ranks are given: rank {}{more} missing, so waits are at least those shown and no straggler is named",
+            rows.len(),
+            world.unwrap_or(0),
+            listed.join(", ")
+        ));
+    }
+    let with_collectives = rows.iter().filter(|row| row.collectives > 0).count();
+    if with_collectives > 1 && meetings.is_empty() {
+        notes.push(
+            "the ranks' collectives do not line up by group, kind, size and time: waits are not told from transfers"
+                .into(),
+        );
+    } else {
+        for (row, _) in rows.iter().zip(aligned).filter(|(row, aligned)| !**aligned && row.collectives > 0) {
+            notes.push(format!("rank {}'s collectives do not line up with the others'", row.rank));
+        }
+    }
+    if !meetings.is_empty() && meetings.len() < FEWEST_MEETINGS {
+        notes.push(format!("collectives in common: {}, too few to name a straggler", meetings.len()));
+    }
+    notes
+}
+
+fn collective_rows(
+    traces: &[&Trace],
+    views: &[&View],
+    lists: &[Vec<(Collective, Option<&str>)>],
+    meetings: &[Meeting],
+) -> Vec<CollectiveRow> {
+    #[derive(Default)]
+    struct Gathered {
+        transfers: Vec<i64>,
+        waits: Vec<i64>,
+        bytes: u64,
+        group_size: u32,
+    }
+    let mut kinds: BTreeMap<(Kind, &str, u64), Gathered> = BTreeMap::new();
+    for meeting in meetings {
+        let members: Vec<&Collective> = meeting.iter().map(|&(rank, index)| &lists[rank][index].0).collect();
+        let (Some(first), Some(transfer), Some(longest)) =
+            (members.first(), members.iter().map(|one| one.nanos()).min(), members.iter().map(|one| one.nanos()).max())
+        else {
+            continue;
+        };
+        let bytes = members.iter().map(|one| one.bytes).max().unwrap_or(0);
+        let row = kinds.entry((first.kind, &first.group, bytes)).or_default();
+        row.transfers.push(transfer);
+        row.waits.push(longest - transfer);
+        row.bytes = bytes;
+        row.group_size = first.group_size.max(members.len() as u32);
+    }
+    let device = traces.iter().find_map(|trace| super::device_name(trace));
+    let steps = views.iter().map(|view| view.steps.count()).fold(1.0, f64::max);
+    let median = |mut values: Vec<i64>| {
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or(0)
+    };
+    let mut rows: Vec<CollectiveRow> = kinds
+        .into_iter()
+        .map(|((kind, group, _), gathered)| {
+            let count = gathered.transfers.len() as f64 / steps;
+            let transfer = seconds(median(gathered.transfers));
+            let algorithm = (gathered.bytes > 0 && transfer > 0.0).then(|| gathered.bytes as f64 / transfer);
+            CollectiveRow {
+                kind,
+                group: group.to_string(),
+                group_size: gathered.group_size,
+                bytes: gathered.bytes,
+                count,
+                transfer_seconds: transfer,
+                longest_wait_seconds: seconds(median(gathered.waits)),
+                algorithm_bytes_per_second: algorithm,
+                bus_bytes_per_second: algorithm.zip(kind.bus_factor(gathered.group_size)).map(|(rate, by)| rate * by),
+                link_bytes_per_second: device.and_then(link_of),
+            }
+        })
+        .collect();
+    let whole = |row: &CollectiveRow| row.count * (row.transfer_seconds + row.longest_wait_seconds);
+    rows.sort_by(|left, right| whole(right).total_cmp(&whole(left)));
+    rows
+}

@@ -1,0 +1,46 @@
+//! What links between devices of one machine carry by their datasheets, in one direction.
+
+/// Bytes a second, by a part of the device's name; the more particular come first.
+const LINKS: &[(&str, f64)] = &[
+    ("GB200", 900e9),
+    ("B200", 900e9),
+    ("GH200", 450e9),
+    ("H200", 450e9),
+    ("H100 PCIe", 64e9),
+    ("H100", 450e9),
+    ("H800", 200e9),
+    ("H20", 450e9),
+    ("A100-PCIE", 32e9),
+    ("A100 80GB PCIe", 32e9),
+    ("A100", 300e9),
+    ("A800", 200e9),
+    ("V100-PCIE", 16e9),
+    ("V100", 150e9),
+    ("RTX 5090", 64e9),
+    ("RTX 4090", 32e9),
+    ("RTX 3090", 32e9),
+    ("L40S", 32e9),
+    ("L4", 32e9),
+    ("A10", 32e9),
+    ("T4", 16e9),
+    ("MI355X", 538e9),
+    ("MI350X", 538e9),
+    ("MI325X", 448e9),
+    ("MI300X", 448e9),
+];
+
+pub fn link_of(device: &str) -> Option<f64> {
+    LINKS.iter().find(|(name, _)| device.contains(name)).map(|(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_that_of_the_devices_form() {
+        assert_eq!(link_of("Tesla V100-SXM2-32GB"), Some(150e9));
+        assert_eq!(link_of("NVIDIA H100 PCIe"), Some(64e9));
+        assert_eq!(link_of("a toaster"), None);
+    }
+}

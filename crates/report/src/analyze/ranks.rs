@@ -1,0 +1,217 @@
+//! The ranks of a run: their figures, one step of each under another, and how fast collectives are.
+
+use std::fmt::Write as _;
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::measures::ranks::strips::Strip;
+use headroom_diagnosis::measures::ranks::{CollectiveRow, FEWEST_MEETINGS, RankRow, Ranks};
+
+use super::{milliseconds, percent};
+use crate::numbers::{bytes, metric};
+use crate::page::{list, note, table};
+use crate::svg::escape;
+use crate::table::Table;
+
+const MOST_COLLECTIVES: usize = 15;
+
+const HEAD: [&str; 11] = [
+    "rank",
+    "a step",
+    "busy",
+    "compute",
+    "exposed",
+    "transfer",
+    "waited",
+    "waits most for",
+    "others wait for it",
+    "came last",
+    "pipeline wait",
+];
+
+fn cells(row: &RankRow, analysis: &Analysis) -> Vec<String> {
+    let waited = row.waited_seconds / analysis.steps.count();
+    let waits_for = row.waits_for.map(|rank| format!("rank {rank}: {}", milliseconds(row.waits_for_seconds)));
+    let time = |seconds: f64| if seconds > 0.0 { milliseconds(seconds) } else { "-".to_string() };
+    vec![
+        row.rank.to_string(),
+        milliseconds(row.step_seconds),
+        percent(row.busy_share),
+        milliseconds(row.compute_seconds),
+        time(row.exposed_seconds),
+        time(row.transfer_seconds),
+        time(waited),
+        waits_for.unwrap_or_else(|| "-".to_string()),
+        time(row.caused_seconds),
+        if row.met > 0 { percent(row.last_share) } else { "-".to_string() },
+        time(row.pipeline_wait_seconds),
+    ]
+}
+
+const COLLECTIVE_HEAD: [&str; 9] =
+    ["collective", "among", "message", "a step", "transfer", "longest wait", "algorithm", "bus", "of the link"];
+
+fn collective(row: &CollectiveRow) -> Vec<String> {
+    let rate = |rate: Option<f64>| rate.map(|rate| metric(rate, "B/s")).unwrap_or_else(|| "-".into());
+    let of_link = row.bus_bytes_per_second.zip(row.link_bytes_per_second).map(|(bus, link)| percent(bus / link));
+    vec![
+        row.kind.name().to_string(),
+        row.group_size.to_string(),
+        if row.bytes > 0 { bytes(row.bytes) } else { "-".into() },
+        format!("{:.1}", row.count),
+        milliseconds(row.transfer_seconds),
+        milliseconds(row.longest_wait_seconds),
+        rate(row.algorithm_bytes_per_second),
+        rate(row.bus_bytes_per_second),
+        of_link.unwrap_or_else(|| "-".into()),
+    ]
+}
+
+fn who(ranks: &Ranks) -> String {
+    match ranks.straggler {
+        Some(rank) => format!("Rank {rank} is the one the others wait for."),
+        None if ranks.meetings > 0 && ranks.missing_ranks.is_empty() => {
+            "No rank stands out as the one waited for.".into()
+        }
+        None => String::new(),
+    }
+}
+
+fn notes(ranks: &Ranks) -> Vec<String> {
+    Some(who(ranks)).filter(|who| !who.is_empty()).into_iter().chain(ranks.notes.iter().cloned()).collect()
+}
+
+pub fn text(analysis: &Analysis) -> String {
+    let Some(ranks) = &analysis.ranks else { return String::new() };
+    let mut out = format!("\nRanks ({} collectives in common):\n", ranks.meetings);
+    let rows = ranks.ranks.iter().map(|row| cells(row, analysis)).collect();
+    out += &aligned(&HEAD, rows);
+    for note in notes(ranks) {
+        let _ = writeln!(out, "  {note}");
+    }
+    if !ranks.collectives.is_empty() {
+        out.push('\n');
+        out += &aligned(&COLLECTIVE_HEAD, ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect());
+    }
+    out
+}
+
+/// Columns as wide as their widest cell.
+fn aligned(head: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut out = String::new();
+    let first = head.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let all: Vec<Vec<String>> = std::iter::once(first).chain(rows).collect();
+    let wide = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
+    for row in &all {
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        let _ = writeln!(out, "  {}", line.join("  "));
+    }
+    out
+}
+
+pub fn markdown(analysis: &Analysis) -> String {
+    let Some(ranks) = &analysis.ranks else { return String::new() };
+    let mut out = String::from("\n## Ranks\n\n");
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head = |names: &[&str]| format!("| {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    out += &head(&HEAD);
+    ranks.ranks.iter().for_each(|row| out += &line(&cells(row, analysis)));
+    out.push('\n');
+    notes(ranks).iter().for_each(|note| out += &format!("- {note}\n"));
+    if !ranks.collectives.is_empty() {
+        out += &format!("\n{}", head(&COLLECTIVE_HEAD));
+        ranks.collectives.iter().take(MOST_COLLECTIVES).for_each(|row| out += &line(&collective(row)));
+    }
+    out
+}
+
+pub fn html(analysis: &Analysis) -> String {
+    let Some(ranks) = &analysis.ranks else { return String::new() };
+    let rows = ranks.ranks.iter().map(|row| cells(row, analysis)).collect();
+    let mut out = list(&notes(ranks));
+    out += &selector(ranks);
+    out += &timelines(ranks);
+    out += &table(&Table { head: HEAD.to_vec(), rows }, "narrow ranks");
+    out += &note(
+        "Times per step. Exposed: in collectives beside no compute. Waited: in collectives, until the last rank came.",
+    );
+    if !ranks.collectives.is_empty() {
+        let rows = ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect();
+        out += &table(&Table { head: COLLECTIVE_HEAD.to_vec(), rows }, "narrow");
+        out += &note(
+            "Medians. Algorithm: the message over the time of its transfer. Bus: what a link carries of that. Of the link: by the \
+             device's datasheet, within one machine.",
+        );
+    }
+    out
+}
+
+/// Chooses the rank whose row and timeline stay bright.
+fn selector(ranks: &Ranks) -> String {
+    let option = |row: &RankRow| format!("<option value=\"{0}\">rank {0} ({1})</option>", row.rank, escape(&row.trace));
+    let options: String = ranks.ranks.iter().map(option).collect();
+    format!("<p><label>Show <select id=\"rank\"><option value=\"\">all ranks</option>{options}</select></label></p>\n")
+}
+
+/// One step of every rank, one under another.
+fn timelines(ranks: &Ranks) -> String {
+    let strips = &ranks.strips;
+    if strips.seconds <= 0.0 {
+        return String::new();
+    }
+    const LEFT: f64 = 60.0;
+    const WIDTH: f64 = 690.0;
+    const ROW: f64 = 22.0;
+    let height = ROW * strips.ranks.len() as f64 + 22.0;
+    let mut out =
+        format!("<figure><svg viewBox=\"0 0 760 {height}\" role=\"img\" aria-label=\"One step of every rank\">");
+    let x = |seconds: f64| LEFT + WIDTH * seconds / strips.seconds;
+    let parts = |out: &mut String, row: &RankRow, strip: &Strip, top: f64| {
+        for (class, name, spans) in [
+            ("part0", "compute", &strip.compute),
+            ("part2", "transfer", &strip.transfer),
+            ("part5", "waiting", &strip.wait),
+        ] {
+            // Compute lies above collectives, so that what is hidden shows as both.
+            let (y, height) = if class == "part0" { (top, 9.0) } else { (top + 9.0, 9.0) };
+            for [from, to] in spans {
+                let tip = format!("rank {}: {name}\n{}", row.rank, milliseconds(to - from));
+                let _ = write!(
+                    out,
+                    "<rect class=\"{class}\" x=\"{:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"{height}\" data-tip=\"{}\"/>",
+                    x(*from),
+                    (x(*to) - x(*from)).max(0.3),
+                    escape(&tip)
+                );
+            }
+        }
+    };
+    for (index, (row, strip)) in ranks.ranks.iter().zip(&strips.ranks).enumerate() {
+        let top = ROW * index as f64;
+        let _ = write!(
+            out,
+            "<g data-rank=\"{}\"><text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">rank {}</text>",
+            row.rank,
+            LEFT - 6.0,
+            top + 13.0,
+            row.rank
+        );
+        parts(&mut out, row, strip, top);
+        out.push_str("</g>");
+    }
+    for quarter in 0..=4 {
+        let seconds = strips.seconds * f64::from(quarter) / 4.0;
+        let _ = write!(
+            out,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{}\">{}</text>",
+            x(seconds),
+            height - 6.0,
+            if quarter == 4 { "end" } else { "middle" },
+            milliseconds(seconds)
+        );
+    }
+    let legend: String = [("part0", "compute"), ("part2", "transfer"), ("part5", "waiting for another rank")]
+        .map(|(class, name)| format!("<span><i class=\"{class}\"></i>{name}</span> "))
+        .concat();
+    out + &format!("</svg><figcaption class=\"legend\">{legend}{}</figcaption></figure>\n", escape(&strips.step))
+}

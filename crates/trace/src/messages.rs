@@ -1,0 +1,31 @@
+//! Messages of collectives, as the profiler notes them beside their kernels.
+
+use crate::columns::LaneId;
+use crate::names::NameId;
+
+/// The message of a collective's kernel. Text that is not given is empty, a number 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// The kernel it belongs to: its lane and start.
+    pub lane: LaneId,
+    pub start: i64,
+    /// `allreduce`, `_allgather_base`: as the profiler spells it.
+    pub collective: NameId,
+    pub group: NameId,
+    /// The group's ranks as the profiler lists them, which may be shortened.
+    pub ranks: NameId,
+    pub group_size: u32,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+/// Messages in order of their kernels.
+pub fn sort(messages: &mut [Message]) {
+    messages.sort_by_key(|message| (message.lane, message.start));
+}
+
+/// The message of the kernel on `lane` that starts at `start`.
+pub fn find(messages: &[Message], lane: LaneId, start: i64) -> Option<&Message> {
+    let at = messages.binary_search_by_key(&(lane, start), |message| (message.lane, message.start)).ok()?;
+    messages.get(at)
+}
