@@ -69,7 +69,7 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
 fn who(ranks: &Ranks) -> String {
     match ranks.straggler {
         Some(rank) => format!("Rank {rank} is the one the others wait for."),
-        None if ranks.meetings > 0 && ranks.missing_ranks.is_empty() => {
+        None if ranks.meetings >= FEWEST_MEETINGS && ranks.missing_ranks.is_empty() => {
             "No rank stands out as the one waited for.".into()
         }
         None => String::new(),
