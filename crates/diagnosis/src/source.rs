@@ -3,6 +3,7 @@
 mod classes;
 mod comments;
 mod context;
+mod coverage;
 mod edits;
 mod file;
 pub mod fix;
@@ -39,6 +40,7 @@ use program::Program;
 use rule::Check;
 use symbols::FileId;
 
+pub use coverage::Coverage;
 pub use file::Problem;
 pub use repair::{Repaired, Repairs, repair};
 pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
@@ -67,6 +69,8 @@ pub struct SourceReport {
     pub problems: Vec<(String, Problem)>,
     /// How many findings comments and settings in the source silenced.
     pub suppressed: usize,
+    /// What there was to look at.
+    pub coverage: Coverage,
 }
 
 /// Reads all files together, so that what one imports from another is followed, and runs the chosen rules.
@@ -95,6 +99,7 @@ fn gather(map: &Map, reports: Vec<SourceReport>) -> SourceReport {
         all.candidates.extend(report.candidates);
         all.held_back.extend(report.held_back);
         all.suppressed += report.suppressed;
+        all.coverage.add(report.coverage);
     }
     let key = |finding: &SourceFinding| (finding.file, finding.place.line, finding.place.column, finding.code);
     all.findings.sort_by_key(key);
@@ -122,7 +127,8 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
     let is_held_back = |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code);
     let (held_back, findings) = findings.into_iter().partition(is_held_back);
-    SourceReport { findings, candidates, held_back, suppressed, ..SourceReport::default() }
+    let coverage = coverage::of(&program, |_| true);
+    SourceReport { findings, candidates, held_back, suppressed, coverage, ..SourceReport::default() }
 }
 
 fn understand(files: &[SourceFile]) -> Program<'_> {

@@ -106,6 +106,17 @@ fn findings_outside_of_training_are_held_back_not_lost() {
 }
 
 #[test]
+fn a_script_for_a_trainer_says_what_there_was_to_look_at() {
+    let text = "from transformers import Trainer, TrainingArguments\n\n\ndef main(model, data):\n    Trainer(model, TrainingArguments('out'), train_dataset=data).train()\n";
+    let input = Input { path: "finetune.py".to_string(), bytes: text.as_bytes().to_vec() };
+    let coverage = lint(&[input], &Selection::default()).coverage;
+    assert_eq!((coverage.steps, coverage.forward_passes, coverage.loaders), (0, 0, 0));
+    assert_eq!(coverage.trainers, ["Trainer"]);
+    let coverage = lint(&[script("nodes_in_a_list.py")], &Selection::default()).coverage;
+    assert_eq!((coverage.steps, coverage.forward_passes, coverage.trainers.len()), (1, 2, 0));
+}
+
+#[test]
 fn nothing_unmeasured_is_critical() {
     let worst = RULES.iter().map(|rule| rule.severity).max();
     assert_eq!(worst, Some(Severity::High));

@@ -88,7 +88,7 @@ pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync)
 }
 
 fn outline(file: &SourceFile) -> Outline {
-    const WORDS: &[&str] = &["torch", "backward", "DataLoader", "ightning", "training_step"];
+    const WORDS: &[&str] = &["torch", "backward", "DataLoader", "ightning", "training_step", "Trainer"];
     let symbols = symbols::collect(std::slice::from_ref(file));
     let imports = symbols.files.into_iter().flat_map(|names| names.imports.into_values().chain(names.star_imports));
     Outline {

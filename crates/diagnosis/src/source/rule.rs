@@ -101,6 +101,13 @@ pub struct Check<'p, 'a> {
 }
 
 impl<'p, 'a> Check<'p, 'a> {
+    /// The last finding rests on less than the rule's usual evidence.
+    pub fn doubt(&mut self) {
+        if let Some(last) = self.found.last_mut() {
+            last.confidence = last.confidence.min(Confidence::Medium);
+        }
+    }
+
     /// A finding at `node`, which runs under `context`. One rule says one thing about a line.
     pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
         self.report_as(Notice::Default, context, node, message, fix);
@@ -121,7 +128,13 @@ impl<'p, 'a> Check<'p, 'a> {
             return;
         }
         let rule = self.rule;
-        let is_pedantic = notice == Notice::Pedantic || self.program.scope(context) != Scope::Training;
+        let is_outside = match self.program.scope(context) {
+            Scope::Training => false,
+            // Rules about evaluation are at home there.
+            Scope::Inference => !matches!(rule.code, "TP601" | "TP604"),
+            _ => true,
+        };
+        let is_pedantic = notice == Notice::Pedantic || is_outside;
         self.found.push(SourceFinding {
             code: rule.code,
             name: rule.name,

@@ -118,10 +118,6 @@ fn called_name(call: &ExprCall) -> &str {
     }
 }
 
-fn names_of_callee<'a>(call: &Call<'a>) -> Vec<&'a str> {
-    super::names_in(&call.node.func)
-}
-
 /// `.to(device)` and `.cuda()` of something that is not a module.
 fn moves_to_device(call: &Call) -> bool {
     let is_move = call.callee == Callee::Method && matches!(call.name, "to" | "cuda");

@@ -86,7 +86,7 @@ impl Program<'_> {
             let scope = of_words(part)?;
             matches!(scope, Scope::Benchmark).then_some(scope)
         });
-        match of_names.or_else(|| of_path(&self.source(context).path)) {
+        match of_names.or_else(|| of_module(&self.source(context).module)) {
             // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
             Some(Scope::Inference | Scope::DataPreparation)
                 if self.groups.mentions_itself(function.file, Topic::Trains) =>
@@ -104,12 +104,9 @@ fn is_test_name(name: &str) -> bool {
     name.starts_with("test_") || name.starts_with("Test") || name.ends_with("Test") || name.ends_with("TestCase")
 }
 
-/// By the folders from the file outwards, then by the words of the file's own name.
-fn of_path(path: &str) -> Option<Scope> {
-    let parts: Vec<&str> =
-        path.split(['/', '\\']).filter(|part| !part.is_empty() && *part != "." && *part != "..").collect();
-    let (file, folders) = parts.split_last()?;
-    let stem = file.strip_suffix(".py").or_else(|| file.strip_suffix(".ipynb")).unwrap_or(file);
+/// By the parts of the module's name, which are folders and the file's own name.
+fn of_module(parts: &[String]) -> Option<Scope> {
+    let (stem, folders) = parts.split_last()?;
     let by_name = if stem == "test" { None } else { of_words(stem) };
     let known: Vec<Scope> = by_name.into_iter().chain(folders.iter().filter_map(|folder| of_words(folder))).collect();
     WORDS.iter().map(|(scope, _)| *scope).find(|scope| known.contains(scope))
@@ -141,7 +138,8 @@ mod tests {
             // A script called `test.py` in a training project evaluates; what it holds says so itself.
             ("test.py", None),
         ] {
-            assert_eq!(of_path(path), want, "{path}");
+            let parts: Vec<String> = path.trim_end_matches(".py").split('/').map(str::to_string).collect();
+            assert_eq!(of_module(&parts), want, "{path}");
         }
     }
 }

@@ -21,6 +21,7 @@ pub fn show(report: &SourceReport) -> String {
                 "cause": finding.cause,
                 "confidence": finding.confidence,
                 "effort": finding.effort,
+                "pedantic": finding.pedantic,
                 "function": finding.function,
                 "calls_per_step": finding.calls_per_step,
                 "operators": finding.operators,
@@ -37,6 +38,7 @@ pub fn show(report: &SourceReport) -> String {
         "findings": findings,
         "problems": problems,
         "suppressed": report.suppressed,
+        "held_back": report.held_back.len(),
     });
     format!("{whole:#}\n")
 }

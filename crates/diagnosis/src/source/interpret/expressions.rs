@@ -202,6 +202,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Number { sized: one, .. }, Value::Number { sized: two, .. }) => {
                 Value::Number { known: None, sized: *one && *two }
             }
+            (Value::Number { sized, .. }, Value::Bool(_)) | (Value::Bool(_), Value::Number { sized, .. }) => {
+                Value::Number { known: None, sized: *sized }
+            }
             (Value::Number { .. }, Value::Unknown) | (Value::Unknown, Value::Number { .. }) => Value::Unknown,
             (Value::List(one), Value::List(two)) => Value::list(one.join(two)),
             (Value::List(_), _) => left.clone(),

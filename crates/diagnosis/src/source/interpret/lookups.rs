@@ -32,6 +32,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
             Some(Symbol::Module(module)) => Value::Module(module),
+            // What a star brings along does not hide Python's own: `from torch.distributed import *`.
+            Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
+                Value::External(format!("builtins.{name}"))
+            }
             Some(Symbol::External(dotted)) => {
                 if at_top == Some(&Value::Capability) {
                     Value::Capability

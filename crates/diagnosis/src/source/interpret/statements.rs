@@ -438,9 +438,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             BoolOp::Or => branches.when_false,
         };
         let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
+        let narrowed = asked_for_another_type(first).filter(|_| operator == BoolOp::And);
+        let before = narrowed.and_then(|name| self.names.insert(name, Value::Unknown));
         let other = self.within(Frame::Guard(guard), range, |inside| inside.test_in_order(operator, rest));
+        if let (Some(name), Some(before)) = (narrowed, before) {
+            self.names.insert(name, before);
+        }
         value.join(&other)
     }
+}
+
+/// `x` of `isinstance(x, tuple)`: what stands behind speaks of something that is no tensor.
+fn asked_for_another_type(test: &Expr) -> Option<&str> {
+    let Expr::Call(call) = test else { return None };
+    let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
+    let is_tensor = crate::source::names_in(types).iter().any(|name| name.ends_with("Tensor"));
+    (function.id.as_str() == "isinstance" && !is_tensor).then(|| asked.id.as_str())
 }
 
 fn body_range(body: &[Stmt]) -> TextRange {

@@ -3,7 +3,7 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Home, Value};
 
 pub const RULE: SourceRule = SourceRule {
@@ -32,6 +32,8 @@ fn check(check: &mut Check) {
             "copy while the host goes on: `non_blocking=True`",
             vec![set_keyword(call.node, "non_blocking", "True")],
         );
-        check.report(call.context, call.node, message, fix);
+        // An evaluation runs now and then.
+        let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, fix);
     }
 }

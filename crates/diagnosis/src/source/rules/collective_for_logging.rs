@@ -8,7 +8,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::classes::ClassKind;
 use crate::source::edits::{cadence_condition, guard_statement};
 use crate::source::fix::Fix;
-use crate::source::program::{Call, Callee};
+use crate::source::program::{Call, Callee, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
@@ -30,7 +30,10 @@ fn check(check: &mut Check) {
             .function_of(call.context)
             .class
             .is_some_and(|class| program.sources.classes[class].kind == ClassKind::Gradient);
-        if !is_collective(call) || program.is_in_parameter_loop(call.context) || !is_metric(call) || is_part_of_gradient
+        if !is_collective(call)
+            || program.is_in_parameter_loop(call.context)
+            || !is_metric(program, call)
+            || is_part_of_gradient
         {
             continue;
         }
@@ -65,8 +68,15 @@ fn is_collective(call: &Call) -> bool {
 }
 
 /// By its name: a loss, an accuracy, a count.
-fn is_metric(call: &Call) -> bool {
-    let names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::source::names_in).collect();
+fn is_metric(program: &Program, call: &Call) -> bool {
+    let mut names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::source::names_in).collect();
+    // `for v in losses.values(): all_reduce(v)` speaks of losses.
+    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
+    if let Some((target, iterated)) = around.and_then(|around| Some((around.target?, around.iterated?)))
+        && crate::source::names_in(target).iter().any(|name| names.contains(name))
+    {
+        names.extend(crate::source::names_in(iterated));
+    }
     names.iter().any(|name| {
         let lower = name.to_ascii_lowercase();
         let mut words = lower.split('_');

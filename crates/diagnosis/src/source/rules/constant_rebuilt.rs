@@ -83,7 +83,14 @@ fn is_written(program: &Program, call: &Call) -> bool {
     let Stmt::Assign(assign) = call.statement else { return false };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
     let function = program.notes.contexts.get(call.context).function;
-    let is_target = |expression: &Expr| matches!(expression, Expr::Name(name) if name.id == target.id);
+    let is_target = |expression: &Expr| {
+        let whole = match expression {
+            // `place[:, :n].copy_(rows)`
+            Expr::Subscript(part) => &*part.value,
+            whole => whole,
+        };
+        matches!(whole, Expr::Name(name) if name.id == target.id)
+    };
     let stored = program.subscripts_in(program.file_of(call.context)).any(|subscript| {
         let is_data = |value: &Value| !value.is_sized();
         subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))

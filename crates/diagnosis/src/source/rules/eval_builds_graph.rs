@@ -33,8 +33,8 @@ fn check(check: &mut Check) {
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
             _ => false,
         };
-        let is_model =
-            super::names_of_callee(call).last().is_some_and(|name| crate::source::interpret::is_model_name(name));
+        let called = super::called_name(call.node);
+        let is_model = called == "forward" || crate::source::interpret::is_model_name(called);
         if !is_forward || !is_model || seen.contains(&function) || !evaluates(program, function, call.context) {
             continue;
         }

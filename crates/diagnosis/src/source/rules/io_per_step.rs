@@ -7,6 +7,7 @@ use crate::source::edits::{cadence_condition, guard_statement};
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
 use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP603",
@@ -27,7 +28,9 @@ fn check(check: &mut Check) {
         // A line added to a log is a few microseconds of the host's; a checkpoint is not.
         let function = program.function_of(call.context).name.to_ascii_lowercase();
         let is_log = ["log", "print", "write", "report"].iter().any(|word| function.contains(word));
-        let notice = if is_log || call.name == "flush" { Notice::Pedantic } else { Notice::Default };
+        let appends = call.name == "open"
+            && matches!(call.arguments.get(1).or(call.keyword("mode")), Some(Value::Text(Some(mode))) if mode.starts_with('a'));
+        let notice = if is_log || appends || call.name == "flush" { Notice::Pedantic } else { Notice::Default };
         let message = format!("`{}` {what} at every step, and the device waits", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)

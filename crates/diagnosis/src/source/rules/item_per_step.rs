@@ -1,7 +1,8 @@
 //! TP101: a scalar read back from the device at every step.
 
+use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, Operator, Stmt};
-use ruff_text_size::Ranged;
+use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::context::ContextId;
@@ -10,6 +11,7 @@ use crate::source::program::{Call, Program};
 use crate::source::reads::{Read, read_of};
 use crate::source::rule::{Check, SourceRule};
 use crate::source::uses::{Use, uses_of};
+use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP101",
@@ -33,6 +35,9 @@ fn check(check: &mut Check) {
         let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
         let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
         check.report(call.context, call.node, message, fix(program, call));
+        if call.receiver == Value::Unknown && call.name == "item" {
+            check.doubt();
+        }
     }
 }
 
@@ -41,7 +46,52 @@ fn fix(program: &Program, call: &Call) -> Fix {
     if steers(call) {
         return Fix::shown("decide on the device (`torch.where`), or look at the value every few steps");
     }
+    if counts(call) {
+        return Fix::shown(
+            "the host needs this number here: take it from what the host knows (shapes, the batch before it was moved), or keep the size fixed",
+        );
+    }
     keep_on_device(program, call).map_or_else(|| Fix::shown(advice), |edits| Fix::unsafe_(advice, edits))
+}
+
+/// Whether the number sizes or places something: `x[: n.item()]`, `range(int(n))`, `max_len = lens.max().item()`.
+fn counts(call: &Call) -> bool {
+    struct Around {
+        read: TextRange,
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Around {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            if !expression.range().contains_range(self.read) || expression.range() == self.read {
+                return;
+            }
+            self.found |= match expression {
+                Expr::Subscript(subscript) => subscript.slice.range().contains_range(self.read),
+                Expr::Call(outer) => {
+                    let sizes = [
+                        "range", "arange", "zeros", "ones", "empty", "full", "view", "reshape", "expand", "split",
+                        "narrow",
+                    ];
+                    sizes.contains(&super::called_name(outer)) && outer.arguments.range.contains_range(self.read)
+                }
+                _ => false,
+            };
+            walk_expr(self, expression);
+        }
+    }
+    let mut around = Around { read: call.node.range(), found: false };
+    around.visit_stmt(call.statement);
+    let target = match call.statement {
+        Stmt::Assign(assign) => assign.targets.first(),
+        _ => None,
+    };
+    let is_named = target.is_some_and(|target| {
+        let last = crate::source::names_in(target).first().copied().unwrap_or_default().to_ascii_lowercase();
+        ["len", "size", "index", "idx", "offset", "start", "end", "length", "count", "num"]
+            .iter()
+            .any(|word| last.split('_').any(|part| part.trim_end_matches('s') == *word) || last.ends_with("seqlen"))
+    });
+    around.found || is_named
 }
 
 /// Whether the value decides what runs next.

@@ -21,6 +21,8 @@ def main(train_set, prompts, held_out, chosen, model, optimizer):
         for x in loader:
             with torch.autocast("cuda", dtype=torch.bfloat16):
                 loss = model(x.cuda()).mean()
+            with open("losses.txt", "a") as log:
+                log.write("one more\n")
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()

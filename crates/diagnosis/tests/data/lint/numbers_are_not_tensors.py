@@ -16,6 +16,11 @@ class Block(nn.Module):
             x = x + 1
         name = f"block {layer_number} of {options.count}"
         out, bias = self.layer(x), options.bias
+        if isinstance(out, tuple) and out:
+            out = out[0]
+        factor = 1.0 + 1.0 * (x.size(2) > 1)
+        if isinstance(factor, torch.Tensor):
+            factor = factor.item()
         if bias == None:
             return out
         return out + int(options.offset), name

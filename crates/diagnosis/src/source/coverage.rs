@@ -1,0 +1,56 @@
+//! What there was to look at: a report without findings says more with it.
+
+use super::context::{Frame, LoopKind};
+use super::ids::FileId;
+use super::program::{FunctionKind, Program};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Loops whose turns are training steps, and functions that somebody out of sight calls at every step.
+    pub steps: usize,
+    pub forward_passes: usize,
+    pub loaders: usize,
+    /// Trainers of libraries that run steps of their own, by name: their loops are not among the files.
+    pub trainers: Vec<String>,
+}
+
+impl Coverage {
+    pub fn add(&mut self, other: Coverage) {
+        self.steps += other.steps;
+        self.forward_passes += other.forward_passes;
+        self.loaders += other.loaders;
+        self.trainers.extend(other.trainers);
+        self.trainers.sort_unstable();
+        self.trainers.dedup();
+    }
+}
+
+/// Counts only what stands in files that are asked about.
+pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
+    let file_of = |function: usize| program.sources.symbols.functions[function].file;
+    let is_step_loop = |frame: Frame, trains: bool| frame == Frame::Loop(LoopKind::Plain) && trains;
+    let loops = program
+        .notes
+        .contexts
+        .iter()
+        .filter(|(_, context)| is_step_loop(context.frame, context.trains) && is_asked(file_of(context.function)));
+    let of_kind = |wanted: fn(&str) -> bool| {
+        let functions = program.functions.iter().enumerate();
+        functions
+            .filter(|(function, facts)| {
+                let symbol = &program.sources.symbols.functions[*function];
+                facts.kind == FunctionKind::Step && wanted(symbol.name) && is_asked(symbol.file)
+            })
+            .count()
+    };
+    let made = program.notes.calls.iter().filter(|call| is_asked(program.file_of(call.context)));
+    let trainers = made.filter_map(|call| call.external()?.rsplit('.').next().filter(|name| name.ends_with("Trainer")));
+    let mut coverage = Coverage {
+        steps: loops.count() + of_kind(|name| name != "forward" && name != "backward"),
+        forward_passes: of_kind(|name| name == "forward"),
+        loaders: program.made.loaders.iter().filter(|loader| is_asked(program.file_of(loader.context))).count(),
+        trainers: Vec::new(),
+    };
+    coverage.add(Coverage { trainers: trainers.map(str::to_string).collect(), ..Coverage::default() });
+    coverage
+}
