@@ -8,6 +8,7 @@ mod arguments;
 mod caches;
 mod cadence;
 mod calls;
+mod conditions;
 mod expressions;
 mod guards;
 mod homes;

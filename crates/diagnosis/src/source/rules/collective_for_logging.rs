@@ -41,7 +41,8 @@ fn check(check: &mut Check) {
         let is_read = program
             .calls_of(program.notes.contexts.get(call.context).function)
             .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
-        let notice = if is_read { Notice::Pedantic } else { Notice::Default };
+        let overlaps = call.node.arguments.find_keyword("async_op").is_some();
+        let notice = if is_read || overlaps { Notice::Pedantic } else { Notice::Default };
         let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)
@@ -79,6 +80,10 @@ fn is_metric(program: &Program, call: &Call) -> bool {
     }
     names.iter().any(|name| {
         let lower = name.to_ascii_lowercase();
+        // Norms of gradients, and flags for what is not finite, are part of the step.
+        if ["norm", "grad", "inf", "nan"].iter().any(|part| lower.contains(part)) {
+            return false;
+        }
         let mut words = lower.split('_');
         words.any(|word| {
             ["loss", "acc", "metric", "correct", "total", "count", "stat", "meter"]

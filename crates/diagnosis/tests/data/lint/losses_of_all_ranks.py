@@ -21,7 +21,8 @@ def train(model, optimizer, loader):
             losses = model(x.cuda(non_blocking=True))
         loss = sum(losses.values())
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        total_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        dist.all_reduce(total_norm)
         optimizer.step()
         optimizer.zero_grad()
         for v in losses.values():
