@@ -109,7 +109,7 @@ fn with_a_trace_findings_say_what_they_cost_and_come_in_that_order() {
     assert!(shares.contains(&-1.0), "what the trace does not show stays, unmeasured");
     let text = String::from_utf8_lossy(&lint("text").stdout).into_owned();
     assert!(
-        text.contains("train.py:43:27: TP107 sync-per-parameter (medium, 3.5% of the step (measured, TR101))"),
+        text.contains("train.py:43:27: TP107 sync-per-parameter (low, 2.1% of the step (measured, TR101))"),
         "{text}"
     );
     let markdown = String::from_utf8_lossy(&lint("markdown").stdout).into_owned();

@@ -29,6 +29,9 @@ pub enum Cause {
     CpuBoundOperator,
     ProfilerOverhead,
     PassMissing,
+    ColdStart,
+    DeviceStalled,
+    DeviceCopies,
     /// Not speed: stability, or what a log says.
     Practice,
 }

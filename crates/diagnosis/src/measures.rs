@@ -2,18 +2,22 @@
 
 pub mod breakdown;
 pub mod calls;
+pub mod cold;
 pub mod collectives;
 pub mod communication;
 pub mod constants;
 pub mod copies;
 pub mod critical_path;
 pub mod data_loading;
+pub mod explained;
 pub mod flops;
 pub mod intervals;
 pub mod kernels;
+pub mod kinds;
 pub mod launches;
 pub mod memory;
 pub mod operators;
+pub mod overhead;
 pub mod patterns;
 pub mod per_step;
 pub mod places;
@@ -23,6 +27,7 @@ pub mod recorded;
 pub mod roofline;
 mod shares;
 pub mod steps;
+pub mod stops;
 pub mod synchronisation;
 pub mod trust;
 pub mod view;
@@ -40,6 +45,8 @@ pub struct Measures {
     pub breakdown: breakdown::Breakdown,
     pub operators: operators::Operators,
     pub kernels: kernels::Kernels,
+    /// Device time by kind of work.
+    pub kinds: Vec<kinds::KindRow>,
     pub launches: launches::Launches,
     pub synchronisation: synchronisation::Synchronisation,
     pub copies: copies::Copies,
@@ -63,6 +70,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
                 breakdown::breakdown(view),
                 operators::operators(view, &costs),
                 kernels::kernels(view),
+                kinds::kinds(view),
                 launches::launches(view),
                 critical_path::critical_path(view),
                 communication::communication(view),
@@ -81,12 +89,13 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
             )
         },
     );
-    let (breakdown, operators, kernels, launches, critical_path, communication) = left;
+    let (breakdown, operators, kernels, kinds, launches, critical_path, communication) = left;
     let (synchronisation, copies, memory, roofline, data_loading, rebuilt_constants, patterns, trust) = right;
     let measures = Measures {
         breakdown,
         operators,
         kernels,
+        kinds,
         launches,
         synchronisation,
         copies,

@@ -4,9 +4,13 @@ mod allocator_churn;
 mod attention_materialised;
 mod batch_too_small;
 mod below_roof;
+mod budget;
+mod cold_start;
 mod communication_exposed;
 mod cpu_bound_op;
 mod data_loading;
+mod device_copies;
+mod device_stalled;
 mod gpu_idle;
 mod host_copies;
 mod host_sync;
@@ -75,6 +79,8 @@ pub struct Found {
     pub advice: String,
     pub confidence: Confidence,
     pub removal: Removal,
+    /// Whether it is about device time alone: it costs no more than the step shrinks by when that time is taken out.
+    pub on_device: bool,
 }
 
 impl Found {
@@ -90,6 +96,7 @@ impl Found {
             advice: advice.to_string(),
             confidence: Confidence::High,
             removal: Removal::default(),
+            on_device: false,
         }
     }
 }
@@ -154,6 +161,9 @@ pub const TRACE_RULES: &[TraceRule] = &[
     passes::NORM,
     passes::OPTIMIZER,
     passes::LOSS,
+    cold_start::RULE,
+    device_stalled::RULE,
+    device_copies::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -162,10 +172,14 @@ pub fn find(evidence: &Evidence) -> Vec<TraceFinding> {
     for rule in TRACE_RULES.iter().filter(|rule| rule.code != gpu_idle::RULE.code) {
         findings.extend((rule.check)(evidence).into_iter().map(|found| finding(rule, found)));
     }
+    budget::pace(evidence, &mut findings);
     // Idle time is what nothing else explains, so it comes last.
-    let explained = merged(findings.iter().flat_map(|finding| finding.found.removal.host.clone()).collect());
+    let set_up = evidence.view.cold.spans.iter().copied();
+    let by_others = findings.iter().flat_map(|finding| finding.found.removal.host.clone());
+    let explained = merged(by_others.chain(set_up).collect());
     let rest = (gpu_idle::RULE.check)(&Evidence { explained: &explained, ..*evidence });
     findings.extend(rest.into_iter().map(|found| finding(&gpu_idle::RULE, found)));
+    budget::share_out(evidence, &mut findings);
     findings.sort_by(|left, right| {
         let share = |finding: &TraceFinding| finding.share_of_step.unwrap_or(-1.0);
         share(right).total_cmp(&share(left)).then(left.code.cmp(right.code)).then(left.message.cmp(&right.message))
@@ -178,7 +192,7 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         code: rule.code,
         name: rule.name,
         cause: rule.cause,
-        severity: found.share.map_or(Severity::Medium, Severity::of_share),
+        severity: severity(rule, found.share),
         share_of_step: found.share,
         saving_bound_share: 0.0,
         message: found.message.clone(),
@@ -190,6 +204,14 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         effort: rule.effort,
         confidence: found.confidence,
         found,
+    }
+}
+
+fn severity(rule: &TraceRule, share: Option<f64>) -> Severity {
+    match rule.cause {
+        // A cold start costs no step to come, however long it is.
+        Cause::ColdStart => Severity::Medium,
+        _ => share.map_or(Severity::Medium, Severity::of_share),
     }
 }
 
@@ -208,7 +230,7 @@ mod tests {
 
     #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=128).map(|number| format!("TR{number}")).collect();
+        let codes: Vec<String> = (101..=131).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

@@ -42,9 +42,9 @@ fn slow_is_bound_by_launches_and_its_read_backs_and_mask_are_ranked_by_cost() {
     let of = |code: &str| found.iter().filter(|row| row.0 == code).copied().collect::<Vec<_>>();
     let syncs = of("TR101");
     assert_eq!(syncs.len(), 3, "{syncs:?}");
-    assert_near(syncs[0].1, 0.03537, 0.0001);
-    assert_near(syncs[1].1, 0.00159, 0.0001);
-    assert_near(syncs[2].1, 0.00119, 0.0001);
+    // Idle time with nothing queued inside of the read-backs, counted by another program: 2.038 of 92.2 ms.
+    assert_near(syncs[0].1, 0.02055, 0.0001);
+    assert_near(syncs.iter().map(|row| row.1).sum(), 0.02211, 0.0001);
     assert!(syncs[0].2.ends_with(": train") && syncs[1].2.ends_with(": train") && syncs[2].2.ends_with(": forward"));
     let per_step: Vec<f64> = analysis.measures.synchronisation.groups.iter().map(|group| group.per_step).collect();
     // The gradient norms, the batch's copy to the device, the loss, the mask's check.

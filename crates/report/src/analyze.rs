@@ -89,6 +89,7 @@ pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
         ("copies and fills, exposed", breakdown.copies_exposed_seconds),
         ("idle: host busy", idle.host_busy_seconds),
         ("idle: launch delay", idle.launch_delay_seconds),
+        ("idle: work queued", idle.stalled_seconds),
         ("idle: host waiting", idle.host_waiting_seconds),
         ("idle: data loading", idle.data_loading_seconds),
         ("idle: unknown", idle.unknown_seconds),
@@ -101,6 +102,10 @@ pub(crate) fn how_steps_were_found(analysis: &Analysis) -> &'static str {
     match (analysis.steps.found_by, analysis.steps.measured_on) {
         (FoundBy::ProfilerMarks, MeasuredOn::Host) => "by the profiler's marks",
         (FoundBy::ProfilerMarks, MeasuredOn::Device) => "by the profiler's marks, measured where the device's work is",
+        (FoundBy::Annotations, MeasuredOn::Host) => "by the framework's annotations",
+        (FoundBy::Annotations, MeasuredOn::Device) => {
+            "by the framework's annotations, measured where the device's work is"
+        }
         (FoundBy::OptimizerSpans, MeasuredOn::Host) => "by the optimizer's spans, as there are no marks",
         (FoundBy::OptimizerSpans, MeasuredOn::Device) => {
             "by the optimizer's spans, as there are no marks, measured where the device's work is"

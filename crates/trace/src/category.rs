@@ -50,6 +50,12 @@ impl Category {
         }
     }
 
+    /// Old versions of Kineto wrote torch's own annotations as operators: the name tells them apart.
+    pub fn of_span_named(self, name: &[u8]) -> Category {
+        let is_annotation = || ANNOTATIONS.iter().any(|start| name.starts_with(start));
+        if self == Category::CpuOp && is_annotation() { Category::UserAnnotation } else { self }
+    }
+
     /// As Kineto spells it today.
     pub fn kineto(self) -> &'static str {
         match self {
@@ -80,6 +86,9 @@ impl Category {
         matches!(self, Category::Kernel | Category::Memcpy | Category::Memset)
     }
 }
+
+/// How the names of torch's own annotations begin: of a step, of an optimizer's calls, of a fetched batch.
+const ANNOTATIONS: [&[u8]; 3] = [b"ProfilerStep#", b"Optimizer.", b"enumerate(DataLoader)#"];
 
 /// What a runtime call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +139,16 @@ impl CallKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn torchs_own_annotations_are_recognised_where_kineto_wrote_them_as_operators() {
+        let of = |name: &str| Category::from_kineto("Operator").of_span_named(name.as_bytes());
+        assert_eq!(of("ProfilerStep#3"), Category::UserAnnotation);
+        assert_eq!(of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), Category::UserAnnotation);
+        assert_eq!(of("Optimizer.step#SGD.step"), Category::UserAnnotation);
+        assert_eq!(of("aten::mm"), Category::CpuOp);
+        assert_eq!(Category::Runtime.of_span_named(b"ProfilerStep#3"), Category::Runtime);
+    }
 
     #[test]
     fn the_same_calls_of_nvidia_and_amd_are_of_one_kind() {

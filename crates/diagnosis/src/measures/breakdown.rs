@@ -1,10 +1,11 @@
 //! What a step's time went into, in parts that add up to it; idle time with its cause.
 
-use headroom_trace::{CallKind, Category, NONE};
+use headroom_trace::{CallKind, Category};
 use serde::Serialize;
 
 use super::data_loading::loading_spans;
 use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
+use super::stops::{Stop, stops};
 use super::view::View;
 
 /// Seconds, over all steps. Every moment is in exactly one part: what keeps the device busy comes first, in this order.
@@ -41,6 +42,9 @@ pub struct Idle {
     pub host_busy_in_long_gaps_seconds: f64,
     /// Between the order for the next work and its start.
     pub launch_delay_seconds: f64,
+    /// The next work was queued and the device stood all the same: it waited for another stream, another rank, or something
+    /// outside of the file.
+    pub stalled_seconds: f64,
     /// Where nothing tells who ordered the next work.
     pub unknown_seconds: f64,
     pub longest_seconds: f64,
@@ -74,7 +78,6 @@ fn of_device(view: &View) -> Breakdown {
 
     let loading = loading_spans(view);
     let waiting = waiting_spans(view);
-    let next = NextWork::new(view);
     let mut sum = Breakdown::default();
     let mut busy_nanos = 0;
     for step in &view.steps.list {
@@ -82,24 +85,22 @@ fn of_device(view: &View) -> Breakdown {
         sum.communication_exposed_seconds += seconds(covered(&exposed_communication, step.span));
         sum.copies_exposed_seconds += seconds(covered(&exposed_copies, step.span));
         busy_nanos += covered(&view.busy, step.span);
-        for gap in gaps(&view.busy, step.span) {
-            add_gap(&mut sum.idle, gap, next.ordered_at(gap), &loading, &waiting);
-        }
     }
+    stops(view).iter().for_each(|stop| add_stop(&mut sum.idle, stop, &loading, &waiting));
     sum.busy_share = view.steps.share(busy_nanos);
     sum
 }
 
-fn add_gap(idle: &mut Idle, gap: Span, ordered: Option<i64>, loading: &[Span], waiting: &[Span]) {
+fn add_stop(idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
+    let gap = stop.span;
     idle.total_seconds += seconds(gap.nanos());
     idle.longest_seconds = idle.longest_seconds.max(seconds(gap.nanos()));
-    let Some(ordered) = ordered else {
+    let Some(before) = stop.dry else {
         let loading_nanos = covered(loading, gap);
         idle.data_loading_seconds += seconds(loading_nanos);
         idle.unknown_seconds += seconds(gap.nanos() - loading_nanos);
         return;
     };
-    let before = Span { start: gap.start, end: ordered.clamp(gap.start, gap.end) };
     let loading_nanos = covered(loading, before);
     // A wait inside the loader is the loader's.
     let waiting_nanos = total(&without(&clipped(waiting, before), loading));
@@ -110,41 +111,14 @@ fn add_gap(idle: &mut Idle, gap: Span, ordered: Option<i64>, loading: &[Span], w
     if gap.nanos() > LONG_GAP_NANOS {
         idle.host_busy_in_long_gaps_seconds += host_busy;
     }
-    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos());
+    idle.stalled_seconds += seconds(stop.stalled.nanos());
+    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos() - stop.stalled.nanos());
 }
 
 /// When the host was in a call that waits for the device.
 pub fn waiting_spans(view: &View) -> Vec<Span> {
     let waits = |at: &usize| view.call_kind(*at) == Some(CallKind::Synchronise);
     merged((0..view.trace.host.len()).filter(waits).map(|at| view.host_span(at)).collect())
-}
-
-/// Device work in order of time, to find what ended a gap and when the host ordered it.
-struct NextWork {
-    /// Start on the device, and start of the call that queued it where that is known.
-    starts: Vec<(i64, Option<i64>)>,
-}
-
-impl NextWork {
-    fn new(view: &View) -> NextWork {
-        let ordered = |at: usize| {
-            Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| view.trace.host.start[call as usize])
-        };
-        let mut starts: Vec<(i64, Option<i64>)> =
-            view.trace.device.busy().map(|at| (view.trace.device.start[at], ordered(at))).collect();
-        starts.sort_unstable();
-        NextWork { starts }
-    }
-
-    fn ordered_at(&self, gap: Span) -> Option<i64> {
-        // A gap at a step's end is closed by work of the next step, which tells just as well what the host was doing.
-        let next = self.starts.partition_point(|(start, _)| *start < gap.end);
-        match self.starts.get(next) {
-            Some((_, ordered)) => *ordered,
-            // Nothing more was ordered: the host was busy with the rest of the step.
-            None => Some(gap.end),
-        }
-    }
 }
 
 /// A run on the host alone: operators are the work, the loader and the rest are idle time.

@@ -1,5 +1,5 @@
 //! Known shapes of waste: the optimizer one parameter at a time, attention with its scores in memory, runs of small kernels,
-//! allocation inside steps, products without tensor cores.
+//! allocation inside steps, products and convolutions without tensor cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
-use super::intervals::{Span, covered, merged, seconds};
+use super::intervals::{Span, covered, merged, seconds, total, without};
+use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,6 +29,9 @@ pub struct OptimizerWork {
     pub share_of_steps: f64,
     /// `aten::zero_` calls a step inside `zero_grad`.
     pub zeroed_per_step: f64,
+    /// When the host was in the optimizer's own code.
+    #[serde(skip)]
+    pub host: Vec<Span>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -46,16 +50,18 @@ pub struct MaterialisedAttention {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SmallKernels {
-    /// Runs of three or more element-wise kernels, each shorter than 10 µs, one after another on a stream.
+    /// Runs of two or more element-wise kernels and reductions, one after another on a stream.
     pub runs_per_step: f64,
     pub kernels_per_step: f64,
     pub device_seconds: f64,
     /// From each run's start to its end.
     pub span_seconds: f64,
-    /// The same less the longest kernel of each run, which a fused one takes at least.
+    /// Device time of the runs less the longest kernel of each, which a fused one takes at least.
     pub beyond_longest_seconds: f64,
     /// Of the time beyond the longest kernels.
     pub share_of_steps: f64,
+    /// Of all device time the part in element-wise kernels.
+    pub elementwise_share_of_device: f64,
     /// The kernels of the runs but the longest of each.
     #[serde(skip)]
     pub beside_longest: Vec<usize>,
@@ -75,6 +81,8 @@ pub struct TensorCores {
     /// The part in kernels that do not use them.
     pub without_seconds: f64,
     pub without_share_of_steps: f64,
+    /// The part of `without_seconds` in convolutions.
+    pub convolution_seconds: f64,
     pub kernels: Vec<String>,
     /// The device spans of those kernels.
     #[serde(skip)]
@@ -103,8 +111,9 @@ fn optimizer(view: &View) -> OptimizerWork {
                 .collect(),
         )
     };
-    let steps = named("Optimizer.step");
     let zeroing = named("Optimizer.zero_grad");
+    // A closure runs forward and backward inside the optimizer's step: what it holds is not the optimizer's.
+    let steps = without(&named("Optimizer.step"), &closures(view));
     let holds = |set: &[Span], time: i64| covered(set, Span { start: time, end: time + 1 }) > 0;
     let mut work = OptimizerWork::default();
     let mut nanos = 0;
@@ -116,12 +125,39 @@ fn optimizer(view: &View) -> OptimizerWork {
     }
     let zeroed = view.host_spans_named(|name| name == "aten::zero_");
     let zeroed = zeroed.into_iter().filter(|&at| holds(&zeroing, host.start[at])).count();
-    let host_nanos = super::intervals::total(&steps);
+    let host_nanos = total(&steps);
     work.zeroed_per_step = zeroed as f64 / view.steps.count();
     work.device_seconds = seconds(nanos);
     work.host_seconds = seconds(host_nanos);
-    work.share_of_steps = view.steps.share(host_nanos.max(nanos));
+    work.share_of_steps = view.steps.share(host_nanos.max(nanos)).min(1.0);
+    work.host = steps;
     work
+}
+
+/// Time inside an optimizer's step in which its closure ran: the function itself where stacks are recorded, else all up to the
+/// last operator of a backward pass or of `zero_grad` in it.
+fn closures(view: &View) -> Vec<Span> {
+    let host = &view.trace.host;
+    let steps = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
+    let steps: Vec<Span> = steps.into_iter().map(|at| view.host_span(at)).collect();
+    let steps = merged(steps);
+    let inside = |at: &usize| {
+        let next = steps.partition_point(|step| step.end <= host.start[*at]);
+        steps.get(next).copied().filter(|step| step.start <= host.start[*at])
+    };
+    let functions = view.host_spans_named(|name| name.ends_with(": closure") || name.ends_with("]closure"));
+    let functions: Vec<Span> =
+        functions.into_iter().filter(|at| inside(at).is_some()).map(|at| view.host_span(at)).collect();
+    if !functions.is_empty() {
+        return merged(functions);
+    }
+    let backward = view.host_spans_named(|name| {
+        name.starts_with("autograd::engine::evaluate_function") || name.starts_with("Optimizer.zero_grad")
+    });
+    // The backward pass runs on a thread of its own, so time alone tells.
+    let held =
+        backward.into_iter().filter_map(|at| inside(&at).map(|step| Span { start: step.start, end: host.end(at) }));
+    merged(held.collect())
 }
 
 fn attention(view: &View) -> MaterialisedAttention {
@@ -191,35 +227,38 @@ fn product_shape(view: &View, at: usize) -> Option<(u64, u64, u64)> {
     Some((batch * rows * columns, *rows, *columns))
 }
 
-const SHORT_KERNEL_NANOS: i64 = 10_000;
-
 fn small_kernels(view: &View) -> SmallKernels {
     let device = &view.trace.device;
-    let elementwise: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_elementwise(name)).collect();
+    let kinds = kinds_of_names(view);
     let range = view.steps.range();
     let mut result = SmallKernels::default();
     let mut run: Vec<usize> = Vec::new();
     let mut close = |run: &mut Vec<usize>| {
-        if run.len() >= 3 {
+        let elementwise = run.iter().filter(|&&at| kinds[device.name[at].index()] == Kind::ElementWise).count();
+        if run.len() >= 2 && elementwise * 2 >= run.len() {
             result.runs_per_step += 1.0 / view.steps.count();
             result.kernels_per_step += run.len() as f64 / view.steps.count();
-            result.device_seconds += run.iter().map(|&at| seconds(device.duration[at])).sum::<f64>();
+            let all: f64 = run.iter().map(|&at| seconds(device.duration[at])).sum();
             let (first, last) = (run[0], run[run.len() - 1]);
-            let span = device.end(last) - device.start[first];
             let longest = run.iter().copied().max_by_key(|&at| device.duration[at]).unwrap_or(first);
-            result.span_seconds += seconds(span);
-            result.beyond_longest_seconds += seconds(span - device.duration[longest]);
+            result.device_seconds += all;
+            result.span_seconds += seconds(device.end(last) - device.start[first]);
+            result.beyond_longest_seconds += all - seconds(device.duration[longest]);
             result.beside_longest.extend(run.iter().filter(|&&at| at != longest));
         }
         run.clear();
     };
+    let (mut elementwise_nanos, mut all_nanos) = (0, 0);
     for at in device.busy() {
         if device.start[at] < range.start || device.start[at] >= range.end {
             continue;
         }
-        let fits = device.category[at] == Category::Kernel
-            && elementwise[device.name[at].index()]
-            && device.duration[at] < SHORT_KERNEL_NANOS;
+        all_nanos += device.duration[at];
+        let kind = kinds[device.name[at].index()];
+        let is_kernel = device.category[at] == Category::Kernel;
+        elementwise_nanos += if is_kernel && kind == Kind::ElementWise { device.duration[at] } else { 0 };
+        // A reduction over the same elements is fused with what surrounds it.
+        let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction);
         let goes_on = |&last: &usize| {
             device.lane[last] == device.lane[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
         };
@@ -231,13 +270,9 @@ fn small_kernels(view: &View) -> SmallKernels {
         }
     }
     close(&mut run);
+    result.elementwise_share_of_device = elementwise_nanos as f64 / all_nanos.max(1) as f64;
     result.share_of_steps = result.beyond_longest_seconds * 1e9 / view.steps.wall_nanos().max(1) as f64;
     result
-}
-
-/// Work that reads and writes each element once: what a compiler fuses.
-fn is_elementwise(kernel: &str) -> bool {
-    kernel.contains("elementwise_kernel") || kernel.contains("CatArrayBatchedCopy") || kernel.contains("triton_poi")
 }
 
 fn allocator(view: &View) -> AllocatorCalls {
@@ -246,7 +281,8 @@ fn allocator(view: &View) -> AllocatorCalls {
         .filter(|&at| matches!(view.call_kind(at), Some(CallKind::Allocate | CallKind::Free)))
         .filter(|&at| view.steps.at_host(host.start[at]).is_some())
         .collect();
-    let nanos = calls.iter().map(|&at| host.duration[at]).sum();
+    // Filling the pool for the first time is not churn.
+    let nanos = calls.iter().map(|&at| host.duration[at] - covered(&view.cold.spans, view.host_span(at))).sum();
     AllocatorCalls {
         calls_per_step: calls.len() as f64 / view.steps.count(),
         host_seconds: seconds(nanos),
@@ -257,22 +293,26 @@ fn allocator(view: &View) -> AllocatorCalls {
 fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
     let device = &view.trace.device;
     let range = view.steps.range();
-    let uses: Vec<bool> = view.trace.names.iter().map(|(_, name)| uses_tensor_cores(name)).collect();
-    let (mut eligible, mut without) = (0, 0);
+    let kinds = kinds_of_names(view);
+    let uses: Vec<Option<bool>> = view.trace.names.iter().map(|(_, name)| uses_matrix_units(name)).collect();
+    let (mut eligible, mut without, mut convolutions) = (0, 0, 0);
     let mut spans = Vec::new();
     let mut kernels: BTreeMap<&str, i64> = BTreeMap::new();
-    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel && view.call_of[at] != NONE) {
-        if device.start[at] < range.start || device.start[at] >= range.end {
+    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
+        let (name, kind) = (device.name[at].index(), kinds[device.name[at].index()]);
+        let inside = device.start[at] >= range.start && device.start[at] < range.end;
+        if !inside || !kind.is_for_matrix_units() || is_double(view.name(device.name[at])) {
             continue;
         }
-        let owner = view.ancestors(view.call_of[at] as usize).find(|&outer| costs[outer].flops > 0.0);
-        let Some(owner) = owner.filter(|&owner| costs[owner].precision != Precision::Fp64) else { continue };
-        if !is_product(view.name(device.name[at])) && !view.host_name(owner).contains("attention") {
-            continue; // a reduction or copy beside the product
+        let call = Some(view.call_of[at]).filter(|call| *call != NONE);
+        let owner = call.and_then(|call| view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0));
+        if owner.is_some_and(|owner| costs[owner].precision == Precision::Fp64) {
+            continue;
         }
         eligible += device.duration[at];
-        if !uses[device.name[at].index()] {
+        if uses[name] == Some(false) {
             without += device.duration[at];
+            convolutions += if kind == Kind::Convolution { device.duration[at] } else { 0 };
             spans.push(at);
             *kernels.entry(view.name(device.name[at])).or_default() += device.duration[at];
         }
@@ -283,65 +323,12 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
         eligible_seconds: seconds(eligible),
         without_seconds: seconds(without),
         without_share_of_steps: view.steps.share(without),
+        convolution_seconds: seconds(convolutions),
         kernels: kernels.into_iter().take(3).map(|(_, name)| name.to_string()).collect(),
         spans,
     }
 }
 
-fn is_product(kernel: &str) -> bool {
-    ["gemm", "Gemm", "GEMM", "xmma", "nvjet", "Cijk", "cutlass", "conv", "fmha", "flash"]
-        .iter()
-        .any(|part| kernel.contains(part))
-}
-
-/// By the marks that makers put into the names of such kernels.
-fn uses_tensor_cores(kernel: &str) -> bool {
-    let plain_fp32 = kernel.contains("f32f32_f32f32_f32") || kernel.contains("sgemm") || kernel.contains("simt");
-    if plain_fp32 && !kernel.contains("tf32") {
-        return false;
-    }
-    [
-        "tensorop",
-        "s16816",
-        "s1688",
-        "h16816",
-        "h1688",
-        "884",
-        "tf32",
-        "bf16",
-        "f16",
-        "hmma",
-        "imma",
-        "wgmma",
-        "sm90_xmma",
-        "nvjet",
-        "flash",
-        "fmha",
-        "_MI16x16",
-        "_MI32x32",
-        "_MI4x4",
-        "mfma",
-        "Sm90",
-        "e4m3",
-    ]
-    .iter()
-    .any(|mark| kernel.contains(mark))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_say_in_their_names_whether_they_use_tensor_cores() {
-        let with = [
-            "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16",
-            "nvjet_tst_128x64_64x7_1x2_h_bz_TNN",
-            "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
-            "Cijk_Ailk_Bljk_BBS_BH_MT128x128x32_MI32x32x8x1",
-        ];
-        let without = ["sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8", "ampere_sgemm_128x64_nn"];
-        assert!(with.iter().all(|name| uses_tensor_cores(name)));
-        assert!(without.iter().all(|name| !uses_tensor_cores(name)));
-    }
+fn is_double(kernel: &str) -> bool {
+    kernel.contains("dgemm") || kernel.contains("f64") || kernel.contains("_DB_") || kernel.contains("<double")
 }

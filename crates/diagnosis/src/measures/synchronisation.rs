@@ -1,14 +1,15 @@
 //! Where the host waits for the device, with the Python function that made it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
 use super::breakdown::LONG_GAP_NANOS;
 use super::copies::{Direction, direction};
-use super::intervals::{Span, covered, merged, seconds};
+use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
+use super::stops::stops;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -33,8 +34,8 @@ pub struct Waits {
     pub per_step: f64,
     /// Time in the runtime's waiting calls alone.
     pub wait_seconds: f64,
-    /// Time that the step would be shorter without: the whole operator where the device has nothing else to do, else the
-    /// time the device stands still during and after it.
+    /// Time that the step would be shorter without: of the operator and of the restart after it, the part in which the device
+    /// had run dry. Where work is queued and the device stands, the wait is not to blame.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
     /// When the first of them began, from the trace's start: groups of one function in the order of its lines.
@@ -78,9 +79,10 @@ pub fn synchronisation(view: &View) -> Synchronisation {
     let copies = copies_by_call(view);
     let kernels = kernel_time(view);
     let last_work = last_work(view);
+    let dry = dry(view);
     let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
     let mut sum = Synchronisation::default();
-    let mut charged: HashMap<usize, ()> = HashMap::new();
+    let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
     for at in 0..host.len() {
         if view.call_kind(at) != Some(CallKind::Synchronise) || !is_inside(host.start[at], range) {
             continue;
@@ -106,19 +108,35 @@ pub fn synchronisation(view: &View) -> Synchronisation {
             function: function.map(|at| frame_name(view.host_name(at))),
             through: through.map(|at| frame_name(view.host_name(at))),
         };
+        waits.push((at, kind, key));
+    }
+    // In order of time, so that what the device lost to one wait is not charged to the next as well.
+    waits.sort_by_key(|(at, ..)| host.start[*at]);
+    let (mut charged, mut charged_until) = (HashSet::new(), i64::MIN);
+    for (at, kind, key) in waits {
+        let whole = reading_operator(view, at).unwrap_or(at);
         let group = groups.entry(key).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
         group.first = group.first.min(host.start[at]);
         group.wait_seconds += seconds(host.duration[at]);
-        if charged.insert(whole, ()).is_none() {
-            group.calls += 1;
-            let span = view.host_span(whole);
-            group.cost_seconds += seconds(match kind {
-                // The copy itself, and what stands still around it.
-                WaitKind::CopyToDevice => span.nanos() - covered(&kernels, span),
-                _ => cost(view, span, host.duration[at]),
-            });
-            group.spans.push(view.host_span(whole));
+        if !charged.insert(whole) {
+            continue;
         }
+        group.calls += 1;
+        let span = view.host_span(whole);
+        group.cost_seconds += seconds(match kind {
+            // The copy itself, and what stands still around it; setting the device up is not part of it.
+            WaitKind::CopyToDevice => {
+                let rest = without(&[span], &kernels);
+                total(&without(&rest, &view.cold.spans))
+            }
+            _ => {
+                let end = span.end + restart(view, span, host.duration[at]);
+                let lost = covered(&dry, Span { start: span.start.max(charged_until), end });
+                charged_until = charged_until.max(end);
+                lost
+            }
+        });
+        group.spans.push(span);
     }
     sum.groups = groups.into_iter().map(|(key, waits)| finished(view, key, waits)).collect();
     sum.groups
@@ -220,16 +238,23 @@ fn before(view: &View, at: usize) -> Option<String> {
 /// A shorter wait empties no queue worth the name.
 const FEW_LAUNCHES_NANOS: i64 = 30_000;
 
-fn cost(view: &View, span: Span, waited_nanos: i64) -> i64 {
+/// When nothing was queued for the device and it stood.
+fn dry(view: &View) -> Vec<Span> {
+    let stops = stops(view);
+    without(&merged(stops.iter().map(|stop| stop.dry.unwrap_or(stop.span)).collect()), &view.cold.spans)
+}
+
+/// How long after a wait the device's standing still belongs to it, in nanoseconds.
+fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
     // Mostly waiting for a device that works, for longer than a few launches: it was fed, and what is lost is the time it
     // stands still until work comes again.
     let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
     if !was_fed {
-        return span.nanos();
+        return 0;
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
     // What comes later than that is not for want of work ordered ahead.
-    span.nanos() - busy + (restart - span.end).min(LONG_GAP_NANOS)
+    (restart - span.end).min(LONG_GAP_NANOS)
 }

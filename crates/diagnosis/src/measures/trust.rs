@@ -1,8 +1,14 @@
 //! Whether a trace can be trusted: cut, damaged, lost work, impossible times, too much of the profiler in it.
 
+use std::collections::HashSet;
+
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
+use super::cold::{COLD_SHARE, captures};
+use super::intervals::{Span, covered};
+use super::launches::median;
+use super::overhead::estimate;
 use super::recorded::unrecorded_device;
 use super::view::View;
 
@@ -11,9 +17,13 @@ pub struct Trust {
     pub verdict: Verdict,
     /// What is wrong, the worst first, in sentences.
     pub notes: Vec<String>,
-    /// Share of the step that the profiler itself takes; see `overhead_from`.
+    /// Share of the step that the profiler itself takes; see `overhead_from`. Where it is estimated, the bounds besides.
     pub profiler_overhead_share: Option<f64>,
+    pub profiler_overhead_low_share: Option<f64>,
+    pub profiler_overhead_high_share: Option<f64>,
     pub overhead_from: Option<&'static str>,
+    /// Share of the steps in which the device stood while the host set up what is set up once.
+    pub cold_share: f64,
     /// Figures that are withheld because the trace spoils them.
     pub withheld: Vec<&'static str>,
 }
@@ -34,15 +44,10 @@ pub struct Unprofiled {
     pub step_seconds: Option<f64>,
 }
 
-/// Assumed cost of recording on the host, in seconds. With shapes, stacks and FLOPs 4.6 µs an operator, runtime call or
-/// allocation: fitted to three scripts that were timed with and without the profiler (4.5, 4.6 and 4.8 µs). Without FLOPs a
-/// third of it, and 6 µs a Python function where stacks are recorded (built-in ones cost next to nothing): fitted to five
-/// other scripts, of which the estimate misses one by half and the rest by a sixth or less.
-const SECONDS_AN_EVENT_WITH_FLOPS: f64 = 4.6e-6;
-const SECONDS_AN_EVENT: f64 = 1.6e-6;
-const SECONDS_A_PYTHON_FUNCTION: f64 = 6e-6;
 /// Above this share the profiler is said to be in the way.
 const TOO_MUCH_PROFILER: f64 = 0.10;
+/// Above this share of a cold start nothing can be said about the steps to come.
+const MOSTLY_COLD: f64 = 0.4;
 
 pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     let mut trust = Trust::default();
@@ -70,6 +75,9 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
         );
     }
     lost_work(view, &mut trust);
+    without_operators(view, &mut trust);
+    sampled(view, &mut trust);
+    cold_start(view, &mut trust);
     graph_launches(view, &mut trust);
     no_steps(view, &mut trust);
     overhead(view, unprofiled, &mut trust);
@@ -104,10 +112,13 @@ fn lost_work(view: &View, trust: &mut Trust) {
         }
         return;
     }
-    let arrived: std::collections::HashSet<u32> =
-        device.busy().map(|at| view.call_of[at]).filter(|call| *call != NONE).collect();
-    let launches: Vec<u32> =
-        (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Launch)).map(|at| at as u32).collect();
+    let arrived: HashSet<u32> = device.busy().map(|at| view.call_of[at]).filter(|call| *call != NONE).collect();
+    let captures = captures(view.trace);
+    let is_captured = |at: usize| covered(&captures, Span { start: host.start[at], end: host.start[at] + 1 }) > 0;
+    let launches: Vec<u32> = (0..host.len())
+        .filter(|&at| view.call_kind(at) == Some(CallKind::Launch) && !is_captured(at))
+        .map(|at| at as u32)
+        .collect();
     let lost = launches.iter().filter(|call| !arrived.contains(call)).count();
     if lost * 50 > launches.len() {
         let share = 100.0 * lost as f64 / launches.len() as f64;
@@ -126,6 +137,86 @@ fn lost_work(view: &View, trust: &mut Trust) {
     if kernels > 0 && orphans * 10 > kernels && !launches.is_empty() {
         let share = 100.0 * orphans as f64 / kernels as f64;
         trust.note(Verdict::Limited, format!("{share:.0}% of kernels have no launch: their operators are unknown"));
+    }
+}
+
+/// Device events alone: whose they are is not known.
+fn without_operators(view: &View, trust: &mut Trust) {
+    let tells =
+        |category: &Category| matches!(category, Category::CpuOp | Category::PythonFunction | Category::UserAnnotation);
+    if view.has_device_work() && !view.trace.host.category.iter().any(tells) {
+        trust.note(
+            Verdict::Limited,
+            "neither operators nor functions of the host were recorded: device time is given by kernel and kind, and whose \
+             it is cannot be told (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+                .into(),
+        );
+        trust.withheld.push("operators");
+    }
+}
+
+/// A trace of which only a part of the events was kept: the numbers that the profiler gives to operators one after another have
+/// holes almost everywhere.
+fn sampled(view: &View, trust: &mut Trust) {
+    let host = &view.trace.host;
+    let step_between = |category: Category| {
+        let mut ids: Vec<u32> = (0..host.len())
+            .filter(|&at| host.category[at] == category && host.id[at] != NONE)
+            .map(|at| host.id[at])
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let steps: Vec<i64> = ids.windows(2).map(|pair| i64::from(pair[1] - pair[0])).collect();
+        let mean = steps.iter().sum::<i64>() as f64 / steps.len().max(1) as f64;
+        (steps.len() >= 50).then(|| (median(steps), mean))
+    };
+    // Of a device's calls the profiler leaves out some kinds, so theirs may have holes; of operators none.
+    let Some((_, one_in)) = step_between(Category::CpuOp).filter(|(median, _)| *median >= 4.0) else { return };
+    if step_between(Category::Runtime).is_some_and(|(median, _)| median < 16.0) {
+        return;
+    }
+    trust.note(
+        Verdict::Broken,
+        format!(
+            "only about one event in {one_in:.0} is in the file, by the numbers of the operators: idle time, what hides \
+             collectives and which rank is late cannot be read from a sample"
+        ),
+    );
+    trust.withheld.extend(["idle", "communication"]);
+}
+
+/// The window holds work that is done once.
+fn cold_start(view: &View, trust: &mut Trust) {
+    let steps = &view.steps;
+    if let Some(last) = steps.left_out.last() {
+        let count = steps.left_out.len();
+        let text = if count == 1 {
+            format!("the first step ({last})")
+        } else {
+            format!("the first {count} steps (up to {last})")
+        };
+        trust.notes.push(format!(
+            "{text} held a cold start (code loading, libraries, allocation) and is left out of all figures"
+        ));
+    }
+    trust.cold_share = steps.share(steps.list.iter().map(|step| view.cold.nanos_in(step.span)).sum());
+    if trust.cold_share < COLD_SHARE {
+        return;
+    }
+    let windows: Vec<Span> = steps.list.iter().map(|step| step.span).collect();
+    let longest = view.cold.longest(view.trace, &windows);
+    let longest: Vec<String> =
+        longest.iter().map(|(name, nanos)| format!("{name} {:.1} ms", *nanos as f64 / 1e6)).collect();
+    trust.note(
+        Verdict::Limited,
+        format!(
+            "the window holds a cold start: {:.0}% of it is setting up what is set up once ({}); record after some warm-up steps",
+            100.0 * trust.cold_share,
+            longest.join(", ")
+        ),
+    );
+    if trust.cold_share >= MOSTLY_COLD {
+        trust.withheld.extend(["steady-state", "communication"]);
     }
 }
 
@@ -186,42 +277,44 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     if view.trace.header.headroom.is_some() {
         return; // our own recorder states its overhead itself
     }
-    let range = steps.host_range();
-    let (header, host) = (&view.trace.header, &view.trace.host);
-    let inside = |time: i64| (range.start..range.end).contains(&time);
-    let is_built_in: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("<built-in")).collect();
-    let (mut events, mut functions) = (view.trace.memory.time.iter().filter(|time| inside(**time)).count(), 0);
-    for at in (0..host.len()).filter(|&at| inside(host.start[at])) {
-        match host.category[at] {
-            Category::CpuOp | Category::Runtime => events += 1,
-            Category::PythonFunction if !is_built_in[host.name[at].index()] => functions += 1,
-            _ => {}
-        }
-    }
-    let (seconds, from) = match header.records_stacks && header.records_shapes && header.records_flops {
-        true => (
-            events as f64 * SECONDS_AN_EVENT_WITH_FLOPS,
-            "assumed, 4.6 µs an operator, call or allocation recorded with shapes, stacks and FLOPs",
-        ),
-        false => (
-            events as f64 * SECONDS_AN_EVENT + functions as f64 * SECONDS_A_PYTHON_FUNCTION,
-            "assumed, 1.6 µs an operator, call or allocation and 6 µs a Python function",
-        ),
-    };
-    let seconds = seconds / steps.count();
-    let share = (seconds / step_seconds).min(0.9);
-    trust.profiler_overhead_share = Some(share);
-    trust.overhead_from = Some(from);
+    let Some(estimate) = estimate(view) else { return };
+    trust.profiler_overhead_share = Some(estimate.middle);
+    trust.profiler_overhead_low_share = Some(estimate.low);
+    trust.profiler_overhead_high_share = Some(estimate.high);
+    trust.overhead_from = Some("estimated from the number of recorded events");
     // Where the device sets the pace, a slower host changes nothing.
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
-    if share > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
-        let factor = 1.0 / (1.0 - share);
-        trust.note(Verdict::Limited, format!(
-            "{:.0} operators, calls and allocations and {:.0} Python functions a step were recorded: the profiler makes the \
-             host's time {factor:.1}× what it is without ({from}), so host and launch times are too long (time some steps \
-             without it to know)",
-            events as f64 / steps.count(),
-            functions as f64 / steps.count()
-        ));
+    if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
+        let milliseconds = |share: f64| 1e3 * step_seconds * (1.0 - share);
+        trust.note(
+            Verdict::Limited,
+            format!(
+                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded: the profiler makes \
+                 the host's time about {:.1}× what it is without, so host and launch times are too long. The step of {:.1} ms \
+                 takes an estimated {:.1} ms without it, between {:.1} and {:.1} (time some steps without it to know)",
+                estimate.events_per_step,
+                estimate.functions_per_step,
+                1.0 / (1.0 - estimate.middle),
+                1e3 * step_seconds,
+                milliseconds(estimate.middle),
+                milliseconds(estimate.high),
+                milliseconds(estimate.low),
+            ),
+        );
+    }
+}
+
+impl Trust {
+    /// Whether findings about idle time are left out: events are missing, or the window says nothing about the steps to come.
+    pub fn withholds_idle(&self) -> bool {
+        self.withheld.iter().any(|figure| matches!(*figure, "idle" | "steady-state"))
+    }
+
+    /// A share of the recorded step that the host causes, as a share of the step without the profiler: by the middle estimate,
+    /// and by the largest that recording may have cost.
+    pub fn without_profiler(&self, share: f64) -> (f64, f64) {
+        let without = |overhead: f64| ((share - overhead) / (1.0 - overhead).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+        let middle = self.profiler_overhead_share.unwrap_or(0.0);
+        (without(middle), without(self.profiler_overhead_high_share.unwrap_or(middle)))
     }
 }

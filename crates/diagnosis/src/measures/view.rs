@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
 
+use super::cold::Cold;
 use super::intervals::{Span, merged};
-use super::steps::{Steps, find_steps};
+use super::steps::{Found, Steps, find_steps};
 
 pub struct View<'t> {
     pub trace: &'t Trace,
@@ -21,6 +22,8 @@ pub struct View<'t> {
     by_external: HashMap<u32, u32>,
     /// When any device worked.
     pub busy: Vec<Span>,
+    /// When the host set things up for the first time and the device stood.
+    pub cold: Cold,
     pub steps: Steps,
 }
 
@@ -30,15 +33,19 @@ impl<'t> View<'t> {
         let call_of = calls_of_device_spans(trace, &call_kinds);
         let device = &trace.device;
         let busy = merged(device.busy().map(|at| Span { start: device.start[at], end: device.end(at) }).collect());
-        let steps = find_steps(trace, &call_of, &busy);
+        let parent = parents(&trace.host);
+        let mut cold = Cold::find(trace, &call_kinds, &call_of, &parent, &busy);
+        let steps = find_steps(trace, &Found { call_of: &call_of, parent: &parent, busy: &busy, cold: &cold });
+        cold.forget_what_recurs(&steps.list.iter().map(|step| step.span).collect::<Vec<_>>());
         View {
             trace,
-            parent: parents(&trace.host),
+            parent,
             call_of,
             call_kinds,
             forward: forward_operators(trace),
             by_external: operators_by_external(trace),
             busy,
+            cold,
             steps,
         }
     }

@@ -17,6 +17,9 @@ pub const RULE: TraceRule = TraceRule {
 };
 
 fn check(evidence: &Evidence) -> Vec<Found> {
+    if evidence.trust.withheld.contains(&"steady-state") {
+        return Vec::new();
+    }
     let allocator = &evidence.measures.patterns.allocator;
     // One a step may be a growing pool; several are a habit.
     if allocator.calls_per_step < 2.0 {

@@ -45,6 +45,7 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     let advice = "larger batches or fused products make each larger; sizes that are multiples of 8 (better 64) fit the units; avoid copies to other layouts";
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Medium;
+    found.on_device = true;
     let steps = evidence.view.steps.count();
     found.evidence = vec![
         format!(

@@ -1,8 +1,8 @@
 //! TR119 cpu-bound-op: one operator on the host takes most of the step while the device stands still.
 
 use super::{milliseconds, percent};
-use crate::measures::breakdown::WhereWorkRuns;
-use crate::measures::intervals::{covered, gaps, merged};
+use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
+use crate::measures::intervals::{covered, gaps, merged, without};
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
@@ -19,6 +19,9 @@ pub const RULE: TraceRule = TraceRule {
 };
 
 fn check(evidence: &Evidence) -> Vec<Found> {
+    if evidence.trust.withheld.contains(&"steady-state") {
+        return Vec::new();
+    }
     let (view, host) = (evidence.view, &evidence.view.trace.host);
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let on_host = evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Host;
@@ -36,6 +39,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         spans.into_iter().filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect(),
     );
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
+    // Neither setting up for the first time nor waiting for the device is the operator's work.
+    let spans = without(&without(&spans, &view.cold.spans), &waiting_spans(view));
     let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
     if share < evidence.thresholds.one_operator_share {

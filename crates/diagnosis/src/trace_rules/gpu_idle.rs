@@ -3,7 +3,10 @@
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
-use crate::measures::intervals::{covered, gaps, merged};
+use crate::measures::explained::{longest_stops, recorded};
+use crate::measures::intervals::{Span, covered, merged, without};
+use crate::measures::steps::FoundBy;
+use crate::measures::stops::stops;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -17,33 +20,49 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Idle time less what findings before it explain, what the host waits and what the profiler itself takes of the host.
+/// Idle time less what findings before it explain, what the host waits and where work was queued all the same.
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (breakdown, view) = (&evidence.measures.breakdown, evidence.view);
     let idle = &breakdown.idle;
-    if breakdown.where_work_runs == WhereWorkRuns::Host || evidence.trust.withheld.contains(&"idle") {
+    if breakdown.where_work_runs == WhereWorkRuns::Host || evidence.trust.withholds_idle() {
         return Vec::new();
     }
-    let explained = merged([waiting_spans(view), evidence.explained.to_vec()].concat());
-    let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
-    let unexplained: i64 = free.map(|gap| gap.nanos() - covered(&explained, gap)).sum();
+    let stops = stops(view);
+    let stalled: Vec<Span> = stops.iter().map(|stop| stop.stalled).collect();
+    let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
+    // Without steps, time in which nothing at all was recorded need not be the run's.
+    let outside = match view.steps.found_by {
+        FoundBy::WholeTrace => without(&[view.steps.range()], &recorded(view)),
+        _ => Vec::new(),
+    };
+    explained = merged([explained, outside].concat());
+    let unexplained: i64 = stops.iter().map(|stop| stop.span.nanos() - covered(&explained, stop.span)).sum();
     let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    let share = view.steps.share(unexplained) - evidence.trust.profiler_overhead_share.unwrap_or(0.0);
-    if share < evidence.thresholds.idle_share {
+    let recorded_share = view.steps.share(unexplained);
+    if recorded_share < evidence.thresholds.idle_share {
         return Vec::new();
     }
+    // Recording slows the host: it may make the idle time smaller than it looks, and is never a reason to be silent.
+    let (middle, least) = evidence.trust.without_profiler(recorded_share);
+    let is_uncertain = least < evidence.thresholds.idle_share;
+    let share = if is_uncertain { least } else { middle };
     let steps = view.steps.count();
     let message = format!("the device stands still for {} of the step", percent(idle.total_seconds / wall));
     let mut found =
         Found::new(Some(share), message, "look at what the host does in the longest gaps, and order work earlier");
-    found.confidence = Confidence::Medium;
-    found.evidence = vec![
-        format!("host busy {} a step", milliseconds(idle.host_busy_seconds / steps)),
+    found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
+    found.evidence = longest_stops(view, &stops, &explained, 3);
+    if is_uncertain {
+        found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
+    }
+    found.evidence.extend([
+        format!("host busy {} per step", milliseconds(idle.host_busy_seconds / steps)),
         format!("host waiting {}", milliseconds(idle.host_waiting_seconds / steps)),
         format!("launch delay {}", milliseconds(idle.launch_delay_seconds / steps)),
         format!("data loading {}", milliseconds(idle.data_loading_seconds / steps)),
+        format!("work queued and the device standing {}", milliseconds(idle.stalled_seconds / steps)),
         format!("unknown {}", milliseconds(idle.unknown_seconds / steps)),
         format!("longest gap {}", milliseconds(idle.longest_seconds)),
-    ];
+    ]);
     vec![found]
 }

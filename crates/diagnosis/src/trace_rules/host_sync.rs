@@ -16,9 +16,13 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// What costs less is not worth a word.
+const LEAST_SHARE: f64 = 0.0005;
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = evidence.measures.synchronisation.groups.iter();
-    groups.filter(|waits| waits.kind != WaitKind::CopyToDevice && !is_a_step_s_end(waits)).map(found).collect()
+    let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_SHARE;
+    groups.filter(matters).filter(|waits| !is_a_step_s_end(waits)).map(found).collect()
 }
 
 /// The profiler, or whoever times steps, waits once at a step's end. Where that costs next to nothing and nobody's code is
@@ -43,8 +47,8 @@ fn found(waits: &Waits) -> Found {
     };
     let often = match waits.per_step {
         per_step if per_step < 0.95 => format!("{} times in all", waits.calls),
-        per_step if per_step < 1.05 => "once a step".to_string(),
-        per_step => format!("{per_step:.0} times a step"),
+        per_step if per_step < 1.05 => "once per step".to_string(),
+        per_step => format!("{per_step:.0} times per step"),
     };
     let message = format!("{what}{after}, {often}");
     let mut found = Found::new(Some(waits.share_of_steps), message, advice);

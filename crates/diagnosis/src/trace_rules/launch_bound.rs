@@ -24,11 +24,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let (breakdown, launches) = (&evidence.measures.breakdown, &evidence.measures.launches);
     let view = evidence.view;
-    let share = share(evidence);
+    let recorded = share(evidence);
+    let (middle, least) = evidence.trust.without_profiler(recorded);
+    let is_uncertain = least < evidence.thresholds.launch_bound_share;
+    let share = if is_uncertain { least } else { middle };
     let message = format!(
         "the step is bound by the host's launches: the device is busy for {} of it and waits for the next launch for {}",
         percent(breakdown.busy_share),
-        percent(share)
+        percent(recorded)
     );
     let advice = "launch less or ahead: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and attention, \
                   a larger batch";
@@ -48,10 +51,22 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     ];
     if let Some(overhead) = evidence.trust.profiler_overhead_share.filter(|share| *share > 0.1) {
         let from = evidence.trust.overhead_from.unwrap_or("assumed");
-        found.evidence.push(format!("the profiler itself takes about {} of the step ({from})", percent(overhead)));
+        let bounds = match (evidence.trust.profiler_overhead_low_share, evidence.trust.profiler_overhead_high_share) {
+            (Some(low), Some(high)) => format!(", between {} and {}", percent(low), percent(high)),
+            _ => String::new(),
+        };
+        found.evidence.push(format!(
+            "the profiler itself takes about {} of the step{bounds} ({from}); of the step without it the wait is {}",
+            percent(overhead),
+            percent(middle)
+        ));
     }
-    // Where most of the host's time is the profiler's, how much remains without it is uncertain.
+    if is_uncertain {
+        found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
+    }
+    // Where much of the host's time is the profiler's, how much remains without it is uncertain.
     found.confidence = match evidence.trust.profiler_overhead_share {
+        _ if is_uncertain => Confidence::Low,
         Some(share) if share > 0.4 && evidence.trust.overhead_from != Some("measured") => Confidence::Medium,
         _ => Confidence::High,
     };
@@ -67,8 +82,8 @@ fn applies(evidence: &Evidence) -> bool {
     let launches = &evidence.measures.launches;
     let thresholds = evidence.thresholds;
     evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device
-        && !evidence.trust.withheld.contains(&"idle")
-        && share_without_profiler(evidence) >= thresholds.launch_bound_share
+        && !evidence.trust.withholds_idle()
+        && share(evidence) >= thresholds.launch_bound_share
         && (launches.nothing_ahead_share > thresholds.nothing_ahead_share || launches.shorter_than_launch_share > 0.5)
 }
 
@@ -80,11 +95,4 @@ fn share(evidence: &Evidence) -> f64 {
 fn waiting_seconds(evidence: &Evidence) -> f64 {
     let idle = &evidence.measures.breakdown.idle;
     idle.host_busy_seconds - idle.host_busy_in_long_gaps_seconds + idle.launch_delay_seconds
-}
-
-/// What would be left of that, and of the step, if the host did not have to record.
-fn share_without_profiler(evidence: &Evidence) -> f64 {
-    let wall = evidence.measures.breakdown.wall_seconds;
-    let profiler = evidence.trust.profiler_overhead_share.unwrap_or(0.0) * wall;
-    (waiting_seconds(evidence) - profiler) / (wall - profiler).max(f64::MIN_POSITIVE)
 }

@@ -16,6 +16,9 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// Matrix units shorten a product to no less than this in practice.
+const LEAST_RATIO: f64 = 0.25;
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     let cores = &evidence.measures.patterns.tensor_cores;
     let part = evidence.view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
@@ -24,17 +27,33 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let share_of_eligible = cores.without_seconds / cores.eligible_seconds.max(f64::MIN_POSITIVE);
+    let convolutions = cores.convolution_seconds / cores.without_seconds.max(f64::MIN_POSITIVE);
+    let what = match convolutions {
+        share if share > 0.9 => "convolutions",
+        share if share > 0.1 => "matrix products and convolutions",
+        _ => "matrix products",
+    };
     let message = format!(
-        "{} of the time of matrix products runs without tensor cores, {} of the step",
+        "{} of the time of {what} runs without tensor cores, {} of the step",
         percent(share_of_eligible),
         percent(cores.without_share_of_steps)
     );
-    let advice = "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\"); both change results slightly";
-    let mut found = Found::new(Some(cores.without_share_of_steps), message, advice);
+    let advice = match part {
+        // Volta, Turing and AMD's older parts have no single precision on matrix units.
+        Some(part) if part.tf32 == 0.0 => {
+            "train in half precision (torch.autocast with fp16 and a GradScaler, bf16 where the part has it); it changes results slightly"
+        }
+        _ => {
+            "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32; both change results slightly"
+        }
+    };
+    // By the datasheet's ratio of the two units; in practice the faster ones wait for memory before they are four times as fast.
+    let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16)).max(LEAST_RATIO);
+    let mut found = Found::new(Some(cores.without_share_of_steps * (1.0 - ratio)), message, advice);
+    found.on_device = true;
     found.evidence =
-        vec![format!("{} a step in such kernels", milliseconds(cores.without_seconds / evidence.view.steps.count()))];
+        vec![format!("{} per step in such kernels", milliseconds(cores.without_seconds / evidence.view.steps.count()))];
     found.evidence.extend(cores.kernels.iter().map(|kernel| format!("`{kernel}`")));
-    // By the datasheet's ratio of the two units.
     let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16));
     let device = &evidence.view.trace.device;
     let shorter = cores.spans.iter().map(|&at| (at, (device.duration[at] as f64 * ratio) as i64));

@@ -1,7 +1,6 @@
 //! TR109 optimizer-per-parameter: the optimizer launches its kernels one parameter at a time.
 
 use super::{milliseconds, percent};
-use crate::measures::intervals::merged;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -23,7 +22,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "the optimizer launches {:.0} kernels a step and zeroes {:.0} gradients one by one: {} of the step",
+        "the optimizer launches {:.0} kernels per step and zeroes {:.0} gradients one by one: {} of the step",
         optimizer.kernels_per_step,
         optimizer.zeroed_per_step,
         percent(optimizer.share_of_steps)
@@ -32,13 +31,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut found = Found::new(Some(optimizer.share_of_steps), message, advice);
     let steps = evidence.view.steps.count();
     found.evidence = vec![format!(
-        "{} of host and {} of device time a step in the optimizer",
+        "{} of host and {} of device time per step in the optimizer",
         milliseconds(optimizer.host_seconds / steps),
         milliseconds(optimizer.device_seconds / steps)
     )];
-    let view = evidence.view;
-    let spans = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
-    found.removal =
-        Removal { host: merged(spans.into_iter().map(|at| view.host_span(at)).collect()), ..Removal::default() };
+    found.removal = Removal { host: optimizer.host.clone(), ..Removal::default() };
     vec![found]
 }

@@ -16,7 +16,9 @@ pub const RULE: TraceRule = TraceRule {
 };
 
 fn check(evidence: &Evidence) -> Vec<Found> {
-    let Some(ranks) = evidence.ranks else { return Vec::new() };
+    let Some(ranks) = evidence.ranks.filter(|_| !evidence.trust.withheld.contains(&"communication")) else {
+        return Vec::new();
+    };
     let step = evidence.measures.breakdown.wall_seconds / evidence.view.steps.count();
     let share = ranks.waiting_seconds / step.max(f64::MIN_POSITIVE);
     // One or two collectives show when ranks began, not who is slow.

@@ -25,6 +25,8 @@ pub struct Thresholds {
     pub step_spread: f64,
     pub one_operator_share: f64,
     pub profiler_share: f64,
+    pub stalled_share: f64,
+    pub device_copies_share: f64,
     /// Of TR121 to TR128: what a missing pass saves at most.
     pub pass_shares: [f64; 8],
 }
@@ -52,6 +54,8 @@ impl Default for Thresholds {
             step_spread: 1.5,
             one_operator_share: 0.5,
             profiler_share: 0.1,
+            stalled_share: 0.05,
+            device_copies_share: 0.05,
             pass_shares: [0.01; 8],
         }
     }
@@ -154,7 +158,7 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR106", name: "tensor-core-share", unit: Unit::Share, field: |all| &mut all.tensor_core_share },
     // attention with its scores in memory
     Trigger { code: "TR107", name: "attention-share", unit: Unit::Share, field: |all| &mut all.attention_share },
-    // runs of short element-wise kernels
+    // runs of element-wise kernels, beyond their longest
     Trigger {
         code: "TR108",
         name: "small-kernels-share",
@@ -203,6 +207,15 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR126", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[5] },
     Trigger { code: "TR127", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[6] },
     Trigger { code: "TR128", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[7] },
+    // time in which work is queued and the device stands
+    Trigger { code: "TR130", name: "stalled-share", unit: Unit::Share, field: |all| &mut all.stalled_share },
+    // copies on the device that nothing runs beside
+    Trigger {
+        code: "TR131",
+        name: "device-copies-share",
+        unit: Unit::Share,
+        field: |all| &mut all.device_copies_share,
+    },
 ];
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::breakdown::LONG_GAP_NANOS;
-use crate::measures::intervals::gaps;
+use crate::measures::data_loading::loading_spans;
+use crate::measures::intervals::{covered, gaps};
 use crate::simulation::Removal;
 use headroom_trace::Category;
 use std::collections::BTreeMap;
@@ -21,17 +22,26 @@ pub const RULE: TraceRule = TraceRule {
 };
 
 fn check(evidence: &Evidence) -> Vec<Found> {
+    if evidence.trust.withheld.contains(&"steady-state") {
+        return Vec::new();
+    }
     let steps = &evidence.view.steps.list;
-    let mut lengths: Vec<i64> = steps.iter().map(|step| step.span.nanos()).collect();
+    // Waiting for a batch is data-loading's, even or not.
+    let loading = loading_spans(evidence.view);
+    let length = |index: usize| {
+        let ordered = evidence.view.steps.ordered.get(index).copied().unwrap_or(steps[index].span);
+        (steps[index].span.nanos() - covered(&loading, ordered)).max(0)
+    };
+    let mut lengths: Vec<i64> = (0..steps.len()).map(length).collect();
     lengths.sort_unstable();
     let Some(&median) = lengths.get(lengths.len() / 2) else { return Vec::new() };
     let slow: Vec<usize> = (0..steps.len())
-        .filter(|&index| steps[index].span.nanos() as f64 > evidence.thresholds.step_spread * median as f64)
+        .filter(|&index| length(index) as f64 > evidence.thresholds.step_spread * median as f64)
         .collect();
     if steps.len() < 4 || slow.is_empty() {
         return Vec::new();
     }
-    let lost: i64 = slow.iter().map(|&index| steps[index].span.nanos() - median).sum();
+    let lost: i64 = slow.iter().map(|&index| length(index) - median).sum();
     let share = evidence.view.steps.share(lost);
     let message = format!(
         "{} of {} steps take over {:.1} times the median: {} of all time",

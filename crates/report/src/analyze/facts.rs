@@ -12,6 +12,12 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let measures = &analysis.measures;
     let steps = analysis.steps.count();
     let mut facts = Vec::new();
+    // A run of ours names its parts itself.
+    if analysis.run.is_none() && !measures.kinds.is_empty() {
+        let kinds = measures.kinds.iter().filter(|row| row.share >= 0.01);
+        let kinds: Vec<String> = kinds.map(|row| format!("{} {}", row.name, percent(row.share))).collect();
+        facts.push(("device time", kinds.join(", ")));
+    }
     let launches = &measures.launches;
     if launches.count > 0 {
         let (median, most) = (launches.queue_depth_median, launches.queue_depth_most);

@@ -171,7 +171,7 @@ impl Fragment {
             self.untyped.push(Untyped::new(name, lane, start, duration, arguments));
             return Some(Row::Untyped(self.untyped.len() as u32 - 1));
         }
-        let category = category_of(event.category);
+        let category = category_of(event.category).of_span_named(event.name.bytes);
         if category == Category::Other && !matches!(event.category, b"Trace" | b"trace") {
             note_foreign(&mut self.foreign, &String::from_utf8_lossy(event.category));
         }

@@ -1,0 +1,149 @@
+//! A cold start inside the recording: what a process does once, when it first uses a device, a library or a kernel.
+//!
+//! A launch takes microseconds. The first launch of a kernel may load its code, the first operator of a library make its handle,
+//! the first tensors fill the allocator's pool; each takes milliseconds to seconds while the device stands. That says nothing
+//! about the steps to come, so it is found, said, and left out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use headroom_trace::{CallKind, Category, NONE, NameId, Trace};
+
+use super::intervals::{Span, covered, merged, without};
+
+#[derive(Clone, Debug, Default)]
+pub struct Cold {
+    /// When the host was at such work and the device stood.
+    pub spans: Vec<Span>,
+    /// Host spans that it was found by.
+    found: Vec<(Span, usize)>,
+}
+
+/// A quicker call is not worth a word.
+const LEAST_NANOS: i64 = 1_000_000;
+/// From this share on a step is a cold start.
+pub const COLD_SHARE: f64 = 0.10;
+
+impl Cold {
+    /// `call_of` is the call that queued each device span, `parent` the span around each host span, `busy` when a device worked.
+    pub fn find(trace: &Trace, kinds: &[CallKind], call_of: &[u32], parent: &[u32], busy: &[Span]) -> Cold {
+        let host = &trace.host;
+        let of = |at: usize| Span { start: host.start[at], end: host.end(at) };
+        let is_compiler: Vec<bool> = trace.names.iter().map(|(_, name)| is_compilation(name)).collect();
+        let mut calls: Vec<usize> = Vec::new();
+        let mut first: Option<HashSet<u32>> = None;
+        for at in (0..host.len()).filter(|&at| host.duration[at] >= LEAST_NANOS) {
+            let is_setup = match (host.category[at], kinds[host.name[at].index()]) {
+                (Category::Runtime, CallKind::Launch | CallKind::GraphLaunch) => {
+                    first.get_or_insert_with(|| first_launches(trace, call_of)).contains(&(at as u32))
+                }
+                (Category::Runtime, CallKind::Allocate | CallKind::Free | CallKind::Other) => true,
+                (Category::CpuOp | Category::UserAnnotation | Category::PythonFunction, _) => {
+                    is_compiler[host.name[at].index()]
+                }
+                _ => false,
+            };
+            // A launch into a full queue takes as long, and the device works throughout.
+            if is_setup && covered(busy, of(at)) * 2 < host.duration[at] {
+                calls.push(at);
+            }
+        }
+        // An operator that mostly sets up does so between those calls as well: handles of libraries, plans, autotuning.
+        let mut within: HashMap<usize, i64> = HashMap::new();
+        for &at in &calls {
+            if let Some(operator) = operator_around(trace, parent, at) {
+                *within.entry(operator).or_default() += host.duration[at];
+            }
+        }
+        let mostly = within.into_iter().filter(|&(operator, nanos)| nanos * 4 >= host.duration[operator]);
+        let found: Vec<(Span, usize)> = calls.iter().map(|&at| (of(at), at)).collect();
+        let spans = found.iter().map(|(span, _)| *span).chain(mostly.map(|(operator, _)| of(operator)));
+        let spans = spans.chain(captures(trace)).collect();
+        Cold { spans: without(&merged(spans), busy), found }
+    }
+
+    /// What every one of several steps does is a habit and not a start.
+    pub fn forget_what_recurs(&mut self, steps: &[Span]) {
+        let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
+        if steps.len() >= 2 && steps.iter().all(is_much) {
+            *self = Cold::default();
+        }
+    }
+
+    pub fn nanos_in(&self, window: Span) -> i64 {
+        covered(&self.spans, window)
+    }
+
+    /// The calls that took longest inside `windows`, with their time: what it was.
+    pub fn longest<'t>(&self, trace: &'t Trace, windows: &[Span]) -> Vec<(&'t str, i64)> {
+        let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+        for (span, at) in &self.found {
+            let inside: i64 = windows.iter().map(|window| window.overlap(*span)).sum();
+            *sums.entry(trace.name(trace.host.name[*at])).or_default() += inside;
+        }
+        let mut rows: Vec<(&str, i64)> = sums.into_iter().filter(|(_, nanos)| *nanos > 0).collect();
+        rows.sort_by_key(|(name, nanos)| (std::cmp::Reverse(*nanos), *name));
+        rows.truncate(3);
+        rows
+    }
+}
+
+/// When a graph was being captured: its launches put nothing on the device.
+pub fn captures(trace: &Trace) -> Vec<Span> {
+    let host = &trace.host;
+    let kind: Vec<Option<bool>> = trace
+        .names
+        .iter()
+        .map(|(_, name)| match name {
+            name if name.contains("StreamBeginCapture") => Some(true),
+            name if name.contains("StreamEndCapture") => Some(false),
+            _ => None,
+        })
+        .collect();
+    let mut calls: Vec<(i64, bool)> = Vec::new();
+    for at in (0..host.len()).filter(|&at| host.category[at] == Category::Runtime) {
+        match kind[host.name[at].index()] {
+            Some(true) => calls.push((host.start[at], true)),
+            Some(false) => calls.push((host.end(at), false)),
+            None => {}
+        }
+    }
+    calls.sort_unstable();
+    let pairs = calls.windows(2).filter(|pair| pair[0].1 && !pair[1].1);
+    merged(pairs.map(|pair| Span { start: pair[0].0, end: pair[1].0 }).collect())
+}
+
+/// Of each kernel the call that launched it first.
+fn first_launches(trace: &Trace, call_of: &[u32]) -> HashSet<u32> {
+    let mut first: HashMap<NameId, u32> = HashMap::new();
+    for at in trace.device.busy().filter(|&at| call_of[at] != NONE) {
+        let call = call_of[at];
+        let earliest = first.entry(trace.device.name[at]).or_insert(call);
+        if trace.host.start[call as usize] < trace.host.start[*earliest as usize] {
+            *earliest = call;
+        }
+    }
+    first.into_values().collect()
+}
+
+fn operator_around(trace: &Trace, parent: &[u32], at: usize) -> Option<usize> {
+    let mut outer = parent[at];
+    for _ in 0..1_000 {
+        if outer == NONE {
+            return None;
+        }
+        if trace.host.category[outer as usize] == Category::CpuOp {
+            return Some(outer as usize);
+        }
+        outer = parent[outer as usize];
+    }
+    None
+}
+
+/// Where torch.compile makes its code.
+fn is_compilation(name: &str) -> bool {
+    name.contains("torch/_dynamo/convert_frame.py")
+        && (name.ends_with(": _compile") || name.ends_with(": compile_inner"))
+        || name.contains("torch/_inductor/compile_fx.py") && name.ends_with(": compile_fx_inner")
+        || name.starts_with("_compile.compile_inner")
+        || name.starts_with("compile_fx.<locals>")
+}

@@ -1,0 +1,61 @@
+//! What the longest stops of the device are about: the work before and after them, and what the host was at.
+
+use headroom_trace::Category;
+
+use super::intervals::{Span, covered};
+use super::stops::Stop;
+use super::view::View;
+
+/// One sentence for each of the longest `count` stops, of the time that `explained` leaves.
+pub fn longest_stops(view: &View, stops: &[Stop], explained: &[Span], count: usize) -> Vec<String> {
+    let rest = |stop: &Stop| stop.span.nanos() - covered(explained, stop.span);
+    let mut order: Vec<&Stop> = stops.iter().filter(|stop| rest(stop) > 0).collect();
+    order.sort_by_key(|stop| (std::cmp::Reverse(rest(stop)), stop.span.start));
+    order.into_iter().take(count).map(|stop| sentence(view, stop)).collect()
+}
+
+fn sentence(view: &View, stop: &Stop) -> String {
+    let device = &view.trace.device;
+    let named = |at: Option<usize>| at.map(|at| format!("`{}`", short(view.name(device.name[at]))));
+    let before = named(stop.before).unwrap_or_else(|| "the start".into());
+    let after = named(stop.after).unwrap_or_else(|| "the end".into());
+    let milliseconds = stop.span.nanos() as f64 / 1e6;
+    let host = match host_in(view, stop.dry.unwrap_or(stop.span)) {
+        _ if stop.stalled.nanos() * 2 > stop.span.nanos() => {
+            "the work was queued: it waited for another stream, another rank or something outside of the file"
+                .to_string()
+        }
+        Some(at) => format!("the host was in `{}`", short(view.host_name(at))),
+        None => "nothing was recorded on the host: what it did lies outside of the file".to_string(),
+    };
+    format!("{milliseconds:.2} ms after {before}, before {after}: {host}")
+}
+
+/// The innermost span of the host that holds at least half of a window.
+pub fn host_in(view: &View, window: Span) -> Option<usize> {
+    let host = &view.trace.host;
+    let counts = |at: usize| !matches!(host.category[at], Category::Other | Category::Overhead);
+    let is_mark: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("ProfilerStep")).collect();
+    (0..host.len())
+        .filter(|&at| counts(at) && !is_mark[host.name[at].index()])
+        .filter(|&at| view.host_span(at).overlap(window) * 2 > window.nanos())
+        .min_by_key(|&at| (host.duration[at], at))
+}
+
+/// When the host was at anything that is recorded.
+pub fn recorded(view: &View) -> Vec<Span> {
+    let host = &view.trace.host;
+    let counts = |at: &usize| !matches!(host.category[*at], Category::Other | Category::Overhead);
+    super::intervals::merged((0..host.len()).filter(counts).map(|at| view.host_span(at)).collect())
+}
+
+const LONGEST_NAME: usize = 70;
+
+/// A name as it fits into a sentence.
+pub fn short(name: &str) -> String {
+    let plain = name.strip_prefix("void ").unwrap_or(name);
+    match plain.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &plain[..end]),
+        None => plain.to_string(),
+    }
+}

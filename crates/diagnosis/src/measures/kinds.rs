@@ -1,0 +1,378 @@
+//! Kinds of kernels by their names: what the device's time went into, and which kernels use matrix units.
+
+use std::collections::BTreeMap;
+
+use headroom_trace::Category;
+use serde::Serialize;
+
+use super::collectives::is_communication;
+use super::copies::{Direction, direction};
+use super::intervals::seconds;
+use super::view::View;
+
+/// What a piece of device work does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    Product,
+    Convolution,
+    Attention,
+    Normalisation,
+    ElementWise,
+    Reduction,
+    /// Embeddings, gathers, scatters, sorts.
+    Indexing,
+    Optimizer,
+    Communication,
+    /// Copies and fills that stay on the device, transposes and changes of layout.
+    CopyOnDevice,
+    CopyToOrFromHost,
+    #[default]
+    Other,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Product => "matrix products",
+            Kind::Convolution => "convolutions",
+            Kind::Attention => "attention",
+            Kind::Normalisation => "norms",
+            Kind::ElementWise => "element-wise",
+            Kind::Reduction => "reductions",
+            Kind::Indexing => "indexing and sorting",
+            Kind::Optimizer => "optimizer",
+            Kind::Communication => "communication",
+            Kind::CopyOnDevice => "copies on the device",
+            Kind::CopyToOrFromHost => "copies to or from the host",
+            Kind::Other => "other kernels",
+        }
+    }
+
+    /// Whether matrix units do it where they can.
+    pub fn is_for_matrix_units(self) -> bool {
+        matches!(self, Kind::Product | Kind::Convolution | Kind::Attention)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct KindRow {
+    pub kind: Kind,
+    pub name: &'static str,
+    pub calls: u64,
+    pub seconds: f64,
+    /// Of all device time.
+    pub share: f64,
+}
+
+/// Device time by kind, the largest first. Work side by side counts for each.
+pub fn kinds(view: &View) -> Vec<KindRow> {
+    let device = &view.trace.device;
+    let range = view.steps.range();
+    let of_name = kinds_of_names(view);
+    let mut sums: BTreeMap<Kind, (u64, i64)> = BTreeMap::new();
+    for at in device.busy().filter(|&at| (range.start..range.end).contains(&device.start[at])) {
+        let sum = sums.entry(of_span(view, &of_name, at)).or_default();
+        sum.0 += 1;
+        sum.1 += device.duration[at];
+    }
+    let all: i64 = sums.values().map(|(_, nanos)| nanos).sum();
+    let row = |(kind, (calls, nanos)): (Kind, (u64, i64))| KindRow {
+        kind,
+        name: kind.name(),
+        calls,
+        seconds: seconds(nanos),
+        share: nanos as f64 / all.max(1) as f64,
+    };
+    let mut rows: Vec<KindRow> = sums.into_iter().map(row).collect();
+    rows.sort_by(|left, right| right.seconds.total_cmp(&left.seconds).then(left.kind.cmp(&right.kind)));
+    rows
+}
+
+/// By name id; for names that are no kernels it means nothing.
+pub fn kinds_of_names(view: &View) -> Vec<Kind> {
+    view.trace.names.iter().map(|(_, name)| kind_of(name)).collect()
+}
+
+pub fn of_span(view: &View, of_name: &[Kind], at: usize) -> Kind {
+    let device = &view.trace.device;
+    match device.category[at] {
+        Category::Memcpy if direction(view.name(device.name[at])) != Direction::Within => Kind::CopyToOrFromHost,
+        Category::Memcpy | Category::Memset => Kind::CopyOnDevice,
+        _ => of_name[device.name[at].index()],
+    }
+}
+
+/// Marks in lower case, the more particular kinds first: a fused kernel has the name of its largest part.
+const MARKS: &[(Kind, &[&str])] = &[
+    (Kind::Attention, &["flash", "fmha", "attn", "attention", "sdpa", "paged_kv", "mla_"]),
+    (Kind::Optimizer, &["adam", "multi_tensor_apply", "sgd_", "lamb_", "adagrad", "fused_optim"]),
+    (
+        Kind::Convolution,
+        &[
+            "fprop",
+            "dgrad",
+            "wgrad",
+            "convolve",
+            "scudnn",
+            "winograd",
+            "hcudnn",
+            "cudnn_infer",
+            "conv2d",
+            "conv_",
+            "_conv",
+            "convolution",
+            "igemm_fwd",
+            "igemm_bwd",
+            "igemm_wrw",
+            "miopen",
+            "implicit_gemm",
+            "cudnn::cnn",
+            "im2col",
+            "col2im",
+            "depthwise",
+            "naive_conv",
+            "fft2d",
+        ],
+    ),
+    (
+        Kind::Product,
+        &[
+            "gemm",
+            "nvjet",
+            "cijk_",
+            "cutlass",
+            "xmma",
+            "matmul",
+            "_mm_",
+            "gemv",
+            "splitk",
+            "cublas",
+            "wmma",
+            "mfma",
+            "moe",
+            "ck_tile",
+            "grouped_mm",
+            "bmm",
+            "dot_kernel",
+        ],
+    ),
+    (
+        Kind::Normalisation,
+        &[
+            "layer_norm",
+            "layernorm",
+            "rms_norm",
+            "rmsnorm",
+            "batch_norm",
+            "batchnorm",
+            "bn_fw",
+            "bn_bw",
+            "group_norm",
+            "norm_kernel",
+            "rowwisemoments",
+        ],
+    ),
+    (
+        Kind::Indexing,
+        &[
+            "index",
+            "gather",
+            "scatter",
+            "embedding",
+            "sort",
+            "topk",
+            "nonzero",
+            "scan",
+            "unique",
+            "permute_",
+            "radix",
+            "fbgemm",
+        ],
+    ),
+    (Kind::Reduction, &["reduce", "softmax", "triton_red", "triton_per", "nll_loss", "cross_entropy"]),
+    (Kind::CopyOnDevice, &["transpose", "nchwtonhwc", "nhwctonchw", "copybuffer", "fillbuffer", "memset", "memcpy"]),
+    (
+        Kind::ElementWise,
+        &[
+            "elementwise",
+            "catarray",
+            "triton_poi",
+            "pointwise",
+            "dropout",
+            "gelu",
+            "silu",
+            "relu",
+            "rope",
+            "rotary",
+            "clamp",
+            "_copy_",
+            "activation",
+            "act_and_mul",
+            "threshold",
+        ],
+    ),
+];
+
+pub fn kind_of(kernel: &str) -> Kind {
+    if is_communication(kernel) {
+        return Kind::Communication;
+    }
+    let lower = kernel.to_ascii_lowercase();
+    let has = |mark: &&str| lower.contains(*mark);
+    // PyTorch's own kernels say what they are before they say for what: `elementwise_kernel<…threshold_kernel_impl…>`.
+    if lower.contains("elementwise_kernel") || lower.contains("catarraybatchedcopy") || lower.starts_with("triton_poi")
+    {
+        return Kind::ElementWise;
+    }
+    if lower.contains("reduce_kernel") && !lower.contains("splitk") {
+        return Kind::Reduction;
+    }
+    if lower.starts_with("triton_red") || lower.starts_with("triton_per") {
+        return Kind::Reduction;
+    }
+    MARKS.iter().find(|(_, marks)| marks.iter().any(has)).map_or(Kind::Other, |(kind, _)| *kind)
+}
+
+/// Whether a kernel uses matrix units, by the marks that makers put into names: `Some(true)` for tensor cores, MFMA and their
+/// like, `Some(false)` for kernels that are known to do without, `None` where the name does not say.
+pub fn uses_matrix_units(kernel: &str) -> Option<bool> {
+    let lower = kernel.to_ascii_lowercase();
+    let has = |mark: &&str| lower.contains(*mark);
+    // The instruction: NVIDIA's shapes of a multiply, AMD's MFMA (MI16x16, xdl) and WMMA.
+    const WITH: &[&str] = &[
+        "tensorop",
+        "s16816",
+        "s1688",
+        "h16816",
+        "h1688",
+        "s884",
+        "h884",
+        "_884",
+        "hmma",
+        "imma",
+        "wgmma",
+        "nvjet",
+        "tf32",
+        "xf32",
+        "f16f16",
+        "_mi16x16",
+        "_mi32x32",
+        "_mi4x4",
+        "mfma",
+        "xdl",
+        "gtcx",
+        "wmma",
+        "sm90",
+        "sm100",
+        "e4m3",
+        "e5m2",
+        "fp8",
+        "tcgen",
+        "fmha_cutlass",
+        "flash",
+        "hcudnn",
+        "_bbs_",
+        "_hhs_",
+        "_hss_",
+        "_bss_",
+    ];
+    // Single precision on plain units: sgemm, simt, FFMA, and the engines of cuDNN that know nothing else. Products with a
+    // vector are not among them: memory bounds them.
+    const WITHOUT: &[&str] = &[
+        "sgemm",
+        "cgemm",
+        "simt",
+        "scudnn",
+        "ffma",
+        "f32f32_f32f32_f32",
+        "dgrad_engine<float",
+        "dgrad2d_alg",
+        "gemmsn_",
+        "wgrad_alg0_engine<float",
+        "implicit_convolve",
+        "explicit_convolve",
+        "naive_conv",
+        "fft2d",
+    ];
+    let with = WITH.iter().any(has);
+    let without = WITHOUT.iter().any(has);
+    match (with, without) {
+        (true, false) => Some(true),
+        // `…sgemm…tensorop…` names a single-precision product on tensor cores; `…f32f32_tf32f32…` likewise.
+        (true, true) => Some(lower.contains("tf32") || lower.contains("tensorop") || lower.contains("xf32")),
+        (false, true) => Some(false),
+        // Tensile writes its matrix instruction into the name; without one a single-precision product has none.
+        (false, false) => (lower.starts_with("cijk_") && lower.contains("_sb_")).then_some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_say_in_their_names_what_they_do() {
+        let cases = [
+            ("volta_sgemm_128x64_nt", Kind::Product),
+            ("nvjet_tst_128x64_64x7_1x2_h_bz_TNN", Kind::Product),
+            ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT320x224x64_MI16x16x1", Kind::Product),
+            ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int, int)", Kind::Convolution),
+            ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", Kind::Convolution),
+            ("cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1", Kind::Convolution),
+            ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x256x32", Kind::Convolution),
+            ("attn_fwd", Kind::Attention),
+            ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64> >", Kind::Attention),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::threshold_kernel_impl<float>",
+                Kind::ElementWise,
+            ),
+            ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2>", Kind::ElementWise),
+            ("triton_poi_fused_addmm_gelu_view_15", Kind::ElementWise),
+            (
+                "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps>",
+                Kind::Reduction,
+            ),
+            (
+                "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>",
+                Kind::Normalisation,
+            ),
+            ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)", Kind::Normalisation),
+            ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float>", Kind::Optimizer),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", Kind::Communication),
+            ("batched_transpose_32x32_half", Kind::CopyOnDevice),
+            ("my_kernel", Kind::Other),
+        ];
+        for (kernel, want) in cases {
+            assert_eq!(kind_of(kernel), want, "{kernel}");
+        }
+    }
+
+    #[test]
+    fn kernels_say_in_their_names_whether_they_use_matrix_units() {
+        let with = [
+            "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16",
+            "nvjet_tst_128x64_64x7_1x2_h_bz_TNN",
+            "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
+            "Cijk_Ailk_Bljk_BBS_BH_MT128x128x32_MI32x32x8x1",
+            "Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_SN_LDSB0",
+            "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x256x32_wt32x32x8",
+            "_ZN2ck16tensor_operation6device12_GLOBAL__N_139kernel_grouped_conv_fwd_xdl_cshuffle_v3",
+            "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_tn_align1>",
+        ];
+        let without = [
+            "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8",
+            "ampere_sgemm_128x64_nn",
+            "volta_scudnn_128x128_stridedB_splitK_small_nn_v1",
+            "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int, int)",
+            "void implicit_convolve_sgemm<float, float, 128, 6, 7, 3, 3, 5, 1, false, true, true>",
+        ];
+        for kernel in with {
+            assert_eq!(uses_matrix_units(kernel), Some(true), "{kernel}");
+        }
+        for kernel in without {
+            assert_eq!(uses_matrix_units(kernel), Some(false), "{kernel}");
+        }
+        assert_eq!(uses_matrix_units("attn_fwd"), None);
+    }
+}

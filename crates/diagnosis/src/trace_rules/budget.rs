@@ -1,0 +1,61 @@
+//! Holds shares to what there is: no finding costs more than the replay says, and those of one resource no more than it has.
+
+use crate::measures::breakdown::WhereWorkRuns;
+
+use super::{Evidence, TRACE_RULES, TraceFinding, severity};
+use crate::simulation::Simulation;
+
+/// Findings about idle time, the more particular first: each takes of what those before it leave.
+const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
+/// Findings about busy time; the larger first.
+const OF_BUSY_TIME: &[&str] = &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131"];
+
+/// Device time that the host does not wait for costs nothing: where the host sets the pace, a faster kernel only widens the
+/// gap after it.
+pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
+    if !findings.iter().any(|finding| finding.found.on_device) {
+        return;
+    }
+    let simulation = Simulation::new(evidence.view);
+    let wall = evidence.view.steps.range().nanos().max(1) as f64;
+    for finding in findings.iter_mut().filter(|finding| finding.found.on_device) {
+        let saved = simulation.saved(&finding.found.removal) as f64 / wall;
+        limit(finding, saved);
+    }
+}
+
+/// Findings of one resource together cost no more than all of it.
+pub fn share_out(evidence: &Evidence, findings: &mut [TraceFinding]) {
+    let breakdown = &evidence.measures.breakdown;
+    let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let mut left = (breakdown.idle.total_seconds / wall).min(1.0);
+    for code in OF_IDLE_TIME {
+        for finding in findings.iter_mut().filter(|finding| finding.code == *code) {
+            limit(finding, left);
+            left = (left - finding.share_of_step.unwrap_or(0.0)).max(0.0);
+        }
+    }
+    // Collectives of a run on processors are not part of its busy time.
+    let communicating = match breakdown.where_work_runs {
+        WhereWorkRuns::Host => breakdown.communication_exposed_seconds / wall,
+        WhereWorkRuns::Device => 0.0,
+    };
+    let mut left = (breakdown.busy_share + communicating).min(1.0);
+    let mut busy: Vec<&mut TraceFinding> =
+        findings.iter_mut().filter(|finding| OF_BUSY_TIME.contains(&finding.code)).collect();
+    busy.sort_by(|one, two| two.share_of_step.unwrap_or(0.0).total_cmp(&one.share_of_step.unwrap_or(0.0)));
+    for finding in busy {
+        limit(finding, left);
+        left = (left - finding.share_of_step.unwrap_or(0.0)).max(0.0);
+    }
+    findings.iter_mut().for_each(|finding| limit(finding, 1.0));
+}
+
+fn limit(finding: &mut TraceFinding, most: f64) {
+    let Some(share) = finding.share_of_step.filter(|share| *share > most) else { return };
+    debug_assert!(share.is_finite(), "{}", finding.code);
+    finding.share_of_step = Some(most.max(0.0));
+    if let Some(rule) = TRACE_RULES.iter().find(|rule| rule.code == finding.code) {
+        finding.severity = severity(rule, finding.share_of_step);
+    }
+}

@@ -1,0 +1,41 @@
+//! TR129 cold-start: the window holds what a process does once.
+
+use super::{milliseconds, percent};
+use crate::measures::cold::COLD_SHARE;
+use crate::measures::intervals::Span;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR129",
+    name: "cold-start",
+    cause: Cause::ColdStart,
+    page: include_str!("cold_start.md"),
+    effort: Effort::Low,
+    check,
+};
+
+/// About the trace and not about the run: it costs no step to come. Where it spoils the other findings it comes first.
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let (view, trust) = (evidence.view, evidence.trust);
+    if trust.cold_share < COLD_SHARE {
+        return Vec::new();
+    }
+    let spoils = trust.withheld.contains(&"steady-state");
+    let rest = match spoils {
+        true => "nothing about the steps after it can be said",
+        false => "the other findings leave it out",
+    };
+    let message = format!(
+        "the window holds a cold start: the device stands for {} of it while the host sets up what is set up once; {rest}",
+        percent(trust.cold_share)
+    );
+    let advice = "record after warm-up: torch.profiler.schedule(wait=…, warmup=…, active=…), or some steps before the profiler starts";
+    let mut found = Found::new(Some(trust.cold_share).filter(|_| spoils), message, advice);
+    let windows: Vec<Span> = view.steps.list.iter().map(|step| step.span).collect();
+    let longest = view.cold.longest(view.trace, &windows);
+    found.evidence =
+        longest.iter().map(|(name, nanos)| format!("`{name}` {}", milliseconds(*nanos as f64 / 1e9))).collect();
+    vec![found]
+}

@@ -1,0 +1,49 @@
+//! TR130 device-stalled: work is queued and the device stands.
+
+use super::{milliseconds, percent};
+use crate::finding::Confidence;
+use crate::measures::breakdown::WhereWorkRuns;
+use crate::measures::explained::{longest_stops, short};
+use crate::measures::stops::{Stop, stops};
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR130",
+    name: "device-stalled",
+    cause: Cause::DeviceStalled,
+    page: include_str!("device_stalled.md"),
+    effort: Effort::High,
+    check,
+};
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let (view, idle) = (evidence.view, &evidence.measures.breakdown.idle);
+    let share = idle.stalled_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let on_device = evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device;
+    if !on_device || share < evidence.thresholds.stalled_share || evidence.trust.withholds_idle() {
+        return Vec::new();
+    }
+    let stalled: Vec<Stop> = stops(view).into_iter().filter(|stop| stop.stalled.nanos() > 0).collect();
+    let longest = stalled.iter().max_by_key(|stop| stop.stalled.nanos());
+    let next = longest.and_then(|stop| stop.after).map(|at| short(view.name(view.trace.device.name[at])));
+    let message = format!(
+        "work is queued and the device stands for {} of the step{}: it waits for another stream, another rank or something outside of the file, \
+         not for the host",
+        percent(share),
+        next.map(|name| format!(", most before `{name}`")).unwrap_or_default()
+    );
+    let advice = "look at what the stalled stream waits for: events of other streams, the rank that comes late to a collective, copies to \
+                  the host; a faster host or larger launches change nothing";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.evidence = vec![format!(
+        "{} stops, {} per step, the longest {}",
+        stalled.len(),
+        milliseconds(idle.stalled_seconds / view.steps.count()),
+        milliseconds(longest.map_or(0, |stop| stop.stalled.nanos()) as f64 / 1e9)
+    )];
+    found.evidence.extend(longest_stops(view, &stalled, &[], 2));
+    vec![found]
+}
