@@ -1,11 +1,11 @@
 //! `headroom device`: measures this machine's peaks and keeps the best of them.
 
-use crate::train::settings::{DeviceKind, device_named};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
 use anyhow::{Context, bail};
 use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
+use headroom_engine::DeviceSpec;
 use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::gemm::SPLIT_PRODUCTS;
 use headroom_engine::cpu::isa::Isa;
@@ -44,22 +44,22 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let device = device_named(&arguments.device)?;
+    let device: DeviceSpec = arguments.device.parse()?;
     if let Some(sizes) = &arguments.verify {
         return verify::run(device, sizes);
     }
-    if let DeviceKind::Cuda(ordinal) = device
+    if let DeviceSpec::Cuda(ordinal) = device
         && !arguments.products.is_empty()
     {
         return products(ordinal, &arguments.products);
     }
-    if let DeviceKind::Cuda(ordinal) = device
+    if let DeviceSpec::Cuda(ordinal) = device
         && !arguments.attention.is_empty()
     {
         return attention(ordinal, &arguments.attention);
     }
     let measured = match device {
-        DeviceKind::Cuda(ordinal) => {
+        DeviceSpec::Cuda(ordinal) => {
             let facts = cuda::facts(ordinal)?;
             output::note(&format!("measuring {} (about 10 seconds)", facts.name));
             measure_gpu(&facts, ordinal)?
@@ -77,7 +77,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         output::result(&(serde_json::to_string_pretty(&best)? + "\n"))?;
     } else {
         output::result(&table(&best))?;
-        if let DeviceKind::Cuda(ordinal) = device {
+        if let DeviceSpec::Cuda(ordinal) = device {
             let facts = cuda::facts(ordinal)?;
             output::result(&format!(
                 "  shared memory     {} KiB a block\n  attention         {} kernels\n  verified          {}\n",

@@ -7,10 +7,10 @@ use crate::registry::{About, Entry, Headline};
 use crate::signals;
 use crate::study::state::compact;
 use crate::train::request::TrainRequest;
-use crate::train::settings::{DeviceKind, Settings, tree_of};
-use crate::train::start::cuda_options;
+use crate::train::settings::{Settings, tree_of};
+use crate::train::start::opening;
 use anyhow::{bail, ensure};
-use headroom_experiments::bench::Where;
+use headroom_engine::DeviceSpec;
 use headroom_experiments::k1::{Design, Sources, arms, comparisons, run as run_one, statements};
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
@@ -94,7 +94,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     let interrupt = signals::listen(|| {})?;
     let settings = train_request(&arguments, &arguments.size)?.settings()?.0;
-    ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
+    ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
     let nodes = tree_of(&settings.model)?.leaves.len();
     let updates = updates(&arguments, nodes)?;
     let design = design(&arguments, &settings)?;
@@ -220,11 +220,8 @@ fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> 
     };
     Ok(Design {
         step: settings.step(0),
-        threads: settings.threads,
-        device: match settings.device {
-            DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
-            _ => Where::Cpu,
-        },
+        device: settings.device,
+        opening: opening(settings.threads),
         sources: arguments.sources as usize,
         steps: arguments.steps,
         updates,

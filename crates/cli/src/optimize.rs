@@ -6,12 +6,12 @@ use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry};
-use crate::train::settings::{DeviceKind, device_named};
-use crate::train::start::cuda_options;
+use crate::train::start::opening;
 use anyhow::{Context, ensure};
+use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::{Machine, memory_available_bytes};
-use headroom_experiments::bench::{Setting, Where};
+use headroom_experiments::bench::Setting;
 use headroom_experiments::ladder::{Ablation, Wanted, Watcher, climb};
 use headroom_experiments::turns::Patience;
 use headroom_graph::Precision;
@@ -96,9 +96,9 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let on = On::named(&arguments.device, &machine)?;
     let step = step_of(&arguments, &on)?;
     let setting = Setting {
-        threads: arguments.threads.map_or(machine.cores, usize::from),
         seed: arguments.seed,
-        device: on.place(),
+        device: on.kind,
+        opening: opening(arguments.threads.map_or(machine.cores, usize::from)),
     };
     make_folder(&arguments.output_dir)?;
     entry.begin(&About {
@@ -108,13 +108,13 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
         device: on.kind.name(),
         machine: &on.name,
-        threads: setting.threads,
+        threads: setting.opening.threads,
         name: None,
     });
     let peaks = match (&on.gpu, on.kind) {
         // Version 1 is what is profiled, and it is launched call by call.
-        (Some(gpu), DeviceKind::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
-        _ => Peaks::of_machine(&machine, setting.threads, step.precision)?,
+        (Some(gpu), DeviceSpec::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
+        _ => Peaks::of_machine(&machine, setting.opening.threads, step.precision)?,
     };
     let rounds = usize::from(arguments.rounds);
     let wanted = Wanted {
@@ -170,7 +170,7 @@ const UNDECIDED_HELP: &str =
 
 /// What the ladder is climbed on.
 struct On {
-    kind: DeviceKind,
+    kind: DeviceSpec,
     /// As people know it.
     name: String,
     gpu: Option<cuda::Facts>,
@@ -178,21 +178,14 @@ struct On {
 
 impl On {
     fn named(name: &str, machine: &Machine) -> anyhow::Result<On> {
-        let kind = device_named(name)?;
-        ensure!(kind != DeviceKind::Null, "there is nothing to measure on --device null\n  help: --device cpu or cuda");
+        let kind: DeviceSpec = name.parse()?;
+        ensure!(kind != DeviceSpec::Null, "there is nothing to measure on --device null\n  help: --device cpu or cuda");
         let gpu = match kind {
-            DeviceKind::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
+            DeviceSpec::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
             _ => None,
         };
         let name = gpu.as_ref().map_or_else(|| machine.cpu_name.clone(), |gpu| gpu.name.clone());
         Ok(On { kind, name, gpu })
-    }
-
-    fn place(&self) -> Where {
-        match self.kind {
-            DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
-            _ => Where::Cpu,
-        }
     }
 
     /// Bytes that are free for models.

@@ -10,11 +10,12 @@ use crate::output;
 use crate::registry::Entry;
 use crate::train::arguments::Arguments;
 use crate::train::plan::Planned;
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
 use anyhow::{Context, ensure};
 use headroom_diagnosis::measures::calls::Calls;
 use headroom_diagnosis::measures::view::View;
 use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::cuda::health::{Health, Watch};
 use headroom_engine::machine::memory_available_bytes;
@@ -164,7 +165,7 @@ impl Profiler {
         let made = Made::new(self, &analysed.analysis, settings, outcome, performance)?;
         entry.amend(|figures| {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
-            figures.bound = Some(made.intensity.memory_bound_vs_compute_bound.name().into());
+            figures.bound = Some(made.intensity.memory_bound_vs_compute_bound);
         });
         let accumulation = settings.optimizer.accumulation;
         let profiled = Profiled { training: trainer.program(), recording, accumulation };
@@ -229,7 +230,7 @@ fn state_of(health: &Health) -> GpuState {
 pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
     const SETTLING: u64 = 16;
     let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
-    let settling = if matches!(settings.device, DeviceKind::Cuda(_)) { SETTLING.min(after) } else { 0 };
+    let settling = if matches!(settings.device, DeviceSpec::Cuda(_)) { SETTLING.min(after) } else { 0 };
     arguments.output.warmup_steps.max(settling)
 }
 

@@ -2,12 +2,8 @@
 //! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line. `small:1x2048` is a
 //! size with another batch and sequence.
 
-use crate::train::settings::{DeviceKind, device_named};
-use crate::train::start::cuda_options;
-use headroom_engine::Device;
-use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::Cuda;
+use crate::train::start::opening;
+use headroom_engine::DeviceSpec;
 use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
@@ -44,7 +40,7 @@ const LAST_STEP: u64 = u64::MAX;
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let at_start = resident_bytes().unwrap_or(0);
     let threads = arguments.threads.unwrap_or_else(|| Machine::detect().cores).max(1);
-    let device = device_named(&arguments.device)?;
+    let device: DeviceSpec = arguments.device.parse()?;
     let mut races: BTreeMap<String, Race> = BTreeMap::new();
     for line in stdin().lock().lines() {
         let line = line?;
@@ -99,7 +95,7 @@ fn answer(
 
 /// What a race runs on.
 struct On {
-    device: DeviceKind,
+    device: DeviceSpec,
     threads: usize,
 }
 
@@ -138,10 +134,7 @@ impl Race {
         let model_flops = 3 * model.needed_forward_flops(shape.batch_size, shape.seq_len);
         let plan_bytes = program.program.plan.calls.iter().map(|call| call.bytes).sum();
         let programs = std::slice::from_ref(&program.program);
-        let device: Box<dyn Device> = match on.device {
-            DeviceKind::Cuda(ordinal) => Box::new(Cuda::new(&cuda_options(ordinal), programs)?),
-            _ => Box::new(Cpu::new(on.threads, Isa::detect(), Reductions::Fixed, programs)?),
-        };
+        let device = on.device.open(&opening(on.threads), programs)?;
         let mut trainer = Trainer::new(device, &model, program, None, optimizer);
         trainer.draw_weights(42);
         let vocab_size = model.vocab_size;
@@ -159,7 +152,7 @@ impl Race {
     /// On a GPU what was taken of it; else what the process grew by.
     fn peak_bytes(&self, on: &On, at_start: u64) -> u64 {
         match on.device {
-            DeviceKind::Cuda(_) => (self.trainer.device.arena_bytes() + self.trainer.device.scratch_bytes()) as u64,
+            DeviceSpec::Cuda(_) => (self.trainer.device.arena_bytes() + self.trainer.device.scratch_bytes()) as u64,
             _ => peak_resident_bytes().unwrap_or(0).saturating_sub(at_start),
         }
     }

@@ -11,8 +11,9 @@ use crate::signals::{self, Interrupt};
 use crate::study::rates::{held_against, room};
 use crate::study::state::compact;
 use crate::train::request::TrainRequest;
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
 use anyhow::{bail, ensure};
+use headroom_engine::DeviceSpec;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_experiments::scale::{growth, limits};
 use headroom_record::SCHEMA_VERSION;
@@ -114,7 +115,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             let title = format!("[{}/{total}]", index + 1);
             let BatchShape { batch_size, seq_len } = shape_of(&point.point);
             output::note(&format!("{title} {}", text::before_point(&point.point)));
-            if base.device != DeviceKind::Null && point.need_bytes > available {
+            if base.device != DeviceSpec::Null && point.need_bytes > available {
                 point.point.note = Some(format!(
                     "does not fit: it needs {:.0} MiB, and {:.0} MiB are there",
                     point.point.peak_memory_mb,

@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::output;
-pub use catalog::is_trace_name;
+pub use folder::is_trace_name;
 use guard::Token;
 
 /// Show runs and traces in a browser: overview, operators, timeline, memory, roofline, comparison, live view.

@@ -1,27 +1,18 @@
 //! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
 
-use crate::train::settings::DeviceKind;
-use crate::train::start::cuda_options;
+use crate::train::start::opening;
 use crate::{output, verified};
 use anyhow::bail;
-use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{self, Cuda};
-use headroom_engine::{Device, EngineError, Program};
+use headroom_engine::{Device, DeviceSpec, EngineError, Program, cuda};
 use headroom_experiments::exactness::{self, Check};
 use std::process::ExitCode;
 
 /// Losses that are compared at each size.
 const LOSSES: usize = 20;
 
-pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
-    let open = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
-        match device {
-            DeviceKind::Cuda(ordinal) => Ok(Box::new(Cuda::new(&cuda_options(ordinal), programs)?)),
-            _ => Ok(Box::new(Cpu::new(2, Isa::detect(), Reductions::Fixed, programs)?)),
-        }
-    };
-    if device == DeviceKind::Null {
+pub fn run(device: DeviceSpec, sizes: &[String]) -> anyhow::Result<ExitCode> {
+    let open = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> { device.open(&opening(2), programs) };
+    if device == DeviceSpec::Null {
         bail!("the null device computes nothing that could be verified\n  help: --device cpu or cuda");
     }
     let mut failed = 0;
@@ -43,7 +34,7 @@ pub fn run(device: DeviceKind, sizes: &[String]) -> anyhow::Result<ExitCode> {
         show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;
     }
     output::result(&format!("{} of {total} hold\n", total - failed))?;
-    if let DeviceKind::Cuda(ordinal) = device {
+    if let DeviceSpec::Cuda(ordinal) = device {
         verified::keep(&cuda::facts(ordinal)?, total, failed);
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })

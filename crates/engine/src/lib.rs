@@ -10,5 +10,7 @@ pub mod null;
 pub mod peaks;
 pub mod recorder;
 pub mod reference;
+pub mod spec;
 
 pub use device::{Device, Drawn, EngineError, Finished, Program, Queue, Submission, Target, Walk, Words};
+pub use spec::{DeviceSpec, Opening};

@@ -1,9 +1,6 @@
 //! One model, warm on the CPU or a GPU, that takes timed steps in turn with others.
 
-use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{self, Cuda};
-use headroom_engine::{Device, EngineError, Program, Target};
+use headroom_engine::{DeviceSpec, EngineError, Opening, Program, Target};
 use headroom_graph::GraphError;
 use headroom_graph::pass::Pass;
 use headroom_graph::passes::PassList;
@@ -35,17 +32,9 @@ pub enum ExperimentError {
 /// What all benches of an experiment share.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    pub threads: usize,
     pub seed: u64,
-    pub device: Where,
-}
-
-/// What benches run on.
-#[derive(Clone, Debug, Default)]
-pub enum Where {
-    #[default]
-    Cpu,
-    Cuda(cuda::Options),
+    pub device: DeviceSpec,
+    pub opening: Opening,
 }
 
 /// What is done to the model: a list of passes.
@@ -95,10 +84,7 @@ impl Bench {
         let training = program(step, variant, keep)?;
         let program = training.program.clone();
         let programs = std::slice::from_ref(&program);
-        let device: Box<dyn Device> = match &setting.device {
-            Where::Cpu => Box::new(Cpu::new(setting.threads, Isa::detect(), Reductions::Fixed, programs)?),
-            Where::Cuda(options) => Box::new(Cuda::new(options, programs)?),
-        };
+        let device = setting.device.open(&setting.opening, programs)?;
         let mut trainer = Trainer::new(device, &step.model, training, None, step.optimizer);
         trainer.draw_weights(setting.seed);
         let vocab_size = step.model.vocab_size;
@@ -110,7 +96,7 @@ impl Bench {
             source.fill(position, &mut batch).map(|()| batch)
         };
         let batches = (0..BATCHES).map(fill).collect::<Result<_, DataError>>()?;
-        let memory = MemoryNeed::of(std::slice::from_ref(&program), setting.threads);
+        let memory = MemoryNeed::of(std::slice::from_ref(&program), setting.opening.threads);
         let before_step = variant.plant.map(|plant| plant.before_step);
         Ok(Bench { trainer, batches, label: variant.passes.label(), before_step, program, memory })
     }

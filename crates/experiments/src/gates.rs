@@ -1,7 +1,6 @@
 //! The gates: what an optimised list has to hold against the baseline, each with its figure.
 
 use crate::turns::Speedup;
-use crate::validation::LengthMemory;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +88,16 @@ pub fn every_parameter_has_a_gradient(outputs: &Outputs, parameters: usize) -> G
 pub fn determinism(first: &[u32], second: &[u32]) -> Gate {
     let different = first.iter().zip(second).filter(|(a, b)| a != b).count() + first.len().abs_diff(second.len());
     gate("determinism", different as f64, 0.0, different == 0, "weights that differ between two runs".into())
+}
+
+/// Planned bytes at one sequence length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LengthMemory {
+    pub seq_len: usize,
+    pub baseline: usize,
+    pub kept: usize,
+    /// Of them, what does not grow with the sequence: weights and optimizer state.
+    pub fixed: usize,
 }
 
 /// At every sequence length, so that a list that only fits the short one does not pass.

@@ -6,7 +6,7 @@ mod trial;
 pub use student::estimate;
 pub use trial::{Sources, run};
 
-use crate::bench::Where;
+use headroom_engine::{DeviceSpec, Opening};
 use headroom_record::k1::{Budget, Estimate, K1Arm, K1Comparison, K1Run};
 use headroom_training::optimizer::Update;
 use headroom_training::program::StepConfig;
@@ -16,8 +16,8 @@ use headroom_training::program::StepConfig;
 pub struct Design {
     /// Its rule of updating does not count.
     pub step: StepConfig,
-    pub threads: usize,
-    pub device: Where,
+    pub device: DeviceSpec,
+    pub opening: Opening,
     /// Markov sources, one after the other.
     pub sources: usize,
     /// Steps of a phase where steps are equal.

@@ -115,7 +115,7 @@ pub fn climb(
 
     let order = search::order(&forward, &backward);
     let mut finals = Finals::new(&climber, wanted.patience, wanted.min_speedup, wanted.room);
-    let everything = search::chain(&PassList::all(), &order);
+    let everything = chain(&PassList::all(), &order);
     let mut lists = vec![PassList::none()];
     lists.extend(everything);
     lists.push(PassList::version_2());
@@ -128,8 +128,8 @@ pub fn climb(
     }
     finals.race_all(until(FINALS_UNTIL), watcher)?;
     let kept = finals.settle(&order, &mut checks, until(1.0), watcher)?;
-    let chain = search::chain(&finals.list(kept), &order);
-    let tried = finals.rungs(&chain, kept, &forecasts);
+    let way = chain(&finals.list(kept), &order);
+    let tried = finals.rungs(&way, kept, &forecasts);
     let versions = finals.versions(kept, &forecasts);
     let ablation = match wanted.ablation {
         Ablation::Yes => finals.ablation(),
@@ -224,4 +224,17 @@ impl<'a> Checks<'a> {
         self.known.insert(list.label(), check);
         Ok(check)
     }
+}
+
+/// From one pass to all of them, one more at a time: first those of a list, in this order, then the others.
+fn chain(list: &PassList, order: &[&'static str]) -> Vec<PassList> {
+    let (own, others): (Vec<&str>, Vec<&str>) = order.iter().copied().partition(|name| list.contains(name));
+    let mut so_far = PassList::none();
+    own.into_iter()
+        .chain(others)
+        .map(|name| {
+            so_far = so_far.with(name);
+            so_far.clone()
+        })
+        .collect()
 }

@@ -5,6 +5,7 @@ use crate::growth::exponent;
 use crate::planning::{PlannedStep, fits, largest_where};
 use headroom_graph::GraphError;
 use headroom_graph::cost::Rates;
+use headroom_record::flops::is_possible_mfu;
 use headroom_record::study::{SizeAnalysis, StudyRow, VersionAnalysis};
 use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
@@ -33,7 +34,7 @@ pub fn version_analysis(version: &str, rows: &[&StudyRow], sizes: Vec<SizeAnalys
             rows.iter().filter_map(|row| value(row).map(|value| (parameters(row), value))).collect();
         exponent(&points)
     };
-    let used = |row: &StudyRow| row.measured.mfu_percent;
+    let used = |row: &StudyRow| row.measured.mfu_percent.filter(|percent| is_possible_mfu(*percent));
     let best = rows.iter().filter_map(|row| used(row)).max_by(f64::total_cmp);
     let saturated = rows.iter().find(|row| used(row).zip(best).is_some_and(|(mfu, best)| mfu >= SATURATED * best));
     VersionAnalysis {

@@ -1,22 +1,12 @@
 //! What a list has to show before it is believed: every gate with its figure, on the shapes that the workshop names.
 
 use crate::bench::{Bench, ExperimentError, Setting, Variant, program};
-use crate::gates::{self, Gate, Outputs};
+use crate::gates::{self, Gate, LengthMemory, Outputs};
 use crate::turns::Speedup;
 use headroom_graph::passes::{PassList, offered};
 use headroom_training::data::BatchShape;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::{Keep, StepConfig};
-
-/// Planned bytes at one sequence length.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LengthMemory {
-    pub seq_len: usize,
-    pub baseline: usize,
-    pub kept: usize,
-    /// Of them, what does not grow with the sequence: weights and optimizer state.
-    pub fixed: usize,
-}
 
 pub struct Validation {
     pub gates: Vec<Gate>,
@@ -116,7 +106,7 @@ fn memory_by_length(
         let need = |variant: &Variant| -> Result<(usize, usize), ExperimentError> {
             let planned = program(&at, variant, Keep::OnlyTheLoss)?.program;
             let fixed = planned.plan.kept_bytes;
-            Ok((MemoryNeed::of(&[planned], setting.threads).total(), fixed))
+            Ok((MemoryNeed::of(&[planned], setting.opening.threads).total(), fixed))
         };
         let ((baseline, _), (kept, fixed)) = (need(&Variant::baseline())?, need(variant)?);
         Ok(LengthMemory { seq_len, baseline, kept, fixed })

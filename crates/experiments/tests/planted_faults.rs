@@ -1,7 +1,7 @@
 //! Faults planted behind a list of passes, each of which the gate that is there for it must catch.
 
-use headroom_engine::Target;
-use headroom_experiments::bench::{Bench, Plant, Setting, Variant, Where};
+use headroom_engine::{DeviceSpec, Opening, Target};
+use headroom_experiments::bench::{Bench, Plant, Setting, Variant};
 use headroom_experiments::gates::{Answer, Gate, accuracy, difference};
 use headroom_experiments::turns::{Clock, Patience, Speedup};
 use headroom_experiments::validation::{outputs, validate};
@@ -30,7 +30,7 @@ fn nano() -> StepConfig {
     }
 }
 
-const SETTING: Setting = Setting { threads: 2, seed: 42, device: Where::Cpu };
+const SETTING: Setting = Setting { seed: 42, device: DeviceSpec::Cpu, opening: Opening::threads(2) };
 const CURVE_STEPS: usize = 10;
 
 fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mut Trainer)) -> Variant {

@@ -145,6 +145,12 @@ impl FlopsRecord {
     }
 }
 
+/// Can a device be used this much? More than all of it, less than nothing or no number at all means that the FLOPs, the times or
+/// the peak are wrong, and nothing follows from such a figure.
+pub fn is_possible_mfu(percent: f64) -> bool {
+    (0.0..=100.0).contains(&percent)
+}
+
 /// The workshop's classes of MFU.
 pub fn workshop_mfu_class(mfu_percent: f64) -> &'static str {
     match mfu_percent {

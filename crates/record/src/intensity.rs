@@ -45,6 +45,11 @@ impl Bound {
         }
     }
 
+    /// For tables: `memory`, `compute` or `overhead`.
+    pub fn word(self) -> &'static str {
+        self.name().trim_end_matches("_bound")
+    }
+
     /// For a step: nothing ran for more than half of it, or else the side of the device's ridge on which it lies.
     pub fn of_step(intensity: f64, ridge: f64, idle_share: f64) -> Bound {
         match () {

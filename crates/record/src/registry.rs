@@ -2,6 +2,7 @@
 
 pub mod change;
 
+use crate::intensity::Bound;
 use crate::performance::PerformanceRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,8 +94,8 @@ pub struct Headline {
     pub final_loss: Option<f64>,
     /// Model FLOPs over the machine's measured peak; a profile has it.
     pub mfu_percent: Option<f64>,
-    /// `compute_bound`, `memory_bound` or `overhead_bound`; a profile has it.
-    pub bound: Option<String>,
+    /// A profile has it.
+    pub bound: Option<Bound>,
     /// Of the kept list over Version 1; `optimize` has it.
     pub speedup: Option<f64>,
     /// Of an analysed trace.

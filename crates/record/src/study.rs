@@ -1,6 +1,7 @@
 //! `study.json`: sizes and versions side by side, and what their figures say about growth.
 
 use crate::SCHEMA_VERSION;
+use crate::intensity::Bound;
 use crate::provenance::{Origin, Provenance};
 use crate::statistics::{StepStatistics, ratio_of};
 use serde::{Deserialize, Serialize};
@@ -183,8 +184,7 @@ pub struct MeasuredFigures {
     /// Peak memory over that of the first size of the same version.
     pub scaling_factor: Option<f64>,
     pub mfu_percent: Option<f64>,
-    /// `compute_bound`, `memory_bound` or `overhead_bound`.
-    pub bound: Option<String>,
+    pub bound: Option<Bound>,
     pub final_loss: Option<f64>,
 }
 

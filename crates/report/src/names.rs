@@ -1,7 +1,5 @@
 //! Names of kernels, which run to hundreds of characters, as people can read them.
 
-use headroom_record::intensity::Bound;
-
 /// Parts of a name that say nothing about what a kernel does.
 const NOISE: [&str; 4] = ["(anonymous namespace)::", "at::native::", "at_cuda_detail::", "c10::"];
 
@@ -40,11 +38,6 @@ pub fn shortened(name: &str, most: usize) -> String {
     }
     let kept: String = name.chars().take(most.saturating_sub(1)).collect();
     format!("{kept}…")
-}
-
-/// `memory`, `compute` or `overhead`.
-pub fn bound_word(bound: Bound) -> String {
-    bound.name().trim_end_matches("_bound").to_string()
 }
 
 #[cfg(test)]

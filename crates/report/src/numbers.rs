@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use headroom_record::flops::is_possible_mfu;
+
 /// `1234567` as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -45,12 +47,17 @@ pub fn rate(number: f64) -> String {
 
 /// MFU with so many decimals; where it is beyond what any device can do, that, and why it came out so.
 pub fn mfu(percent: f64, decimals: usize) -> String {
-    match percent {
-        0.0..=100.0 => format!("{percent:.decimals$}%"),
-        _ => format!(
+    match is_possible_mfu(percent) {
+        true => format!("{percent:.decimals$}%"),
+        false => format!(
             "impossible ({percent:.1e}%: more than the peak, so the FLOPs, the times or the peak it is held against are wrong)"
         ),
     }
+}
+
+/// MFU in the cell of a table, which has no room for the reason.
+pub fn mfu_cell(percent: f64) -> String {
+    if is_possible_mfu(percent) { format!("{percent:.1}%") } else { "impossible".into() }
 }
 
 /// Seconds in the unit that fits.
@@ -76,7 +83,8 @@ mod tests {
         assert_eq!(metric(12.34, "samples/s"), "12.3 samples/s");
         assert_eq!([mfu(12.346, 2), mfu(100.0, 1)], ["12.35%", "100.0%"]);
         for percent in [1.9e11, 100.2, f64::NAN, f64::INFINITY, -1.0] {
-            assert!(mfu(percent, 1).starts_with("impossible"), "{percent}");
+            assert!(mfu(percent, 1).starts_with("impossible ("), "{percent}");
+            assert_eq!(mfu_cell(percent), "impossible");
         }
         assert_eq!([250.0, 2.5, 0.0123, 4.56e-5].map(seconds), ["250 s", "2.50 s", "12.30 ms", "45.6 µs"]);
     }

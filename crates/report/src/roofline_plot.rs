@@ -1,6 +1,6 @@
 //! The roofline: FLOP/s against FLOPs per byte, with the device's two roofs and one point per operator.
 
-use crate::numbers::{metric, seconds};
+use crate::numbers::{metric, mfu, seconds};
 use crate::svg::{Axis, Frame, Scale, escape};
 use headroom_record::intensity::Bound;
 
@@ -84,14 +84,15 @@ pub fn roofline_plot(points: &[RooflinePoint], roofs: &Roofs) -> String {
         out += &drawn(one, place(one));
     }
     out += &names(&points, place);
-    if let Some((intensity, rate, mfu)) = step {
+    if let Some((intensity, rate, used)) = step {
         let (wx, wy) = (FRAME.x(&x, intensity), FRAME.y(&y, rate));
         out += &format!(
             r#"<path class="whole" d="M{wx:.1} {:.1} l7 7 l-7 7 l-7 -7z" data-tip="{}"/>"#,
             wy - 7.0,
             escape(&format!(
-                "the whole step\n{intensity:.1} FLOPs per byte\n{}\nMFU {mfu:.1}%",
-                metric(rate, "FLOP/s")
+                "the whole step\n{intensity:.1} FLOPs per byte\n{}\nMFU {}",
+                metric(rate, "FLOP/s"),
+                mfu(used, 1)
             ))
         );
     }

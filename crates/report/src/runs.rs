@@ -6,7 +6,7 @@ mod regression;
 pub use csv::csv;
 pub use regression::{Regression, change_text, regression};
 
-use crate::numbers::{grouped, mfu, rate, seconds};
+use crate::numbers::{grouped, mfu, mfu_cell, rate, seconds};
 use crate::table::{Align, text_table};
 use headroom_record::registry::{RunRow, RunStatus};
 use serde_json::Value;
@@ -51,10 +51,7 @@ fn line(run: &RunRow) -> Vec<String> {
         optional(figures.step_seconds.map(|time| format!("{predicted}{}", seconds(time)))),
         optional(figures.peak_memory_mb.map(|mb| format!("{mb:.0}"))),
         // A table has no room for the reason, which `runs show` gives.
-        optional(figures.mfu_percent.map(|percent| match percent {
-            0.0..=100.0 => format!("{percent:.1}%"),
-            _ => "impossible".into(),
-        })),
+        optional(figures.mfu_percent.map(mfu_cell)),
         optional(figures.final_loss.map(|loss| format!("{loss:.4}"))),
     ]
 }
@@ -175,7 +172,7 @@ fn figures(run: &RunRow) -> Vec<(&'static str, Option<String>)> {
         ("peak memory", figures.peak_memory_mb.map(|mb| format!("{mb:.1} MiB"))),
         ("average memory", figures.avg_memory_mb.map(|mb| format!("{mb:.1} MiB"))),
         ("MFU", figures.mfu_percent.map(|percent| mfu(percent, 1))),
-        ("bound", figures.bound.as_ref().map(|bound| bound.replace('_', " "))),
+        ("bound", figures.bound.map(|bound| bound.name().replace('_', " "))),
         ("final loss", figures.final_loss.map(|loss| format!("{loss:.4}"))),
         ("speed-up over v1", figures.speedup.map(|speedup| format!("{speedup:.2}×"))),
     ]

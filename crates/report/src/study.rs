@@ -3,10 +3,11 @@
 mod answers;
 mod tables;
 
-use crate::numbers::{bytes, rate, seconds};
+use crate::numbers::{bytes, mfu, mfu_cell, rate, seconds};
 use crate::page::{self, Page};
 use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
+use headroom_record::flops::is_possible_mfu;
 use headroom_record::study::{PlannedFigures, StudyRecord, StudyRow, StudyStatus};
 
 /// Said before a run: what its plan says.
@@ -29,7 +30,7 @@ pub fn after_run(row: &StudyRow) -> String {
         measured.samples_per_sec.map(|speed| format!("{} samples/s", rate(speed))),
         measured.step_seconds.map(|time| format!("{} a step", seconds(time))),
         measured.peak_memory_mb.map(mebibytes),
-        measured.mfu_percent.map(|mfu| format!("MFU {mfu:.1}%")),
+        measured.mfu_percent.map(|percent| format!("MFU {}", mfu(percent, 1))),
     ];
     let said: Vec<String> = parts.into_iter().flatten().collect();
     format!("done in {}: {}", row.wall_seconds.map_or("?".into(), seconds), said.join(", "))
@@ -146,8 +147,10 @@ fn speed_plot(record: &StudyRecord) -> String {
 
 fn utilisation_plot(record: &StudyRecord) -> String {
     let rows = record.runs.iter().filter_map(|row| {
-        let mfu = row.measured.mfu_percent?;
-        Some(Bar { name: format!("{} {}", row.size, row.version), sizes: vec![mfu], label: format!("{mfu:.1}%") })
+        let percent = row.measured.mfu_percent?;
+        // A bar of what cannot be would be the longest of all.
+        let length = if is_possible_mfu(percent) { percent } else { 0.0 };
+        Some(Bar { name: format!("{} {}", row.size, row.version), sizes: vec![length], label: mfu_cell(percent) })
     });
     bars("MFU of every run", "%", &[("of the machine's peak", "part0")], Full::Value(100.0), &rows.collect::<Vec<_>>())
 }

@@ -19,27 +19,39 @@ pub struct ModelConfig {
 }
 
 /// A row of the table of sizes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Size {
     pub name: &'static str,
-    pub hidden_dim: usize,
-    pub n_layers: usize,
-    pub n_heads: usize,
-    pub n_kv_heads: usize,
-    pub intermediate_dim: usize,
     pub seq_len: usize,
     pub batch_size: usize,
+    model: ModelConfig,
 }
 
+/// Of each model: width, layers, heads, key-value heads, width of the feed-forward part.
 #[rustfmt::skip]
-pub const SIZES: [Size; 6] = [
-    Size { name: "nano",       hidden_dim: 64,   n_layers: 2,  n_heads: 4,  n_kv_heads: 2,  intermediate_dim: 128,   seq_len: 64,   batch_size: 8 },
-    Size { name: "tiny",       hidden_dim: 256,  n_layers: 4,  n_heads: 8,  n_kv_heads: 4,  intermediate_dim: 512,   seq_len: 128,  batch_size: 8 },
-    Size { name: "small",      hidden_dim: 512,  n_layers: 8,  n_heads: 8,  n_kv_heads: 4,  intermediate_dim: 1104,  seq_len: 256,  batch_size: 8 },
-    Size { name: "medium",     hidden_dim: 1024, n_layers: 12, n_heads: 16, n_kv_heads: 8,  intermediate_dim: 3456,  seq_len: 512,  batch_size: 16 },
-    Size { name: "large",      hidden_dim: 2048, n_layers: 16, n_heads: 16, n_kv_heads: 8,  intermediate_dim: 11136, seq_len: 1024, batch_size: 8 },
-    Size { name: "very_large", hidden_dim: 4096, n_layers: 24, n_heads: 32, n_kv_heads: 16, intermediate_dim: 32128, seq_len: 2048, batch_size: 4 },
+pub static SIZES: [Size; 6] = [
+    Size { name: "nano",       seq_len: 64,   batch_size: 8,  model: model([64,   2,  4,  2,  128]) },
+    Size { name: "tiny",       seq_len: 128,  batch_size: 8,  model: model([256,  4,  8,  4,  512]) },
+    Size { name: "small",      seq_len: 256,  batch_size: 8,  model: model([512,  8,  8,  4,  1104]) },
+    Size { name: "medium",     seq_len: 512,  batch_size: 16, model: model([1024, 12, 16, 8,  3456]) },
+    Size { name: "large",      seq_len: 1024, batch_size: 8,  model: model([2048, 16, 16, 8,  11136]) },
+    Size { name: "very_large", seq_len: 2048, batch_size: 4,  model: model([4096, 24, 32, 16, 32128]) },
 ];
+
+const fn model([hidden_dim, n_layers, n_heads, n_kv_heads, intermediate_dim]: [usize; 5]) -> ModelConfig {
+    ModelConfig {
+        vocab_size: VOCAB_SIZE,
+        hidden_dim,
+        n_layers,
+        n_heads,
+        n_kv_heads,
+        head_dim: hidden_dim / n_heads,
+        intermediate_dim,
+        rope_theta: 10_000.0,
+        norm_eps: 1e-6,
+        tied: false,
+    }
+}
 
 pub const VOCAB_SIZE: usize = 1000;
 
@@ -73,18 +85,7 @@ impl Size {
     }
 
     pub fn model(&self) -> ModelConfig {
-        ModelConfig {
-            vocab_size: VOCAB_SIZE,
-            hidden_dim: self.hidden_dim,
-            n_layers: self.n_layers,
-            n_heads: self.n_heads,
-            n_kv_heads: self.n_kv_heads,
-            head_dim: self.hidden_dim / self.n_heads,
-            intermediate_dim: self.intermediate_dim,
-            rope_theta: 10_000.0,
-            norm_eps: 1e-6,
-            tied: false,
-        }
+        self.model.clone()
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn parameters_of_every_size_are_the_documented_ones() {
-        let counted = SIZES.map(|size| size.model().parameters().total());
+        let counted = SIZES.each_ref().map(|size| size.model().parameters().total());
         assert_eq!(counted, [202_048, 2_873_600, 20_890_112, 167_224_320, 1_300_203_520, 10_691_284_992]);
     }
 

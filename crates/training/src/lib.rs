@@ -2,6 +2,7 @@
 
 pub mod attribution;
 pub mod checkpoint;
+pub mod choices;
 pub mod config;
 pub mod data;
 pub mod guard;

@@ -22,7 +22,7 @@ pub struct Notes<'a> {
 }
 
 pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(), CheckpointError> {
-    let config = to_hugging_face(notes.model, notes.seq_len);
+    let config = LlamaHf::of(notes.model, notes.seq_len);
     let tensors = specs(trainer);
     let state = TrainingState {
         step: trainer.step,
@@ -94,41 +94,6 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
     "its parameters were updated at different numbers of steps: only a step that chooses (topk:all) goes on from that"
 )]
 pub struct UnevenSteps;
-
-pub fn from_hugging_face(hf: &LlamaHf) -> ModelConfig {
-    ModelConfig {
-        vocab_size: hf.vocab_size,
-        hidden_dim: hf.hidden_size,
-        n_layers: hf.num_hidden_layers,
-        n_heads: hf.num_attention_heads,
-        n_kv_heads: hf.num_key_value_heads,
-        head_dim: hf.head_dim,
-        intermediate_dim: hf.intermediate_size,
-        rope_theta: hf.rope_theta,
-        norm_eps: hf.rms_norm_eps,
-        tied: hf.tie_word_embeddings,
-    }
-}
-
-fn to_hugging_face(model: &ModelConfig, seq_len: usize) -> LlamaHf {
-    LlamaHf {
-        hidden_size: model.hidden_dim,
-        intermediate_size: model.intermediate_dim,
-        num_hidden_layers: model.n_layers,
-        num_attention_heads: model.n_heads,
-        num_key_value_heads: model.n_kv_heads,
-        head_dim: model.head_dim,
-        vocab_size: model.vocab_size,
-        max_position_embeddings: seq_len,
-        rms_norm_eps: model.norm_eps,
-        rope_theta: model.rope_theta,
-        tie_word_embeddings: model.tied,
-        initializer_range: 0.02,
-        bos_token_id: Value::Null,
-        eos_token_id: Value::Null,
-        pad_token_id: Value::Null,
-    }
-}
 
 pub(crate) fn specs(trainer: &Trainer) -> Vec<TensorSpec> {
     trainer.parameters().iter().map(|(name, ty)| TensorSpec::new(name.clone(), ty.sizes())).collect()

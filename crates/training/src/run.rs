@@ -1,7 +1,7 @@
 //! The training loop: steps, evaluations and checkpoints, until the last step or until told to stop.
 
-use crate::attribution::Choices;
 use crate::checkpoint::CheckpointError;
+use crate::choices::Choices;
 use crate::data::{Batch, DataError, Prefetcher, Source};
 use crate::guard::{Guard, OnSpike, Spike};
 use crate::recording::Part;

@@ -1,7 +1,7 @@
 //! A model on a device: its weights written and read, one step after the other taken.
 
-use crate::attribution::Choices;
 use crate::checkpoint::Content;
+use crate::choices::Choices;
 use crate::config::ModelConfig;
 use crate::data::Batch;
 use crate::llama::rope_tables;

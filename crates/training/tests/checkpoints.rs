@@ -8,6 +8,7 @@ use headroom_training::checkpoint::{
     Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
     whole_tensors,
 };
+use headroom_training::config::ModelConfig;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tempfile::TempDir;
@@ -289,7 +290,7 @@ fn files_that_do_not_belong_together_are_told_by_their_digests() {
         load(folder.path(), &config.tensors(), Part::Weights).unwrap();
     }
     let folder = saved(&config);
-    let other = LlamaHf { rope_theta: 5.0, ..config.clone() };
+    let other = LlamaHf { model: ModelConfig { rope_theta: 5.0, ..config.model.clone() }, ..config.clone() };
     std::fs::write(folder.path().join("config.json"), other.to_json()).unwrap();
     check_refused(folder.path(), &config, Part::All, &["config.json", "sha256"]);
 }

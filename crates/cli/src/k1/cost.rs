@@ -2,10 +2,10 @@
 
 use super::{Arguments, train_request};
 use crate::output;
-use crate::train::settings::DeviceKind;
-use crate::train::start::cuda_options;
+use crate::train::start::opening;
 use anyhow::ensure;
-use headroom_experiments::bench::{Bench, Setting, Variant, Where};
+use headroom_engine::DeviceSpec;
+use headroom_experiments::bench::{Bench, Setting, Variant};
 use headroom_experiments::turns::{Clock, Patience};
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::program::{Keep, StepConfig};
@@ -18,12 +18,9 @@ const PATIENCE: Patience = Patience { rounds: 4, most_rounds: 40, time: Duration
 
 pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
     let settings = train_request(arguments, size)?.settings()?.0;
-    ensure!(settings.device != DeviceKind::Null, "--device null computes nothing\n  help: --device cpu or cuda");
-    let device = match settings.device {
-        DeviceKind::Cuda(ordinal) => Where::Cuda(cuda_options(ordinal)),
-        _ => Where::Cpu,
-    };
-    let setting = Setting { threads: settings.threads, seed: settings.seed, device };
+    ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
+    let (device, opening) = (settings.device, opening(settings.threads));
+    let setting = Setting { seed: settings.seed, device, opening };
     let (step, variant) = (settings.step(0), Variant::of(&settings.passes));
     let bench = |update: Update| {
         let optimizer = OptimizerConfig { update, ..step.optimizer };

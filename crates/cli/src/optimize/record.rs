@@ -1,9 +1,11 @@
 //! What was climbed, as validation.json has it.
 
-use headroom_experiments::bench::{Setting, Where};
+use headroom_engine::DeviceSpec;
+use headroom_experiments::bench::Setting;
 use headroom_experiments::gates::Gate;
+use headroom_experiments::gates::LengthMemory;
 use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
-use headroom_experiments::validation::{LengthMemory, growth};
+use headroom_experiments::validation::growth;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::operators::BottleneckCategory;
 use headroom_record::provenance::Provenance;
@@ -40,8 +42,8 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         batch_size: shape.batch_size as u64,
         seq_len: shape.seq_len as u64,
         threads: match about.setting.device {
-            Where::Cpu => about.setting.threads as u64,
-            Where::Cuda(_) => 0,
+            DeviceSpec::Cuda(_) => 0,
+            DeviceSpec::Cpu | DeviceSpec::Null => about.setting.opening.threads as u64,
         },
         device: about.device.into(),
         baseline_step_seconds: ladder.baseline_seconds,

@@ -1,8 +1,9 @@
 //! What the run is held against: the machine's or the GPU's peaks, kept by `headroom device` or measured now.
 
 use crate::device::{measure_gpu, measure_now};
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
 use crate::{kept, output};
+use headroom_engine::DeviceSpec;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda::Facts;
 use headroom_engine::machine::Machine;
@@ -34,10 +35,10 @@ pub struct StatedPeak {
 
 impl Peaks {
     pub fn find(settings: &Settings) -> anyhow::Result<Peaks> {
-        if let (DeviceKind::Cuda(ordinal), Some(facts)) = (settings.device, &settings.gpu) {
+        if let (DeviceSpec::Cuda(ordinal), Some(facts)) = (settings.device, &settings.gpu) {
             return Peaks::of_gpu(facts, ordinal, settings.precision, &settings.passes);
         }
-        if settings.device == DeviceKind::Null && kept(&settings.machine, settings.threads).is_none() {
+        if settings.device == DeviceSpec::Null && kept(&settings.machine, settings.threads).is_none() {
             let source = "assumed: `headroom device` measures this machine's".into();
             return Ok(Peaks {
                 rates: ASSUMED_RATES,

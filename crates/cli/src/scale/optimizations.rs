@@ -3,7 +3,8 @@
 use super::measure::{Measured, Measuring};
 use super::{Arguments, shape_of, train_request};
 use crate::output;
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
+use headroom_engine::DeviceSpec;
 use headroom_experiments::scale::{How, PlannedPoint, savings};
 use headroom_record::scaling::Optimization;
 use headroom_training::program::StepConfig;
@@ -38,7 +39,7 @@ pub fn optimizations(
             step_ratio: None,
             note: saving.note,
         };
-        let runs = !arguments.plan_only && settings.device != DeviceKind::Null && largest.point.step_seconds.is_some();
+        let runs = !arguments.plan_only && settings.device != DeviceSpec::Null && largest.point.step_seconds.is_some();
         if let (Some(how), true) = (&saving.how, runs) {
             output::note(&format!("trying {} at batch {} × seq {}", saving.name, shape.batch_size, shape.seq_len));
             let mut request = train_request(arguments, Some(shape))?;

@@ -9,7 +9,7 @@ use headroom_record::config::CONFIG_FILE;
 use headroom_record::performance::PERFORMANCE_FILE;
 use headroom_report::dashboard::runs::Kind;
 
-use super::folder;
+use super::folder::{self, is_trace_name};
 use crate::registry::{self, Filter, REGISTRY_FILE, Registry, RegistryError};
 use crate::train::folder::LOG_FILE;
 
@@ -127,8 +127,4 @@ fn holds_traces(folder: &Path) -> bool {
     children
         .flatten()
         .any(|child| is_trace_name(&child.file_name().to_string_lossy()) && folder::lies_inside(folder, &child.path()))
-}
-
-pub fn is_trace_name(name: &str) -> bool {
-    [".pt.trace.json", ".pt.trace.json.gz"].iter().any(|ending| name.ends_with(ending))
 }

@@ -17,8 +17,6 @@ use headroom_report::dashboard::runs::Status;
 use headroom_trace::{GzipRatio, ReadError, Trace};
 use serde::de::DeserializeOwned;
 
-use super::catalog::is_trace_name;
-
 /// Files of ours are far below this; what is larger is not read into memory for a page.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -93,6 +91,10 @@ pub fn status(folder: &Path) -> Status {
         Ok(Err(TryLockError::WouldBlock)) => Status::Running,
         _ => Status::Stopped,
     }
+}
+
+pub fn is_trace_name(name: &str) -> bool {
+    [".pt.trace.json", ".pt.trace.json.gz"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// The trace of a run folder. It lies there under two names; one is enough.

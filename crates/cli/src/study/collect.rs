@@ -4,6 +4,7 @@ use headroom_graph::cost::Rates;
 use headroom_record::intensity::{Bound, INTENSITY_FILE};
 use headroom_record::performance::PerformanceRecord;
 use headroom_record::study::{MeasuredFigures, PlannedFigures};
+use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,7 @@ pub fn measured_figures(
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let tokens = (planned.batch_size * planned.seq_len) as f64;
     let idle_share = 1.0 - summary.device_utilization_percent.unwrap_or(100.0) / 100.0;
-    let bound = Bound::of_step(planned.arithmetic_intensity, rates.product_flops / rates.bytes, idle_share).name();
+    let bound = Bound::of_step(planned.arithmetic_intensity, rates.product_flops / rates.bytes, idle_share);
     MeasuredFigures {
         samples_per_sec: summary.avg_training_speed,
         tokens_per_sec: summary.tokens_per_sec,
@@ -30,14 +31,14 @@ pub fn measured_figures(
         memory_per_token_kb: summary.peak_memory_mb.map(|mb| 1024.0 * mb / tokens),
         scaling_factor: None,
         mfu_percent: summary.avg_batch_time.map(|time| 100.0 * planned.flops_per_step / time / rates.product_flops),
-        bound: Some(profiled_bound(folder).unwrap_or(bound.into())),
+        bound: Some(profiled_bound(folder).unwrap_or(bound)),
         final_loss: summary.final_loss,
     }
 }
 
 /// A profile knows from its recorded calls.
-fn profiled_bound(folder: &Path) -> Option<String> {
+fn profiled_bound(folder: &Path) -> Option<Bound> {
     let text = fs::read(folder.join(INTENSITY_FILE)).ok()?;
     let record: Value = serde_json::from_slice(&text).ok()?;
-    Some(record["memory_bound_vs_compute_bound"].as_str()?.to_string())
+    Bound::deserialize(&record["memory_bound_vs_compute_bound"]).ok()
 }

@@ -2,9 +2,10 @@
 
 use crate::output;
 use crate::profile::peaks::Peaks;
-use crate::train::settings::{DeviceKind, Settings};
+use crate::train::settings::Settings;
 use crate::train::start::cuda_options;
 use anyhow::Context;
+use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_graph::cost::Rates;
 use headroom_record::provenance::Origin;
@@ -19,7 +20,7 @@ pub struct HeldAgainst {
 
 /// A processor's are kept or measured now; a GPU's are measured now.
 pub fn held_against(settings: &Settings) -> anyhow::Result<HeldAgainst> {
-    let DeviceKind::Cuda(ordinal) = settings.device else {
+    let DeviceSpec::Cuda(ordinal) = settings.device else {
         let peaks = Peaks::find(settings)?;
         let device = settings.machine.cpu_name.clone();
         return Ok(HeldAgainst { device, rates: peaks.rates, source: peaks.source, origin: peaks.origin });
@@ -43,7 +44,7 @@ pub fn held_against(settings: &Settings) -> anyhow::Result<HeldAgainst> {
 /// Bytes that a run may plan with; none where nothing is computed and no limit was set.
 pub fn room(settings: &Settings) -> Option<usize> {
     let free = match (settings.device, &settings.gpu) {
-        (DeviceKind::Null, _) => None,
+        (DeviceSpec::Null, _) => None,
         (_, Some(gpu)) => Some(gpu.free_bytes),
         _ => headroom_engine::machine::memory_available_bytes().map(|bytes| bytes as usize),
     };

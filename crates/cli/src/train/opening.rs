@@ -1,7 +1,8 @@
 //! What is said before the first step: the configuration, the parameters by part, and the memory planned.
 
 use super::plan::{Planned, memory_line};
-use super::settings::{DeviceKind, Settings};
+use super::settings::Settings;
+use headroom_engine::DeviceSpec;
 use headroom_engine::cpu::isa::Isa;
 use headroom_report::training::{self as text, Opening};
 use headroom_training::optimizer::Schedule;
@@ -92,13 +93,13 @@ fn data_line(settings: &Settings) -> String {
 
 fn device_line(settings: &Settings) -> String {
     match settings.device {
-        DeviceKind::Cpu => {
+        DeviceSpec::Cpu => {
             format!("cpu, {} threads, {}: {}", settings.threads, Isa::detect(), settings.machine.cpu_name)
         }
-        DeviceKind::Cuda(ordinal) => match &settings.gpu {
+        DeviceSpec::Cuda(ordinal) => match &settings.gpu {
             Some(gpu) => format!("cuda:{ordinal}, {}: {}", gpu.driver_version, gpu.name),
             None => format!("cuda:{ordinal}"),
         },
-        DeviceKind::Null => "null: nothing is computed, times are predicted".into(),
+        DeviceSpec::Null => "null: nothing is computed, times are predicted".into(),
     }
 }

@@ -1,7 +1,8 @@
 //! What a run will execute and need, known before it starts; one that cannot fit is refused here.
 
-use super::settings::{DeviceKind, Settings, Sources};
+use super::settings::{Settings, Sources};
 use anyhow::bail;
+use headroom_engine::DeviceSpec;
 use headroom_engine::Program;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_graph::{Category, GraphError};
@@ -39,8 +40,8 @@ impl Room {
         }
         let free = memory_available_bytes().map(|bytes| bytes as usize);
         let (bytes, whose) = match (settings.memory_limit, free) {
-            _ if settings.device == DeviceKind::Null && settings.memory_limit.is_none() => return None,
-            (Some(limit), Some(free)) if free < limit && settings.device == DeviceKind::Cpu => {
+            _ if settings.device == DeviceSpec::Null && settings.memory_limit.is_none() => return None,
+            (Some(limit), Some(free)) if free < limit && settings.device == DeviceSpec::Cpu => {
                 (free, "of this machine's memory are free")
             }
             (Some(limit), _) => (limit, "are allowed by --memory-limit"),

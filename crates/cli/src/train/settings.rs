@@ -12,11 +12,9 @@ use super::arguments::{Arguments, LearningRateSchedule};
 use crate::memory_size::parse_bytes;
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
-use headroom_engine::Target;
-use headroom_engine::cpu::Cpu;
-use headroom_engine::cuda::{self, Cuda};
+use headroom_engine::DeviceSpec;
+use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
-use headroom_engine::null::Null;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
@@ -30,41 +28,6 @@ use resumed::Resumed;
 use serde_json::{Map, Value};
 use std::path::absolute;
 use update::update_of;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceKind {
-    Cpu,
-    Null,
-    /// The GPU of this number.
-    Cuda(usize),
-}
-
-impl DeviceKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            DeviceKind::Cpu => "cpu",
-            DeviceKind::Null => "null",
-            DeviceKind::Cuda(_) => "cuda",
-        }
-    }
-
-    /// What programs for it look like; the null device stands in for the CPU.
-    pub fn target(self) -> Target {
-        match self {
-            DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
-            DeviceKind::Cuda(_) => Target::Cuda,
-        }
-    }
-
-    /// What it has kernels for.
-    pub fn precisions(self) -> &'static [Precision] {
-        match self {
-            DeviceKind::Cpu => Cpu::PRECISIONS,
-            DeviceKind::Null => Null::PRECISIONS,
-            DeviceKind::Cuda(_) => Cuda::PRECISIONS,
-        }
-    }
-}
 
 pub struct Settings {
     /// A row's name, or `custom`.
@@ -83,7 +46,7 @@ pub struct Settings {
     /// 0 is off.
     pub eval_every: u64,
     pub eval_batches: usize,
-    pub device: DeviceKind,
+    pub device: DeviceSpec,
     /// What the driver says of it, where it is a GPU.
     pub gpu: Option<cuda::Facts>,
     pub precision: Precision,
@@ -102,13 +65,13 @@ const STEPS_TO_VALIDATE: u64 = 3;
 
 impl Settings {
     pub fn resolve(arguments: &Arguments) -> anyhow::Result<(Settings, Sources)> {
-        let device = device_named(&arguments.machine.device)?;
+        let device: DeviceSpec = arguments.machine.device.parse()?;
         ensure!(
-            device != DeviceKind::Null || arguments.output.save.is_none(),
+            device != DeviceSpec::Null || arguments.output.save.is_none(),
             "--save has nothing to save: --device null computes nothing"
         );
         ensure!(
-            !arguments.machine.nvtx || matches!(device, DeviceKind::Cuda(_)),
+            !arguments.machine.nvtx || matches!(device, DeviceSpec::Cuda(_)),
             "--nvtx has no effect on --device {}: its ranges are for NVIDIA's profilers\n  help: --device cuda, or leave it out",
             device.name()
         );
@@ -121,7 +84,7 @@ impl Settings {
         let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
         let precision = precision_of(arguments, &before, device)?;
         let gpu = match device {
-            DeviceKind::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
+            DeviceSpec::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
             _ => None,
         };
 
@@ -222,21 +185,8 @@ impl Settings {
     }
 }
 
-/// `cpu`, `cuda`, `cuda:N` or `null`.
-pub fn device_named(name: &str) -> anyhow::Result<DeviceKind> {
-    match name {
-        "cpu" => Ok(DeviceKind::Cpu),
-        "null" => Ok(DeviceKind::Null),
-        "cuda" => Ok(DeviceKind::Cuda(0)),
-        other => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
-            Some(ordinal) => Ok(DeviceKind::Cuda(ordinal)),
-            None => bail!("there is no device `{other}`\n  help: choose cpu, cuda, cuda:N or null"),
-        },
-    }
-}
-
 /// The flags', else the resumed run's, else single; refused where the device has no kernels for it.
-fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceKind) -> anyhow::Result<Precision> {
+fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceSpec) -> anyhow::Result<Precision> {
     let noted = before.precision.as_deref().map(str::parse).transpose()?;
     let precision = arguments.machine.asked_precision().or(noted).unwrap_or_default();
     let has = device.precisions();

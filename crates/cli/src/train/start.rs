@@ -2,15 +2,13 @@
 
 use super::arguments::Arguments;
 use super::plan::Planned;
-use super::settings::{DeviceKind, Settings};
+use super::settings::Settings;
 use crate::signals::Interrupt;
 use crate::{kept, output, verified};
-use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::{self, Cuda, Options, RangesChoice, SumOrder};
-use headroom_engine::null::Null;
+use headroom_engine::DeviceSpec;
+use headroom_engine::cuda::{self, Options, RangesChoice, SumOrder};
 use headroom_engine::peaks::ASSUMED_RATES;
-use headroom_engine::{Device, Program};
+use headroom_engine::{Device, Opening, Program};
 use headroom_graph::cost::Rates;
 use headroom_training::persist;
 use headroom_training::trainer::Trainer;
@@ -33,24 +31,28 @@ pub fn trainer(
 }
 
 fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]) -> anyhow::Result<Box<dyn Device>> {
-    let reductions = if arguments.machine.no_deterministic { Reductions::OneAThread } else { Reductions::Fixed };
-    Ok(match settings.device {
-        DeviceKind::Cpu => Box::new(Cpu::new(settings.threads, Isa::detect(), reductions, programs)?),
-        DeviceKind::Cuda(ordinal) => {
-            let ranges = if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked };
-            if let Some(advice) = verified::advice(&cuda::facts(ordinal)?) {
-                output::note(&advice);
-            }
-            let order = if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed };
-            Box::new(Cuda::new(&Options { ranges, order, ..cuda_options(ordinal) }, programs)?)
-        }
-        DeviceKind::Null => Box::new(Null::new(rates(settings), programs)),
-    })
+    if let DeviceSpec::Cuda(ordinal) = settings.device
+        && let Some(advice) = verified::advice(&cuda::facts(ordinal)?)
+    {
+        output::note(&advice);
+    }
+    let opening = Opening {
+        order: if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed },
+        ranges: if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked },
+        rates: if settings.device == DeviceSpec::Null { rates(settings) } else { ASSUMED_RATES },
+        ..opening(settings.threads)
+    };
+    Ok(settings.device.open(&opening, programs)?)
 }
 
 /// Compiled kernels and measured choices are kept beside the measured peaks.
+pub fn opening(threads: usize) -> Opening {
+    Opening { cache: kept::folder().map(|folder| folder.join("cuda")), ..Opening::threads(threads) }
+}
+
+/// For measurements of a GPU by itself.
 pub fn cuda_options(ordinal: usize) -> Options {
-    Options { ordinal, cache: kept::folder().map(|folder| folder.join("cuda")), ..Options::default() }
+    Options { ordinal, cache: opening(0).cache, ..Options::default() }
 }
 
 /// The measured peaks of this machine, or assumed ones, said so.

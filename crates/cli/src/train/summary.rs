@@ -1,6 +1,7 @@
 //! What a run writes down at its beginning and end.
 
-use super::settings::{DeviceKind, Settings};
+use super::settings::Settings;
+use headroom_engine::DeviceSpec;
 use headroom_engine::machine::peak_resident_bytes;
 use headroom_graph::Precision;
 use headroom_record::SCHEMA_VERSION;
@@ -123,7 +124,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
 
 /// Times are measured unless the null device replays predicted ones.
 pub fn times_origin(settings: &Settings) -> Origin {
-    if settings.device == DeviceKind::Null { Origin::Computed } else { Origin::Measured }
+    if settings.device == DeviceSpec::Null { Origin::Computed } else { Origin::Measured }
 }
 
 fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {

@@ -19,7 +19,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use bf16::{Bf16Unit, SPLIT_PRODUCTS, gemm_bf16};
-pub use cut::part;
 use cut::{Cut, Rounding};
 pub use joined::{Columns, Joined, Rows};
 pub use kernel::Ahead;
@@ -241,6 +240,12 @@ fn run_alone(
         // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
         unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
     });
+}
+
+/// The `index`-th of `parts` nearly equal parts of a range.
+pub fn part(range: Range<usize>, parts: usize, index: usize) -> Range<usize> {
+    let len = range.len();
+    range.start + len * index / parts..range.start + len * (index + 1) / parts
 }
 
 /// Checks the shapes; whether there is anything to add up. A sum over no depth is zero.

@@ -25,12 +25,11 @@ pub enum CudaError {
     )]
     Precision { precision: &'static str, device: String, capability: (u32, u32), has: String },
     #[error(
-        "{}={named} names no level of a device of compute capability {}.{}\n  help: {has}",
-        super::level::FORCED,
+        "{variable}={named} names no level of a device of compute capability {}.{}\n  help: {has}",
         capability.0,
         capability.1
     )]
-    Level { named: String, capability: (u32, u32), has: String },
+    Level { variable: &'static str, named: String, capability: (u32, u32), has: String },
     #[error("cuDNN's {call} failed with status {status}: {text}")]
     Cudnn { call: &'static str, status: i32, text: String },
     #[error("{op} in {module}: {what}")]

@@ -43,6 +43,7 @@ impl Level {
         let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(own) };
         let has: Vec<Level> = Level::ALL.into_iter().filter(|level| *level <= own).collect();
         has.iter().copied().find(|level| level.name() == named).ok_or_else(|| CudaError::Level {
+            variable: FORCED,
             named: named.into(),
             capability,
             has: has.iter().map(|level| level.name()).collect::<Vec<_>>().join(", "),

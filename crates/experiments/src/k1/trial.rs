@@ -1,11 +1,8 @@
 //! One rule from one seed: phases on one source after the other, and the losses on all of them after each.
 
 use super::Design;
-use crate::bench::{ExperimentError, Where};
-use headroom_engine::cpu::isa::Isa;
-use headroom_engine::cpu::{Cpu, Reductions};
-use headroom_engine::cuda::Cuda;
-use headroom_engine::{Device, Program};
+use crate::bench::ExperimentError;
+use headroom_engine::Program;
 use headroom_record::k1::{Budget, K1Run};
 use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Update};
@@ -123,10 +120,7 @@ fn trainer(design: &Design, update: Update, seed: u64) -> Result<Trainer, Experi
     let training = training_program(&step, Keep::OnlyTheLoss)?;
     let evaluation = evaluation_program(&step, step.shape, &training.program)?;
     let programs: [Program; 2] = [training.program.clone(), evaluation.program.clone()];
-    let device: Box<dyn Device> = match &design.device {
-        Where::Cpu => Box::new(Cpu::new(design.threads, Isa::detect(), Reductions::Fixed, &programs)?),
-        Where::Cuda(options) => Box::new(Cuda::new(options, &programs)?),
-    };
+    let device = design.device.open(&design.opening, &programs)?;
     let mut trainer = Trainer::new(device, &step.model, training, Some(evaluation), optimizer);
     trainer.draw_weights(seed);
     Ok(trainer)

@@ -2,7 +2,7 @@
 
 use super::forecast::Forecasts;
 use super::rung::{Rung, Verdict, surprise, verdict};
-use super::{Check, Checks, Climber, Watcher};
+use super::{Check, Checks, Climber, Watcher, chain};
 use crate::bench::{ExperimentError, Variant, program};
 use crate::turns::{LEAST_ROUNDS, Patience, Rounds, Speedup, race};
 use headroom_engine::Program;
@@ -73,7 +73,7 @@ impl<'a> Finals<'a> {
             return Ok(at);
         }
         let program = program(self.climber.step, &Variant::of(list), Keep::OnlyTheLoss)?.program;
-        let memory = MemoryNeed::of(std::slice::from_ref(&program), self.climber.setting.threads).total();
+        let memory = MemoryNeed::of(std::slice::from_ref(&program), self.climber.setting.opening.threads).total();
         let check = Check { loss_difference: 0.0, gradient_difference: 0.0, curve_difference: 0.0, exact: true };
         self.entries.push(Entry { list: list.clone(), program, memory, calls: vec![], check });
         self.rounds.join();
@@ -149,7 +149,7 @@ impl<'a> Finals<'a> {
         let patience = self.patience;
         for _ in 0..EXTENSIONS {
             let best = choice(&self.entries, &self.rounds);
-            let way = super::search::chain(&self.entries[best].list, order);
+            let way = chain(&self.entries[best].list, order);
             if way.iter().all(|list| self.is_measured(list)) {
                 break;
             }
@@ -164,7 +164,7 @@ impl<'a> Finals<'a> {
         }
         self.patience = patience;
         let measured: Vec<usize> = (0..self.entries.len())
-            .filter(|at| super::search::chain(&self.entries[*at].list, order).iter().all(|list| self.is_measured(list)))
+            .filter(|at| chain(&self.entries[*at].list, order).iter().all(|list| self.is_measured(list)))
             .collect();
         Ok(choice_of(&measured, &self.entries, &self.rounds))
     }

@@ -168,19 +168,6 @@ pub(super) fn order(forward: &[&'static str], backward: &[(&'static str, Speedup
     order
 }
 
-/// From one pass to all of them, one more at a time: first those of a list, in this order, then the others.
-pub(super) fn chain(list: &PassList, order: &[&'static str]) -> Vec<PassList> {
-    let (own, others): (Vec<&str>, Vec<&str>) = order.iter().copied().partition(|name| list.contains(name));
-    let mut so_far = PassList::none();
-    own.into_iter()
-        .chain(others)
-        .map(|name| {
-            so_far = so_far.with(name);
-            so_far.clone()
-        })
-        .collect()
-}
-
 /// All passes without those that did harm when measured, the worst one, the worst two and so on.
 pub(super) fn left_out(backward: &[(&'static str, Speedup)]) -> Vec<PassList> {
     let mut harmful: Vec<_> =
@@ -227,7 +214,7 @@ mod tests {
         let at = |name: &str| order.iter().position(|other| *other == name).unwrap();
         assert!(at("flash-attention") < at("fuse-rope"));
         let list = PassList::version_2();
-        let lists = chain(&list, &order);
+        let lists = super::super::chain(&list, &order);
         assert_eq!((lists.len(), &lists[3], lists.last().unwrap()), (OFFERED.len(), &list, &PassList::all()));
         assert!(lists.windows(2).all(|pair| pair[1].names().len() == pair[0].names().len() + 1));
         // Where the time for leaving out was up, every pass still has its place.

@@ -49,6 +49,9 @@ fn speed_that_falls_as_sizes_grow_has_its_exponent_and_the_first_good_size_satur
     assert!((analysis.memory_exponent.unwrap() - 1.0).abs() < 1e-9);
     assert_eq!(analysis.saturates_at.as_deref(), Some("small"));
     assert_eq!(analysis.best_mfu_percent, Some(60.0));
+    let beyond = [rows[0].clone(), row("small", 10_000, 8.0, 4e6)];
+    let beyond = version_analysis("v1", &beyond.iter().collect::<Vec<_>>(), vec![]);
+    assert_eq!((beyond.saturates_at.as_deref(), beyond.best_mfu_percent), (Some("tiny"), Some(20.0)));
     let one = version_analysis("v1", &[&rows[0]], vec![]);
     assert_eq!((one.throughput_exponent, one.saturates_at.as_deref()), (None, Some("tiny")));
 }

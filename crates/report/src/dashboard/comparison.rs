@@ -2,9 +2,11 @@
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::compare::{Change, StepChange, compare};
+use headroom_record::flops::is_possible_mfu;
 use serde::Serialize;
 
 use super::RunRecords;
+use crate::numbers::mfu;
 
 /// One side: whatever is known of it.
 pub struct Side<'a> {
@@ -77,10 +79,17 @@ pub struct Setting {
 
 pub fn comparison(before: &Side, after: &Side) -> Comparison {
     let named = |side: &Side| Named { id: side.id.into(), name: side.name.into() };
+    let mut impossible = vec![];
     let mut result = Comparison { before: named(before), after: named(after), ..Comparison::default() };
     if let (Some(left), Some(right)) = (before.records, after.records) {
         result.figures.extend(figures_of_runs(left, right));
         result.settings = settings(left, right);
+    }
+    for side in [before, after] {
+        let used = side.records.and_then(|run| Some(run.flops.as_ref()?.efficiency_metrics.mfu_percent));
+        if let Some(percent) = used.filter(|percent| !is_possible_mfu(*percent)) {
+            impossible.push(format!("MFU of {} is {}.", side.name, mfu(percent, 1)));
+        }
     }
     match (before.analysis, after.analysis) {
         (Some(left), Some(right)) => {
@@ -95,6 +104,7 @@ pub fn comparison(before: &Side, after: &Side) -> Comparison {
         }
         _ => result.notes.push("Operators are compared where both have a trace.".into()),
     }
+    result.notes.append(&mut impossible);
     result.figures.retain(|figure| figure.before.is_some() || figure.after.is_some());
     result
 }
@@ -117,7 +127,9 @@ fn figures_of_runs(left: &RunRecords, right: &RunRecords) -> Vec<FigureChange> {
         ("peak memory", Unit::Bytes, Better::Lower, |run| {
             run.performance.as_ref()?.performance_summary.peak_memory_mb.map(|size| size * 1024.0 * 1024.0)
         }),
-        ("MFU", Unit::Percent, Better::Higher, |run| Some(run.flops.as_ref()?.efficiency_metrics.mfu_percent)),
+        ("MFU", Unit::Percent, Better::Higher, |run| {
+            Some(run.flops.as_ref()?.efficiency_metrics.mfu_percent).filter(|percent| is_possible_mfu(*percent))
+        }),
         ("kernels a step", Unit::Count, Better::Lower, |run| {
             Some(run.operators.as_ref()?.patterns.kernels_per_step as f64)
         }),

@@ -3,11 +3,10 @@
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::places::places;
 use headroom_diagnosis::measures::view::View;
+use headroom_record::intensity::Bound;
 use headroom_record::operators::OperatorRecord;
 use headroom_trace::Trace;
 use serde::Serialize;
-
-use crate::names::bound_word;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Operators {
@@ -31,7 +30,7 @@ pub struct Row {
     pub flops: Option<f64>,
     pub bytes: Option<f64>,
     pub intensity: Option<f64>,
-    pub bound: Option<String>,
+    pub bound: Option<&'static str>,
     pub percent_of_roof: Option<f64>,
 }
 
@@ -58,7 +57,7 @@ pub fn of_run(record: &OperatorRecord) -> Operators {
         flops: Some(place.flops as f64),
         bytes: Some(place.bytes as f64),
         intensity: Some(place.intensity),
-        bound: Some(bound_word(place.bound)),
+        bound: Some(place.bound.word()),
         percent_of_roof: Some(place.percent_of_roof),
     };
     Operators { share_of: "the step", rows: record.by_place.iter().map(row).collect(), kernels: vec![] }
@@ -83,7 +82,7 @@ pub fn of_trace(trace: &Trace, analysis: &Analysis) -> Operators {
             host_seconds: place.host_self_seconds / steps,
             share: seconds / whole,
             intensity: roof.map(|row| row.intensity),
-            bound: roof.and_then(|row| row.bound).map(bound_word),
+            bound: roof.and_then(|row| row.bound).map(Bound::word),
             percent_of_roof: roof.filter(|row| row.roof_seconds > 0.0).map(|row| row.percent_of_roof),
             ..Row::default()
         }

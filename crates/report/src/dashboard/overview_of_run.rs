@@ -11,7 +11,7 @@ use headroom_record::provenance::Provenance;
 use super::RunRecords;
 use super::overview::{Figure, Finding, NOT_PROFILED, Overview, Part, RoadmapRow};
 use super::overview_of_trace::findings;
-use crate::numbers::{grouped, metric, seconds};
+use crate::numbers::{grouped, metric, mfu, seconds};
 
 /// Its trace, where it has one, adds findings of the trace rules.
 pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -> Overview {
@@ -132,7 +132,7 @@ fn efficiency(list: &mut Vec<Figure>, flops: &FlopsRecord) {
     let metrics = &flops.efficiency_metrics;
     let note = format!("of {} ({})", metric(metrics.device_peak_flops, "FLOP/s"), metrics.device_peak_source);
     let place = Place(FLOPS_FILE, &flops.provenance, "efficiency_metrics.mfu_percent");
-    list.push(figure("MFU", Some(format!("{:.1}%", metrics.mfu_percent)), Some(metrics.mfu_percent), note, place));
+    list.push(figure("MFU", Some(mfu(metrics.mfu_percent, 1)), Some(metrics.mfu_percent), note, place));
 }
 
 fn bound(list: &mut Vec<Figure>, intensity: &IntensityRecord) {
@@ -142,7 +142,7 @@ fn bound(list: &mut Vec<Figure>, intensity: &IntensityRecord) {
         intensity.ridge_point_flops_per_byte,
         intensity.idle_percent
     );
-    let name = intensity.memory_bound_vs_compute_bound.name().trim_end_matches("_bound").to_string();
+    let name = intensity.memory_bound_vs_compute_bound.word().to_string();
     let number = Some(intensity.arithmetic_intensity_flops_per_byte);
     let place = Place(INTENSITY_FILE, &intensity.provenance, "arithmetic_intensity_flops_per_byte");
     list.push(figure("Bound by", Some(name), number, note, place));

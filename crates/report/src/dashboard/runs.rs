@@ -20,7 +20,7 @@ pub struct RunRow {
     pub tokens_per_second: Option<f64>,
     pub peak_memory_mb: Option<f64>,
     pub mfu_percent: Option<f64>,
-    pub bound: Option<String>,
+    pub bound: Option<&'static str>,
     pub final_loss: Option<f64>,
 }
 
@@ -56,10 +56,7 @@ impl RunRow {
             tokens_per_second: summary.and_then(|summary| summary.tokens_per_sec),
             peak_memory_mb: summary.and_then(|summary| summary.peak_memory_mb),
             mfu_percent: records.flops.as_ref().map(|flops| flops.efficiency_metrics.mfu_percent),
-            bound: records
-                .intensity
-                .as_ref()
-                .map(|intensity| intensity.memory_bound_vs_compute_bound.name().trim_end_matches("_bound").into()),
+            bound: records.intensity.as_ref().map(|intensity| intensity.memory_bound_vs_compute_bound.word()),
             final_loss: summary.and_then(|summary| summary.final_loss),
             ..RunRow::bare(id, name, folder, Kind::Run, status)
         }

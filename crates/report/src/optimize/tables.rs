@@ -1,7 +1,8 @@
 //! The tables of an optimisation, as text that every form of the report shows alike.
 
-use crate::numbers::{metric, seconds};
+use crate::numbers::{metric, mfu, mfu_cell, seconds};
 use crate::table::Table;
+use headroom_record::flops::is_possible_mfu;
 use headroom_record::validation::{ValidationRecord, ValidationRow};
 
 pub fn title(record: &ValidationRecord) -> String {
@@ -66,6 +67,10 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
              of the saving, and {signs}.",
             prediction.median_error_percent_of_step, prediction.passes, prediction.within_limit
         ));
+    }
+    let at = &record.targets;
+    if let Some(percent) = [at.mfu_percent_before, at.mfu_percent_after].into_iter().find(|at| !is_possible_mfu(*at)) {
+        lines.push(format!("MFU is {}.", mfu(percent, 1)));
     }
     if record.noise_percent > NOISY {
         lines.push(format!(
@@ -267,7 +272,7 @@ pub fn targets(record: &ValidationRecord) -> Table {
                 metric(at.samples_per_sec_before, "samples/s"),
                 metric(at.samples_per_sec_after, "samples/s"),
             ),
-            row("MFU", format!("{:.1}%", at.mfu_percent_before), format!("{:.1}%", at.mfu_percent_after)),
+            row("MFU", mfu_cell(at.mfu_percent_before), mfu_cell(at.mfu_percent_after)),
             row("peak memory", format!("{:.1} MiB", at.memory_mb_before), format!("{:.1} MiB", at.memory_mb_after)),
             row("kernels per step", at.kernels_before.to_string(), at.kernels_after.to_string()),
         ],

@@ -189,7 +189,7 @@ pub fn top_operators(profile: &Profile) -> Table {
             metric(place.flops as f64, "FLOP"),
             bytes(place.bytes),
             format!("{:.1}", place.intensity),
-            place.bound.name().trim_end_matches("_bound").to_string(),
+            place.bound.word().to_string(),
             format!("{:.0}%", place.percent_of_roof),
         ]
     });

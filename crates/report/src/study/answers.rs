@@ -1,5 +1,7 @@
 //! The workshop's questions about growth, answered in sentences from the figures.
 
+use crate::numbers::mfu;
+use headroom_record::flops::is_possible_mfu;
 use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis, VersionComparison};
 
 /// The search for what fits ends here.
@@ -52,11 +54,13 @@ fn throughput(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String
 }
 
 fn saturation(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
+    let rows = rows(record, &analysis.version);
+    let used = || rows.iter().filter_map(|row| row.measured.mfu_percent.map(|percent| (&row.size, percent)));
+    if let Some((size, percent)) = used().find(|(_, percent)| !is_possible_mfu(*percent)) {
+        return Some(format!("not told: MFU of {size} is {}", mfu(percent, 1)));
+    }
     let (size, best) = (analysis.saturates_at.as_ref()?, analysis.best_mfu_percent?);
-    let each: Vec<String> = rows(record, &analysis.version)
-        .iter()
-        .filter_map(|row| row.measured.mfu_percent.map(|mfu| format!("{} {mfu:.1}%", row.size)))
-        .collect();
+    let each: Vec<String> = used().map(|(size, percent)| format!("{size} {percent:.1}%")).collect();
     if each.len() < 2 {
         return Some(format!("one size shows no trend: MFU of {}", each.join(", ")));
     }
@@ -68,7 +72,7 @@ fn bounds(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     let each: Vec<String> = rows(record, &analysis.version)
         .iter()
         .filter_map(|row| {
-            let bound = row.measured.bound.as_ref()?.trim_end_matches("_bound").to_string();
+            let bound = row.measured.bound?.word();
             Some(format!("{} {bound} ({:.1} FLOPs a byte)", row.size, row.planned.arithmetic_intensity))
         })
         .collect();

@@ -1,6 +1,6 @@
 //! The tables of a study.
 
-use crate::numbers::{grouped, rate, seconds};
+use crate::numbers::{grouped, mfu_cell, rate, seconds};
 use crate::table::Table;
 use headroom_record::study::{StudyRecord, StudyRow};
 
@@ -50,8 +50,8 @@ fn run(row: &StudyRow) -> Vec<String> {
         or_empty(measured.avg_memory_mb.map(|mb| format!("{mb:.0}"))),
         or_empty(measured.memory_per_token_kb.map(|kb| format!("{kb:.0}"))),
         or_empty(measured.scaling_factor.map(|factor| format!("{factor:.1}"))),
-        or_empty(measured.mfu_percent.map(|mfu| format!("{mfu:.1}%"))),
-        or_empty(measured.bound.as_ref().map(|bound| bound.trim_end_matches("_bound").to_string())),
+        or_empty(measured.mfu_percent.map(mfu_cell)),
+        or_empty(measured.bound.map(|bound| bound.word().to_string())),
         row.status.name().into(),
     ]
 }

@@ -6,20 +6,12 @@ use headroom_record::atomic::FileError;
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, TensorSpec};
+use crate::config::ModelConfig;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaHf {
-    pub hidden_size: usize,
-    pub intermediate_size: usize,
-    pub num_hidden_layers: usize,
-    pub num_attention_heads: usize,
-    pub num_key_value_heads: usize,
-    pub head_dim: usize,
-    pub vocab_size: usize,
+    pub model: ModelConfig,
     pub max_position_embeddings: usize,
-    pub rms_norm_eps: f64,
-    pub rope_theta: f64,
-    pub tie_word_embeddings: bool,
     /// Standard deviation of the initial weights.
     pub initializer_range: f64,
     /// Ids of a tokenizer's special tokens, passed on as they came: training does not look at them.
@@ -43,20 +35,23 @@ impl LlamaHf {
         };
         let fields = Fields { entries: &entries, path };
         fields.refuse_other_models()?;
-        let hidden_size = fields.size("hidden_size")?;
-        let num_attention_heads = fields.size("num_attention_heads")?;
-        let config = LlamaHf {
-            hidden_size,
-            intermediate_size: fields.size("intermediate_size")?,
-            num_hidden_layers: fields.size("num_hidden_layers")?,
-            num_attention_heads,
-            num_key_value_heads: fields.size_or("num_key_value_heads", num_attention_heads)?,
-            head_dim: fields.size_or("head_dim", hidden_size / num_attention_heads)?,
+        let hidden_dim = fields.size("hidden_size")?;
+        let n_heads = fields.size("num_attention_heads")?;
+        let model = ModelConfig {
             vocab_size: fields.size("vocab_size")?,
-            max_position_embeddings: fields.size_or("max_position_embeddings", 2048)?,
-            rms_norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
+            hidden_dim,
+            n_layers: fields.size("num_hidden_layers")?,
+            n_heads,
+            n_kv_heads: fields.size_or("num_key_value_heads", n_heads)?,
+            head_dim: fields.size_or("head_dim", hidden_dim / n_heads)?,
+            intermediate_dim: fields.size("intermediate_size")?,
             rope_theta: fields.rope_theta()?,
-            tie_word_embeddings: fields.flag("tie_word_embeddings")?,
+            norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
+            tied: fields.flag("tie_word_embeddings")?,
+        };
+        let config = LlamaHf {
+            model,
+            max_position_embeddings: fields.size_or("max_position_embeddings", 2048)?,
             initializer_range: fields.positive_or("initializer_range", 0.02)?,
             bos_token_id: fields.any("bos_token_id"),
             eos_token_id: fields.any("eos_token_id"),
@@ -75,37 +70,49 @@ impl LlamaHf {
             "bos_token_id": self.bos_token_id,
             "dtype": "float32",
             "eos_token_id": self.eos_token_id,
-            "head_dim": self.head_dim,
+            "head_dim": self.model.head_dim,
             "hidden_act": "silu",
-            "hidden_size": self.hidden_size,
+            "hidden_size": self.model.hidden_dim,
             "initializer_range": self.initializer_range,
-            "intermediate_size": self.intermediate_size,
+            "intermediate_size": self.model.intermediate_dim,
             "max_position_embeddings": self.max_position_embeddings,
             "mlp_bias": false,
             "model_type": "llama",
-            "num_attention_heads": self.num_attention_heads,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_key_value_heads": self.num_key_value_heads,
+            "num_attention_heads": self.model.n_heads,
+            "num_hidden_layers": self.model.n_layers,
+            "num_key_value_heads": self.model.n_kv_heads,
             "pad_token_id": self.pad_token_id,
-            "rms_norm_eps": self.rms_norm_eps,
-            "rope_parameters": {"rope_theta": self.rope_theta, "rope_type": "default"},
-            "rope_theta": self.rope_theta,
-            "tie_word_embeddings": self.tie_word_embeddings,
+            "rms_norm_eps": self.model.norm_eps,
+            "rope_parameters": {"rope_theta": self.model.rope_theta, "rope_type": "default"},
+            "rope_theta": self.model.rope_theta,
+            "tie_word_embeddings": self.model.tied,
             "torch_dtype": "float32",
             "use_cache": true,
-            "vocab_size": self.vocab_size,
+            "vocab_size": self.model.vocab_size,
         });
         format!("{value:#}\n")
+    }
+
+    /// A model of ours that sees sequences of this length.
+    pub fn of(model: &ModelConfig, seq_len: usize) -> LlamaHf {
+        LlamaHf {
+            model: model.clone(),
+            max_position_embeddings: seq_len,
+            initializer_range: 0.02,
+            bos_token_id: Value::Null,
+            eos_token_id: Value::Null,
+            pad_token_id: Value::Null,
+        }
     }
 
     /// Every parameter of this model under Hugging Face's name; weights are [out, in]. A tied head is the embedding and has
     /// none of its own.
     pub fn tensors(&self) -> Vec<TensorSpec> {
-        let (d, f) = (self.hidden_size, self.intermediate_size);
-        let q = self.num_attention_heads * self.head_dim;
-        let kv = self.num_key_value_heads * self.head_dim;
-        let mut tensors = vec![TensorSpec::new("model.embed_tokens.weight", &[self.vocab_size, d])];
-        for layer in 0..self.num_hidden_layers {
+        let (d, f) = (self.model.hidden_dim, self.model.intermediate_dim);
+        let q = self.model.n_heads * self.model.head_dim;
+        let kv = self.model.n_kv_heads * self.model.head_dim;
+        let mut tensors = vec![TensorSpec::new("model.embed_tokens.weight", &[self.model.vocab_size, d])];
+        for layer in 0..self.model.n_layers {
             let mut add = |name: &str, shape: &[usize]| {
                 tensors.push(TensorSpec::new(format!("model.layers.{layer}.{name}.weight"), shape));
             };
@@ -120,17 +127,17 @@ impl LlamaHf {
             add("mlp.down_proj", &[d, f]);
         }
         tensors.push(TensorSpec::new("model.norm.weight", &[d]));
-        if !self.tie_word_embeddings {
-            tensors.push(TensorSpec::new("lm_head.weight", &[self.vocab_size, d]));
+        if !self.model.tied {
+            tensors.push(TensorSpec::new("lm_head.weight", &[self.model.vocab_size, d]));
         }
         tensors
     }
 
     fn check_heads(&self, fields: &Fields) -> Result<(), CheckpointError> {
-        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
+        if !self.model.n_heads.is_multiple_of(self.model.n_kv_heads) {
             return Err(fields.refuse("num_key_value_heads", "which does not divide num_attention_heads"));
         }
-        if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
+        if self.model.head_dim == 0 || !self.model.head_dim.is_multiple_of(2) {
             return Err(fields.refuse(
                 "head_dim",
                 "and RoPE turns pairs: it must be even (absent, it is hidden_size / num_attention_heads)",
@@ -278,11 +285,11 @@ mod tests {
     #[test]
     fn what_is_absent_takes_transformers_defaults() {
         let config = parse(base()).unwrap();
-        assert_eq!((config.head_dim, config.rope_theta, config.rms_norm_eps), (16, 10_000.0, 1e-6));
-        assert!(!config.tie_word_embeddings);
+        assert_eq!((config.model.head_dim, config.model.rope_theta, config.model.norm_eps), (16, 10_000.0, 1e-6));
+        assert!(!config.model.tied);
         let mut without_kv = base();
         without_kv.as_object_mut().unwrap().remove("num_key_value_heads");
-        assert_eq!(parse(without_kv).unwrap().num_key_value_heads, 4);
+        assert_eq!(parse(without_kv).unwrap().model.n_kv_heads, 4);
     }
 
     #[test]
@@ -293,7 +300,7 @@ mod tests {
             ("rope_parameters", json!({"rope_theta": 500000.0, "rope_type": "default"})),
             ("rope_parameters", json!({"rope_theta": 500000.0})),
         ] {
-            assert_eq!(parse_with(key, value).unwrap().rope_theta, 500_000.0);
+            assert_eq!(parse_with(key, value).unwrap().model.rope_theta, 500_000.0);
         }
         for harmless in [json!(null), json!({"rope_type": "default"}), json!({"type": "default"})] {
             parse_with("rope_scaling", harmless).unwrap();
@@ -343,9 +350,9 @@ mod tests {
     #[test]
     fn a_written_config_reads_back_the_same() {
         let mut config = parse(base()).unwrap();
-        config.rope_theta = 123456.789;
-        config.rms_norm_eps = 1.1e-5;
-        config.tie_word_embeddings = true;
+        config.model.rope_theta = 123456.789;
+        config.model.norm_eps = 1.1e-5;
+        config.model.tied = true;
         config.eos_token_id = json!([1, 2]);
         let again = LlamaHf::parse(config.to_json().as_bytes(), Path::new("config.json")).unwrap();
         assert_eq!(again, config);
@@ -354,10 +361,10 @@ mod tests {
     #[test]
     fn the_tensors_of_nano_add_up_to_its_parameters() {
         let mut config = parse(base()).unwrap();
-        config.vocab_size = 1000;
+        config.model.vocab_size = 1000;
         let count = |config: &LlamaHf| config.tensors().iter().map(TensorSpec::elements).sum::<usize>();
         assert_eq!(count(&config), 202_048);
-        config.tie_word_embeddings = true;
+        config.model.tied = true;
         assert_eq!(count(&config), 202_048 - 64_000);
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
         let unfinished = name.strip_suffix(".next");
         let removed = if unfinished.is_some_and(|name| FILES.contains(&name)) || is_unfinished_journal(&name) {
             fs::remove_file(&path)
-        } else if unfinished.is_some_and(|name| super::keep::step_of(name).is_some()) {
+        } else if unfinished.is_some_and(|name| step_of(name).is_some()) {
             fs::remove_dir_all(&path)
         } else {
             continue;
@@ -116,6 +116,12 @@ pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
         removed.map_err(FileError::new("remove", &path))?;
     }
     Ok(())
+}
+
+/// The step in the name of a kept checkpoint's folder.
+pub(super) fn step_of(folder_name: &str) -> Option<u64> {
+    let digits = folder_name.strip_prefix("step-")?;
+    (digits.len() >= 8).then(|| digits.parse().ok())?
 }
 
 fn is_unfinished_journal(name: &str) -> bool {

@@ -9,15 +9,9 @@ use std::time::SystemTime;
 
 use headroom_record::atomic::{FileError, sync_directory_of};
 
-use super::journal::{FILES, Moments, next_path};
+use super::journal::{FILES, Moments, next_path, step_of};
 use super::state::StateFile;
 use super::{CheckpointError, STATE_FILE};
-
-/// The step in the name of a kept checkpoint's folder.
-pub(super) fn step_of(folder_name: &str) -> Option<u64> {
-    let digits = folder_name.strip_prefix("step-")?;
-    (digits.len() >= 8).then(|| digits.parse().ok())?
-}
 
 /// Links the checkpoint in `folder`, if there is one, into `step-N/`. One of that name is an earlier run's and gives way.
 pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {

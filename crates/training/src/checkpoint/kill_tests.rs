@@ -119,7 +119,7 @@ fn save_with_kill(base: &TempDir, keep: usize, moment: u64) -> (TempDir, bool) {
 
 fn check_kept_ones_are_whole(folder: &Path) {
     for name in names_in(folder) {
-        if let Some(step) = keep::step_of(&name) {
+        if let Some(step) = journal::step_of(&name) {
             assert_eq!(whole_step(&folder.join(name)), step);
         }
     }

@@ -145,9 +145,8 @@ impl Checkpoint {
         let wanted = wanted_tensors(parameters, &[Content::Weight]);
         let have: BTreeMap<&str, &TensorInfo> = self.models.iter().flat_map(tensors_of).collect();
         // Older files carry RoPE's frequencies, which follow from its base, and a tied head, which is the embedding.
-        let redundant = |name: &str| {
-            name.ends_with("rotary_emb.inv_freq") || (name == "lm_head.weight" && self.config.tie_word_embeddings)
-        };
+        let redundant =
+            |name: &str| name.ends_with("rotary_emb.inv_freq") || (name == "lm_head.weight" && self.config.model.tied);
         let floats = [Dtype::F32, Dtype::F16, Dtype::BF16];
         refuse_differences(&self.model_path, differences(&wanted, &have, &floats, redundant))
     }

@@ -133,7 +133,7 @@ pub fn file_of_checkpoint(folder: &Path) -> Result<Option<String>, CheckpointErr
         let entry = entry.map_err(FileError::new("list", folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let files = journal::FILES.into_iter().chain([INDEX_FILE, journal::JOURNAL_FILE]);
-        if files.into_iter().any(|file| file == name) || keep::step_of(&name).is_some() {
+        if files.into_iter().any(|file| file == name) || journal::step_of(&name).is_some() {
             found.push(name);
         }
     }

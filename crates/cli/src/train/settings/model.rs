@@ -4,7 +4,6 @@ use crate::train::arguments::ModelArguments;
 use anyhow::{bail, ensure};
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::config::{ModelConfig, SIZES, Size};
-use headroom_training::persist::from_hugging_face;
 
 pub struct ChosenModel {
     /// A row's name, or `custom`.
@@ -23,7 +22,7 @@ pub fn choose_model(
     checkpoint: Option<&Checkpoint>,
 ) -> anyhow::Result<ChosenModel> {
     let asked = flags.size.as_deref().map(row_named).transpose()?;
-    let loaded = checkpoint.map(|checkpoint| from_hugging_face(checkpoint.config()));
+    let loaded = checkpoint.map(|checkpoint| checkpoint.config().model.clone());
     let row = asked
         .or_else(|| noted.and_then(Size::named))
         .or_else(|| loaded.as_ref().and_then(row_like))

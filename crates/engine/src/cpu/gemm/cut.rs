@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::joined::{self, Joined, Panel};
 use super::kernel::{DEPTH_MAX, Kernels, Left, PACKED_COLUMN_STRIDE};
 use super::matrix::MatRef;
+use super::part;
 use super::scratch::{LEFT_FLOATS, Piece};
 
 /// Floats of packed right operand that an item reads over and over: a little more than half a core's L2.
@@ -313,10 +314,4 @@ fn how_to_read_right(joined: &Joined, rows: usize, rounding: Rounding) -> RightP
     };
     let all = joined.columns().enumerate().all(|(part, _)| lies_well(joined.b(part)));
     if all { RightPlan::InPlace } else { RightPlan::Pack }
-}
-
-/// The `index`-th of `parts` nearly equal parts of a range.
-pub fn part(range: Range<usize>, parts: usize, index: usize) -> Range<usize> {
-    let len = range.len();
-    range.start + len * index / parts..range.start + len * (index + 1) / parts
 }

@@ -5,9 +5,8 @@
 
 use std::ops::Range;
 
-use super::cut::part;
 use super::matrix::{MatMut, MatRef};
-use super::{Accumulate, Product, non_empty};
+use super::{Accumulate, Product, non_empty, part};
 
 /// A right operand and where its product goes.
 pub struct Columns<'a> {

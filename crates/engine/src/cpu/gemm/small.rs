@@ -1,10 +1,10 @@
 //! Products of operands that already lie as the inner loop wants them, on the calling thread: nothing is copied.
 
 use super::Accumulate;
-use super::cut::part;
 use super::kernel::{Ahead, Kernels, Left, Store, Tile};
 use super::matrix::MatRef;
 use super::pack;
+use super::part;
 use crate::cpu::isa::Isa;
 
 /// How the left operand lies.

@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Accumulate;
-use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage, part};
+use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage};
 use super::joined::Panel;
 use super::kernel::{Ahead, LINE, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
+use super::part;
 use crate::cpu::pool::{Barrier, Padded};
 
 /// More would write to so many places at once that they drive each other out of L1.

@@ -2,9 +2,9 @@
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::operators::OperatorRow;
+use headroom_record::intensity::Bound;
 
 use super::super::{has_device_time, milliseconds, percent};
-use crate::names::bound_word;
 use crate::names::{self, shortened};
 use crate::numbers::{grouped, metric};
 use crate::page::{note, table};
@@ -72,7 +72,7 @@ pub(super) fn roofline(analysis: &Analysis) -> String {
             cells.extend([
                 milliseconds(row.roof_seconds / steps),
                 percent,
-                row.bound.map_or("unknown".into(), bound_word),
+                row.bound.map_or("unknown", Bound::word).into(),
             ]);
         }
         cells

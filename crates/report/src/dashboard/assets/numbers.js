@@ -41,6 +41,9 @@ export function percent(number) {
   return Math.abs(number) < 1 && number !== 0 ? `${number.toFixed(2)}%` : `${number.toFixed(1)}%`;
 }
 
+/** Model FLOPs over the peak; nothing reaches more than all of it, so such a figure is not shown as one. */
+export const mfu = (number) => (number == null || (number >= 0 && number <= 100) ? percent(number) : "impossible");
+
 export const share = (part) => (part == null ? "–" : percent(100 * part));
 
 export const signed = (part) => (part == null ? "–" : `${part >= 0 ? "+" : "−"}${Math.abs(100 * part).toFixed(1)}%`);

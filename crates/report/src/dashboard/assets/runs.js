@@ -2,7 +2,7 @@
 
 import { load, main, make, say, start } from "./page.js";
 import { table } from "./table.js";
-import { count, mebibytes, metric, percent, plain, seconds } from "./numbers.js";
+import { count, mebibytes, metric, mfu, plain, seconds } from "./numbers.js";
 
 const unseen = (text) => make("span", { class: "unseen" }, text);
 
@@ -26,7 +26,7 @@ start(async () => {
     { title: "step", help: "median", number: true, value: (run) => run.step_seconds, cell: (run) => seconds(run.step_seconds) },
     { title: "tokens/s", number: true, value: (run) => run.tokens_per_second, cell: (run) => metric(run.tokens_per_second) },
     { title: "peak memory", number: true, value: (run) => run.peak_memory_mb, cell: (run) => mebibytes(run.peak_memory_mb) },
-    { title: "MFU", number: true, value: (run) => run.mfu_percent, cell: (run) => percent(run.mfu_percent) },
+    { title: "MFU", number: true, value: (run) => run.mfu_percent, cell: (run) => mfu(run.mfu_percent) },
     { title: "bound by", value: (run) => run.bound },
     { title: "loss", number: true, value: (run) => run.final_loss, cell: (run) => plain(run.final_loss) },
   ];

@@ -14,8 +14,9 @@ use super::tile::{Square, Start, Tiles};
 use super::unit::Bf16Unit;
 use super::{Form, split};
 use crate::cpu::gemm::Accumulate;
-use crate::cpu::gemm::cut::{heights, part};
+use crate::cpu::gemm::cut::heights;
 use crate::cpu::gemm::joined::{self, Joined, Panel, as_wide_as};
+use crate::cpu::gemm::part;
 use crate::cpu::gemm::scratch::{Buffers, LEFT_FLOATS, Piece, Scratch};
 use crate::cpu::pool::{Barrier, Padded, Pool};
 

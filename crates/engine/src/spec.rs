@@ -1,0 +1,137 @@
+//! Which device is asked for, and how it is opened.
+
+use crate::cpu::isa::Isa;
+use crate::cpu::{Cpu, Reductions};
+use crate::cuda::{self, Cuda, RangesChoice, SumOrder};
+use crate::device::{Device, EngineError, Program, Target};
+use crate::null::Null;
+use crate::peaks::ASSUMED_RATES;
+use headroom_graph::Precision;
+use headroom_graph::cost::Rates;
+use std::path::PathBuf;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// As `--device` names it: `cpu`, `cuda`, `cuda:N` or `null`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceSpec {
+    #[default]
+    Cpu,
+    Null,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+/// Settings of a device; each kind takes those that it knows.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Of the CPU.
+    pub threads: usize,
+    pub order: SumOrder,
+    /// Of a GPU: marks for the vendors' profilers, and the folder of compiled kernels and measured choices.
+    pub ranges: RangesChoice,
+    pub cache: Option<PathBuf>,
+    /// Of the null device, which predicts its times by them.
+    pub rates: Rates,
+}
+
+impl Opening {
+    pub const fn threads(threads: usize) -> Opening {
+        let (order, ranges) = (SumOrder::Fixed, RangesChoice::Unmarked);
+        Opening { threads, order, ranges, cache: None, rates: ASSUMED_RATES }
+    }
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("there is no device `{0}`\n  help: choose cpu, cuda, cuda:N or null")]
+pub struct UnknownDevice(String);
+
+impl FromStr for DeviceSpec {
+    type Err = UnknownDevice;
+
+    fn from_str(name: &str) -> Result<DeviceSpec, UnknownDevice> {
+        match name {
+            "cpu" => Ok(DeviceSpec::Cpu),
+            "null" => Ok(DeviceSpec::Null),
+            "cuda" => Ok(DeviceSpec::Cuda(0)),
+            other => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
+                Some(ordinal) => Ok(DeviceSpec::Cuda(ordinal)),
+                None => Err(UnknownDevice(other.into())),
+            },
+        }
+    }
+}
+
+impl DeviceSpec {
+    /// As files name it, without a GPU's number.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceSpec::Cpu => "cpu",
+            DeviceSpec::Null => "null",
+            DeviceSpec::Cuda(_) => "cuda",
+        }
+    }
+
+    /// What programs for it look like; the null device stands in for the CPU.
+    pub fn target(self) -> Target {
+        match self {
+            DeviceSpec::Cpu | DeviceSpec::Null => Target::Cpu,
+            DeviceSpec::Cuda(_) => Target::Cuda,
+        }
+    }
+
+    /// Has kernels for these.
+    pub fn precisions(self) -> &'static [Precision] {
+        match self {
+            DeviceSpec::Cpu => Cpu::PRECISIONS,
+            DeviceSpec::Null => Null::PRECISIONS,
+            DeviceSpec::Cuda(_) => Cuda::PRECISIONS,
+        }
+    }
+
+    pub fn open(self, opening: &Opening, programs: &[Program]) -> Result<Box<dyn Device>, EngineError> {
+        Ok(match self {
+            DeviceSpec::Cpu => {
+                let reductions = match opening.order {
+                    SumOrder::Fixed => Reductions::Fixed,
+                    SumOrder::Any => Reductions::OneAThread,
+                };
+                Box::new(Cpu::new(opening.threads, Isa::detect(), reductions, programs)?)
+            }
+            DeviceSpec::Null => Box::new(Null::new(opening.rates, programs)),
+            DeviceSpec::Cuda(ordinal) => {
+                let Opening { order, ranges, cache, .. } = opening.clone();
+                Box::new(Cuda::new(&cuda::Options { ordinal, cache, ranges, order }, programs)?)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_known_by_their_names() {
+        for (name, device) in [
+            ("cpu", DeviceSpec::Cpu),
+            ("null", DeviceSpec::Null),
+            ("cuda", DeviceSpec::Cuda(0)),
+            ("cuda:3", DeviceSpec::Cuda(3)),
+        ] {
+            assert_eq!(name.parse(), Ok(device));
+            assert!(name.starts_with(device.name()));
+        }
+        for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
+            assert_eq!(name.parse::<DeviceSpec>(), Err(UnknownDevice(name.into())));
+        }
+    }
+
+    #[test]
+    fn a_device_opens_as_what_it_is_called() {
+        for device in [DeviceSpec::Cpu, DeviceSpec::Null] {
+            let opened = device.open(&Opening::threads(1), &[]).unwrap();
+            assert_eq!((opened.kind(), opened.computes()), (device.name(), device == DeviceSpec::Cpu));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What steps chose to update, read from the device's log now and then.
+
+use crate::optimizer::LOG_ROWS;
+use crate::tree::Tree;
+use headroom_record::attribution::{AttributionRecord, StepChoice, worked_on};
+use std::ops::RangeInclusive;
+
+/// Steps that are kept one by one; beyond it every second one is let go, again and again.
+const MOST_STEPS: usize = 2048;
+
+/// Choices of a run's steps.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    names: Vec<String>,
+    parameters: Vec<u64>,
+    /// The last step that was read.
+    read_to: u64,
+    steps: u64,
+    updates: Vec<u64>,
+    updated_parameters: u64,
+    kept: Vec<StepChoice>,
+    /// Every so many steps one is kept.
+    stride: u64,
+    /// One row of the log: shares, then squared norms.
+    row: Vec<f32>,
+}
+
+impl Choices {
+    pub fn of(tree: &Tree) -> Choices {
+        let leaves = tree.leaves.len();
+        Choices {
+            names: tree.leaf_names(),
+            parameters: tree.leaf_parameters(),
+            read_to: 0,
+            steps: 0,
+            updates: vec![0; leaves],
+            updated_parameters: 0,
+            kept: vec![],
+            stride: 1,
+            row: vec![0.0; 2 * leaves],
+        }
+    }
+
+    /// Steps that were read.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Parameters updated by all steps together; one that was updated twice counts twice.
+    pub fn updated_parameters(&self) -> u64 {
+        self.updated_parameters
+    }
+
+    /// Those that are kept one by one, the newest last.
+    pub fn kept(&self) -> &[StepChoice] {
+        &self.kept
+    }
+
+    /// The node that the last `steps` kept steps worked on most, with its part of what they followed.
+    pub fn working_on(&self, steps: u64) -> Option<String> {
+        let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+        let first = self.kept.len().saturating_sub(steps);
+        let most = worked_on(&self.names, &self.kept[first..]).into_iter().next()?;
+        Some(format!("{} {:.0}%", most.node, 100.0 * most.share))
+    }
+
+    /// The file of all steps so far. `moved` is in the order of the nodes.
+    pub fn record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
+        AttributionRecord {
+            update,
+            seed,
+            nodes: self.names.clone(),
+            parameters: self.parameters.clone(),
+            total_steps: self.steps,
+            updates: self.updates.clone(),
+            updated_parameters: self.updated_parameters,
+            ..AttributionRecord::default()
+        }
+        .with_choices(&self.kept, moved)
+    }
+
+    pub(crate) fn start_after(&mut self, step: u64) {
+        self.read_to = step;
+    }
+
+    /// Steps up to `step` that the device still has and that were not read.
+    pub(crate) fn unread(&self, step: u64) -> RangeInclusive<u64> {
+        self.read_to.max(step.saturating_sub(LOG_ROWS as u64)) + 1..=step
+    }
+
+    /// Where a row of the log is read into.
+    pub(crate) fn row(&mut self) -> &mut [f32] {
+        &mut self.row
+    }
+
+    /// Takes over the row that was read.
+    pub(crate) fn add(&mut self, step: u64) {
+        let (shares, squares) = self.row.split_at(self.names.len());
+        self.read_to = step;
+        self.steps += 1;
+        for ((share, updates), parameters) in shares.iter().zip(&mut self.updates).zip(&self.parameters) {
+            if *share > 0.0 {
+                *updates += 1;
+                self.updated_parameters += parameters;
+            }
+        }
+        if (self.steps - 1).is_multiple_of(self.stride) {
+            let norms = squares.iter().map(|square| square.sqrt()).collect();
+            self.kept.push(StepChoice { step, shares: shares.to_vec(), norms });
+        }
+        if self.kept.len() > MOST_STEPS {
+            let mut place = 0;
+            self.kept.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+}
