@@ -58,16 +58,20 @@ pub struct Measures {
     pub rebuilt_constants: Vec<constants::Rebuilt>,
     pub patterns: patterns::Patterns,
     pub per_step: Vec<per_step::PerStep>,
+    /// Gaps between the device's spans.
+    #[serde(skip)]
+    pub stops: Vec<stops::Stop>,
 }
 
 /// `calls` are those of the plan, where the trace is of a run of ours.
 pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (Trust, Measures) {
     let costs = flops::costs(view);
+    let stops = stops::stops(view);
     // The two largest halves side by side; each is a chain of passes over the same columns.
     let (left, right) = rayon::join(
         || {
             (
-                breakdown::breakdown(view),
+                breakdown::breakdown(view, &stops),
                 operators::operators(view, &costs),
                 kernels::kernels(view),
                 kinds::kinds(view),
@@ -78,7 +82,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         },
         || {
             (
-                synchronisation::synchronisation(view),
+                synchronisation::synchronisation(view, &stops),
                 copies::copies(view),
                 memory::memory(view, calls),
                 roofline::roofline(view, &costs, calls),
@@ -107,6 +111,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         rebuilt_constants,
         patterns,
         per_step: per_step::per_step(view),
+        stops,
     };
     (trust, measures)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::data_loading::loading_spans;
 use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
-use super::stops::{Stop, stops};
+use super::stops::Stop;
 use super::view::View;
 
 /// Seconds, over all steps. Every moment is in exactly one part: what keeps the device busy comes first, in this order.
@@ -53,16 +53,16 @@ pub struct Idle {
 /// In a longer gap the host does something other than to launch: a chain of operators orders work more often.
 pub const LONG_GAP_NANOS: i64 = 2_000_000;
 
-pub fn breakdown(view: &View) -> Breakdown {
+pub fn breakdown(view: &View, stops: &[Stop]) -> Breakdown {
     let mut sum = match view.has_device_work() {
-        true => of_device(view),
+        true => of_device(view, stops),
         false => of_host(view),
     };
     sum.wall_seconds = seconds(view.steps.wall_nanos());
     sum
 }
 
-fn of_device(view: &View) -> Breakdown {
+fn of_device(view: &View, stops: &[Stop]) -> Breakdown {
     let device = &view.trace.device;
     let sets = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
         merged(device.busy().filter(|&at| wanted(at)).map(|at| view.device_span(at)).collect())
@@ -86,7 +86,7 @@ fn of_device(view: &View) -> Breakdown {
         sum.copies_exposed_seconds += seconds(covered(&exposed_copies, step.span));
         busy_nanos += covered(&view.busy, step.span);
     }
-    stops(view).iter().for_each(|stop| add_stop(&mut sum.idle, stop, &loading, &waiting));
+    stops.iter().for_each(|stop| add_stop(&mut sum.idle, stop, &loading, &waiting));
     sum.busy_share = view.steps.share(busy_nanos);
     sum
 }

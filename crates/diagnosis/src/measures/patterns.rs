@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total, without};
-use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
+use super::kinds::{Kind, kinds_of_names, of_kernels, uses_matrix_units};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -235,7 +235,9 @@ fn small_kernels(view: &View) -> SmallKernels {
     let mut run: Vec<usize> = Vec::new();
     let mut close = |run: &mut Vec<usize>| {
         let elementwise = run.iter().filter(|&&at| kinds[device.name[at].index()] == Kind::ElementWise).count();
-        if run.len() >= 2 && elementwise * 2 >= run.len() {
+        // One operator on tensor after tensor is a loop: there is nothing between its kernels to fuse.
+        let is_chain = run.iter().any(|&at| device.name[at] != device.name[run[0]]);
+        if is_chain && elementwise * 2 >= run.len() {
             result.runs_per_step += 1.0 / view.steps.count();
             result.kernels_per_step += run.len() as f64 / view.steps.count();
             let all: f64 = run.iter().map(|&at| seconds(device.duration[at])).sum();
@@ -262,7 +264,8 @@ fn small_kernels(view: &View) -> SmallKernels {
         let goes_on = |&last: &usize| {
             device.lane[last] == device.lane[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
         };
-        if !fits || !run.last().is_some_and(goes_on) {
+        let repeats = run.len() >= 2 && run[run.len() - 2..].iter().all(|&last| device.name[last] == device.name[at]);
+        if !fits || repeats || !run.last().is_some_and(goes_on) {
             close(&mut run);
         }
         if fits {
@@ -294,7 +297,7 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
     let device = &view.trace.device;
     let range = view.steps.range();
     let kinds = kinds_of_names(view);
-    let uses: Vec<Option<bool>> = view.trace.names.iter().map(|(_, name)| uses_matrix_units(name)).collect();
+    let uses: Vec<Option<bool>> = of_kernels(view, uses_matrix_units);
     let (mut eligible, mut without, mut convolutions) = (0, 0, 0);
     let mut spans = Vec::new();
     let mut kernels: BTreeMap<&str, i64> = BTreeMap::new();

@@ -44,8 +44,9 @@ impl Work {
             |at: usize| Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| view.host_span(call as usize));
         let mut starts: Vec<_> = device.busy().map(|at| (device.start[at], at, call(at))).collect();
         let mut ends: Vec<_> = device.busy().map(|at| (device.end(at), at)).collect();
-        starts.sort_unstable();
-        ends.sort_unstable();
+        // Each stream's are in order already, and a stable sort merges such runs.
+        starts.sort();
+        ends.sort();
         Work { starts, ends }
     }
 

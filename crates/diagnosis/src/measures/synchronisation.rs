@@ -9,7 +9,7 @@ use super::breakdown::LONG_GAP_NANOS;
 use super::copies::{Direction, direction};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
-use super::stops::stops;
+use super::stops::Stop;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -73,13 +73,13 @@ const READ_BACKS: &[&str] = &[
     "aten::equal",
 ];
 
-pub fn synchronisation(view: &View) -> Synchronisation {
+pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let copies = copies_by_call(view);
     let kernels = kernel_time(view);
     let last_work = last_work(view);
-    let dry = dry(view);
+    let dry = dry(view, stops);
     let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
     let mut sum = Synchronisation::default();
     let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
@@ -239,8 +239,7 @@ fn before(view: &View, at: usize) -> Option<String> {
 const FEW_LAUNCHES_NANOS: i64 = 30_000;
 
 /// When nothing was queued for the device and it stood.
-fn dry(view: &View) -> Vec<Span> {
-    let stops = stops(view);
+fn dry(view: &View, stops: &[Stop]) -> Vec<Span> {
     without(&merged(stops.iter().map(|stop| stop.dry.unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 

@@ -4,7 +4,7 @@ use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::explained::{longest_stops, short};
-use crate::measures::stops::{Stop, stops};
+use crate::measures::stops::Stop;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -25,7 +25,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if !on_device || share < evidence.thresholds.stalled_share || evidence.trust.withholds_idle() {
         return Vec::new();
     }
-    let stalled: Vec<Stop> = stops(view).into_iter().filter(|stop| stop.stalled.nanos() > 0).collect();
+    let stalled: Vec<Stop> = evidence.measures.stops.iter().filter(|stop| stop.stalled.nanos() > 0).copied().collect();
     let longest = stalled.iter().max_by_key(|stop| stop.stalled.nanos());
     let next = longest.and_then(|stop| stop.after).map(|at| short(view.name(view.trace.device.name[at])));
     let message = format!(

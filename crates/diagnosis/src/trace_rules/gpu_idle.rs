@@ -6,7 +6,6 @@ use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::explained::{longest_stops, recorded};
 use crate::measures::intervals::{Span, covered, merged, without};
 use crate::measures::steps::FoundBy;
-use crate::measures::stops::stops;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -27,7 +26,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if breakdown.where_work_runs == WhereWorkRuns::Host || evidence.trust.withholds_idle() {
         return Vec::new();
     }
-    let stops = stops(view);
+    let stops = &evidence.measures.stops;
     let stalled: Vec<Span> = stops.iter().map(|stop| stop.stalled).collect();
     let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
     // Without steps, time in which nothing at all was recorded need not be the run's.
@@ -51,7 +50,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut found =
         Found::new(Some(share), message, "look at what the host does in the longest gaps, and order work earlier");
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
-    found.evidence = longest_stops(view, &stops, &explained, 3);
+    found.evidence = longest_stops(view, stops, &explained, 3);
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }

@@ -412,3 +412,43 @@ fn findings_of_one_resource_share_what_there_is_of_it() {
         .sum();
     assert!(sum <= idle + 1e-9, "{sum} of {idle}");
 }
+
+#[test]
+fn allocation_in_most_steps_is_a_habit_too() {
+    let analysis = steps(|run, number| {
+        for _ in 0..if number == 0 { 0 } else { 6 } {
+            run.host_span("cuda_runtime", "cudaFree", 2500.0, None);
+            run.host += 2500.0;
+        }
+        run.work();
+    })
+    .analysis();
+    assert!(codes(&analysis).contains(&"TR111") && !codes(&analysis).contains(&"TR129"), "{:?}", codes(&analysis));
+}
+
+#[test]
+fn one_operator_on_tensor_after_tensor_is_nothing_to_fuse() {
+    let analysis = steps_ahead("", |run| {
+        for _ in 0..20 {
+            run.kernel("aten::add", "void at::native::vectorized_elementwise_kernel<add>", 400.0);
+        }
+    })
+    .analysis();
+    assert!(!codes(&analysis).contains(&"TR108"), "{:?}", codes(&analysis));
+}
+
+#[test]
+fn layers_inside_an_annotated_forward_pass_are_not_steps() {
+    let mut run = Run::new();
+    let start = run.host;
+    for _ in 0..8 {
+        for kernel in ["nvjet_qkv", "flash_fwd", "nvjet_out", "nvjet_up", "silu_kernel", "nvjet_down"] {
+            run.kernel("aten::mm", kernel, 300.0);
+        }
+    }
+    let duration = run.host - start;
+    run.events.push(format!(
+        r#"{{"ph":"X","cat":"user_annotation","name":"Model_Forward","pid":1,"tid":1,"ts":{start:.3},"dur":{duration:.3}}}"#
+    ));
+    assert_eq!(run.analysis().steps.found_by, FoundBy::WholeTrace);
+}

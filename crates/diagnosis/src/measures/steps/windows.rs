@@ -163,7 +163,7 @@ fn period(trace: &Trace, call_of: &[u32], parent: &[u32]) -> Option<Vec<i64>> {
 }
 
 /// Whether the repeats are parts of one pass over a model: something follows the last of them that none of them holds (a
-/// head after the layers), or one module or operator holds several of them.
+/// head after the layers), or one module, operator or annotated forward pass holds several of them.
 fn are_layers(trace: &Trace, parent: &[u32], work: &[Piece], places: &[u32]) -> bool {
     let (first, last) = (places[0] as usize, places[places.len() - 1] as usize);
     let period = places[1] as usize - first;
@@ -173,14 +173,15 @@ fn are_layers(trace: &Trace, parent: &[u32], work: &[Piece], places: &[u32]) -> 
         return true;
     }
     let host = &trace.host;
-    let is_module: Vec<bool> = trace.names.iter().map(|(_, name)| name.starts_with("nn.Module: ")).collect();
+    let is_pass = |name: &str| name.starts_with("nn.Module: ") || name.to_ascii_lowercase().contains("forward");
+    let is_pass: Vec<bool> = trace.names.iter().map(|(_, name)| is_pass(name)).collect();
     let holders = |index: u32| {
         let mut at = work[index as usize].2;
         // A graph of all layers is one call.
         let mut around = vec![at];
         while at != NONE && around.len() < 1_000 {
             let span = at as usize;
-            if host.category[span] == Category::CpuOp || is_module[host.name[span].index()] {
+            if host.category[span] == Category::CpuOp || is_pass[host.name[span].index()] {
                 around.push(at);
             }
             at = parent[span];
