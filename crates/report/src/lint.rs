@@ -1,5 +1,6 @@
 //! Findings of `headroom lint` in every format.
 
+mod coverage;
 mod difference;
 mod github;
 mod json;

@@ -79,6 +79,10 @@ pub fn run(options: &Options) -> Result<Outcome> {
             "torchfix_seconds": peer,
             "headroom_is_faster_by": ratio,
         });
+        // What is judged by reading stands behind what is timed, and stays.
+        let judged = std::fs::read_to_string(folder.join("lint.md")).unwrap_or_default();
+        let judged = judged.find("\n## ").map_or("", |at| &judged[at..]);
+        let text = text + judged;
         for (name, content) in [("lint.md", text), ("lint.json", format!("{figures:#}\n"))] {
             std::fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))?;
         }

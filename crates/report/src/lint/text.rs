@@ -16,6 +16,7 @@ pub fn show(report: &SourceReport) -> String {
         let _ = writeln!(out, "note: {path}:{}: not read whole: {}", problem.line, problem.message);
     }
     let _ = writeln!(out, "{}", summary(report));
+    out.push_str(&super::coverage::show(report));
     out
 }
 

@@ -1,6 +1,6 @@
 //! What a name or an attribute is worth where it stands.
 
-use ruff_python_ast::{Expr, ExprAttribute};
+use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 
 use super::Interpreter;
 use super::names;
@@ -70,6 +70,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         self.property(function)
                     }
                     Some(value) if value != Value::Unknown => value,
+                    _ if self.field(class, name).is_some() => self.field(class, name).unwrap_or(Value::Unknown),
                     _ if name == "device" || name.ends_with("_device") => Value::Device,
                     _ if is_settings_name(name) => Value::Unknown,
                     _ if is_model && name == "module" => Value::Model(Some(class)),
@@ -149,6 +150,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
             method.or_else(|| self.program.sources.classes[class].attributes.get(name).cloned())
+        })
+    }
+}
+
+impl Interpreter<'_, '_> {
+    /// What a field's annotation in the class says: `width: int = 64`.
+    fn field(&self, class: usize, name: &str) -> Option<Value> {
+        lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
+            let body = &self.program.sources.symbols.classes[class].definition.body;
+            body.iter().find_map(|statement| match statement {
+                Stmt::AnnAssign(field) => match &*field.target {
+                    Expr::Name(target) if target.id.as_str() == name => self.annotated(Some(&field.annotation)),
+                    _ => None,
+                },
+                _ => None,
+            })
         })
     }
 }

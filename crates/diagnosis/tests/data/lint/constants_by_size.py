@@ -1,7 +1,24 @@
 """A row of numbers is one small kernel; a square of them grows with the sequence."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
+
+
+@dataclass
+class Shape:
+    heads: int = 8
+    longest: int = 2048
+
+
+class Fixed(nn.Module):
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return x + torch.full((self.shape.longest, self.shape.heads), 0.5, device=x.device)  # <- TP201
 
 
 class Rows(nn.Module):
