@@ -61,6 +61,7 @@ pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
     let notes = [before, after].into_iter().flat_map(|analysis| {
         analysis.trust.notes.iter().map(|note| format!("{}: {note}", analysis.trace.name)).collect::<Vec<_>>()
     });
+    let notes = differences(before, after).into_iter().chain(notes);
     Comparison {
         before: before.trace.name.clone(),
         after: after.trace.name.clone(),
@@ -72,6 +73,24 @@ pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
         findings_new: missing(after, before),
         notes: notes.collect(),
     }
+}
+
+/// What makes the two more than a change of the program.
+fn differences(before: &Analysis, after: &Analysis) -> Vec<String> {
+    let device = |analysis: &Analysis| analysis.trace.device.clone().unwrap_or_else(|| "an unnamed device".into());
+    let mut notes = Vec::new();
+    if device(before) != device(after) {
+        notes.push(format!(
+            "the devices differ, {} before and {} after: a change of time may be theirs",
+            device(before),
+            device(after)
+        ));
+    }
+    let (left, right) = (before.trace.world_size, after.trace.world_size);
+    if left != right {
+        notes.push(format!("the runs have {left} ranks before and {right} after: a rank's work may differ"));
+    }
+    notes
 }
 
 fn step_seconds(analysis: &Analysis) -> Vec<f64> {

@@ -22,9 +22,13 @@ pub mod patterns;
 pub mod per_step;
 pub mod places;
 pub mod python;
+pub mod queue;
 pub mod ranks;
+pub mod rates;
 pub mod recorded;
 pub mod roofline;
+pub mod sequences;
+pub mod shapes;
 mod shares;
 pub mod steps;
 pub mod stops;
@@ -61,6 +65,8 @@ pub struct Measures {
     /// Gaps between the device's spans.
     #[serde(skip)]
     pub stops: Vec<stops::Stop>,
+    pub sequences: Vec<sequences::SequenceRow>,
+    pub queue: queue::Queue,
 }
 
 /// `calls` are those of the plan, where the trace is of a run of ours.
@@ -112,6 +118,8 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         patterns,
         per_step: per_step::per_step(view),
         stops,
+        sequences: sequences::sequences(view),
+        queue: queue::queue(view),
     };
     (trust, measures)
 }

@@ -3,7 +3,8 @@
 pub(crate) mod facts;
 mod html;
 mod markdown;
-mod ranks;
+mod queue;
+pub(crate) mod ranks;
 mod text;
 
 use headroom_diagnosis::Analysis;

@@ -12,7 +12,55 @@ pub fn kernel(name: &str, most: usize) -> String {
     if let Some(end) = arguments(&plain) {
         plain.truncate(end);
     }
-    shortened(&plain, most)
+    shortened(&of_library(&plain).unwrap_or(plain), most)
+}
+
+/// Functions that only hold the kernel that is their argument.
+const WRAPPERS: [&str; 5] =
+    ["cutlass::Kernel", "cutlass::Kernel2", "cutlass::device_kernel", "ck_tile::kentry", "kentry"];
+
+/// A kernel of CUTLASS or Composable Kernel, whose templates run to thousands of characters: its own name and the first sizes
+/// of its tiles.
+fn of_library(name: &str) -> Option<String> {
+    let (function, parameters) = name.split_once('<')?;
+    if WRAPPERS.contains(&function) {
+        let inner =
+            top_level(parameters).into_iter().find(|part| part.starts_with(|letter: char| letter.is_alphabetic()))?;
+        return Some(of_library(inner).unwrap_or_else(|| inner.to_string()));
+    }
+    let library = ["ck_tile", "cutlass", "ck", "cute"]
+        .into_iter()
+        .find(|library| function.strip_prefix(library).is_some_and(|rest| rest.starts_with("::")))?;
+    let own = function.rsplit("::").next().unwrap_or(function);
+    let sizes: Vec<&str> = parameters
+        .split([',', '<', '>', ' '])
+        .filter(|part| part.parse::<u32>().is_ok_and(|size| size > 1))
+        .take(4)
+        .collect();
+    let sizes = if sizes.is_empty() { String::new() } else { format!("<{}, …>", sizes.join(", ")) };
+    Some(format!("{library}::{own}{sizes}"))
+}
+
+/// The parts of a list of template parameters, up to the bracket that closes it.
+fn top_level(parameters: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut parts) = (0_usize, 0, Vec::new());
+    for (at, letter) in parameters.char_indices() {
+        match letter {
+            '<' | '(' => depth += 1,
+            '>' | ')' if depth == 0 => {
+                parts.push(parameters[from..at].trim());
+                return parts;
+            }
+            '>' | ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(parameters[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(parameters[from..].trim());
+    parts
 }
 
 /// Where the arguments begin: the first bracket right behind a name and outside of all template parameters, if all ends
@@ -52,6 +100,23 @@ mod tests {
         let plain = "multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float, 2, 1, 1>, Sqrt<float> >";
         assert_eq!(kernel(long, 200), plain);
         assert_eq!(kernel(long, 12), "multi_tenso…");
+    }
+
+    #[test]
+    fn kernels_of_template_libraries_are_called_by_their_own_name() {
+        let cutlass =
+            "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4>(cutlass_80_tensorop::Params)";
+        assert_eq!(kernel(cutlass, 160), "cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4");
+        let universal = "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int>, \
+                         cutlass::gemm::collective::CollectiveMma<cute::C<128>, cute::C<256>, cute::C<64> > > >(Params)";
+        assert_eq!(kernel(universal, 160), "cutlass::GemmUniversal<128, 256, 64, …>");
+        let tile =
+            "void ck_tile::kentry<256, 1, ck_tile::FmhaFwdKernel<ck_tile::BlockFmha<128, 64> >, Arguments>(Arguments)";
+        assert_eq!(kernel(tile, 160), "ck_tile::FmhaFwdKernel<128, 64, …>");
+        let grid =
+            "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl<256, 16, 128, 64, 8>, true>(ck::Argument)";
+        assert_eq!(kernel(grid, 160), "ck::kernel_gemm_xdl_cshuffle_v3<256, 16, 128, 64, …>");
+        assert_eq!(kernel("cutlass::Kernel2<", 160), "cutlass::Kernel2<");
     }
 
     #[test]

@@ -34,6 +34,15 @@ impl Page {
     }
 }
 
+/// Stands in a cell between what is shown and what the pointer brings up.
+const WHOLE: char = '\u{1f}';
+
+/// A kernel's name shortened, and whole under the pointer.
+pub fn kernel_cell(name: &str, most: usize) -> String {
+    let short = crate::names::kernel(name, most);
+    if short == name { format!("`{short}`") } else { format!("`{short}`{WHOLE}{}", name.replace(WHOLE, " ")) }
+}
+
 pub fn table(table: &Table, class: &str) -> String {
     let align = |column: usize| if table.is_numeric(column) { " class=\"number\"" } else { "" };
     let mut out = format!("<div class=\"scroll\"><table class=\"{class}\">");
@@ -48,7 +57,9 @@ pub fn table(table: &Table, class: &str) -> String {
     for row in &table.rows {
         out += "<tr>";
         for (column, cell) in row.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", align(column), code(cell));
+            let (shown, whole) = cell.split_once(WHOLE).unwrap_or((cell, ""));
+            let title = if whole.is_empty() { String::new() } else { format!(" title=\"{}\"", escape(whole)) };
+            let _ = write!(out, "<td{}{title}>{}</td>", align(column), code(shown));
         }
         out += "</tr>";
     }

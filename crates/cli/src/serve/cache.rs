@@ -1,12 +1,14 @@
 //! Traces and what was made of them, kept as long as they are looked at.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use axum::body::Bytes;
-use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_diagnosis::{Analysis, Options, analyze_rank};
+use headroom_report::dashboard::runs::TraceFigures;
 use headroom_report::dashboard::timeline;
 use headroom_trace::{GzipRatio, Trace};
 
@@ -16,10 +18,15 @@ use crate::analyze::join_with_source;
 /// A trace of hundreds of megabytes is the case: two to compare, and room for a third.
 const MOST_HELD: usize = 3;
 
+/// Length and time of a file, by which a new one is known.
+type Stamp = Option<(u64, SystemTime)>;
+
 #[derive(Default)]
 pub struct Cache {
     /// The one that was asked for last comes last.
     held: Mutex<Vec<Arc<Held>>>,
+    /// What the list of runs shows of a trace, kept after the trace itself was let go.
+    figures: Mutex<HashMap<PathBuf, (Stamp, TraceFigures)>>,
     source: Vec<PathBuf>,
     ratio: GzipRatio,
 }
@@ -27,10 +34,12 @@ pub struct Cache {
 /// A trace, or one a rank, read when it is first needed; everybody else waits for that.
 pub struct Held {
     path: PathBuf,
-    stamp: Option<(u64, SystemTime)>,
+    rank: Option<u32>,
+    stamp: Stamp,
     source: Vec<PathBuf>,
     ratio: GzipRatio,
-    traces: OnceLock<Result<Vec<Trace>, String>>,
+    /// Shared by the ranks of one folder.
+    traces: Arc<OnceLock<Result<Vec<Trace>, String>>>,
     analysis: OnceLock<Result<Analysis, String>>,
     timeline: OnceLock<Bytes>,
 }
@@ -41,19 +50,21 @@ impl Cache {
         Cache { source, ratio, ..Cache::default() }
     }
 
-    pub fn get(&self, path: &Path) -> Arc<Held> {
+    pub fn get(&self, path: &Path, rank: Option<u32>) -> Arc<Held> {
         let stamp = stamp(path);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = held.iter().position(|one| one.path == path);
+        let known = held.iter().position(|one| one.path == path && one.rank == rank);
+        let traces = held.iter().find(|one| one.path == path && one.stamp == stamp).map(|one| one.traces.clone());
         let one = match known.map(|at| held.remove(at)) {
             Some(one) if one.stamp == stamp => one,
             // New, or written anew since.
             _ => Arc::new(Held {
                 path: path.to_path_buf(),
+                rank,
                 stamp,
                 source: self.source.clone(),
                 ratio: self.ratio,
-                traces: OnceLock::new(),
+                traces: traces.unwrap_or_default(),
                 analysis: OnceLock::new(),
                 timeline: OnceLock::new(),
             }),
@@ -63,9 +74,26 @@ impl Cache {
         held.drain(..surplus);
         one
     }
+
+    /// What is known of a trace, where it was looked at before and is still the same.
+    pub fn figures(&self, path: &Path) -> Option<TraceFigures> {
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.get(path).filter(|(known, _)| *known == stamp(path)).map(|(_, figures)| figures.clone())
+    }
+
+    /// Reads a trace for the list of runs, and lets it go again.
+    pub fn learn_figures(&self, path: &Path) {
+        let stamp = stamp(path);
+        let held = Cache { source: vec![], ratio: self.ratio, ..Cache::default() }.get(path, None);
+        let figures = match held.analysis() {
+            Ok(analysis) => TraceFigures::of(analysis),
+            Err(reason) => TraceFigures { problem: Some(reason), ..TraceFigures::default() },
+        };
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_path_buf(), (stamp, figures));
+    }
 }
 
-fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
+fn stamp(path: &Path) -> Stamp {
     let about = fs::metadata(path).ok()?;
     Some((about.len(), about.modified().ok()?))
 }
@@ -73,7 +101,8 @@ fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
 impl Held {
     pub fn analysis(&self) -> Result<&Analysis, String> {
         let made = self.analysis.get_or_init(|| {
-            let mut analysis = analyze(self.traces()?, &Options::default()).ok_or("there is no trace in it")?;
+            let mut analysis =
+                analyze_rank(self.traces()?, self.rank, &Options::default()).ok_or("there is no trace in it")?;
             if !self.source.is_empty() {
                 join_with_source(&mut analysis, &self.source).map_err(|error| error.to_string())?;
             }

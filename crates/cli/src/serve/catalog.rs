@@ -21,6 +21,8 @@ pub struct Entry {
     pub kind: Kind,
     /// Its numbers in the registry, the newest first: a folder may have been written more than once.
     pub registered: Vec<i64>,
+    /// Of a folder of ranks the one to show; `None` for the one with the longest steps.
+    pub rank: Option<u32>,
 }
 
 pub struct Catalog {
@@ -56,8 +58,14 @@ impl Catalog {
         Listing { entries, notes }
     }
 
+    /// By its number, which a dash and a rank may follow: the same folder, seen from that rank.
     pub fn find(&self, id: &str) -> Option<Entry> {
-        self.list().entries.remove(id)
+        let (number, rank) = match id.split_once('-') {
+            Some((number, rank)) => (number, Some(rank.parse().ok()?)),
+            None => (id, None),
+        };
+        let entry = self.list().entries.remove(number)?;
+        Some(Entry { id: id.to_string(), rank, ..entry })
     }
 
     /// The traces that were asked for by name: the ones to read ahead.
@@ -115,7 +123,7 @@ fn entry(path: &Path, kind: Kind) -> Option<Entry> {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     let name = path.file_name()?.to_string_lossy().into_owned();
-    Some(Entry { id: format!("{:016x}", hasher.finish()), name, path, kind, registered: vec![] })
+    Some(Entry { id: format!("{:016x}", hasher.finish()), name, path, kind, registered: vec![], rank: None })
 }
 
 fn is_run(folder: &Path) -> bool {

@@ -94,7 +94,7 @@ pub fn status(folder: &Path) -> Status {
 }
 
 pub fn is_trace_name(name: &str) -> bool {
-    [".pt.trace.json", ".pt.trace.json.gz"].iter().any(|ending| name.ends_with(ending))
+    [".trace.json", ".trace.json.gz"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// The trace of a run folder. It lies there under two names; one is enough.
@@ -116,6 +116,17 @@ pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
 pub fn lies_inside(folder: &Path, path: &Path) -> bool {
     let (Ok(folder), Ok(path)) = (folder.canonicalize(), path.canonicalize()) else { return false };
     path.starts_with(folder) && path.is_file()
+}
+
+/// How much a trace, or the traces of a folder, take on the disk.
+pub fn bytes_of_traces(path: &Path) -> u64 {
+    let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+    if !path.is_dir() {
+        return length(path);
+    }
+    let Ok(children) = fs::read_dir(path) else { return 0 };
+    let is_json = |path: &PathBuf| path.to_string_lossy().contains(".json");
+    children.flatten().map(|child| child.path()).filter(is_json).map(|path| length(&path)).sum()
 }
 
 /// The traces of a folder, one a rank, as `headroom_trace::read` finds them, but none that lies elsewhere.

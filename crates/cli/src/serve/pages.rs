@@ -32,10 +32,14 @@ fn trace_path(entry: &Entry) -> Option<PathBuf> {
     }
 }
 
-pub fn row(entry: &Entry) -> RunRow {
+/// `cache` knows the figures of traces that were looked at.
+pub fn row(entry: &Entry, cache: &Cache) -> RunRow {
     let folder = entry.path.display().to_string();
     match entry.kind {
-        Kind::Trace => RunRow::of_trace(entry.id.clone(), entry.name.clone(), folder),
+        Kind::Trace => {
+            let figures = cache.figures(&entry.path);
+            RunRow::of_trace(entry.id.clone(), entry.name.clone(), folder, figures)
+        }
         Kind::Run => {
             let records = folder::summary_records(&entry.path);
             let status = folder::status(&entry.path);
@@ -58,7 +62,7 @@ pub fn offered(entry: &Entry) -> Vec<Page> {
 }
 
 pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
-    let held = trace_path(entry).map(|path| cache.get(&path));
+    let held = trace_path(entry).map(|path| cache.get(&path, entry.rank));
     if entry.kind == Kind::Trace {
         return Ok(overview_of_trace::overview(held.as_deref().ok_or(NO_TRACE)?.analysis()?));
     }
@@ -79,7 +83,7 @@ pub fn operators(entry: &Entry, cache: &Cache) -> Answer<Operators> {
     if let Some(record) = run_records(entry).and_then(|records| records.operators) {
         return Ok(operators::of_run(&record));
     }
-    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank);
     Ok(operators::of_trace(held.trace()?, held.analysis()?))
 }
 
@@ -87,12 +91,12 @@ pub fn memory(entry: &Entry, cache: &Cache) -> Answer<MemoryChart> {
     if let Some(record) = run_records(entry).and_then(|records| records.timeline) {
         return Ok(memory::of_run(&record));
     }
-    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank);
     Ok(memory::of_trace(held.analysis()?))
 }
 
 pub fn alive(entry: &Entry, cache: &Cache, seconds: f64) -> Answer<Alive> {
-    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank);
     Ok(memory::alive(held.trace()?, seconds))
 }
 
@@ -103,12 +107,12 @@ pub fn roofline(entry: &Entry, cache: &Cache) -> Answer<RooflineChart> {
         let source = records.flops.as_ref().map_or("", |flops| &flops.efficiency_metrics.device_peak_source);
         return Ok(roofline::of_run(record, source));
     }
-    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?);
+    let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank);
     Ok(roofline::of_trace(held.analysis()?))
 }
 
 pub fn timeline(entry: &Entry, cache: &Cache) -> Answer<axum::body::Bytes> {
-    cache.get(&trace_path(entry).ok_or(NO_TRACE)?).timeline()
+    cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank).timeline()
 }
 
 pub fn compare(before: &Entry, after: &Entry, cache: &Cache) -> Answer<Comparison> {
@@ -119,7 +123,7 @@ pub fn compare(before: &Entry, after: &Entry, cache: &Cache) -> Answer<Compariso
 }
 
 fn known(entry: &Entry, cache: &Cache) -> (Option<RunRecords>, Option<std::sync::Arc<super::cache::Held>>) {
-    (run_records(entry), trace_path(entry).map(|path| cache.get(&path)))
+    (run_records(entry), trace_path(entry).map(|path| cache.get(&path, entry.rank)))
 }
 
 fn side<'a>(entry: &'a Entry, known: &'a (Option<RunRecords>, Option<&'a Analysis>)) -> Side<'a> {

@@ -1,6 +1,7 @@
 //! Which address leads where.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -8,6 +9,7 @@ use axum::extract::{Path, Request, State as Shared};
 use axum::http::{Response, StatusCode};
 use axum::middleware::{self, Next};
 use axum::routing::{get, put};
+use headroom_report::dashboard::runs::Kind;
 use headroom_report::dashboard::{Page, Subject, asset, page};
 use serde::Serialize;
 use serde_json::json;
@@ -25,6 +27,7 @@ pub struct State {
     access: Access,
     pub token: Token,
     port: u16,
+    is_learning: AtomicBool,
 }
 
 type App = Shared<Arc<State>>;
@@ -32,7 +35,7 @@ type Reply = Response<Body>;
 
 impl State {
     pub fn new(catalog: Catalog, cache: Cache, access: Access, token: Token, port: u16) -> Arc<State> {
-        Arc::new(State { catalog, cache, access, token, port })
+        Arc::new(State { catalog, cache, access, token, port, is_learning: AtomicBool::new(false) })
     }
 
     /// Traces that were named are read before anybody asks.
@@ -45,6 +48,28 @@ impl State {
                 let _ = pages::overview(&entry, &state.cache);
             });
         }
+    }
+}
+
+/// Larger traces are read when somebody opens them, not for the list.
+const LARGEST_TO_LEARN: u64 = 64 << 20;
+const MOST_TO_LEARN: usize = 40;
+
+impl State {
+    /// Has the figures of traces found out one after another, beside the answer. How many are still to come.
+    fn learn(self: &Arc<State>, entries: impl Iterator<Item = Entry>) -> usize {
+        let unknown = entries.filter(|entry| entry.kind == Kind::Trace && self.cache.figures(&entry.path).is_none());
+        let small = |entry: &Entry| folder::bytes_of_traces(&entry.path) <= LARGEST_TO_LEARN;
+        let wanted: Vec<Entry> = unknown.filter(small).take(MOST_TO_LEARN).collect();
+        let count = wanted.len();
+        if count > 0 && !self.is_learning.swap(true, Ordering::SeqCst) {
+            let state = self.clone();
+            tokio::task::spawn_blocking(move || {
+                wanted.iter().for_each(|entry| state.cache.learn_figures(&entry.path));
+                state.is_learning.store(false, Ordering::SeqCst);
+            });
+        }
+        count
     }
 }
 
@@ -123,9 +148,10 @@ async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> R
 async fn runs(Shared(state): App) -> Reply {
     blocking(move || {
         let listing = state.catalog.list();
-        let rows: Vec<_> = listing.entries.values().map(pages::row).collect();
+        let rows: Vec<_> = listing.entries.values().map(|entry| pages::row(entry, &state.cache)).collect();
         let may_change = state.access == Access::Changes;
-        reply::json(&json!({ "runs": rows, "notes": listing.notes, "may_change": may_change }))
+        let learning = state.learn(listing.entries.into_values());
+        reply::json(&json!({ "runs": rows, "notes": listing.notes, "may_change": may_change, "learning": learning }))
     })
     .await
 }

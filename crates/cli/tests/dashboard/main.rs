@@ -5,6 +5,7 @@ mod http;
 mod large_trace;
 mod pages_of_a_run;
 mod pages_of_a_trace;
+mod ranks;
 mod runs_in_progress;
 mod screenshots;
 mod security;

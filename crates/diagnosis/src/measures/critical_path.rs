@@ -15,6 +15,25 @@ pub struct CriticalPath {
     pub launch_seconds: f64,
     /// Kernels on the path, the longest first.
     pub kernels: Vec<PathRow>,
+    /// The chain itself, from the steps' start to their end.
+    #[serde(skip)]
+    pub links: Vec<Link>,
+}
+
+/// A stretch of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub span: Span,
+    pub on: On,
+}
+
+/// Where a stretch of the path lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Host,
+    Launch,
+    /// The device span at this place.
+    Device(usize),
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -65,12 +84,12 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 });
                 at_work = match (waited, ordered) {
                     (Some(before), _) => {
-                        path.launch += (time - device.end(before)).max(0);
+                        path.launch(Span { start: device.end(before), end: time });
                         time = time.min(device.end(before));
                         Some(before)
                     }
                     (None, Some(ordered)) => {
-                        path.launch += (time - ordered.max(range.start)).max(0);
+                        path.launch(Span { start: ordered.max(range.start), end: time });
                         time = ordered.min(time);
                         None
                     }
@@ -84,20 +103,20 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 waits_left = waits[..waits_left].partition_point(|wait| wait.end <= time);
                 let wait = waits[..waits_left].last().copied().filter(|wait| wait.end > range.start);
                 let Some(wait) = wait else {
-                    path.host += time - range.start;
+                    path.host(Span { start: range.start, end: time });
                     break;
                 };
                 waits_left -= 1;
-                path.host += time - wait.end;
+                path.host(Span { start: wait.end, end: time });
                 time = wait.end;
                 at_work = last_before(view, &work, wait.end).filter(|&at| device.end(at) > wait.start);
                 match at_work {
                     Some(at) => {
-                        path.launch += time - device.end(at);
+                        path.launch(Span { start: device.end(at), end: time });
                         time = device.end(at);
                     }
                     None => {
-                        path.host += wait.nanos();
+                        path.host(wait);
                         time = wait.start;
                     }
                 }
@@ -129,15 +148,30 @@ struct Path {
     host: i64,
     launch: i64,
     kernels: HashMap<u32, i64>,
+    /// Backwards, as it is walked.
+    links: Vec<Link>,
 }
 
 impl Path {
+    fn host(&mut self, span: Span) {
+        self.host += span.nanos();
+        self.links.push(Link { span, on: On::Host });
+    }
+
+    fn launch(&mut self, span: Span) {
+        self.launch += span.nanos();
+        self.links.push(Link { span, on: On::Launch });
+    }
+
     fn device(&mut self, view: &View, at: usize, span: Span) {
         self.device += span.nanos();
+        self.links.push(Link { span, on: On::Device(at) });
         *self.kernels.entry(view.trace.device.name[at].0).or_default() += span.nanos();
     }
 
-    fn finished(self, view: &View) -> CriticalPath {
+    fn finished(mut self, view: &View) -> CriticalPath {
+        self.links.retain(|link| link.span.nanos() > 0);
+        self.links.reverse();
         let seconds = |nanos: i64| nanos as f64 / 1e9;
         let mut kernels: Vec<(i64, &str)> =
             self.kernels.iter().map(|(name, nanos)| (*nanos, view.name(headroom_trace::NameId(*name)))).collect();
@@ -148,6 +182,7 @@ impl Path {
             host_seconds: seconds(self.host),
             launch_seconds: seconds(self.launch),
             kernels: kernels.map(|(nanos, name)| PathRow { name: name.to_string(), seconds: seconds(nanos) }).collect(),
+            links: self.links,
         }
     }
 }

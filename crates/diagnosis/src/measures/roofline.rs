@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use super::flops::{Cost, Precision};
+pub use super::rates::{Rates, roof};
 use super::recorded::unrecorded_device;
+use super::shapes::{ShapeRow, by_shape};
 use super::view::View;
 use crate::peaks;
 
@@ -27,6 +29,8 @@ pub struct Roofline {
     pub ridge_flops_per_byte: Option<f64>,
     /// The operator with the most time above its roof first.
     pub rows: Vec<RooflineRow>,
+    /// Products, convolutions and attention by shape, those with the most time first.
+    pub by_shape: Vec<ShapeRow>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -42,14 +46,6 @@ pub struct RooflineRow {
     /// The least time that the device's peaks allow, and what share of the time taken that is.
     pub roof_seconds: f64,
     pub percent_of_roof: f64,
-}
-
-/// Rates against which work is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Rates {
-    pub fp32: f64,
-    pub half: f64,
-    pub bytes: f64,
 }
 
 pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline {
@@ -83,6 +79,7 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
     if is_unrecorded {
         return result;
     }
+    result.by_shape = by_shape(view, costs, &seconds, known.as_ref().map(|(rates, _)| rates));
     let wall = view.steps.wall_nanos().max(1) as f64 / 1e9;
     result.achieved_flops_per_second = total / wall;
     result.needed_flops_per_step = result.flops_per_step;
@@ -122,16 +119,6 @@ fn finished(name: &str, row: RooflineRow, bound: impl Fn(&RooflineRow, f64) -> O
         percent_of_roof: 100.0 * row.roof_seconds / row.seconds.max(f64::MIN_POSITIVE),
         ..row
     }
-}
-
-/// The least time that the work can take.
-pub fn roof(rates: &Rates, cost: Cost) -> f64 {
-    let compute = match cost.precision {
-        Precision::Half => rates.half,
-        Precision::Fp32 => rates.fp32,
-        Precision::Fp64 => rates.fp32 / 2.0,
-    };
-    (cost.flops / compute).max(cost.bytes / rates.bytes)
 }
 
 /// By host span: what each call of a run of ours took by itself.

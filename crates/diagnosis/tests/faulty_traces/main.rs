@@ -4,5 +4,6 @@ mod faults;
 mod foreign;
 mod healthy;
 mod odd;
+mod peers;
 mod ranks;
 mod run;

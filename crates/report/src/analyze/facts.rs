@@ -23,6 +23,14 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         let (median, most) = (launches.queue_depth_median, launches.queue_depth_most);
         facts.push(("queue", format!("{median:.0} pieces of work ahead of a launch (median), at most {most}")));
     }
+    let queue = &measures.queue;
+    if queue.blocked_calls > 0 {
+        let time = milliseconds(queue.blocked_seconds_per_step);
+        facts.push((
+            "full queue",
+            format!("the host waits for room in it for {time} per step: the device sets the pace"),
+        ));
+    }
     if launches.graph_launches > 0 {
         let share = percent(measures.kernels.in_graphs_share);
         facts.push((

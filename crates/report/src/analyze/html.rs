@@ -8,13 +8,13 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, Band, facts};
-use super::ranks;
 use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle};
+use super::{queue, ranks};
 use crate::breakdown_bar::breakdown_bar;
 use crate::memory_plot::{MemoryPoint, legend, memory_plot};
-use crate::names::{self, shortened};
+use crate::names::shortened;
 use crate::numbers::{self, bytes, grouped, metric};
-use crate::page::{Page, code, list, note, table};
+use crate::page::{Page, code, kernel_cell, list, note, table};
 use crate::profile::{self, Profile};
 use crate::roofline_plot::{RooflinePoint, Roofs, roofline_plot};
 use crate::svg::escape;
@@ -67,10 +67,12 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
         None => {
             section("Operators", tables::operators(analysis));
             section("Roofline", roofline(analysis) + &tables::roofline(analysis));
+            section("Efficiency by shape", tables::efficiency(analysis));
             section("Memory", memory(analysis));
         }
     }
-    section("Kernels", kernels(analysis));
+    section("Kernels", kernels(analysis) + &tables::sequences(analysis));
+    section("Queue", queue::html(analysis));
     if !withholds_idle(analysis) && analysis.measures.critical_path.device_seconds > 0.0 {
         section("Critical path", tables::path(analysis));
     }
@@ -231,14 +233,7 @@ fn kernels(analysis: &Analysis) -> String {
             let as_code = |name: &String| format!("`{name}`");
             let [operator, module] =
                 [&row.operator, &row.module].map(|name| name.as_ref().map(as_code).unwrap_or_default());
-            vec![
-                format!("`{}`", names::kernel(&row.name, 160)),
-                grouped(row.calls),
-                seconds,
-                percent(row.share),
-                operator,
-                module,
-            ]
+            vec![kernel_cell(&row.name, 100), grouped(row.calls), seconds, percent(row.share), operator, module]
         })
         .collect();
     if rows.is_empty() {

@@ -14,7 +14,7 @@ use crate::table::Table;
 
 const MOST_COLLECTIVES: usize = 15;
 
-const HEAD: [&str; 11] = [
+pub const HEAD: [&str; 11] = [
     "rank",
     "a step",
     "busy",
@@ -47,7 +47,7 @@ fn cells(row: &RankRow, analysis: &Analysis) -> Vec<String> {
     ]
 }
 
-const COLLECTIVE_HEAD: [&str; 9] =
+pub const COLLECTIVE_HEAD: [&str; 9] =
     ["collective", "among", "message", "a step", "transfer", "longest wait", "algorithm", "bus", "of the link"];
 
 fn collective(row: &CollectiveRow) -> Vec<String> {
@@ -78,6 +78,22 @@ fn who(ranks: &Ranks) -> String {
 
 fn notes(ranks: &Ranks) -> Vec<String> {
     Some(who(ranks)).filter(|who| !who.is_empty()).into_iter().chain(ranks.notes.iter().cloned()).collect()
+}
+
+/// The tables' cells, and what is to be said of them.
+pub struct Shown {
+    pub notes: Vec<String>,
+    pub ranks: Vec<Vec<String>>,
+    pub collectives: Vec<Vec<String>>,
+}
+
+pub fn shown(analysis: &Analysis) -> Option<Shown> {
+    let ranks = analysis.ranks.as_ref()?;
+    Some(Shown {
+        notes: notes(ranks),
+        ranks: ranks.ranks.iter().map(|row| cells(row, analysis)).collect(),
+        collectives: ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect(),
+    })
 }
 
 pub fn text(analysis: &Analysis) -> String {

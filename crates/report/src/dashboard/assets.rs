@@ -29,6 +29,7 @@ assets! {
     "operators.js" SCRIPT;
     "overview.js" SCRIPT;
     "page.js" SCRIPT;
+    "ranks.js" SCRIPT;
     "roofline.js" SCRIPT;
     "runs.js" SCRIPT;
     "table.js" SCRIPT;

@@ -37,6 +37,8 @@ pub struct Row {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Kernel {
     pub name: String,
+    /// Shortened, as people read it.
+    pub shown: String,
     pub operator: String,
     pub module: String,
     pub calls: f64,
@@ -89,6 +91,7 @@ pub fn of_trace(trace: &Trace, analysis: &Analysis) -> Operators {
     });
     let kernels = measures.kernels.rows.iter().map(|kernel| Kernel {
         name: kernel.name.clone(),
+        shown: crate::names::kernel(&kernel.name, 120),
         operator: kernel.operator.clone().unwrap_or_default(),
         module: kernel.module.clone().unwrap_or_default(),
         calls: kernel.calls as f64 / steps,

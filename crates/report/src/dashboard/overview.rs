@@ -22,6 +22,32 @@ pub struct Overview {
     pub roadmap_by: &'static str,
     /// Files of the run that a browser can show.
     pub files: Vec<String>,
+    /// Where a folder holds several ranks of one run.
+    pub ranks: Option<RankTable>,
+}
+
+/// The ranks of a run, and one step of each on one clock.
+#[derive(Clone, Debug, Serialize)]
+pub struct RankTable {
+    /// The rank that the page is about.
+    pub shown: u32,
+    pub notes: Vec<String>,
+    pub head: Vec<&'static str>,
+    pub rows: Vec<RankLine>,
+    pub collective_head: Vec<&'static str>,
+    pub collectives: Vec<Vec<String>>,
+    pub step: String,
+    pub seconds: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RankLine {
+    pub rank: u32,
+    pub cells: Vec<String>,
+    /// Spans in seconds from the picture's left edge.
+    pub compute: Vec<[f64; 2]>,
+    pub transfer: Vec<[f64; 2]>,
+    pub wait: Vec<[f64; 2]>,
 }
 
 /// A figure, as a person reads it and as it stands in its file.

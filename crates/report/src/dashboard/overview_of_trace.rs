@@ -2,11 +2,13 @@
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
+use headroom_diagnosis::measures::ranks::strips::Strip;
 use headroom_diagnosis::measures::trust::Verdict;
 use headroom_diagnosis::trace_rules::TraceFinding;
 use headroom_record::provenance::Origin;
 
-use super::overview::{Figure, Finding, Overview, Part, RoadmapRow};
+use super::overview::{Figure, Finding, Overview, Part, RankLine, RankTable, RoadmapRow};
+use crate::analyze::ranks as rank_tables;
 use crate::analyze::{how_steps_were_found, parts, withholds_idle};
 use crate::numbers::{self, bytes, grouped, metric, seconds};
 
@@ -35,6 +37,7 @@ pub fn overview(analysis: &Analysis) -> Overview {
         roadmap: roadmap(analysis),
         roadmap_note: roadmap_note(analysis),
         roadmap_by: "effort",
+        ranks: ranks(analysis),
         ..Overview::default()
     };
     if !withholds_idle(analysis) {
@@ -45,6 +48,32 @@ pub fn overview(analysis: &Analysis) -> Overview {
         overview.breakdown_note = format!("mean of {} steps; every moment is in one part", analysis.steps.list.len());
     }
     overview
+}
+
+fn ranks(analysis: &Analysis) -> Option<RankTable> {
+    let ranks = analysis.ranks.as_ref()?;
+    let nothing = Strip::default();
+    let line = |(at, cells): (usize, Vec<String>)| {
+        let strip = ranks.strips.ranks.get(at).unwrap_or(&nothing);
+        RankLine {
+            rank: ranks.ranks[at].rank,
+            cells,
+            compute: strip.compute.clone(),
+            transfer: strip.transfer.clone(),
+            wait: strip.wait.clone(),
+        }
+    };
+    let shown = rank_tables::shown(analysis)?;
+    Some(RankTable {
+        shown: analysis.trace.rank,
+        notes: shown.notes,
+        head: rank_tables::HEAD.to_vec(),
+        rows: shown.ranks.into_iter().enumerate().map(line).collect(),
+        collective_head: rank_tables::COLLECTIVE_HEAD.to_vec(),
+        collectives: shown.collectives,
+        step: ranks.strips.step.clone(),
+        seconds: ranks.strips.seconds,
+    })
 }
 
 fn reserves(analysis: &Analysis) -> Vec<String> {

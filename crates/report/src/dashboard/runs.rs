@@ -1,8 +1,10 @@
 //! The list of runs: a row each, with the figures that one chooses by.
 
+use headroom_diagnosis::Analysis;
 use serde::Serialize;
 
 use super::records::RunRecords;
+use crate::analyze::withholds_idle;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct RunRow {
@@ -22,6 +24,43 @@ pub struct RunRow {
     pub mfu_percent: Option<f64>,
     pub bound: Option<&'static str>,
     pub final_loss: Option<f64>,
+    /// Of a trace: the share of the step in which the device worked, and what stands first among its findings.
+    pub busy_share: Option<f64>,
+    pub first_finding: Option<String>,
+}
+
+/// What the list shows of a trace that was read.
+#[derive(Clone, Debug, Default)]
+pub struct TraceFigures {
+    pub device: Option<String>,
+    pub ranks: usize,
+    pub step_seconds: f64,
+    pub busy_share: Option<f64>,
+    pub peak_memory_bytes: u64,
+    pub mfu_percent: Option<f64>,
+    pub first_finding: Option<String>,
+    /// Why it could not be read.
+    pub problem: Option<String>,
+}
+
+impl TraceFigures {
+    pub fn of(analysis: &Analysis) -> TraceFigures {
+        let measures = &analysis.measures;
+        let first = analysis.findings.first().map(|finding| match finding.share_of_step {
+            Some(share) => format!("{} {} {:.0}%", finding.code, finding.name, 100.0 * share),
+            None => format!("{} {}", finding.code, finding.name),
+        });
+        TraceFigures {
+            device: analysis.trace.device.clone(),
+            ranks: analysis.ranks.as_ref().map_or(1, |ranks| ranks.ranks.len()),
+            step_seconds: measures.breakdown.wall_seconds / analysis.steps.count(),
+            busy_share: Some(measures.breakdown.busy_share).filter(|_| !withholds_idle(analysis)),
+            peak_memory_bytes: measures.memory.peak_bytes,
+            mfu_percent: measures.roofline.mfu_percent,
+            first_finding: first,
+            problem: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,8 +102,23 @@ impl RunRow {
     }
 
     /// Of a trace nothing is known before it is read.
-    pub fn of_trace(id: String, name: String, folder: String) -> RunRow {
-        RunRow::bare(id, name, folder, Kind::Trace, Status::Finished)
+    pub fn of_trace(id: String, name: String, folder: String, figures: Option<TraceFigures>) -> RunRow {
+        let bare = RunRow::bare(id, name, folder, Kind::Trace, Status::Finished);
+        let Some(figures) = figures else { return bare };
+        if let Some(problem) = figures.problem {
+            return RunRow { first_finding: Some(problem), ..bare };
+        }
+        RunRow {
+            device: figures.device,
+            size: (figures.ranks > 1).then(|| format!("{} ranks", figures.ranks)),
+            step_seconds: (figures.step_seconds > 0.0).then_some(figures.step_seconds),
+            peak_memory_mb: (figures.peak_memory_bytes > 0)
+                .then_some(figures.peak_memory_bytes as f64 / f64::from(1 << 20)),
+            mfu_percent: figures.mfu_percent,
+            busy_share: figures.busy_share,
+            first_finding: figures.first_finding,
+            ..bare
+        }
     }
 
     fn bare(id: String, name: String, folder: String, kind: Kind, status: Status) -> RunRow {
@@ -85,6 +139,8 @@ impl RunRow {
             mfu_percent: None,
             bound: None,
             final_loss: None,
+            busy_share: None,
+            first_finding: None,
         }
     }
 }

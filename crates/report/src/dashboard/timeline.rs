@@ -8,6 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use headroom_diagnosis::measures::critical_path::{On, critical_path};
+use headroom_diagnosis::measures::queue::queue;
 use headroom_diagnosis::measures::view::View;
 use headroom_trace::{Category, Label, LaneId, NONE, NameId, Trace};
 use serde::Serialize;
@@ -20,6 +22,13 @@ struct Header {
     categories: Vec<&'static str>,
     lanes: Vec<LaneHeader>,
     steps: Vec<StepMark>,
+    /// The critical path: start, end, and where it lies: 0 on the host, 1 between an order and its work, 2 on the device.
+    path: Vec<[f64; 3]>,
+    /// Events of the path on the device.
+    path_events: Vec<u32>,
+    /// Work in the queue: when, how much on average until the next, and the most in all.
+    queue: Vec<[f64; 2]>,
+    queue_most: u32,
 }
 
 #[derive(Serialize)]
@@ -93,7 +102,26 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         start: (step.span.start - origin) as f64,
         end: (step.span.end - origin) as f64,
     });
+    let links = critical_path(&view).links;
+    let path = links.iter().map(|link| {
+        let on = match link.on {
+            On::Host => 0.0,
+            On::Launch => 1.0,
+            On::Device(_) => 2.0,
+        };
+        [(link.span.start - origin) as f64, (link.span.end - origin) as f64, on]
+    });
+    let on_device = links.iter().filter_map(|link| match link.on {
+        On::Device(at) => Some(place[trace.host.len() + at]),
+        _ => None,
+    });
+    let waiting = queue(&view);
+    let first = (view.steps.range().start - origin) as f64;
     let header = Header {
+        path: path.collect(),
+        path_events: on_device.collect(),
+        queue: waiting.curve.iter().map(|point| [first + 1e9 * point.seconds, point.mean]).collect(),
+        queue_most: waiting.most,
         span_nanos: (last - origin) as f64,
         events: order.len(),
         names: names.texts,

@@ -2,12 +2,14 @@
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::operators::OperatorRow;
+use headroom_diagnosis::measures::sequences::SequenceRow;
+use headroom_diagnosis::measures::shapes::ShapeRow;
 use headroom_record::intensity::Bound;
 
 use super::super::{has_device_time, milliseconds, percent};
 use crate::names::{self, shortened};
 use crate::numbers::{grouped, metric};
-use crate::page::{note, table};
+use crate::page::{kernel_cell, note, table};
 use crate::svg::escape;
 use crate::table::Table;
 
@@ -51,6 +53,53 @@ fn shapes(analysis: &Analysis) -> String {
     }
     let table = table(&Table { head: vec!["operator", "input sizes", "calls", "self, a step"], rows }, "");
     format!("<details><summary>By input shape</summary>{table}</details>\n")
+}
+
+/// How fast products, convolutions and attention are for each of their shapes.
+pub(super) fn efficiency(analysis: &Analysis) -> String {
+    let (rows, steps) = (&analysis.measures.roofline.by_shape, analysis.steps.count());
+    let cells = |row: &ShapeRow| {
+        vec![
+            row.kind.to_string(),
+            format!("`{}`", row.name),
+            format!("`{}`", shortened(&row.input_dims, 70)),
+            row.precision.to_string(),
+            grouped(row.calls),
+            milliseconds(row.seconds / steps),
+            percent(row.share),
+            metric(row.flops / row.seconds.max(f64::MIN_POSITIVE), "FLOP/s"),
+            row.percent_of_roof.map(|percent| format!("{percent:.1}%")).unwrap_or_else(|| "-".into()),
+        ]
+    };
+    let rows: Vec<Vec<String>> = rows.iter().take(MOST_ROWS).map(cells).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head =
+        vec!["kind", "operator", "input sizes", "type", "calls", "a step", "of their time", "rate", "of the roof"];
+    table(&Table { head, rows }, "")
+        + &note("The roof is the least time that the device's peaks allow for the shape, by arithmetic or by memory.")
+}
+
+/// Kernels that follow each other again and again: what one kernel could do.
+pub(super) fn sequences(analysis: &Analysis) -> String {
+    let steps = analysis.steps.count();
+    let cells = |row: &SequenceRow| {
+        let names: Vec<String> = row.kernels.iter().map(|name| format!("`{}`", names::kernel(name, 50))).collect();
+        vec![
+            names.join(" → "),
+            format!("{:.0}", row.times_per_step),
+            milliseconds(row.seconds_per_step),
+            percent(row.share),
+        ]
+    };
+    let rows: Vec<Vec<String>> = analysis.measures.sequences.iter().map(cells).collect();
+    if rows.is_empty() || steps == 0.0 {
+        return String::new();
+    }
+    let head = vec!["kernels in a row", "times a step", "together a step", "share of kernel time"];
+    let table = table(&Table { head, rows }, "");
+    format!("<details><summary>Sequences of kernels that repeat</summary>{table}</details>\n")
 }
 
 pub(super) fn roofline(analysis: &Analysis) -> String {
@@ -151,7 +200,7 @@ pub(super) fn path(analysis: &Analysis) -> String {
     }
     let steps = analysis.steps.count();
     let row = |row: &headroom_diagnosis::measures::critical_path::PathRow| {
-        vec![format!("`{}`", names::kernel(&row.name, 140)), milliseconds(row.seconds / steps)]
+        vec![kernel_cell(&row.name, 100), milliseconds(row.seconds / steps)]
     };
     let rows = path.kernels.iter().take(10).map(row).collect();
     let shares = super::super::critical_path(analysis).unwrap_or_default();

@@ -49,7 +49,7 @@ start(async () => {
   const kernels = data.kernels.length && table({
     caption: "Kernels on the device, per step",
     columns: [
-      { title: "kernel", heading: true, kind: "long mono", value: (row) => row.name },
+      { title: "kernel", heading: true, kind: "long mono", value: (row) => row.shown, cell: (row) => make("span", { title: row.name }, row.shown) },
       { title: "launched by", value: (row) => row.operator || null },
       data.kernels.some((row) => row.module) && { title: "module", kind: "long", value: (row) => row.module || null, cell: (row) => dotted(row.module) },
       { title: "calls", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },

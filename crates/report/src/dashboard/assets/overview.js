@@ -2,6 +2,7 @@
 
 import { load, main, make, runId, start, withTip } from "./page.js";
 import { legend, partsBar } from "./charts.js";
+import { rankSection } from "./ranks.js";
 import { table } from "./table.js";
 import { seconds, share } from "./numbers.js";
 
@@ -11,6 +12,7 @@ start(async () => {
   if (overview.notes.length) main.append(make("div", { class: "reserve" }, overview.notes.map((note) => make("p", {}, note))));
   if (overview.headline.length) main.append(make("dl", { class: "figures" }, overview.headline.map(figure)));
   if (overview.breakdown.length) main.append(...breakdown(overview));
+  if (overview.ranks) main.append(rankSection(overview.ranks));
   main.append(make("div", { class: "columns" }, findings(overview), roadmap(overview)));
   if (overview.files.length) main.append(files(overview.files));
 });

@@ -2,12 +2,12 @@
 
 import { load, main, make, say, start } from "./page.js";
 import { table } from "./table.js";
-import { count, mebibytes, metric, mfu, plain, seconds } from "./numbers.js";
+import { count, mebibytes, metric, mfu, plain, seconds, share } from "./numbers.js";
 
 const unseen = (text) => make("span", { class: "unseen" }, text);
 
 start(async () => {
-  const { runs, notes, may_change: mayChange } = await load("/api/runs");
+  const { runs, notes, may_change: mayChange, learning } = await load("/api/runs");
   const chosen = [];
   const compare = make("button", { type: "button", class: "primary", disabled: true, title: "Tick two runs to compare them", onclick: openComparison }, "Compare two");
   const search = make("input", { type: "search", placeholder: "Filter: name, size, version, status", "aria-label": "Filter runs" });
@@ -27,9 +27,11 @@ start(async () => {
     { title: "tokens/s", number: true, value: (run) => run.tokens_per_second, cell: (run) => metric(run.tokens_per_second) },
     { title: "peak memory", number: true, value: (run) => run.peak_memory_mb, cell: (run) => mebibytes(run.peak_memory_mb) },
     { title: "MFU", number: true, value: (run) => run.mfu_percent, cell: (run) => mfu(run.mfu_percent) },
+    { title: "busy", help: "share of the step in which the device worked", number: true, value: (run) => run.busy_share, cell: (run) => run.busy_share == null ? null : share(run.busy_share) },
     { title: "bound by", value: (run) => run.bound },
+    runs.some((run) => run.kind === "trace") && { title: "first finding", kind: "long", value: (run) => run.first_finding },
     { title: "loss", number: true, value: (run) => run.final_loss, cell: (run) => plain(run.final_loss) },
-  ];
+  ].filter(Boolean);
   if (mayChange) columns.push({ title: unseen("change"), cell: (run) => (run.kind === "run" ? [nameButton(run), " ", deleteButton(run)] : "") });
   const list = table({
     columns, rows: runs, sort: { column: 5, descending: true }, mark: (run) => ({ "data-run": run.id }),
@@ -39,10 +41,22 @@ start(async () => {
   main.append(make("h1", {}, "Runs"), notes.length ? make("div", { class: "reserve" }, notes.map((note) => make("p", {}, note))) : "", make("div", { class: "bar" }, search, compare, tally), list.element);
   search.addEventListener("input", filter);
   filter();
+  if (learning) follow();
+
+  /** Traces are read after the list was sent: their figures come as they are known. */
+  async function follow() {
+    await new Promise((done) => setTimeout(done, 1500));
+    const next = await load("/api/runs").catch(() => null);
+    if (!next) return;
+    const known = new Map(next.runs.map((run) => [run.id, run]));
+    for (const run of runs) Object.assign(run, known.get(run.id));
+    filter();
+    if (next.learning) follow();
+  }
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (run) => [run.name, run.size, run.version, run.status, run.kind, run.device, run.bound].join(" ").toLowerCase();
+    const text = (run) => [run.name, run.size, run.version, run.status, run.kind, run.device, run.bound, run.first_finding].join(" ").toLowerCase();
     const kept = runs.filter((run) => words.every((word) => text(run).includes(word)));
     list.show(kept);
     tally.textContent = `${kept.length} of ${runs.length}`;

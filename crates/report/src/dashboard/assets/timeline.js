@@ -1,7 +1,7 @@
 // The timeline: from a whole run to one kernel, by pointer and by keyboard.
 
 import { main, make, runId, say, showTip, start } from "./page.js";
-import { layout, paint, palette, ROW, RULER } from "./timeline_drawing.js";
+import { layout, paint, palette, ROW } from "./timeline_drawing.js";
 import { eventAt, fetchTimeline, isMatch, longestIn, matches, NO_EVENT } from "./timeline_data.js";
 import { table } from "./table.js";
 import { count, nanos } from "./numbers.js";
@@ -18,7 +18,7 @@ start(async () => {
   const data = await fetchTimeline(runId);
   const places = layout(data);
   let colours = palette(data);
-  const view = { from: 0, to: data.span, scroll: 0, width: 0, height: 0, selected: null, found: null, steps: data.steps };
+  const view = { from: 0, to: data.span, scroll: 0, width: 0, height: 0, selected: null, found: null, steps: data.steps, path: false };
   const held = new Set();
   let dirty = true;
 
@@ -32,15 +32,29 @@ start(async () => {
   const chosen = make("section", { "aria-live": "polite", "aria-label": "Chosen event" });
   const longest = make("section", { "aria-label": "Longest in view" });
   const button = (text, label, act) => make("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+  const pathButton = make("button", {
+    type: "button", "aria-pressed": "false", title: "Mark the work that sets the steps' length", disabled: !data.path.length, onclick: markPath,
+  }, "Critical path");
   main.append(
     make("div", { class: "bar" }, search, tally,
       make("span", { class: "right" }), button("−", "Zoom out", () => zoom(1.6)), button("+", "Zoom in", () => zoom(1 / 1.6)),
-      button("All", "Show all", fit), button("Step", "Show one step", showStep)),
+      button("All", "Show all", fit), button("Step", "Show one step", showStep), pathButton),
     make("div", { class: "timeline" }, area),
     make("p", { class: "note", id: "keys" },
       keys("A", "D"), " pan, ", keys("W", "S"), " zoom (or Ctrl with the wheel), ", keys("[", "]"), " previous and next event, ",
       keys("Z"), " zoom to it, ", keys("L"), " its launch, ", keys("N"), " next match, ", keys("0"), " all"),
+    make("p", { class: "note legend" }, make("span", {}, "The strip below the ruler is the critical path:"), ["host", "launch", "device"].map(mark)),
     make("div", { class: "details" }, chosen, longest));
+
+  function mark(name) {
+    return make("span", {}, make("i", { class: `path ${name}` }), name);
+  }
+
+  function markPath() {
+    view.path = !view.path;
+    pathButton.setAttribute("aria-pressed", String(view.path));
+    dirty = true;
+  }
 
   function keys(...names) {
     return make("span", {}, names.flatMap((name, at) => [at ? " " : "", make("kbd", {}, name)]));
@@ -142,7 +156,7 @@ start(async () => {
     ].filter(([, value]) => value);
     chosen.replaceChildren(make("h2", { id: "chosen" }, data.names[data.name[event]]),
       make("dl", { class: "plain" }, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
-    if (row.top < area.scrollTop + RULER || row.top + ROW > area.scrollTop + view.height) area.scrollTop = row.top - view.height / 2;
+    if (row.top < area.scrollTop + places.head || row.top + ROW > area.scrollTop + view.height) area.scrollTop = row.top - view.height / 2;
   }
 
   /** Selects, and brings it into the window where it is not. */
@@ -185,7 +199,7 @@ start(async () => {
     const time = view.from + ((event.clientX - box.left) / view.width) * (view.to - view.from);
     const y = event.clientY - box.top + area.scrollTop;
     const row = places.rows.find((row) => y >= row.top && y < row.top + ROW);
-    return row && event.clientY - box.top > RULER ? eventAt(data, row, time, (2 / view.width) * (view.to - view.from)) : null;
+    return row && event.clientY - box.top > places.head ? eventAt(data, row, time, (2 / view.width) * (view.to - view.from)) : null;
   }
 
   area.addEventListener("keydown", (event) => {

@@ -7,14 +7,18 @@ import { nanos } from "./numbers.js";
 
 export const ROW = 17;
 export const LANE = 22;
-export const RULER = 38;
+const RULER = 38;
+/** Below the ruler, where they are shown: the critical path, and the queue over time. */
+const PATH = 9;
+const QUEUE = 30;
 /** Narrower than this, events are painted together. */
 const APART_PIXELS = 2;
 
 /** Where rows lie below each other, in pixels from the top of everything. */
 export function layout(data) {
   const rows = [];
-  let top = RULER;
+  const head = RULER + PATH + (data.queueMost > 0 ? QUEUE : 0);
+  let top = head;
   const lanes = data.lanes.map((lane) => {
     const place = { name: lane.name, top };
     top += LANE;
@@ -25,7 +29,7 @@ export function layout(data) {
     top += 6;
     return place;
   });
-  return { lanes, rows, height: top };
+  return { lanes, rows, head, height: top };
 }
 
 /** A colour a name, so that the same operator looks the same everywhere; what only frames others stays grey. */
@@ -44,6 +48,7 @@ export function palette(data) {
   return {
     of: (at) => (frames[data.category[at]] ? framed : named)[data.name[at]],
     text: colour("--text"), soft: colour("--soft"), line: colour("--line"), faint: colour("--faint"), background: colour("--bg"), accent: colour("--accent"),
+    host: colour("--path-host"), launch: colour("--path-launch"), device: colour("--path-device"),
   };
 }
 
@@ -59,12 +64,12 @@ export function paint(context, data, places, colours, view) {
   context.textBaseline = "middle";
   for (const row of places.rows) {
     const top = row.top - scroll;
-    if (top + ROW > RULER && top < height) paintRow(context, data, row, top, colours, view, scale);
+    if (top + ROW > places.head && top < height) paintRow(context, data, row, top, colours, view, scale);
   }
   context.globalAlpha = 1;
   for (const lane of places.lanes) {
     const top = lane.top - scroll;
-    if (top + LANE < RULER || top > height) continue;
+    if (top + LANE < places.head || top > height) continue;
     context.fillStyle = colours.background;
     context.fillRect(0, top + 2, width, LANE - 3);
     context.fillStyle = colours.faint;
@@ -72,7 +77,9 @@ export function paint(context, data, places, colours, view) {
     context.fillStyle = colours.soft;
     context.fillText(lane.name, 6, top + LANE / 2 + 2);
   }
+  if (view.path) paintPathEvents(context, data, places, colours, view, scale);
   if (selected != null) paintSelected(context, data, places, colours, view, scale);
+  paintStrips(context, data, colours, view, scale);
   paintRuler(context, colours, view, scale);
 }
 
@@ -157,6 +164,66 @@ function paintSelected(context, data, places, colours, view, scale) {
   const middle = (order.right + own.x) / 2;
   context.bezierCurveTo(middle, order.top + ROW / 2, middle, own.top + ROW / 2, own.x, own.top + ROW / 2);
   context.stroke();
+}
+
+/** The path as a strip, and the queue as a curve; both stay while rows are scrolled. */
+function paintStrips(context, data, colours, view, scale) {
+  context.globalAlpha = 1;
+  context.fillStyle = colours.background;
+  context.fillRect(0, RULER - 2, view.width, PATH + 2 + (data.queueMost > 0 ? QUEUE : 0));
+  const fills = [colours.host, colours.launch, colours.device];
+  let drawn = -1;
+  for (const [start, end, on] of data.path) {
+    if (end < view.from || start > view.to) continue;
+    const x = Math.max(0, (start - view.from) * scale);
+    const right = Math.min(view.width, (end - view.from) * scale);
+    // What is narrower than a pixel is drawn once a pixel.
+    if (right - x < 1 && Math.floor(x) === drawn) continue;
+    drawn = Math.floor(x);
+    context.fillStyle = fills[on];
+    context.fillRect(x, RULER, Math.max(1, right - x), PATH - 3);
+  }
+  if (!data.queueMost) return;
+  const base = RULER + PATH + QUEUE - 4;
+  context.fillStyle = colours.device;
+  context.globalAlpha = 0.45;
+  context.beginPath();
+  context.moveTo(0, base);
+  data.queue.forEach(([time, depth], at) => {
+    const next = data.queue[at + 1]?.[0] ?? view.to;
+    if (next < view.from || time > view.to) return;
+    const y = base - (depth / data.queueMost) * (QUEUE - 8);
+    context.lineTo(Math.max(0, (time - view.from) * scale), y);
+    context.lineTo(Math.min(view.width, (next - view.from) * scale), y);
+  });
+  context.lineTo(view.width, base);
+  context.closePath();
+  context.fill();
+  context.globalAlpha = 1;
+  context.fillStyle = colours.line;
+  context.fillRect(0, base, view.width, 1);
+  context.fillStyle = colours.soft;
+  context.textAlign = "left";
+  context.fillText(`queue, at most ${data.queueMost}`, 6, RULER + PATH + 6);
+}
+
+/** Marks the work of the device that sets the steps' length. */
+function paintPathEvents(context, data, places, colours, view, scale) {
+  context.globalAlpha = 1;
+  context.strokeStyle = colours.device;
+  context.lineWidth = 1.5;
+  const tops = view.pathTops ??= new Map();
+  let drawn = -1;
+  for (const event of data.pathEvents) {
+    if (data.end[event] < view.from || data.start[event] > view.to) continue;
+    const x = (data.start[event] - view.from) * scale;
+    const right = (data.end[event] - view.from) * scale;
+    if (right - x < 1 && Math.floor(x) === drawn) continue;
+    drawn = Math.floor(x);
+    let top = tops.get(event);
+    if (top == null) tops.set(event, top = places.rows.find((row) => event >= row.from && event < row.to)?.top ?? 0);
+    context.strokeRect(x, top - view.scroll, Math.max(1, right - x - 1), ROW - 2);
+  }
 }
 
 function paintRuler(context, colours, view, scale) {

@@ -1,0 +1,21 @@
+//! The rates that work is held against, and the least time they allow.
+
+use super::flops::{Cost, Precision};
+
+/// Rates against which work is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    pub fp32: f64,
+    pub half: f64,
+    pub bytes: f64,
+}
+
+/// The least time that the work can take.
+pub fn roof(rates: &Rates, cost: Cost) -> f64 {
+    let compute = match cost.precision {
+        Precision::Half => rates.half,
+        Precision::Fp32 => rates.fp32,
+        Precision::Fp64 => rates.fp32 / 2.0,
+    };
+    (cost.flops / compute).max(cost.bytes / rates.bytes)
+}

@@ -1,0 +1,92 @@
+//! Figures beside the findings: shapes, sequences, the queue, the critical path's links, two devices compared.
+
+use headroom_diagnosis::compare::compare;
+use headroom_diagnosis::measures::critical_path::{On, critical_path};
+use headroom_diagnosis::measures::view::View;
+
+use crate::run::{H200, Run, assert_near, steps, steps_ahead};
+
+#[test]
+fn a_products_shape_has_its_rate_and_its_share_of_the_roof() {
+    let mut run = Run { header: H200, ..Run::new() };
+    for number in 0..4 {
+        run.step(number, |run| run.product("c10::BFloat16", "nvjet_tst_128x256", 1000.0));
+    }
+    let analysis = run.analysis();
+    let [row] = &analysis.measures.roofline.by_shape[..] else { panic!("there is one shape") };
+    assert_eq!((row.kind, row.name.as_str(), row.calls, row.precision), ("product", "aten::mm", 4, "16 bits"));
+    assert_eq!(row.input_dims, "[[4096,4096],[4096,4096]]");
+    // 2 · 4096³ FLOPs in a millisecond, of the 989 TFLOP/s that an H200 does by its datasheet.
+    let rate = 2.0 * 4096f64.powi(3) / 1e-3;
+    assert_near(row.flops / row.seconds / rate, 1.0);
+    assert_near(row.percent_of_roof.expect("the device is known") / 100.0, rate / 989e12);
+}
+
+#[test]
+fn kernels_that_follow_each_other_are_found() {
+    let analysis = steps(|run, _| {
+        for _ in 0..5 {
+            run.kernel("aten::mm", "gemm", 300.0);
+            run.kernel("aten::mul", "scale", 50.0);
+            run.kernel("aten::add", "shift", 50.0);
+        }
+    })
+    .analysis();
+    let first = analysis.measures.sequences.first().expect("there is one");
+    assert_eq!(first.kernels.len() % 3, 0, "{:?}", first.kernels);
+    assert!(["gemm", "scale", "shift"].iter().all(|name| first.kernels.iter().any(|found| found == name)));
+    assert!(first.share > 0.5);
+    let alone = steps(|run, _| run.work()).analysis();
+    assert!(alone.measures.sequences.is_empty(), "one kernel again and again is no sequence");
+}
+
+#[test]
+fn a_host_before_a_full_queue_is_told_from_a_slow_one() {
+    let analysis = steps_ahead(H200, |run| {
+        for index in 0..1500 {
+            run.kernel("aten::mul", "vectorized_elementwise_kernel", 100.0);
+            if index > 1100 {
+                // The launch does not return before there is room.
+                let last = run.events.len() - 2;
+                run.events[last] = run.events[last].replace("\"dur\":10.000", "\"dur\":95.000");
+                run.host += 85.0;
+            }
+        }
+    });
+    let queue = analysis.analysis().measures.queue;
+    assert!(queue.most > 500 && queue.blocked_calls > 100, "{} {}", queue.most, queue.blocked_calls);
+    let calm = steps(|run, _| run.work()).analysis().measures.queue;
+    assert_eq!((calm.blocked_calls, calm.most <= 10), (0, true));
+}
+
+#[test]
+fn the_critical_paths_links_follow_each_other_and_fill_the_steps() {
+    let run = steps(|run, _| run.work());
+    let trace = run.trace();
+    let view = View::new(&trace);
+    let path = critical_path(&view);
+    let range = view.steps.range();
+    let covered: i64 = path.links.iter().map(|link| link.span.nanos()).sum();
+    assert!(covered * 100 >= range.nanos() * 99 && covered <= range.nanos(), "{covered} of {}", range.nanos());
+    assert!(path.links.windows(2).all(|pair| pair[0].span.end <= pair[1].span.start));
+    let on_device = path.links.iter().filter(|link| matches!(link.on, On::Device(_))).map(|link| link.span.nanos());
+    assert_near(on_device.sum::<i64>() as f64 / 1e9 / path.device_seconds, 1.0);
+}
+
+#[test]
+fn traces_of_two_devices_are_said_to_differ() {
+    let of = |header: &'static str| {
+        let mut run = Run { header, ..Run::new() };
+        (0..3).for_each(|number| run.step(number, Run::work));
+        run.analysis()
+    };
+    let a100 =
+        r#""deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB","totalGlobalMem":85000000000,"numSms":108}],"#;
+    let comparison = compare(&of(H200), &of(a100));
+    assert!(
+        comparison.notes[0].contains("devices differ, NVIDIA H200 before and NVIDIA A100"),
+        "{:?}",
+        comparison.notes
+    );
+    assert!(compare(&of(H200), &of(H200)).notes.is_empty());
+}
