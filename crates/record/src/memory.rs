@@ -9,7 +9,8 @@ pub const MEMORY_FILE: &str = "memory_analysis.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
     pub schema_version: u32,
-    /// Live at the fullest moment of a step, to the byte as planned.
+    /// Live at the fullest moment of a step, to the byte as planned; `performance_summary.json` has a key of this name for what is
+    /// reserved.
     pub peak_memory_mb: f64,
     /// Live on average over the time of a step.
     pub avg_memory_mb: f64,

@@ -108,9 +108,12 @@ pub struct PerformanceSummary {
     pub avg_optimizer_time: Option<f64>,
     /// Time the step waited for its batch.
     pub avg_data_time: Option<f64>,
+    /// Reserved: arena and kernel scratch, the same for the whole run. `memory_analysis.json` has a key of this name for what is
+    /// live at the fullest moment, and this one as `reserved_memory_mb`.
     pub peak_memory_mb: Option<f64>,
     /// The most that the process ever had resident, whatever it was for.
     pub process_peak_memory_mb: Option<f64>,
+    /// Live on average over the calls of a step, each counted once; `memory_analysis.json` weights them with their time.
     pub avg_memory_mb: Option<f64>,
     /// Time in which at least one kernel or operator ran, over wall time.
     pub device_utilization_percent: Option<f64>,

@@ -105,7 +105,7 @@ pub fn roofline(entry: &Entry, cache: &Cache) -> Answer<RooflineChart> {
         && let Some(record) = &records.roofline
     {
         let source = records.flops.as_ref().map_or("", |flops| &flops.efficiency_metrics.device_peak_source);
-        return Ok(roofline::of_run(record, source));
+        return Ok(roofline::of_run(record, source, records.operators.as_ref()));
     }
     let held = cache.get(&trace_path(entry).ok_or(NO_TRACE)?, entry.rank);
     Ok(roofline::of_trace(held.analysis()?))

@@ -151,9 +151,11 @@ fn bound(list: &mut Vec<Figure>, intensity: &IntensityRecord) {
 fn peak(list: &mut Vec<Figure>, record: &PerformanceRecord, memory: Option<&MemoryRecord>) {
     let peak = record.performance_summary.peak_memory_mb;
     let place = Place(PERFORMANCE_FILE, &record.provenance, "performance_summary.peak_memory_mb");
-    let note = memory.map_or(String::new(), |memory| {
-        format!("{} of it live in {}, at {}", mebibytes(memory.peak_memory_mb), memory.peak_phase, memory.peak_operator)
+    let live = memory.map_or(String::new(), |memory| {
+        let size = mebibytes(memory.peak_memory_mb);
+        format!("; {size} of it live in {}, at {}", memory.peak_phase, memory.peak_operator)
     });
+    let note = format!("reserved: arena and kernel scratch{live}");
     list.push(figure("Peak memory", peak.map(mebibytes), peak, note, place));
 }
 

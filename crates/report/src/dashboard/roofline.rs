@@ -1,6 +1,8 @@
 //! The roofline: the device's roofs, and a point an operator.
 
 use headroom_diagnosis::Analysis;
+use headroom_record::intensity::Bound;
+use headroom_record::operators::OperatorRecord;
 use headroom_record::roofline::RooflineRecord;
 use serde::Serialize;
 
@@ -24,9 +26,13 @@ pub struct Point {
     pub flops_per_second: f64,
     pub seconds: f64,
     pub percent_of_roof: Option<f64>,
+    /// `memory`, `compute` or `overhead`, as the analysis found it.
+    pub bound: Option<&'static str>,
 }
 
-pub fn of_run(record: &RooflineRecord, peak_source: &str) -> RooflineChart {
+/// `operators` tells what bounds each point.
+pub fn of_run(record: &RooflineRecord, peak_source: &str, operators: Option<&OperatorRecord>) -> RooflineChart {
+    let places = operators.map_or(&[][..], |operators| &operators.by_place);
     let point = |point: &headroom_record::roofline::RooflinePoint| Point {
         name: point.name.clone(),
         find: point.name.clone(),
@@ -34,6 +40,7 @@ pub fn of_run(record: &RooflineRecord, peak_source: &str) -> RooflineChart {
         flops_per_second: point.achieved_performance,
         seconds: point.time,
         percent_of_roof: Some(point.percent_of_roof),
+        bound: places.iter().find(|place| place.label() == point.name).map(|place| place.bound.word()),
     };
     RooflineChart {
         device: record.device_info.name.clone(),
@@ -61,6 +68,7 @@ pub fn of_trace(analysis: &Analysis) -> RooflineChart {
         flops_per_second: row.flops / row.seconds,
         seconds: row.seconds / steps,
         percent_of_roof: (row.roof_seconds > 0.0).then_some(row.percent_of_roof),
+        bound: row.bound.map(Bound::word),
     });
     RooflineChart {
         device: analysis.trace.device.clone().unwrap_or_else(|| "no device".into()),

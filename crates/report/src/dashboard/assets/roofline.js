@@ -25,6 +25,9 @@ start(async () => {
   }).element);
 });
 
+/** What bounds a point, as the analysis says: its colour and words. */
+const BOUNDS = { memory: ["s4", "bound by memory"], compute: ["s1", "bound by compute"], overhead: ["s3", "bound by overhead"] };
+
 const link = (point) => `/runs/${runId}/operators?find=${encodeURIComponent(point.find)}`;
 
 function chart(data) {
@@ -52,7 +55,7 @@ function chart(data) {
   const longest = Math.max(...timed.map((point) => point.seconds));
   // The large ones first, so that the small ones lie on top and can be reached.
   for (const point of [...timed].sort((left, right) => right.seconds - left.seconds)) {
-    const bound = !ridge ? "s7" : point.intensity < ridge ? "s4" : "s1";
+    const bound = BOUNDS[point.bound]?.[0] ?? "s7";
     const dot = draw("circle", { class: `${bound} fill`, cx: box.toX(point.intensity), cy: box.toY(point.flops_per_second), r: 4 + 13 * Math.sqrt(point.seconds / longest) });
     const text = `${point.name}\n${ratio(point.intensity)} FLOPs a byte, ${metric(point.flops_per_second, "FLOP/s")}\n${seconds(point.seconds)} a step` +
       (point.percent_of_roof == null ? "" : `, ${percent(point.percent_of_roof)} of its roof`);
@@ -63,7 +66,7 @@ function chart(data) {
     parts.push(withTip(draw("path", { class: "s6 fill", d: `M${cx - 8} ${cy}L${cx} ${cy - 8}L${cx + 8} ${cy}L${cx} ${cy + 8}Z` }), `${data.step.name}\n${metric(data.step.flops_per_second, "FLOP/s")}`));
   }
   const key = make("ul", { class: "legend" },
-    [["s4", "bound by memory"], ["s1", "bound by compute"], data.step && ["s6", "the whole step"]].filter(Boolean)
+    [...Object.entries(BOUNDS).filter(([name]) => timed.some((point) => point.bound === name)).map(([, shown]) => shown), data.step && ["s6", "the whole step"]].filter(Boolean)
       .map(([kind, text]) => make("li", { class: kind }, make("i", { class: "fill" }), text)),
     make("li", { class: "note" }, "area: time a step; choose a point to see its row" +
       (timed.some((point) => point.percent_of_roof > 100) ? "; above its roof: what it reads was still in a cache" : "")));
