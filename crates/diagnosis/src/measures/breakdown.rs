@@ -95,7 +95,7 @@ fn add_stop(idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
     let gap = stop.span;
     idle.total_seconds += seconds(gap.nanos());
     idle.longest_seconds = idle.longest_seconds.max(seconds(gap.nanos()));
-    let Some(before) = stop.dry else {
+    let Some(before) = stop.dry() else {
         let loading_nanos = covered(loading, gap);
         idle.data_loading_seconds += seconds(loading_nanos);
         idle.unknown_seconds += seconds(gap.nanos() - loading_nanos);
@@ -111,8 +111,8 @@ fn add_stop(idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
     if gap.nanos() > LONG_GAP_NANOS {
         idle.host_busy_in_long_gaps_seconds += host_busy;
     }
-    idle.stalled_seconds += seconds(stop.stalled.nanos());
-    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos() - stop.stalled.nanos());
+    idle.stalled_seconds += seconds(stop.stalled().nanos());
+    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos() - stop.stalled().nanos());
 }
 
 /// When the host was in a call that waits for the device.

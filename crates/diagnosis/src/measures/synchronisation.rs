@@ -240,7 +240,7 @@ const FEW_LAUNCHES_NANOS: i64 = 30_000;
 
 /// When nothing was queued for the device and it stood.
 fn dry(view: &View, stops: &[Stop]) -> Vec<Span> {
-    without(&merged(stops.iter().map(|stop| stop.dry.unwrap_or(stop.span)).collect()), &view.cold.spans)
+    without(&merged(stops.iter().map(|stop| stop.dry().unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 
 /// How long after a wait the device's standing still belongs to it, in nanoseconds.

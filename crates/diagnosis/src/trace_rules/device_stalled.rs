@@ -25,9 +25,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if !on_device || share < evidence.thresholds.stalled_share || evidence.trust.withholds_idle() {
         return Vec::new();
     }
-    let stalled: Vec<Stop> = evidence.measures.stops.iter().filter(|stop| stop.stalled.nanos() > 0).copied().collect();
-    let longest = stalled.iter().max_by_key(|stop| stop.stalled.nanos());
-    let next = longest.and_then(|stop| stop.after).map(|at| short(view.name(view.trace.device.name[at])));
+    let stalled: Vec<Stop> =
+        evidence.measures.stops.iter().filter(|stop| stop.stalled().nanos() > 0).copied().collect();
+    let longest = stalled.iter().max_by_key(|stop| stop.stalled().nanos());
+    let next = longest.and_then(|stop| stop.after()).map(|at| short(view.name(view.trace.device.name[at])));
     let message = format!(
         "work is queued and the device stands for {} of the step{}: it waits for another stream, another rank or something outside of the file, \
          not for the host",
@@ -42,7 +43,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         "{} stops, {} per step, the longest {}",
         stalled.len(),
         milliseconds(idle.stalled_seconds / view.steps.count()),
-        milliseconds(longest.map_or(0, |stop| stop.stalled.nanos()) as f64 / 1e9)
+        milliseconds(longest.map_or(0, |stop| stop.stalled().nanos()) as f64 / 1e9)
     )];
     found.evidence.extend(longest_stops(view, &stalled, &[], 2));
     vec![found]

@@ -6,6 +6,7 @@ use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::explained::{longest_stops, recorded};
 use crate::measures::intervals::{Span, covered, merged, without};
 use crate::measures::steps::FoundBy;
+use crate::measures::stops::Stop;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -27,7 +28,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let stops = &evidence.measures.stops;
-    let stalled: Vec<Span> = stops.iter().map(|stop| stop.stalled).collect();
+    let stalled: Vec<Span> = stops.iter().map(Stop::stalled).filter(|span| span.nanos() > 0).collect();
     let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
     // Without steps, time in which nothing at all was recorded need not be the run's.
     let outside = match view.steps.found_by {
