@@ -255,3 +255,18 @@ fn a_packed_trace_beyond_the_usual_ratio_wants_a_flag() {
     assert!(headroom(&["analyze", &path, "--allow-gz-ratio"]).status.success());
     assert!(headroom(&["compare", &path, &path, "--allow-gz-ratio"]).status.success());
 }
+
+#[test]
+fn traces_of_jax_are_analyzed_as_others_are() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");
+    let text = |name: &str| {
+        let output = headroom(&["analyze", &folder.join(name).to_string_lossy()]);
+        assert!(output.status.success(), "{name}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let gpu = text("jax_gpu.trace.json.gz");
+    assert!(gpu.contains("a device without a name") && gpu.contains("49 kernels a step"), "{gpu}");
+    assert!(gpu.contains("by the profiler's marks"), "{gpu}");
+    let cpu = text("jax_cpu.trace.json.gz");
+    assert!(cpu.contains("no device") && cpu.contains("ynn_fusion.3"), "{cpu}");
+}

@@ -33,6 +33,12 @@ pub(crate) fn withholds_idle(analysis: &Analysis) -> bool {
     analysis.trust.withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown"))
 }
 
+/// The device's name; a trace may hold a device's work and not name it.
+pub(crate) fn device_of(analysis: &Analysis) -> &str {
+    let unnamed = if analysis.measures.kernels.count > 0 { "a device without a name" } else { "no device" };
+    analysis.trace.device.as_deref().unwrap_or(unnamed)
+}
+
 /// Whether any operator spent time on a device: where none did, a column of zeros says nothing.
 fn has_device_time(analysis: &Analysis) -> bool {
     analysis.measures.operators.device_self_seconds > 0.0

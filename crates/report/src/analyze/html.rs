@@ -8,7 +8,9 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, Band, facts};
-use super::{critical_path, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle};
+use super::{
+    critical_path, device_of, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle,
+};
 use super::{queue, ranks};
 use crate::breakdown_bar::breakdown_bar;
 use crate::memory_plot::{MemoryPoint, legend, memory_plot};
@@ -30,7 +32,7 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     let (title, about) = match run {
         Some(run) => (profile::title(run), profile::subtitle(run)),
         None => {
-            let device = trace.device.as_deref().unwrap_or("no device");
+            let device = device_of(analysis);
             let events = grouped(trace.reading.events);
             let about = format!("{events} events, {device}, rank {} of {}", trace.rank, trace.world_size);
             (trace.name.clone(), about)

@@ -8,7 +8,7 @@ use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
 use super::ranks;
-use super::{critical_path, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
+use super::{critical_path, device_of, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
 use super::{place_of, withholds_idle};
 use crate::names::{self, shortened};
 use crate::numbers::{self, bytes};
@@ -27,7 +27,7 @@ pub fn text(analysis: &Analysis) -> String {
 
 fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let trace = &analysis.trace;
-    let device = trace.device.as_deref().unwrap_or("no device");
+    let device = device_of(analysis);
     writeln!(
         out,
         "{}: {} events, {device}, rank {} of {}",

@@ -9,7 +9,7 @@ use headroom_record::provenance::Origin;
 
 use super::overview::{Figure, Finding, Overview, Part, RankLine, RankTable, RoadmapRow};
 use crate::analyze::ranks as rank_tables;
-use crate::analyze::{how_steps_were_found, parts, withholds_idle};
+use crate::analyze::{device_of, how_steps_were_found, parts, withholds_idle};
 use crate::numbers::{self, bytes, grouped, metric, seconds};
 
 /// Keys are those of `headroom analyze --format json`.
@@ -17,7 +17,7 @@ const FILE: &str = "analyze --format json";
 
 pub fn overview(analysis: &Analysis) -> Overview {
     let trace = &analysis.trace;
-    let device = trace.device.as_deref().unwrap_or("no device");
+    let device = device_of(analysis);
     let wall = analysis.measures.breakdown.wall_seconds / analysis.steps.count();
     let mut overview = Overview {
         title: trace.name.clone(),
