@@ -37,10 +37,12 @@ ALIKE = {("all-tf32", "torch:graphs-tf32"), ("all-fp32", "torch:graphs-fp32"), (
 OWN = {"large": ("all-fp8", "all-bf16", None), "medium": ("all-fp8", "all-bf16", None),
        "very_large": ("all-fp8-pure", "all-bf16-pure", 1.3)}
 STANDINGS = [
-    ("tiny", "all-bf16", 50), ("small", "all-bf16", 50), ("medium", "all-bf16", 20), ("medium", "all-fp8", 20),
-    ("large", "all-bf16", 8), ("large", "all-fp8", 8), ("very_large", "all-bf16-pure", 6), ("very_large", "all-fp8-pure", 6),
+    ("tiny", "all-bf16"), ("small", "all-bf16"), ("medium", "all-bf16"), ("medium", "all-fp8"),
+    ("large", "all-bf16"), ("large", "all-fp8"), ("very_large", "all-bf16-pure"), ("very_large", "all-fp8-pure"),
 ]
 STEPS = {"tiny": 50, "small": 50, "medium": 20, "large": 8, "very_large": 3}
+# What a side takes before its times count: ours tries ways to replay a step in its first ones.
+WARM_STEPS, WARM_STEPS_LARGEST, WARM_STEPS_OF_A_PEER = 24, 18, 4
 # Two of the largest do not fit beside each other, nor two peers beside ours: one after the other, both warm.
 ONE_PEER_AT_A_TIME = {"large"}
 ONE_AT_A_TIME = {"very_large"}
@@ -51,8 +53,14 @@ class Side:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, size, variant, steps):
+        self.send(size, variant, steps)
+        return self.answer(size, variant)
+
+    def send(self, size, variant, steps):
         self.process.stdin.write(f"{size} {variant} {steps}\n")
         self.process.stdin.flush()
+
+    def answer(self, size, variant):
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"the other side ended while asked for {size} {variant}")
@@ -87,12 +95,17 @@ class Sides:
     def has(self, name):
         return name != "jax" or importlib.util.find_spec("jax") is not None
 
-    def ask(self, name, size, steps):
+    def of(self, name):
+        """The process that runs it, and its variant."""
         side, _, variant = name.rpartition(":")
         side = side or "ours"
         if side not in self.running:
             self.running[side] = Side(self.commands[side])
-        return self.running[side].ask(size, variant, steps)
+        return self.running[side], variant
+
+    def ask(self, name, size, steps):
+        side, variant = self.of(name)
+        return side.ask(size, variant, steps)
 
     def close(self, which=None):
         for side in [which] if which else list(self.running):
@@ -102,10 +115,18 @@ class Sides:
 
 def rounds_of(sides, size, names, rounds):
     """Milliseconds of every one in every round, and what it needs; one that cannot run is left out, with its reason."""
-    times, memory, failed = {}, {}, {}
-    for name in names:
+    times, memory, failed, notes = {}, {}, {}, {}
+    peers = [name for name in names if ":" in name]
+    # Peers compile side by side; ours, which measures while it warms up, has the device for itself.
+    for name in peers:
+        side, variant = sides.of(name)
+        side.send(size, variant, WARM_STEPS_OF_A_PEER)
+    for name in peers + [name for name in names if ":" not in name]:
+        side, variant = sides.of(name)
         try:
-            sides.ask(name, size, 4 if ":" in name or size == "very_large" else 24)
+            if name not in peers:
+                side.send(size, variant, WARM_STEPS_LARGEST if size in ONE_AT_A_TIME else WARM_STEPS)
+            side.answer(size, variant)
             times[name] = []
         except RuntimeError as error:
             failed[name] = str(error)
@@ -115,19 +136,28 @@ def rounds_of(sides, size, names, rounds):
             answer = sides.ask(name, size, STEPS[size])
             times[name].append(answer["ms_per_step"])
             memory[name] = answer["peak_mb"]
-    return times, memory, failed
+            if ":" not in name:
+                notes[name] = {key: answer[key] for key in ("model_flops", "plan_bytes", "notes")}
+    return times, memory, failed, notes
 
 
-def raced(sides, size, rounds):
+def entered(size, only_best):
+    """Our lists and the peers' variants; only those that may be the best of their side, where that is asked for."""
+    ours, peers, _, _ = SIZES[size]
+    is_in = lambda name: not only_best or name.rpartition("-")[2] not in ("tf32", "fp32")
+    return list(filter(is_in, ours)), list(filter(is_in, peers))
+
+
+def raced(sides, size, rounds, only_best):
     """All heats of a size: pairs of ours and a peer's that took turns in the same rounds."""
-    ours, peers, wanted, most_ms = SIZES[size]
+    (ours, peers), (_, _, wanted, most_ms) = entered(size, only_best), SIZES[size]
     peers = [peer for peer in peers if sides.has(peer.split(":")[0])]
     if size in ONE_AT_A_TIME:
         heats = []
         for name in ours:
             heats.append(rounds_of(sides, size, [name], rounds))
             sides.close()
-        heats = [tuple({**heats[0][part], **heats[1][part]} for part in range(3))]
+        heats = [tuple({**heats[0][part], **heats[1][part]} for part in range(4))]
     elif size in ONE_PEER_AT_A_TIME:
         heats = []
         for peer in peers:
@@ -136,14 +166,14 @@ def raced(sides, size, rounds):
     else:
         heats = [rounds_of(sides, size, ours + peers, rounds)]
     median = {}
-    for times, _, _ in heats:
+    for times, _, _, _ in heats:
         for name, values in times.items():
             median.setdefault(name, []).extend(values)
     median = {name: statistics.median(values) for name, values in median.items() if values}
     rows = []
     best_ours = min((name for name in median if ":" not in name), key=median.get)
     best_peer = min((name for name in median if ":" in name), key=median.get, default=None)
-    for times, memory, _ in heats:
+    for times, memory, _, _ in heats:
         pairs = {(mine, peer) for mine in ours for peer in times if (mine, peer) in ALIKE and mine in times}
         if best_peer in times and best_ours in times:
             pairs.add((best_ours, best_peer))
@@ -165,18 +195,31 @@ def raced(sides, size, rounds):
                 "wanted": least, "wanted_ms": most_ms if is_best else None, "reached": reached,
                 "headroom_mb": round(memory[mine]), "peer_mb": round(memory[peer]),
             })
-    return rows, {name: why for _, _, failed in heats for name, why in failed.items()}
+    own = {name: {**notes[name], "ms": median[name], "mb": memory[name]} for _, memory, _, notes in heats for name in notes}
+    return rows, {name: why for _, _, failed, _ in heats for name, why in failed.items()}, own
 
 
-def standing(headroom, ours, size, variant, peaks, steps):
-    """How far our best is from the larger of the two floors, and what our own profile names as the next thing in the way."""
-    ours.ask(size, variant, 24 if size != "very_large" else 4)
-    answer = ours.ask(size, variant, steps)
-    ours.close()
-    passes, precision = variant.split("-", 1)
-    peak = peaks[precision.replace("-pure", "")]
-    compute, memory = answer["model_flops"] / peak * 1e3, answer["plan_bytes"] / peaks["bytes"] * 1e3
-    took = answer["ms_per_step"]
+def prepare(sides, sizes, only_best):
+    """Every variant of every peer takes a step, a process each: a later race finds what was compiled."""
+    started = []
+    for size in sizes:
+        for peer in [peer for peer in entered(size, only_best)[1] if sides.has(peer.split(":")[0])]:
+            kind, _, variant = peer.rpartition(":")
+            side = Side(sides.commands[kind])
+            side.send(size, variant, 1)
+            started.append((side, size, variant))
+    for side, size, variant in started:
+        try:
+            side.answer(size, variant)
+        except RuntimeError as error:
+            print(error, flush=True)
+        side.close()
+    return 0
+
+
+def next_in_the_way(headroom, size, variant):
+    """The operators that lose most against their roofs, by our own profile."""
+    passes, _, precision = variant.partition("-")
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
         command = [headroom, "profile", "--device", "cuda", "--size", size, "--passes", passes, "--precision", precision,
@@ -187,11 +230,19 @@ def standing(headroom, ours, size, variant, peaks, steps):
     whole = sum(op["time"] for op in ops)
     # Time above the roof: what would be gained if an operator ran at it.
     lost = sorted(ops, key=lambda op: op["time"] * (1 - min(op["percent_of_roof"], 100) / 100), reverse=True)
-    named = ", ".join(f"{op['name']} ({100 * op['time'] / whole:.0f}% of the step, at {op['percent_of_roof']:.0f}% of its roof)" for op in lost[:3])
+    return ", ".join(f"{op['name']} ({100 * op['time'] / whole:.0f}% of the step, at {op['percent_of_roof']:.0f}% of its roof)" for op in lost[:3])
+
+
+def standing(headroom, size, variant, peaks, answer, profiled):
+    """How far a list of ours is from the larger of the two floors, and what our own profile names as the next thing in the way."""
+    peak = peaks[variant.partition("-")[2].replace("-pure", "")]
+    compute, memory = answer["model_flops"] / peak * 1e3, answer["plan_bytes"] / peaks["bytes"] * 1e3
+    took = answer["ms"]
+    named = next_in_the_way(headroom, size, variant) if profiled else "not profiled in this run"
     return {
         "size": size, "variant": variant, "ms": round(took, 4), "mfu_percent": round(100 * compute / took, 1),
         "floor_flops_ms": round(compute, 4), "floor_bytes_ms": round(memory, 4),
-        "times_the_floor": round(took / max(compute, memory), 2), "next": named, "mb": round(answer["peak_mb"]),
+        "times_the_floor": round(took / max(compute, memory), 2), "next": named, "mb": round(answer["mb"]),
     }
 
 
@@ -254,25 +305,34 @@ def main():
     parser.add_argument("--headroom", default="target/release/headroom")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="sizes, separated by commas")
+    parser.add_argument("--only-best", action="store_true", help="without tf32, fp32 and Version 1, which are nobody's best")
+    parser.add_argument("--prepare", action="store_true", help="have the peers compile, all at once, into caches on disk, and end")
+    parser.add_argument("--profiled", default=",".join(SIZES), help="sizes of which a profile names what is next in the way")
     parser.add_argument("--no-standings", action="store_true", help="races alone, without the distance from the floors")
     parser.add_argument("--out", default=".")
     options = parser.parse_args()
     # Profiles run in folders of their own.
     headroom = os.path.abspath(options.headroom)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), "jax-compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    asked = options.only.split(",") if options.only else list(SIZES)
+    if options.prepare:
+        return prepare(Sides(headroom, here), asked, options.only_best)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpu, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
     from importlib import metadata
     versions = {name: metadata.version(name) for name in ["torch", "jax"] if importlib.util.find_spec(name)}
-    asked = options.only.split(",") if options.only else list(SIZES)
     result = {
         "gpu": gpu, "driver": driver, "torch": versions.get("torch"), "jax": versions.get("jax"),
-        "python": platform.python_version(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "left_out": {},
+        "python": platform.python_version(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "races": [], "left_out": {}, "replays": {},
         "standings": [], "peaks": measured_peaks(headroom),
     }
+    own = {}
     for size in [size for size in SIZES if size in asked]:
         sides = Sides(headroom, here)
-        rows, failed = raced(sides, size, options.rounds)
+        rows, failed, own[size] = raced(sides, size, options.rounds, options.only_best)
         sides.close()
+        result["replays"].update({f"{size} {name}": answer["notes"] for name, answer in own[size].items()})
         result["races"] += rows
         result["left_out"].update({f"{size} {name}": why for name, why in failed.items()})
         for row in rows:
@@ -280,12 +340,10 @@ def main():
                   f"{row['ratio']:.2f}x ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
                   f"{' best' if row['best'] else ''}  {row['headroom_mb']} / {row['peer_mb']} MB", flush=True)
         write(options.out, result)
-    for size, variant, steps in [] if options.no_standings else STANDINGS:
-        if size not in asked:
+    for size, variant in [] if options.no_standings else STANDINGS:
+        if variant not in own.get(size, {}):
             continue
-        # One at a time: the largest needs the device for itself.
-        alone = Side([headroom, "race", "--device", "cuda"])
-        row = standing(headroom, alone, size, variant, result["peaks"], steps)
+        row = standing(headroom, size, variant, result["peaks"], own[size][variant], size in options.profiled.split(","))
         result["standings"].append(row)
         print(f"{size:10} {variant:13} {row['ms']:9.3f} ms  MFU {row['mfu_percent']}%  {row['times_the_floor']} times its floor; "
               f"next: {row['next']}", flush=True)

@@ -16,11 +16,15 @@ pub fn folder() -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(".cache/headroom")))
 }
 
+/// A device's name as part of a file's.
+pub fn slug(device: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    device.chars().map(plain).collect()
+}
+
 /// A GPU's own file, by its name.
 fn gpu_file(name: &str) -> Option<PathBuf> {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-    let slug: String = name.chars().map(plain).collect();
-    Some(folder()?.join(format!("device-{slug}.json")))
+    Some(folder()?.join(format!("device-{}.json", slug(name))))
 }
 
 /// The kept record of a GPU; none where there is none, or it is of another layout or part.

@@ -13,6 +13,7 @@ mod memory_size;
 mod optimize;
 mod output;
 mod profile;
+mod proved;
 mod race;
 mod record;
 mod registry;

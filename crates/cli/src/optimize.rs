@@ -1,5 +1,6 @@
 //! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
 
+mod precisions;
 mod record;
 
 use crate::memory_size::parse_bytes;
@@ -17,8 +18,10 @@ use headroom_experiments::turns::Patience;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::precisions::{PRECISIONS_FILE, PrecisionsRecord};
 use headroom_record::registry::Headline;
 use headroom_record::validation::{GateRecord, VALIDATION_FILE, ValidationRecord};
+use headroom_report::optimize::precisions::{markdown as precisions_markdown, terminal as precisions_text};
 use headroom_report::optimize::{gate_figure, html, markdown, terminal};
 use headroom_training::config::{SIZES, Size};
 use headroom_training::data::BatchShape;
@@ -33,7 +36,8 @@ use std::time::{Duration, Instant};
 
 /// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, searches for lists forwards (best
 /// predicted first) and backwards (by leaving out), lets all of them take turns in one race, keeps the fastest, and checks it:
-/// loss and gradients, the loss curve, bytes, memory, speed.
+/// loss and gradients, the loss curve, bytes, memory, speed. Then precisions, each behind gates of its own; what they prove is
+/// kept for `--precision auto`.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A row of the table of sizes
@@ -48,6 +52,14 @@ pub struct Arguments {
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// Take this list of passes as it stands and try precisions alone: all that `--precision auto` needs, in a fraction of the
+    /// time
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    passes: Option<String>,
+    /// Precisions that are tried after the passes, each on top of the fastest proved before it, or none [default: bf16 on the
+    /// CPU; tf32,bf16,fp8 on a GPU that has them]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    precisions: Option<Vec<String>>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -100,6 +112,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         device: on.kind,
         opening: opening(arguments.threads.map_or(machine.cores, usize::from)),
     };
+    let wanted_precisions = precisions::asked(arguments.precisions.as_deref(), &on)?;
     make_folder(&arguments.output_dir)?;
     entry.begin(&About {
         folder: Some(&arguments.output_dir),
@@ -111,6 +124,20 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         threads: setting.opening.threads,
         name: None,
     });
+    if let Some(list) = &arguments.passes {
+        let list = PassList::parse(list).map_err(anyhow::Error::msg)?;
+        let mut progress = Progress { started: Instant::now() };
+        let record =
+            try_precisions(&arguments, (&wanted_precisions, &on, &machine), (&step, &setting, &list), &mut progress)?;
+        entry.version(&list.label());
+        match arguments.json {
+            true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
+            false => output::result(&precisions_text(&record))?,
+        }
+        let folder = arguments.output_dir.display();
+        output::note(&format!("precisions.json in {folder}, after {:.0} s", progress.started.elapsed().as_secs_f64()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let peaks = match (&on.gpu, on.kind) {
         // Version 1 is what is profiled, and it is launched call by call.
         (Some(gpu), DeviceSpec::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
@@ -133,14 +160,23 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
     let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, device: &on.name };
     let record = record_of(&about, &ladder, peaks.rates.product_flops);
+    let others = match wanted_precisions.is_empty() {
+        true => None,
+        false => {
+            let with = (&step, &setting, &ladder.kept);
+            Some(try_precisions(&arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
+        }
+    };
     entry.figures(headline(&record, &step));
     entry.version(&ladder.kept.label());
     write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
-    write_atomically(&arguments.output_dir.join("optimize.md"), markdown(&record).as_bytes())?;
-    write_atomically(&arguments.output_dir.join("optimize.html"), html(&record).as_bytes())?;
+    let more = |text: fn(&PrecisionsRecord) -> String| others.as_ref().map(text).unwrap_or_default();
+    let pages = markdown(&record) + &more(precisions_markdown);
+    write_atomically(&arguments.output_dir.join("optimize.md"), pages.as_bytes())?;
+    write_atomically(&arguments.output_dir.join("optimize.html"), html(&record, others.as_ref()).as_bytes())?;
     match arguments.json {
         true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
-        false => output::result(&terminal(&record))?,
+        false => output::result(&(terminal(&record) + &more(precisions_text)))?,
     }
     let took = progress.started.elapsed().as_secs_f64();
     output::note(&format!(
@@ -159,6 +195,34 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     Ok(if is_no(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
+
+/// Tries precisions with a list and writes what came of it.
+fn try_precisions(
+    arguments: &Arguments,
+    (wanted, on, machine): (&[Precision], &On, &Machine),
+    (step, setting, list): (&StepConfig, &Setting, &PassList),
+    progress: &mut Progress,
+) -> anyhow::Result<PrecisionsRecord> {
+    let rounds = usize::from(arguments.rounds);
+    let about = precisions::Climb {
+        size: &arguments.size,
+        step,
+        setting,
+        list,
+        patience: Patience {
+            rounds,
+            most_rounds: DOUBLINGS * rounds,
+            time: Duration::from_secs(arguments.time.min(MOST_SECONDS)) / SHARE_OF_PRECISIONS,
+        },
+        curve_steps: usize::from(arguments.curve_steps),
+    };
+    let record = precisions::run(wanted, on, machine, &about, progress)?;
+    write_json(&arguments.output_dir.join(PRECISIONS_FILE), &record)?;
+    Ok(record)
+}
+
+/// Precisions have this part of the passes' time, on top of it.
+const SHARE_OF_PRECISIONS: u32 = 4;
 
 /// Is the answer no? A gate that is not decided is one only where that was asked for.
 fn is_no(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
@@ -253,7 +317,10 @@ fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
         precision: Precision::Fp32,
         target: on.kind.target(),
     };
-    check_memory(arguments, &step, on)?;
+    // Precisions alone hold two models of the asked shape at a time, which the device itself refuses where they do not fit.
+    if arguments.passes.is_none() {
+        check_memory(arguments, &step, on)?;
+    }
     Ok(step)
 }
 

@@ -89,7 +89,7 @@ fn answer(
         "samples_per_s": samples, "tokens_per_s": samples * race.shape.seq_len as f64,
         "model_flops": race.model_flops, "plan_bytes": race.plan_bytes,
         "peak_mb": race.peak_bytes(on, at_start) as f64 / (1024.0 * 1024.0),
-        "loss": race.loss, "threads": on.threads, "headroom": env!("CARGO_PKG_VERSION"),
+        "notes": race.notes(), "loss": race.loss, "threads": on.threads, "headroom": env!("CARGO_PKG_VERSION"),
     }))
 }
 
@@ -155,6 +155,11 @@ impl Race {
             DeviceSpec::Cuda(_) => (self.trainer.device.arena_bytes() + self.trainer.device.scratch_bytes()) as u64,
             _ => peak_resident_bytes().unwrap_or(0).saturating_sub(at_start),
         }
+    }
+
+    /// How steps are replayed, where there are several ways.
+    fn notes(&self) -> Vec<String> {
+        self.trainer.device.notes().into_iter().filter(|note| note.starts_with("replays: ")).collect()
     }
 
     /// Seconds of each step.

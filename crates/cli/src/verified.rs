@@ -24,9 +24,7 @@ pub struct Verified {
 }
 
 fn file(device: &str, level: &str) -> Option<PathBuf> {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-    let slug: String = device.chars().map(plain).collect();
-    Some(kept::folder()?.join(format!("verified-{slug}-{level}.json")))
+    Some(kept::folder()?.join(format!("verified-{}-{level}.json", kept::slug(device))))
 }
 
 /// That it cannot be kept is no reason to fail a verification.

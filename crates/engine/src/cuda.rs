@@ -26,7 +26,7 @@ mod tracing;
 pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
 pub use facts::{Facts, facts};
-pub use level::Level;
+pub use level::{Level, has};
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
 use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, Walk, check_precision};
@@ -34,7 +34,7 @@ use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
 use cudnn::Plans;
-use driver::{Context, Memory, Stream};
+use driver::{Context, Memory, Stream, Urgency};
 use headroom_graph::fp8::Format;
 use headroom_graph::{DType, Node, Op, Precision, ValueId};
 use launch::{Action, Arguments, Kernel};
@@ -114,7 +114,7 @@ struct Loaded {
     /// By value; the place, type and pitch of those that have a buffer.
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
-    _tables: Vec<Memory>,
+    tables: Vec<Memory>,
 }
 
 /// What a call does, and the memory that it touches.
@@ -160,7 +160,7 @@ impl Cuda {
         for program in programs {
             level::check(&context.name, context.capability, program.precision)?;
         }
-        let (stream, side) = (Stream::new()?, Stream::new()?);
+        let (stream, side) = (Stream::new()?, Stream::with(Urgency::Last)?);
         let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
         let products = Products::new(&context, options.cache.as_deref())?;
         let exchange = Exchange {
@@ -379,7 +379,8 @@ impl Device for Cuda {
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.scratch.bytes + self.products.workspace_bytes()
+        let own: usize = self.programs.iter().flat_map(|program| &program.tables).map(|memory| memory.bytes).sum();
+        self.scratch.bytes + own + self.products.workspace_bytes()
     }
 
     fn computes(&self) -> bool {
@@ -459,7 +460,8 @@ impl Device for Cuda {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.products.choices().into_iter().chain(self.attention_notes.iter().cloned()).collect()
+        let replays = self.submitted.iter().filter_map(Submitted::told);
+        self.products.choices().into_iter().chain(self.attention_notes.iter().cloned()).chain(replays).collect()
     }
 
     fn recording_notes(&self) -> Vec<String> {

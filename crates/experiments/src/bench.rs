@@ -118,7 +118,7 @@ impl Bench {
     pub fn warm_up_steps(&self) -> usize {
         match self.program.target {
             Target::Cpu => 2,
-            Target::Cuda => 16,
+            Target::Cuda => 24,
         }
     }
 

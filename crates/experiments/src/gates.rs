@@ -76,6 +76,47 @@ pub fn loss_curve(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
     gate("loss_curve", figure, limit, figure <= limit, about)
 }
 
+/// A relative difference from single precision, the same list and weights; `of` says what differs.
+pub fn against_single(name: &'static str, of: &str, figure: f64, limit: f64) -> Gate {
+    let figure = worst([figure]);
+    let about = format!("largest relative difference {of} from single precision, same passes and weights");
+    gate(name, figure, limit, figure <= limit, about)
+}
+
+/// Steps at the end of a curve whose mean counts.
+const LAST_STEPS: usize = 10;
+
+/// The mean of the last losses against that of the baseline's on the same batches: single steps are noise.
+pub fn final_loss(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
+    let last = |losses: &[f32]| {
+        let counted = &losses[losses.len().saturating_sub(LAST_STEPS)..];
+        counted.iter().map(|loss| f64::from(*loss)).sum::<f64>() / counted.len().max(1) as f64
+    };
+    let (want, have) = (last(baseline), last(other));
+    let same_length = baseline.len() == other.len() && !baseline.is_empty();
+    let figure = if same_length { worst([(have - want).abs() / want.abs()]) } else { f64::INFINITY };
+    let about = format!(
+        "relative difference from single precision of the mean loss over the last {} of {} steps of the Markov source",
+        LAST_STEPS.min(baseline.len()),
+        baseline.len()
+    );
+    gate("final_loss", figure, limit, figure <= limit, about)
+}
+
+/// Planned bytes of the precision before and of this one.
+pub fn memory_of_precision((before, after): (usize, usize), limit: f64) -> Gate {
+    let figure = after as f64 / before.max(1) as f64;
+    gate("memory", figure, limit, figure <= limit, "planned memory over that of the precision before it".into())
+}
+
+/// The whole interval must lie above 1: what is not shown to be faster is not taken.
+pub fn throughput_over(speedup: &Speedup, over: &str) -> Gate {
+    Gate {
+        about: format!("speed-up over {over}; 95% between {:.2} and {:.2}", speedup.low, speedup.high),
+        ..throughput(speedup, None)
+    }
+}
+
 /// Every parameter receives a gradient that is not zero.
 pub fn every_parameter_has_a_gradient(outputs: &Outputs, parameters: usize) -> Gate {
     let alive = |gradient: &&Vec<f32>| gradient.iter().any(|x| *x != 0.0) && gradient.iter().all(|x| x.is_finite());
@@ -171,6 +212,19 @@ mod tests {
         assert!(loss_curve(&[3.0, 2.0], &[3.0, 2.0001], 1e-3).passed());
         assert!(!loss_curve(&[3.0, 2.0], &[3.0, 2.1], 1e-3).passed());
         assert!(!loss_curve(&[3.0, 2.0], &[3.0], 1e-3).passed());
+    }
+
+    #[test]
+    fn the_mean_of_the_last_losses_decides_and_not_a_single_step() {
+        let baseline = vec![4.0f32; 20];
+        let mut other = baseline.clone();
+        other[15] = 4.2;
+        assert!(final_loss(&baseline, &other, 1e-2).passed());
+        other[10..].fill(4.1);
+        assert!(!final_loss(&baseline, &other, 1e-2).passed());
+        other[19] = f32::NAN;
+        assert!(!final_loss(&baseline, &other, 1e9).passed());
+        assert!(!final_loss(&baseline, &baseline[..19], 1e-2).passed() && !final_loss(&[], &[], 1.0).passed());
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod growth;
 pub mod k1;
 pub mod ladder;
 pub mod planning;
+pub mod precisions;
 pub mod prediction;
 pub mod scale;
 pub mod study;

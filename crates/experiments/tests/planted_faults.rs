@@ -2,11 +2,14 @@
 
 use headroom_engine::{DeviceSpec, Opening, Target};
 use headroom_experiments::bench::{Bench, Plant, Setting, Variant};
-use headroom_experiments::gates::{Answer, Gate, accuracy, difference};
+use headroom_experiments::gates::{Answer, Gate};
+use headroom_experiments::ladder::Watcher;
+use headroom_experiments::precisions::{Asked, climb, gates_of, proved};
 use headroom_experiments::turns::{Clock, Patience, Speedup};
-use headroom_experiments::validation::{outputs, validate};
+use headroom_experiments::validation::{outputs_and_curve, validate};
+use headroom_graph::cost::Rates;
 use headroom_graph::pass::{Copy, Pass};
-use headroom_graph::passes::{PassList, fp8};
+use headroom_graph::passes::PassList;
 use headroom_graph::{Category, Graph, GraphError, Op, Phase, Precision, TensorType, ValueId};
 use headroom_training::checkpoint::Content;
 use headroom_training::config::Size;
@@ -185,48 +188,82 @@ fn work_done_several_times_is_too_slow() {
     panic!("six times the products pass the throughput gate: {seen:?}");
 }
 
-/// The accuracy of steps in eight bits against single precision, by the tolerance that they state.
-fn accuracy_in_eight_bits(rewrite: fn(&Graph) -> Result<Graph, GraphError>) -> Gate {
-    let eight = StepConfig { precision: Precision::Fp8, ..nano() };
-    let want = outputs(&nano(), &Variant::baseline(), &SETTING).unwrap();
-    let have = outputs(&eight, &variant(rewrite, nothing), &SETTING).unwrap();
-    accuracy(&[difference(&want, &have)], fp8::GRADIENT_TOLERANCE, "nano")
+/// Every product takes the scale of its right operand for that of its left one.
+fn another_tensors_scale(graph: &Graph) -> Result<Graph, GraphError> {
+    let mut copy = Copy::new(graph);
+    for node in graph.nodes() {
+        let mut node = node.clone();
+        if let Op::Fp8Product(_) = node.op {
+            node.inputs[2] = node.inputs[3];
+        }
+        copy.node(&node)?;
+    }
+    copy.finish()
+}
+
+/// Scales that leave most of the range unused, or that most values are beyond.
+fn with_margin<const MARGIN: i32>(graph: &Graph) -> Result<Graph, GraphError> {
+    let mut copy = Copy::new(graph);
+    for node in graph.nodes() {
+        let mut node = node.clone();
+        if let Op::Quantize(rounding) = &mut node.op {
+            rounding.margin = MARGIN;
+        }
+        copy.node(&node)?;
+    }
+    copy.finish()
+}
+
+/// The gates of eight bits as a rung of the ladder, as fast as can be wished; on a GPU where `HEADROOM_TEST_DEVICE` says cuda.
+fn gates_of_eight_bits(rewrite: fn(&Graph) -> Result<Graph, GraphError>) -> Vec<Gate> {
+    let device: DeviceSpec =
+        std::env::var("HEADROOM_TEST_DEVICE").map_or(DeviceSpec::Cpu, |name| name.parse().unwrap());
+    let (setting, single) = (Setting { device, ..SETTING }, StepConfig { target: device.target(), ..nano() });
+    let list = Variant::of(&PassList::version_2());
+    let reference = outputs_and_curve(&single, &list, &setting, CURVE_STEPS).unwrap();
+    let eight = StepConfig { precision: Precision::Fp8, ..single };
+    let faster = Speedup { ratio: 1.5, low: 1.4, high: 1.6, rounds: 8 };
+    gates_of(&eight, &setting, &variant(rewrite, nothing), &reference, CURVE_STEPS, (&faster, (100, 100))).unwrap()
 }
 
 #[test]
-fn a_wrong_scale_is_not_accurate() {
-    let gate = accuracy_in_eight_bits(unchanged);
-    assert!(gate.passed(), "{gate:?}");
+fn a_wrong_scale_is_caught_by_the_rung_of_eight_bits() {
+    let gates = gates_of_eight_bits(unchanged);
+    assert_eq!((failed(&gates), gates.len()), (vec![], 7), "{gates:?}");
+    for rewrite in [another_tensors_scale, with_margin::<18>, with_margin::<-4>] {
+        let gates = gates_of_eight_bits(rewrite);
+        assert!(failed(&gates).contains(&"gradients"), "{gates:?}");
+        println!("caught: {gates:?}");
+    }
+}
 
-    // Every product takes the scale of its right operand for that of its left one.
-    fn another_tensors_scale(graph: &Graph) -> Result<Graph, GraphError> {
-        let mut copy = Copy::new(graph);
-        for node in graph.nodes() {
-            let mut node = node.clone();
-            if let Op::Fp8Product(_) = node.op {
-                node.inputs[2] = node.inputs[3];
-            }
-            copy.node(&node)?;
-        }
-        copy.finish()
+#[test]
+fn precisions_climb_on_the_fastest_proved_before_them() {
+    struct Silent;
+    impl Watcher for Silent {
+        fn doing(&mut self, _: &str) {}
     }
-    let gate = accuracy_in_eight_bits(another_tensors_scale);
-    assert!(!gate.passed(), "{gate:?}");
-
-    // Scales that leave most of the range unused, and some that most values are beyond.
-    fn with_margin<const MARGIN: i32>(graph: &Graph) -> Result<Graph, GraphError> {
-        let mut copy = Copy::new(graph);
-        for node in graph.nodes() {
-            let mut node = node.clone();
-            if let Op::Quantize(rounding) = &mut node.op {
-                rounding.margin = MARGIN;
-            }
-            copy.node(&node)?;
-        }
-        copy.finish()
+    let rates = Rates { product_flops: 1e11, bytes: 1e10, call_seconds: 1e-6 };
+    let faster = Rates { product_flops: 4e11, ..rates };
+    let patience = Patience { rounds: 4, most_rounds: 4, time: Duration::from_secs(2) };
+    let asked = Asked {
+        precisions: &[(Precision::Fp32, rates), (Precision::Bf16, faster), (Precision::Fp8, faster)],
+        patience,
+        curve_steps: CURVE_STEPS,
+    };
+    let rungs = climb(&nano(), &SETTING, &Variant::of(&PassList::all()), &asked, &mut Silent).unwrap();
+    assert_eq!(rungs.iter().map(|rung| rung.precision).collect::<Vec<_>>(), [Precision::Bf16, Precision::Fp8]);
+    let bf16 = if rungs[0].is_proved() { Precision::Bf16 } else { Precision::Fp32 };
+    assert_eq!((rungs[0].over, rungs[1].over), (Precision::Fp32, bf16));
+    assert!(rungs[0].predicted > 1.0, "products at four times the rate: {}", rungs[0].predicted);
+    for rung in &rungs {
+        let wrong: Vec<&str> =
+            failed(&rung.gates).into_iter().filter(|name| !["throughput", "memory"].contains(name)).collect();
+        assert!(wrong.is_empty(), "{}: {:?}", rung.precision, rung.gates);
+        // A rung that is not shown to be faster is not taken, however right it is.
+        let is_faster = rung.measured.low >= 1.0;
+        assert!(is_faster || !rung.is_proved());
     }
-    for rewrite in [with_margin::<18>, with_margin::<-4>] {
-        let gate = accuracy_in_eight_bits(rewrite);
-        assert!(!gate.passed(), "{gate:?}");
-    }
+    let want = if rungs[1].is_proved() { Precision::Fp8 } else { bf16 };
+    assert_eq!(proved(&rungs), want);
 }

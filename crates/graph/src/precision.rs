@@ -1,6 +1,7 @@
 //! In which precision matrix products compute. Values, master weights and reductions stay in single precision, except
 //! under `Bf16Pure` and `Fp8Pure`.
 
+use crate::passes::fp8;
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -21,6 +22,13 @@ pub enum Precision {
     Fp8Pure,
 }
 
+/// See [`Precision::tolerance`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    pub loss: f64,
+    pub gradients: f64,
+}
+
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("there is no precision `{name}`: choose fp32, tf32, bf16, bf16-pure, fp8 or fp8-pure")]
 pub struct UnknownPrecision {
@@ -39,6 +47,19 @@ impl Precision {
             Precision::Bf16Pure => "bf16-pure",
             Precision::Fp8 => "fp8",
             Precision::Fp8Pure => "fp8-pure",
+        }
+    }
+
+    /// The largest relative differences from single precision that it may make on the same weights: of the loss, and of any
+    /// gradient in norm.
+    pub fn tolerance(self) -> Tolerance {
+        match self {
+            Precision::Fp32 => Tolerance { loss: 1e-6, gradients: 1e-5 },
+            Precision::Tf32 => Tolerance { loss: 2e-3, gradients: 1e-2 },
+            Precision::Bf16 | Precision::Bf16Pure => Tolerance { loss: 1e-2, gradients: 5e-2 },
+            Precision::Fp8 | Precision::Fp8Pure => {
+                Tolerance { loss: fp8::LOSS_TOLERANCE, gradients: fp8::GRADIENT_TOLERANCE }
+            }
         }
     }
 

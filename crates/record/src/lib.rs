@@ -10,6 +10,7 @@ pub mod k1;
 pub mod memory;
 pub mod operators;
 pub mod performance;
+pub mod precisions;
 pub mod progress;
 pub mod provenance;
 pub mod registry;

@@ -3,10 +3,11 @@
 mod html;
 mod markdown;
 mod plots;
+pub mod precisions;
 mod tables;
 mod terminal;
 
 pub use html::html;
 pub use markdown::markdown;
-pub use tables::gate_figure;
+pub use tables::{gate_figure, times};
 pub use terminal::terminal;

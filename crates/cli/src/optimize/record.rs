@@ -169,7 +169,7 @@ fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
     }
 }
 
-fn gate(gate: &Gate) -> (String, GateRecord) {
+pub fn gate(gate: &Gate) -> (String, GateRecord) {
     // JSON has no infinity.
     let finite = |figure: f64| figure.clamp(f64::MIN, f64::MAX);
     let record = GateRecord {

@@ -149,9 +149,11 @@ pub struct MachineArguments {
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Precision of matrix products; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure.
-    /// fp8: the blocks' linear layers in eight bits, the rest as bf16 [default: fp32, or the resumed run's]
+    /// fp8: the blocks' linear layers in eight bits, the rest as bf16. auto: the fastest that `headroom optimize` proved on
+    /// this machine for this model, batch and sequence, so that the same flags may compute otherwise elsewhere
+    /// [default: fp32, or the resumed run's]
     #[arg(long, value_parser = precisions())]
-    pub precision: Option<Precision>,
+    pub precision: Option<PrecisionChoice>,
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
@@ -178,14 +180,27 @@ pub struct MachineArguments {
 
 impl MachineArguments {
     /// What was asked for, by either flag.
-    pub fn asked_precision(&self) -> Option<Precision> {
-        if self.use_amp { Some(Precision::Bf16) } else { self.precision }
+    pub fn asked_precision(&self) -> Option<PrecisionChoice> {
+        if self.use_amp { Some(PrecisionChoice::Named(Precision::Bf16)) } else { self.precision }
     }
 }
 
+/// A precision by name, or what was proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrecisionChoice {
+    Auto,
+    Named(Precision),
+}
+
+const AUTO: &str = "auto";
+
 /// Lists the choices in help and completions.
-fn precisions() -> impl TypedValueParser<Value = Precision> {
-    PossibleValuesParser::new(Precision::ALL.map(Precision::name)).try_map(|name| name.parse::<Precision>())
+fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
+    let names = Precision::ALL.map(Precision::name).into_iter().chain([AUTO]);
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        AUTO => Ok(PrecisionChoice::Auto),
+        name => name.parse::<Precision>().map(PrecisionChoice::Named),
+    })
 }
 
 #[derive(clap::Args)]

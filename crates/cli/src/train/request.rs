@@ -2,6 +2,7 @@
 //! its own.
 
 use super::Arguments;
+use super::arguments::PrecisionChoice;
 use super::settings::{Settings, Sources};
 use clap::Parser;
 use headroom_graph::Precision;
@@ -46,7 +47,7 @@ impl TrainRequest {
         train.model.seq_len = self.seq_len;
         train.machine.passes = Some(self.passes.clone());
         train.machine.device = self.device.clone();
-        train.machine.precision = self.precision;
+        train.machine.precision = self.precision.map(PrecisionChoice::Named);
         train.machine.threads = self.threads;
         train.machine.memory_limit = self.memory_limit.clone();
         train.data.data = self.data.clone();

@@ -8,8 +8,10 @@ mod update;
 pub use data::Sources;
 pub use update::tree_of;
 
-use super::arguments::{Arguments, LearningRateSchedule};
+use super::arguments::{Arguments, LearningRateSchedule, PrecisionChoice};
 use crate::memory_size::parse_bytes;
+use crate::output;
+use crate::proved::{self, Question};
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape, whole};
 use headroom_engine::DeviceSpec;
@@ -82,7 +84,6 @@ impl Settings {
         let before = state.map(Resumed::of).transpose()?.unwrap_or_default();
         let list = arguments.machine.passes.clone().or(before.passes.clone()).unwrap_or("v2".into());
         let passes = PassList::parse(&list).map_err(anyhow::Error::msg)?;
-        let precision = precision_of(arguments, &before, device)?;
         let gpu = match device {
             DeviceSpec::Cuda(ordinal) => Some(cuda::facts(ordinal)?),
             _ => None,
@@ -110,6 +111,15 @@ impl Settings {
         if let Some(evaluation) = &sources.evaluation {
             model.validate(evaluation.shape().batch_size, evaluation.shape().seq_len)?;
         }
+        let machine = Machine::detect();
+        let question = Question {
+            kind: device.name(),
+            device: gpu.as_ref().map_or(machine.cpu_name.as_str(), |gpu| gpu.name.as_str()),
+            size: &size,
+            model: &model,
+            shape,
+        };
+        let precision = precision_of(arguments, &before, device, &question)?;
 
         let notes = Resumed {
             size: Some(size.clone()),
@@ -132,7 +142,6 @@ impl Settings {
             eval_batches: Some(wanted.eval_batches),
             eval_data: wanted.eval_data.as_deref().map(whole),
         };
-        let machine = Machine::detect();
         let settings = Settings {
             size,
             model,
@@ -185,10 +194,28 @@ impl Settings {
     }
 }
 
-/// The flags', else the resumed run's, else single; refused where the device has no kernels for it.
-fn precision_of(arguments: &Arguments, before: &Resumed, device: DeviceSpec) -> anyhow::Result<Precision> {
-    let noted = before.precision.as_deref().map(str::parse).transpose()?;
-    let precision = arguments.machine.asked_precision().or(noted).unwrap_or_default();
+/// The flags', else the resumed run's, else single; refused where the device has no kernels for it. `auto` stays with the
+/// resumed run's, so that a run goes on as it began.
+fn precision_of(
+    arguments: &Arguments,
+    before: &Resumed,
+    device: DeviceSpec,
+    question: &Question,
+) -> anyhow::Result<Precision> {
+    let noted: Option<Precision> = before.precision.as_deref().map(str::parse).transpose()?;
+    let precision = match (arguments.machine.asked_precision(), noted) {
+        (Some(PrecisionChoice::Named(precision)), _) => precision,
+        (Some(PrecisionChoice::Auto), Some(noted)) => {
+            output::note(&format!("--precision auto goes on in {noted}, as the resumed run began"));
+            noted
+        }
+        (Some(PrecisionChoice::Auto), None) => {
+            let (precision, said) = proved::answer(question).map_err(anyhow::Error::msg)?;
+            output::note(&said);
+            precision
+        }
+        (None, noted) => noted.unwrap_or_default(),
+    };
     let has = device.precisions();
     if !has.contains(&precision) {
         let choices: Vec<&str> = has.iter().map(|precision| precision.name()).collect();

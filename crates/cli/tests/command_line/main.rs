@@ -1,5 +1,6 @@
 //! The `headroom` command as its users meet it: every test runs the binary in a folder of its own.
 
+mod auto_precision;
 mod bad_files;
 mod bad_input;
 mod commands;

@@ -82,7 +82,7 @@ pub fn all_units() -> Vec<Unit> {
         unit(FLASH_BACKWARD_MMA, &[LARGEST, "-DKEY_TILES=1", "-DSTAGES=1"]),
     ]);
     all.extend([unit(FLASH_PLAIN, &["-DHEAD_DIM=64"]), unit(FLASH_PLAIN, &["-DHEAD_DIM=6", "-DSTORAGE_BF16"])]);
-    for options in [&[][..], &["-DGRADIENT_BF16"], &["-DWEIGHT_BF16", "-DGRADIENT_BF16"]] {
+    for options in [&[][..], &["-DCHUNK=4096", "-DGRADIENT_BF16"], &["-DWEIGHT_BF16", "-DGRADIENT_BF16"]] {
         all.push(unit(OPTIMIZER, options));
     }
     all
@@ -295,6 +295,7 @@ pub fn compile(unit: &Unit, architecture: &str) -> Result<Vec<u8>, CudaError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use std::time::Duration;
 
     #[test]
@@ -319,6 +320,21 @@ mod tests {
         used(&folder.path().join("older.cubin"));
         prune(folder.path(), 200);
         assert_eq!(names(), ["new.cubin", "older.cubin", "products.txt"]);
+    }
+
+    #[test]
+    fn every_kernel_waits_for_the_one_before_it_first() {
+        let mut kernels = 0;
+        for source in all_units().iter().map(|unit| unit.source).collect::<HashSet<_>>() {
+            for after in source.text.split("__global__").skip(1) {
+                let body = after.split_once('{').map_or("", |(_, body)| body);
+                let start = body.trim_start_matches([' ', '\n', '\\']);
+                let name = after.split('{').next().unwrap_or_default();
+                assert!(start.starts_with("in_turn();"), "{} in {}", name.trim(), source.name);
+                kernels += 1;
+            }
+        }
+        assert!(kernels > 40, "{kernels}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::error::CudaError;
 use super::level::{self, Level};
 use cudarc::driver::sys;
+use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
@@ -101,13 +102,56 @@ impl Drop for Context {
 }
 
 #[derive(Debug)]
-pub struct Stream(pub sys::CUstream);
+pub struct Stream(pub sys::CUstream, Early);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    First,
+    /// Takes what the other leaves.
+    Last,
+}
+
+/// May kernels be launched before the one before them has ended, and was a kernel queued last?
+#[derive(Debug, Default)]
+struct Early {
+    is_allowed: Cell<bool>,
+    follows_kernel: Cell<bool>,
+}
 
 impl Stream {
     pub fn new() -> Result<Stream, CudaError> {
+        Stream::with(Urgency::First)
+    }
+
+    /// Blocks of the more urgent of two streams are started first.
+    pub fn with(urgency: Urgency) -> Result<Stream, CudaError> {
+        let (mut last, mut first) = (0, 0);
+        cu!(cuCtxGetStreamPriorityRange(&mut last, &mut first))?;
+        let priority = if urgency == Urgency::First { first } else { last };
         let mut stream = null_mut();
-        cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
-        Ok(Stream(stream))
+        cu!(cuStreamCreateWithPriority(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32, priority))?;
+        Ok(Stream(stream, Early::default()))
+    }
+
+    /// From here on kernels may, or may not, be launched early.
+    pub fn allow_early(&self, is_allowed: bool) {
+        self.1.is_allowed.set(is_allowed);
+        self.1.follows_kernel.set(false);
+    }
+
+    /// May the next kernel be launched before the last thing queued has ended? Only a kernel can be overtaken so.
+    pub fn takes_early(&self) -> bool {
+        self.1.is_allowed.get() && self.1.follows_kernel.get()
+    }
+
+    /// A kernel was queued.
+    pub fn queued_kernel(&self) {
+        self.1.follows_kernel.set(true);
+    }
+
+    /// Something else was queued, or several things.
+    pub fn queued_other(&self) {
+        self.1.follows_kernel.set(false);
     }
 
     pub fn wait(&self) -> Result<(), CudaError> {
@@ -115,6 +159,7 @@ impl Stream {
     }
 
     pub fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
+        self.queued_other();
         cu!(cuStreamWaitEvent(self.0, event.0, 0))
     }
 
@@ -195,6 +240,7 @@ impl Event {
     /// While a stream is captured: the time is taken at every replay.
     pub fn record_from_a_graph(&self, stream: &Stream) -> Result<(), CudaError> {
         const EXTERNAL: u32 = 1;
+        stream.queued_other();
         cu!(cuEventRecordWithFlags(self.0, stream.0, EXTERNAL))
     }
 
@@ -290,9 +336,11 @@ impl Drop for Pinned {
     }
 }
 
-/// Copies to the device and waits.
+/// Copies to the device and waits. The copy itself returns once the driver has the bytes; the rest of their way goes by the default
+/// stream, for which our own streams do not wait.
 pub fn write(at: u64, data: &[u8]) -> Result<(), CudaError> {
-    cu!(cuMemcpyHtoD_v2(at, data.as_ptr().cast(), data.len()))
+    cu!(cuMemcpyHtoD_v2(at, data.as_ptr().cast(), data.len()))?;
+    cu!(cuStreamSynchronize(null_mut()))
 }
 
 /// Copies from the device and waits.
@@ -301,9 +349,11 @@ pub fn read(at: u64, data: &mut [u8]) -> Result<(), CudaError> {
 }
 
 pub fn zero(at: u64, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
+    stream.queued_other();
     cu!(cuMemsetD8Async(at, 0, bytes, stream.0))
 }
 
 pub fn copy(to: u64, from: u64, bytes: usize, stream: &Stream) -> Result<(), CudaError> {
+    stream.queued_other();
     cu!(cuMemcpyDtoDAsync_v2(to, from, bytes, stream.0))
 }

@@ -1,11 +1,13 @@
-//! Two lanes: products that only the update needs run beside the backward pass. Which of one and two is faster is tried.
+//! Ways to replay a step: products that only the update needs on a second lane beside the backward pass, and kernels launched
+//! before the one before them has ended. Each way is tried, and the fastest stays.
 //!
 //! A call on the main lane waits for those beside it that read what it overwrites or make what it reads; the same kernels
-//! run either way, so the results have the same bytes.
+//! run in any way, so the results have the same bytes.
 
 use super::Prepared;
 use super::driver::{Event, Stream};
 use super::error::CudaError;
+use std::fmt;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,31 +16,96 @@ pub enum Lanes {
     Two,
 }
 
+/// When a kernel is launched that follows another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launches {
+    InTurn,
+    /// While the one before it runs: its blocks start when that one's end, and wait there for its results.
+    Early,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub lanes: Lanes,
+    pub launches: Launches,
+}
+
+/// Those that any device has come first.
+pub const WAYS: [Way; 4] = [
+    Way { lanes: Lanes::One, launches: Launches::InTurn },
+    Way { lanes: Lanes::Two, launches: Launches::InTurn },
+    Way { lanes: Lanes::One, launches: Launches::Early },
+    Way { lanes: Lanes::Two, launches: Launches::Early },
+];
+
+impl Way {
+    /// Its place among `WAYS`.
+    pub fn index(self) -> usize {
+        self.lanes as usize + 2 * self.launches as usize
+    }
+
+    /// Kernels that are recorded do not overlap: each has its own time.
+    pub fn recorded(self) -> Way {
+        Way { launches: Launches::InTurn, ..self }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lanes = if self.lanes == Lanes::One { "one lane" } else { "two lanes" };
+        let launches = if self.launches == Launches::Early { ", launched early" } else { "" };
+        write!(f, "{lanes}{launches}")
+    }
+}
+
 /// Steps that each is tried for, after those that set things up.
-const TRIED: usize = 6;
+const TRIED: usize = 5;
 const FIRST: usize = 2;
 
-/// The choice between one lane and two, by the steps that were taken so far.
-#[derive(Clone, Debug, Default)]
+/// The choice between ways, by the steps that were taken so far.
+#[derive(Clone, Debug)]
 pub struct Trial {
-    seconds: [Vec<f64>; 2],
+    /// The first so many of `WAYS`.
+    ways: usize,
+    seconds: [Vec<f64>; WAYS.len()],
 }
 
 impl Trial {
-    /// How to take a step: by turns at first, then as the faster.
-    pub fn at(&self, step: usize) -> Lanes {
-        if step < FIRST + 2 * TRIED {
-            return if step.is_multiple_of(2) { Lanes::One } else { Lanes::Two };
+    /// Kernels can be launched early from Hopper on.
+    pub fn of(capability: (u32, u32)) -> Trial {
+        Trial { ways: if capability >= (9, 0) { WAYS.len() } else { 2 }, seconds: Default::default() }
+    }
+
+    /// How to take a step: by turns at first, then as the fastest.
+    pub fn at(&self, step: usize) -> Way {
+        if step < FIRST + self.ways * TRIED {
+            return WAYS[step % self.ways];
         }
-        let least = |which: usize| self.seconds[which].iter().copied().fold(f64::INFINITY, f64::min);
-        if least(1) < least(0) { Lanes::Two } else { Lanes::One }
+        let fastest = (0..self.ways).min_by(|&a, &b| self.least(a).total_cmp(&self.least(b)));
+        WAYS[fastest.unwrap_or(0)]
+    }
+
+    fn least(&self, way: usize) -> f64 {
+        self.seconds[way].iter().copied().fold(f64::INFINITY, f64::min)
     }
 
     /// A step is done. What came before graphs were captured does not count.
     pub fn took(&mut self, step: usize, seconds: f64) {
-        if (FIRST + 2..FIRST + 2 * TRIED).contains(&step) {
-            self.seconds[step % 2].push(seconds);
+        if (FIRST + self.ways..FIRST + self.ways * TRIED).contains(&step) {
+            self.seconds[step % self.ways].push(seconds);
         }
+    }
+
+    /// The driver does not launch early after all.
+    pub fn refuse_early(&mut self) {
+        self.ways = 2;
+    }
+
+    /// The least seconds of every way that was tried.
+    pub fn told(&self) -> Option<String> {
+        let tried = (0..self.ways).filter(|way| !self.seconds[*way].is_empty());
+        let each: Vec<String> = tried.map(|way| format!("{} {:.4} ms", WAYS[way], 1e3 * self.least(way))).collect();
+        (!each.is_empty()).then(|| format!("replays: {}", each.join("; ")))
     }
 }
 
@@ -102,16 +169,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_tried_in_turns_and_the_faster_stays() {
-        let mut trial = Trial::default();
-        for step in 0..20 {
-            let lanes = trial.at(step);
-            trial.took(step, if lanes == Lanes::Two { 1.0 } else { 1.1 });
+    fn every_way_is_tried_in_turns_and_the_fastest_stays() {
+        for (capability, ways) in [((8, 0), 2), ((9, 0), 4)] {
+            for fastest in 0..ways {
+                let mut trial = Trial::of(capability);
+                let mut seen = vec![];
+                for step in 0..30 {
+                    let way = trial.at(step);
+                    seen.push(way.index());
+                    trial.took(step, if way == WAYS[fastest] { 1.0 } else { 1.1 });
+                }
+                assert_eq!(trial.at(30), WAYS[fastest]);
+                assert!((0..ways).all(|way| seen.contains(&way)) && seen.iter().all(|way| *way < ways));
+                assert!(trial.told().unwrap().contains("1000.0000 ms"));
+            }
         }
-        assert_eq!(trial.at(20), Lanes::Two);
-        let mut trial = Trial::default();
-        (0..20).for_each(|step| trial.took(step, if trial.at(step) == Lanes::Two { 1.2 } else { 1.1 }));
-        assert_eq!(trial.at(20), Lanes::One);
+        assert!(WAYS.iter().enumerate().all(|(index, way)| way.index() == index));
+    }
+
+    #[test]
+    fn early_launches_are_left_out_where_the_driver_refuses_them_and_where_steps_are_recorded() {
+        let mut trial = Trial::of((9, 0));
+        trial.refuse_early();
+        for step in 0..40 {
+            assert_eq!(trial.at(step).launches, Launches::InTurn);
+            trial.took(step, 1.0);
+        }
+        assert_eq!(WAYS[3].recorded(), WAYS[1]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::driver::{Stream, cu, zero};
 use super::either::Either;
 use super::error::CudaError;
 use super::product::{Addresses, Products, Shape};
-use cudarc::driver::sys::CUfunction;
+use cudarc::driver::sys::{self, CUfunction};
 use std::ffi::c_void;
 
 pub enum Action {
@@ -80,17 +80,33 @@ impl Kernel {
             *pointer = (argument as *const u64).cast_mut().cast();
         }
         let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
-        let parameters = pointers.as_mut_ptr();
-        let extra = std::ptr::null_mut();
-        cu!(cuLaunchKernel(self.function, gx, gy, gz, bx, by, bz, self.shared, stream.0, parameters, extra)).map_err(
-            |error| match error {
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: self.shared,
+            hStream: stream.0,
+            attrs: &mut attribute,
+            numAttrs: u32::from(stream.takes_early()),
+        };
+        stream.queued_kernel();
+        cu!(cuLaunchKernelEx(&config, self.function, pointers.as_mut_ptr(), std::ptr::null_mut())).map_err(|error| {
+            match error {
                 CudaError::Driver { call, name, text } => {
                     let text = format!("{text}; {} on {:?} blocks of {:?}", self.name, self.grid, self.block);
                     CudaError::Driver { call, name, text }
                 }
                 other => other,
-            },
-        )
+            }
+        })
     }
 }
 
@@ -112,10 +128,12 @@ impl Action {
         match self {
             Action::Kernel(kernel) => kernel.launch(stream),
             Action::FirstUse(kernel) => kernel.launch(stream),
-            Action::Product(shape, at) => products.run(stream, lane, shape, *at),
-            Action::Scaled(shape, at, scales) => products.run_scaled(stream, lane, shape, *at, *scales),
+            Action::Product(shape, at) => products.run(stream, lane, shape, *at).map(|()| stream.queued_kernel()),
+            Action::Scaled(shape, at, scales) => {
+                products.run_scaled(stream, lane, shape, *at, *scales).map(|()| stream.queued_kernel())
+            }
             Action::Zero { at, bytes } => zero(*at, *bytes, stream),
-            Action::Cudnn(placed) => placed.run(stream),
+            Action::Cudnn(placed) => placed.run(stream).map(|()| stream.queued_other()),
             Action::Either(either) => either.chosen().iter().try_for_each(|action| action.run(stream, lane, products)),
         }
     }

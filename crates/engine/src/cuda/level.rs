@@ -66,6 +66,7 @@ fn needs(precision: Precision) -> (u32, u32) {
     }
 }
 
+/// Are there kernels for a precision on a device of this capability?
 pub fn has(capability: (u32, u32), precision: Precision) -> bool {
     capability >= needs(precision)
 }

@@ -11,7 +11,7 @@ use super::{Loaded, Prepared};
 use crate::device::Program;
 use headroom_graph::ops::fp8_product::Part;
 use headroom_graph::ops::matmul::Form;
-use headroom_graph::{Node, Op, Phase, ValueId};
+use headroom_graph::{Graph, Node, Op, Phase, ValueId};
 use std::collections::BTreeSet;
 
 /// Is it a product whose result only the update reads?
@@ -23,6 +23,15 @@ fn is_weight_gradient(node: &Node) -> bool {
         _ => false,
     };
     form && node.phase == Phase::Backward
+}
+
+/// Is the last thing that a backward call makes read by no other before the end of the backward pass?
+fn only_update_reads(graph: &Graph, number: usize, last: usize) -> bool {
+    let node = &graph.nodes()[number];
+    let Some(made) = node.outputs.last().filter(|_| node.phase == Phase::Backward && number < last) else {
+        return false;
+    };
+    !graph.nodes()[number + 1..=last].iter().any(|later| later.inputs.contains(made))
 }
 
 /// Every program's calls as actions, and the most scratch that one of them needs.
@@ -46,6 +55,8 @@ pub fn lower_all(
             scratch_needed: 0,
             turned: BTreeSet::new(),
             tables: vec![],
+            sums_later: false,
+            later: vec![],
         };
         let values: Vec<Option<Operand>> = graph
             .value_ids()
@@ -57,24 +68,31 @@ pub fn lower_all(
             .collect();
         let operands = |ids: &[ValueId]| -> Vec<Operand> { ids.iter().filter_map(|id| values[id.0].clone()).collect() };
         let mut calls = vec![];
-        for node in graph.nodes() {
+        let last_backward = graph.nodes().iter().rposition(|node| node.phase == Phase::Backward);
+        for (number, node) in graph.nodes().iter().enumerate() {
             let (inputs, outputs) = (operands(&node.inputs), operands(&node.outputs));
             let call = Call { op: &node.op, module: &node.module, inputs: &inputs, outputs: &outputs };
-            let actions = lowering.lower(&call)?;
+            lowering.sums_later = last_backward.is_some_and(|last| only_update_reads(graph, number, last));
+            let mut actions = lowering.lower(&call)?;
+            let summed = if last_backward == Some(number) { lowering.sum_later()? } else { None };
             let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
             let updated = node.op.updates();
             let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
             // What is updated is both.
             writes.extend(updated.iter().map(|&index| inputs[index].range()));
             reads.retain(|range| !range.is_empty());
+            if let Some((sum, sums)) = summed {
+                actions.push(sum);
+                writes.extend(sums);
+            }
             let products = actions.iter().all(|action| matches!(action, Action::Product(..) | Action::Scaled(..)));
             let beside = products && is_weight_gradient(node);
             calls.push(Prepared { actions, reads, writes, beside });
         }
         needed = needed.max(lowering.scratch_needed);
-        let _tables = lowering.tables;
+        let tables = lowering.tables;
         let labels = graph.nodes().iter().map(|node| Labels::of(node.phase.name(), node.op.name(), &node.module));
-        loaded.push(Loaded { calls, labels: labels.collect(), values, _tables });
+        loaded.push(Loaded { calls, labels: labels.collect(), values, tables });
     }
     Ok((loaded, needed))
 }

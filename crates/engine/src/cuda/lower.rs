@@ -15,6 +15,7 @@ use super::error::CudaError;
 use super::launch::{Action, Arguments, Kernel};
 use super::product::{Arithmetic, Element};
 use headroom_graph::{DType, Graph, Node, Op, Precision, TensorType};
+use rows::Lines;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -71,6 +72,9 @@ pub struct Lowering<'a> {
     pub turned: BTreeSet<u64>,
     /// Tables that kernels read; they live as long as the program.
     pub tables: Vec<Memory>,
+    /// May the next norm's sum for its weight wait for the end of the backward pass? And those that do.
+    pub sums_later: bool,
+    pub later: Vec<Lines>,
 }
 
 /// One call: its op and operands.
@@ -116,6 +120,14 @@ impl Lowering<'_> {
     fn scratch(&mut self, first: usize, bytes: usize) -> u64 {
         self.scratch_needed = self.scratch_needed.max(first + bytes);
         self.scratch + first as u64
+    }
+
+    /// Memory of a call's own, for what lives longer than the call.
+    fn own_memory(&mut self, bytes: usize) -> Result<u64, CudaError> {
+        let memory = Memory::new(self.context, bytes)?;
+        let at = memory.at;
+        self.tables.push(memory);
+        Ok(at)
     }
 
     fn table(&mut self, words: &[u64]) -> Result<u64, CudaError> {
@@ -214,10 +226,12 @@ pub fn scratch_bound(graph: &Graph) -> usize {
             },
             Op::SquaredNorm(_) | Op::GradientNorm(_) | Op::AdamWAll(_) | Op::AdamWChosen(_) => {
                 let elements: usize = node.inputs.iter().map(|id| graph.ty(*id).elements()).sum();
-                elements / optimizer::CHUNK * 4 + node.inputs.len() * 8 + 256
+                optimizer::sums_bytes(elements, node.inputs.len())
             }
             _ => 0,
         }
     };
-    graph.nodes().iter().filter(|node| !node.inputs.is_empty()).map(need).max().unwrap_or(0)
+    let most = graph.nodes().iter().filter(|node| !node.inputs.is_empty()).map(need).max().unwrap_or(0);
+    let norms = graph.nodes().iter().filter(|node| matches!(node.op, Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_)));
+    most + norms.map(|node| rows::later_bound(graph.ty(node.inputs[0]))).sum::<usize>()
 }

@@ -3,7 +3,7 @@
 
 use super::activity::Pushed;
 use super::driver::{Event, Memory, Pinned, Replay};
-use super::lanes::{Beside, Lanes, Trial};
+use super::lanes::{Beside, Lanes, Launches, Trial, WAYS, Way};
 use super::launch::Arguments;
 use super::lower::Grid;
 use super::tracing::Noted;
@@ -26,7 +26,7 @@ struct How {
     timed: bool,
     /// Is it captured, to be replayed?
     captured: bool,
-    lanes: Lanes,
+    way: Way,
 }
 
 impl How {
@@ -45,9 +45,9 @@ pub struct Submitted {
     /// How many were queued, and how many of them were collected.
     queued: usize,
     collected: usize,
-    /// On one lane and on two, each plain and with the time taken at the boundaries of its phases.
+    /// In every way, plain and with the time taken at the boundaries of its phases.
     replays: [Option<Captured>; VARIANTS],
-    lanes: Trial,
+    trial: Trial,
     marks: Option<[usize; 2]>,
     boundaries: [Event; 4],
     start: Event,
@@ -62,7 +62,7 @@ pub struct Submitted {
 }
 
 /// Ways in which a step may be captured.
-const VARIANTS: usize = 4;
+const VARIANTS: usize = 2 * WAYS.len();
 
 /// A step ready to be replayed, and the call that each of its nodes belongs to.
 struct Captured {
@@ -74,6 +74,11 @@ impl Submitted {
     /// Of all its replays; empty where one was not captured.
     pub fn replay_nodes(&self) -> impl Iterator<Item = Vec<Option<CallId>>> {
         self.replays.iter().map(|replay| replay.as_ref().map_or(vec![], |captured| captured.nodes.clone()))
+    }
+
+    /// How fast each way to replay it was, once some were tried.
+    pub fn told(&self) -> Option<String> {
+        self.trial.told()
     }
 
     fn slot_words(&self) -> usize {
@@ -155,19 +160,11 @@ impl Cuda {
         }
         // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
         let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
-        let lanes = self.submitted[index].lanes.at(step);
         if self.walk == Walk::CallByCall || step == 0 {
             let mut noted = self.tracer().map_or(Noted::Nothing, Noted::Launches);
-            self.queue_step(index, How { timed, captured: false, lanes: Lanes::One }, &mut noted)?;
+            self.queue_step(index, How { timed, captured: false, way: WAYS[0] }, &mut noted)?;
         } else {
-            let which = usize::from(timed) + 2 * lanes as usize;
-            if self.submitted[index].replays[which].is_none() {
-                let how = How { timed, captured: true, lanes };
-                let mut nodes = vec![];
-                let queue = || self.queue_step(index, how, &mut Noted::Nodes(&mut nodes));
-                let replay = self.stream.captured(queue)?;
-                self.submitted[index].replays[which] = Some(Captured { replay, nodes });
-            }
+            let which = self.captured_as(index, timed, step)?;
             let tracer = self.tracer();
             tracer.iter().for_each(|tracer| tracer.push(Pushed::Replay(VARIANTS * index + which)));
             if let Some(captured) = &self.submitted[index].replays[which] {
@@ -179,6 +176,27 @@ impl Cuda {
         one.ends[step % PLACES].record(&self.stream)?;
         one.queued += 1;
         Ok(())
+    }
+
+    /// The number of the replay by which a step is taken, captured if it was not.
+    fn captured_as(&mut self, index: usize, timed: bool, step: usize) -> Result<usize, CudaError> {
+        let way = self.submitted[index].trial.at(step);
+        let way = if self.recorder.is_some() { way.recorded() } else { way };
+        let which = usize::from(timed) + 2 * way.index();
+        if self.submitted[index].replays[which].is_none() {
+            let how = How { timed, captured: true, way };
+            let mut nodes = vec![];
+            let queue = || self.queue_step(index, how, &mut Noted::Nodes(&mut nodes));
+            match self.stream.captured(queue) {
+                Ok(replay) => self.submitted[index].replays[which] = Some(Captured { replay, nodes }),
+                Err(_) if way.launches == Launches::Early => {
+                    self.submitted[index].trial.refuse_early();
+                    return self.captured_as(index, timed, step);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(which)
     }
 
     fn first_of(&self, submission: &Submission) -> Result<Submitted, CudaError> {
@@ -203,8 +221,8 @@ impl Cuda {
             results: [results.first().copied(), results.get(1).copied()],
             queued: 0,
             collected: 0,
-            replays: [None, None, None, None],
-            lanes: Trial::default(),
+            replays: Default::default(),
+            trial: Trial::of(self.context.capability),
             marks,
             boundaries: [Event::timed()?, Event::timed()?, Event::timed()?, Event::timed()?],
             start: Event::timed()?,
@@ -218,6 +236,14 @@ impl Cuda {
     }
 
     fn queue_step(&self, index: usize, how: How, noted: &mut Noted) -> Result<(), CudaError> {
+        let allow = |early: bool| [&self.stream, &self.side].iter().for_each(|stream| stream.allow_early(early));
+        allow(how.captured && how.way.launches == Launches::Early);
+        let queued = self.queue_calls(index, how, noted);
+        allow(false);
+        queued
+    }
+
+    fn queue_calls(&self, index: usize, how: How, noted: &mut Noted) -> Result<(), CudaError> {
         let one = &self.submitted[index];
         let boundary = |which: usize| match (how.timed, how.captured) {
             (false, _) => Ok(()),
@@ -232,7 +258,7 @@ impl Cuda {
                 boundary(1 + mark)?;
             }
             let call = &self.programs[one.program].calls[number];
-            let aside = how.lanes == Lanes::Two && call.beside;
+            let aside = how.way.lanes == Lanes::Two && call.beside;
             match aside {
                 true => beside.begin()?,
                 false => beside.wait_for(call)?,
@@ -282,14 +308,16 @@ impl Cuda {
             return Ok(());
         }
         one.ends[(one.queued - 1) % PLACES].wait()?;
-        let mut lanes = one.lanes.clone();
+        let mut trial = one.trial.clone();
         for step in one.collected..one.queued {
-            lanes.took(step, one.seconds(step)?);
+            if self.recorder.is_none() {
+                trial.took(step, one.seconds(step)?);
+            }
             let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
             let phases = if step == one.collected { one.phases()? } else { None };
             self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)?, phases });
         }
-        self.submitted[index].lanes = lanes;
+        self.submitted[index].trial = trial;
         self.submitted[index].collected = self.submitted[index].queued;
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! The ladder as one HTML page.
 
 use super::plots::{ladder_plot, saving_plot};
+use super::precisions;
 use super::tables;
 use crate::page::{Page, list, matrix, note, table};
+use headroom_record::precisions::PrecisionsRecord;
 use headroom_record::validation::ValidationRecord;
 
-pub fn html(record: &ValidationRecord) -> String {
+/// `others`: precisions that were tried after the passes.
+pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> String {
     let mut page = Page::new(&tables::title(record), &tables::subtitle(record));
     page.section("Summary", &list(&tables::summary(record)));
     page.section(
@@ -40,6 +43,10 @@ pub fn html(record: &ValidationRecord) -> String {
     );
     if !record.ablation.is_empty() {
         page.section("Ablation: all passes, against all but one", &table(&tables::ablation(record), ""));
+    }
+    if let Some(others) = others {
+        let said = note(&precisions::summary(others));
+        page.section(precisions::TITLE, &(table(&precisions::table(others), "") + &said));
     }
     page.section("Impact against effort", &matrix(&tables::matrix(record)));
     page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));

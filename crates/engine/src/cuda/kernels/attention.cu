@@ -34,6 +34,7 @@ __device__ __forceinline__ void add_product(float (&sums)[4][4], u32 inner, Left
 // grid: column tiles of seq, row tiles of seq, batch * heads
 extern "C" __global__ void attention_scores(const ACT* q, const ACT* k, ACT* out, u32 heads, u32 kv_heads, u32 seq, u32 dim,
                                             float scale) {
+    in_turn();
     u32 row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE, batch = blockIdx.z / heads, head = blockIdx.z % heads;
     u32 kv = head * kv_heads / heads;
     u64 ldq = heads * dim, ldk = kv_heads * dim;
@@ -48,6 +49,7 @@ extern "C" __global__ void attention_scores(const ACT* q, const ACT* k, ACT* out
 // grid: column tiles of dim, row tiles of seq, batch * heads
 extern "C" __global__ void attention_mix(const ACT* p, const ACT* v, ACT* out, u32 heads, u32 kv_heads, u32 seq, u32 dim,
                                          float scale) {
+    in_turn();
     u32 row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE, batch = blockIdx.z / heads, head = blockIdx.z % heads;
     u32 kv = head * kv_heads / heads;
     u64 ldv = kv_heads * dim, ldo = heads * dim;
@@ -63,6 +65,7 @@ extern "C" __global__ void attention_mix(const ACT* p, const ACT* v, ACT* out, u
 // grid: column tiles of dim, row tiles of seq, batch * kv_heads
 extern "C" __global__ void attention_mix_back(const ACT* p, const ACT* x, ACT* out, u32 heads, u32 kv_heads, u32 seq, u32 dim,
                                               float scale) {
+    in_turn();
     u32 row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE, batch = blockIdx.z / kv_heads, kv = blockIdx.z % kv_heads;
     u32 group = heads / kv_heads;
     u64 ldx = heads * dim, ldo = kv_heads * dim;

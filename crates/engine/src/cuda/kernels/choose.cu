@@ -14,6 +14,7 @@
 
 // A warp a leaf: the sum of the partial sums of its chunks, which are those from starts[leaf] on.
 extern "C" __global__ void leaf_squares(const float* partial, const u64* starts, float* squares, u32 leaves) {
+    in_turn();
     u32 leaf = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (leaf >= leaves) return;
     double total = 0.0;
@@ -128,6 +129,7 @@ __device__ __forceinline__ double power(double base, u64 exponent) {
 extern "C" __global__ void choose(const float* const* squared, const float* rates, const int* at, const Place* tree,
                                   float* counts, float* log, float* const* out, u32 leaves, u32 rows, u32 rule, u32 count,
                                   u64 seed, double beta1, double beta2) {
+    in_turn();
     int row = at[0] % (int)rows;
     if (row < 0) row += rows;
     float *shares = log + (u64)row * 2 * leaves, *norms = shares + leaves;

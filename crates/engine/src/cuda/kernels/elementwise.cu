@@ -105,8 +105,8 @@ __device__ void rope_rows(const ACT* x, const float* cosine, const float* sine, 
 }
 
 #define BOTH(name, parameters, arguments)                                \
-    extern "C" __global__ void name##_v parameters { name##_rows<WIDE> arguments; } \
-    extern "C" __global__ void name##_s parameters { name##_rows<1> arguments; }
+    extern "C" __global__ void name##_v parameters { in_turn(); name##_rows<WIDE> arguments; } \
+    extern "C" __global__ void name##_s parameters { in_turn(); name##_rows<1> arguments; }
 
 BOTH(add, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(mul, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
@@ -121,5 +121,6 @@ BOTH(rope, (const ACT* x, const float* c, const float* s, ACT* o, u32 r, u32 h, 
 
 // Adds to a sum that is kept in float.
 extern "C" __global__ void accumulate(float* sum, const ACT* x, u64 n) {
+    in_turn();
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) sum[i] += to_float(x[i]);
 }

@@ -440,11 +440,12 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
     Backward { q, k, v, out, dout, lse, delta, dq, dk, dv, cosines, sines, batch, heads, kv_heads, seq, ldq, ldk, ldv, ldo, lddo, lddq, \
                lddk, lddv, rotated, scale }
 
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 3) NAMED(flash_forward)(FORWARD_PARAMETERS) { forward<8>(FORWARD_ARGUMENTS); }
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 2 : 3) NAMED(flash_forward_small)(FORWARD_PARAMETERS) { forward<4>(FORWARD_ARGUMENTS); }
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_q)(BACKWARD_PARAMETERS) { backward_q<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_kv)(BACKWARD_PARAMETERS) { backward_kv<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 3) NAMED(flash_forward)(FORWARD_PARAMETERS) { in_turn(); forward<8>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 2 : 3) NAMED(flash_forward_small)(FORWARD_PARAMETERS) { in_turn(); forward<4>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_q)(BACKWARD_PARAMETERS) { in_turn(); backward_q<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 1 : 2) NAMED(flash_backward_kv)(BACKWARD_PARAMETERS) { in_turn(); backward_kv<8>(BACKWARD_ARGUMENTS, blockIdx.x); }
 extern "C" __global__ void __launch_bounds__(THREADS, HEAD_DIM > 64 ? 2 : 3) NAMED(flash_backward_small)(BACKWARD_PARAMETERS) {
+    in_turn();
     int key_blocks = (seq + 31) / 32 * batch * kv_heads, block = blockIdx.x;
     if (block < key_blocks) backward_kv<4>(BACKWARD_ARGUMENTS, block);
     else backward_q<4>(BACKWARD_ARGUMENTS, block - key_blocks);

@@ -245,13 +245,16 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
 #define KV_BLOCKS 1
 #endif
 extern "C" __global__ void __launch_bounds__(128 * Q_GROUPS, Q_BLOCKS) flash_backward_q_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
     backward_q<Q_GROUPS>(BACKWARD_ARGUMENTS, blockIdx.x);
 }
 extern "C" __global__ void __launch_bounds__(128 * KV_GROUPS, KV_BLOCKS) flash_backward_kv_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
     backward_kv<KV_GROUPS>(BACKWARD_ARGUMENTS, blockIdx.x);
 }
 // Both roles in one launch, the blocks of keys (more work each) first.
 extern "C" __global__ void __launch_bounds__(128, HEAD_DIM >= 64 ? 2 : 3) flash_backward_small_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
     int key_blocks = (seq + TILE_ROWS - 1) / TILE_ROWS * batch * kv_heads, block = blockIdx.x;
     if (block < key_blocks) backward_kv<1>(BACKWARD_ARGUMENTS, block);
     else backward_q<1>(BACKWARD_ARGUMENTS, block - key_blocks);

@@ -355,11 +355,13 @@ __device__ __forceinline__ void backward(const Backward& p) {
                lddo, lddq, lddk, lddv, rotated, scale, partial, turns }
 
 extern "C" __global__ void __launch_bounds__(THREADS, SHARED_KEYS ? 1 : 2) flash_backward_mma_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
     backward(BACKWARD_ARGUMENTS);
 }
 
 // delta = sum(dout * out) per row, eight lanes each; clears the tickets and turns.
 extern "C" __global__ void __launch_bounds__(256) flash_delta_mma_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
     int i = blockIdx.x * 256 + threadIdx.x, row = i / 8 / heads, h = i / 8 % heads, rows = batch * seq;
     if (i <= batch * heads * ((seq + TILE_ROWS - 1) / TILE_ROWS)) turns[i] = 0;
     float sum = dot_rows<8>(out + h * HEAD_DIM, ldo, dout + h * HEAD_DIM, lddo, min(row, rows - 1));

@@ -138,7 +138,8 @@ __device__ __forceinline__ void forward(const Forward& p) {
 #define FORWARD_GROUPS 2
 #define FORWARD_BLOCKS (HEAD_DIM > 64 ? 1 : 2)
 #endif
-extern "C" __global__ void __launch_bounds__(128 * FORWARD_GROUPS, FORWARD_BLOCKS) flash_forward_bf16(FORWARD_PARAMETERS) { forward<FORWARD_GROUPS>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(128 * FORWARD_GROUPS, FORWARD_BLOCKS) flash_forward_bf16(FORWARD_PARAMETERS) { in_turn(); forward<FORWARD_GROUPS>(FORWARD_ARGUMENTS); }
 extern "C" __global__ void __launch_bounds__(128, HEAD_DIM > 64 ? 2 : 4) flash_forward_small_bf16(FORWARD_PARAMETERS) {
+    in_turn();
     forward<1>(FORWARD_ARGUMENTS);
 }

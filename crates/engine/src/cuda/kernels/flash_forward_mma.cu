@@ -149,7 +149,8 @@ __device__ __forceinline__ void forward(const Forward& p) {
 #define FORWARD_ARGUMENTS \
     Forward { q, k, v, out, lse, cosines, sines, batch, heads, kv_heads, seq, ldq, ldk, ldv, ldo, scale }
 
-extern "C" __global__ void __launch_bounds__(128, 2) flash_forward_mma_bf16(FORWARD_PARAMETERS) { forward<2>(FORWARD_ARGUMENTS); }
+extern "C" __global__ void __launch_bounds__(128, 2) flash_forward_mma_bf16(FORWARD_PARAMETERS) { in_turn(); forward<2>(FORWARD_ARGUMENTS); }
 extern "C" __global__ void __launch_bounds__(128, HEAD_DIM > 64 ? 3 : 4) flash_forward_small_mma_bf16(FORWARD_PARAMETERS) {
+    in_turn();
     forward<1>(FORWARD_ARGUMENTS);
 }

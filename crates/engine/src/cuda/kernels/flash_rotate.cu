@@ -20,8 +20,10 @@ __device__ __forceinline__ void rotate_rows(bf16* q, bf16* k, const float* cosin
 #define ROTATE_PARAMETERS \
     bf16 *q, bf16 *k, const float *cosines, const float *sines, int batch, int heads, int kv_heads, int seq, int ldq, int ldk
 extern "C" __global__ void __launch_bounds__(256) flash_rotate_bf16(ROTATE_PARAMETERS) {
+    in_turn();
     rotate_rows<false>(q, k, cosines, sines, batch, heads, kv_heads, seq, ldq, ldk);
 }
 extern "C" __global__ void __launch_bounds__(256) flash_rotate_back_bf16(ROTATE_PARAMETERS) {
+    in_turn();
     rotate_rows<true>(q, k, cosines, sines, batch, heads, kv_heads, seq, ldq, ldk);
 }

@@ -216,13 +216,13 @@ __device__ void largest_of(float* slot, const Sources& s, u32 rows, u32 cols) {
 
 #define EACH(name, OF, BLOCKS)                                                                                           \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) quantize_##name##_e4m3(PARAMETERS, u8* out, u8* out_t) {   \
-        SOURCES quantize_tiles<false, OF>(slot, s, rows, cols, out, out_t);                                      \
+        in_turn(); SOURCES quantize_tiles<false, OF>(slot, s, rows, cols, out, out_t);                                      \
     }                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) quantize_##name##_e5m2(PARAMETERS, u8* out, u8* out_t) {   \
-        SOURCES quantize_tiles<true, OF>(slot, s, rows, cols, out, out_t);                                       \
+        in_turn(); SOURCES quantize_tiles<true, OF>(slot, s, rows, cols, out, out_t);                                       \
     }                                                                                                            \
     extern "C" __global__ void __launch_bounds__(256) largest_##name(PARAMETERS) {                               \
-        SOURCES largest_of<OF>(slot, s, rows, cols);                                                             \
+        in_turn(); SOURCES largest_of<OF>(slot, s, rows, cols);                                                             \
     }
 EACH(columns, COLUMNS, 4)
 EACH(rows, ROWS, 4)
@@ -245,6 +245,7 @@ __device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) 
 
 // The first scale of a tensor, from its own values.
 extern "C" __global__ void first_unit(float* slot, u32 top, u32 margin) {
+    in_turn();
     if (slot[0] != 0.0f) return;
     float largest = slot[1];
     bool left;
@@ -253,6 +254,7 @@ extern "C" __global__ void first_unit(float* slot, u32 top, u32 margin) {
 
 // Scales for the next step, a thread each.
 extern "C" __global__ void update_scales(float* const* slots, u32 count, u32 top, u32 margin) {
+    in_turn();
     u32 index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= count) return;
     float* slot = slots[index];
@@ -274,6 +276,7 @@ extern "C" __global__ void update_scales(float* const* slots, u32 count, u32 top
 
 // Normal numbers as codes of e4m3, for a measurement of products: `from` and `to` lie apart.
 extern "C" __global__ void as_codes(const bf16* from, u8* to, u64 n) {
+    in_turn();
     for (u64 i = (blockIdx.x * (u64)blockDim.x + threadIdx.x) * 8; i < n; i += (u64)gridDim.x * blockDim.x * 8) {
         auto pack = load<8>(from + i);
         float x[8];

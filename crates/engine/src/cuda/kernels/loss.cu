@@ -4,6 +4,7 @@
 // (softmax - one at the target) * dloss / tokens, and may be the logits themselves.
 extern "C" __global__ void cross_entropy(const ACT* logits, const int* targets, const float* dloss, float* losses, ACT* grad,
                                          u32 cols, float tokens) {
+    in_turn();
     __shared__ float room[32];
     const ACT* row = logits + (u64)blockIdx.x * cols;
     int target = targets[blockIdx.x];
@@ -25,6 +26,7 @@ extern "C" __global__ void cross_entropy(const ACT* logits, const int* targets, 
 
 // out[0] = the sum of n values / n, by one block of 1024 threads, always in the same order.
 extern "C" __global__ void mean(const float* x, float* out, u32 n) {
+    in_turn();
     __shared__ double part[1024];
     double total = 0.0;
     for (u32 i = threadIdx.x; i < n; i += 1024) total += x[i];
@@ -38,6 +40,7 @@ extern "C" __global__ void mean(const float* x, float* out, u32 n) {
 
 // Row r of `seq` scores sees its first r % seq + 1 entries; the rest becomes zero. A block a row.
 extern "C" __global__ void causal_softmax(const ACT* scores, ACT* out, u32 seq) {
+    in_turn();
     __shared__ float room[32];
     u64 start = (u64)blockIdx.x * seq;
     u32 seen = blockIdx.x % seq + 1;
@@ -52,6 +55,7 @@ extern "C" __global__ void causal_softmax(const ACT* scores, ACT* out, u32 seq) 
 
 // ds = p (dp - sum(p dp)); zero where masked.
 extern "C" __global__ void causal_softmax_grad(const ACT* p, const ACT* dp, ACT* ds, u32 seq) {
+    in_turn();
     __shared__ float room[32];
     u64 start = (u64)blockIdx.x * seq;
     u32 seen = blockIdx.x % seq + 1;
@@ -63,6 +67,7 @@ extern "C" __global__ void causal_softmax_grad(const ACT* p, const ACT* dp, ACT*
 }
 
 extern "C" __global__ void embedding(const int* ids, const ACT* table, ACT* out, u32 cols) {
+    in_turn();
     const ACT* row = table + (u64)ids[blockIdx.x] * cols;
     for (u32 i = threadIdx.x; i < cols; i += blockDim.x) out[(u64)blockIdx.x * cols + i] = row[i];
 }
@@ -70,6 +75,7 @@ extern "C" __global__ void embedding(const int* ids, const ACT* table, ACT* out,
 // Row v of the gradient = the sum of dy over the tokens that name v, in their order. A block of 256 threads for a row and
 // 256 columns of it. Tokens are looked through 256 at a time; those that match are listed in order.
 extern "C" __global__ void embedding_grad(const int* ids, const ACT* dy, ACT* out, u32 tokens, u32 cols) {
+    in_turn();
     __shared__ u32 matches[256];
     __shared__ u32 in_warp[8];
     int wanted = blockIdx.x;

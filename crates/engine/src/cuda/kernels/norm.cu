@@ -31,8 +31,10 @@ __device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weig
     for (int p = 0; p < P; p++) {
         u32 col = (p * blockDim.x + threadIdx.x) * W;
         if (!inside || col >= cols) continue;
+        float gain[W];
+        load_floats<W>(weight + col, gain);
 #pragma unroll
-        for (int k = 0; k < W; k++) held[p].x[k] = from_float<ACT>(weight[col + k] * (to_float(held[p].x[k]) * scale));
+        for (int k = 0; k < W; k++) held[p].x[k] = from_float<ACT>(gain[k] * (to_float(held[p].x[k]) * scale));
         store<W>(out + (u64)row * cols + col, held[p]);
     }
 }
@@ -74,13 +76,12 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
         }
     };
 #pragma unroll
-    for (int p = 0; p < P; p++)
+    for (int p = 0; p < P; p++) {
+        u32 col = (p * blockDim.x + threadIdx.x) * W;
 #pragma unroll
-        for (int k = 0; k < W; k++) {
-            u32 col = (p * blockDim.x + threadIdx.x) * W + k;
-            dweight[p][k] = 0.0f;
-            gain[p][k] = col < cols ? weight[col] : 0.0f;
-        }
+        for (int k = 0; k < W; k++) dweight[p][k] = gain[p][k] = 0.0f;
+        if (col < cols) load_floats<W>(weight + col, gain[p]);
+    }
     fetch(blockIdx.x * blockDim.y + threadIdx.y);
     u32 turn = 0;
     // All rows of a block take part in every turn: the sums below wait for each other.
@@ -137,11 +138,11 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
 #define NORM(suffix, W, P, THREADS, BLOCKS)                                                                                           \
     extern "C" __global__ void rms_norm_##suffix(const ACT* x, const ACT* b, const float* w, ACT* s, ACT* y, u32 r, u32 c, \
                                                  float e) {                                                             \
-        rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
+        in_turn(); rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
                                                       float* part, u32 r, u32 c, float e) {                             \
-        rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e);                                                    \
+        in_turn(); rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e);                                                    \
     }
 NORM(v1, WIDE, 1, 256, 3)
 NORM(w1, WIDE, 1, 512, 1)
@@ -150,16 +151,34 @@ NORM(v4, WIDE, 4, 512, 1)
 NORM(s4, 1, 4, 512, 2)
 
 // dweight[c] = the sum of the lines of `partial`, in order. 16 columns a block, 32 threads a column.
-extern "C" __global__ void sum_lines(const float* partial, float* dweight, u32 lines, u32 cols) {
+__device__ void sum_of_lines(const float* partial, float* dweight, u32 lines, u32 cols) {
     __shared__ float part[32][17];
     u32 col = blockIdx.x * 16 + threadIdx.x;
     float total = 0.0f;
-    if (col < cols)
+    if (col < cols) {
+#pragma unroll 8
         for (u32 line = threadIdx.y; line < lines; line += 32) total += partial[(u64)line * cols + col];
+    }
     part[threadIdx.y][threadIdx.x] = total;
     __syncthreads();
     if (threadIdx.y == 0 && col < cols) {
         for (int k = 1; k < 32; k++) total += part[k][threadIdx.x];
         dweight[col] = total;
     }
+}
+extern "C" __global__ void sum_lines(const float* partial, float* dweight, u32 lines, u32 cols) {
+    in_turn();
+    sum_of_lines(partial, dweight, lines, cols);
+}
+
+// The same for all norms of a step at once, a row of blocks each.
+struct Lines {
+    const float* partial;
+    float* dweight;
+    u64 lines, cols;
+};
+extern "C" __global__ void sum_all_lines(const Lines* all) {
+    in_turn();
+    Lines one = all[blockIdx.y];
+    sum_of_lines(one.partial, one.dweight, (u32)one.lines, (u32)one.cols);
 }

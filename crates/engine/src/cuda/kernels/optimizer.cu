@@ -14,7 +14,9 @@ typedef bf16 GRADIENT;
 typedef float GRADIENT;
 #endif
 
+#ifndef CHUNK
 #define CHUNK 16384
+#endif
 
 struct Tensor {
     void *weight, *first, *second;
@@ -138,6 +140,7 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
 extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, u32 stride, const float* clip,
                                  float beta1, float one_minus_beta1, float beta2, float one_minus_beta2, float eps,
                                  float weight_decay) {
+    in_turn();
     Chunk chunk = chunks[blockIdx.x];
     rates += (u64)chunk.tensor * stride;
     if (rates[1] == 0.0f) return;
@@ -155,6 +158,7 @@ __device__ __forceinline__ float block_sum(float x) {
 
 // partial[block] = the sum of squares of a chunk of gradients
 extern "C" __global__ void squares(const Tensor* tensors, const Chunk* chunks, float* partial) {
+    in_turn();
     Chunk chunk = chunks[blockIdx.x];
     Tensor t = tensors[chunk.tensor];
     u64 first = (u64)chunk.number * CHUNK, end = first + CHUNK < t.elements ? first + CHUNK : t.elements;
@@ -182,12 +186,14 @@ __device__ __forceinline__ double sum_of_all(const float* x, u32 n) {
 
 // One block of 1024 threads: the sum of the partial sums.
 extern "C" __global__ void total(const float* partial, float* out, u32 n) {
+    in_turn();
     double sum = sum_of_all(partial, n);
     if (threadIdx.x == 0) out[0] = (float)sum;
 }
 
 // One block of 1024 threads: the factor for all gradients and their norm. A norm that is NaN stays one.
 extern "C" __global__ void clip_from(const float* partial, float* scale, float* norm, u32 n, float max_norm) {
+    in_turn();
     double length = sqrt(sum_of_all(partial, n)), factor = max_norm / (length + 1e-6);
     if (threadIdx.x == 0) {
         if (scale) scale[0] = factor > 1.0 ? 1.0f : (float)factor;
@@ -197,6 +203,7 @@ extern "C" __global__ void clip_from(const float* partial, float* scale, float* 
 
 // The same from sums of squares that lie apart.
 extern "C" __global__ void clip_scale(const float* const* squared, float* scale, float* norm, u32 n, double max_norm) {
+    in_turn();
     double sum = 0.0;
     for (u32 i = 0; i < n; i++) sum += *squared[i];
     double length = sqrt(sum), factor = max_norm / (length + 1e-6);

@@ -58,6 +58,7 @@ __device__ __forceinline__ void normal_pair(u32 radius_word, u32 angle_word, flo
 // Written as float, as bf16, or both.
 extern "C" __global__ void draw_normal(float* out, bf16* half, u64 n, u32 seed_low, u32 seed_high, u32 name_low, u32 name_high,
                                        float spread) {
+    in_turn();
     u64 blocks = (n + 3) / 4;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < blocks; i += (u64)gridDim.x * blockDim.x) {
         u32 x[4] = {(u32)i, (u32)(i >> 32), name_low, name_high};

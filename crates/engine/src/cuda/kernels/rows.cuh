@@ -20,6 +20,18 @@ __device__ __forceinline__ Pack<T, W> load(const T* at) { return *(const Pack<T,
 template <int W, typename T>
 __device__ __forceinline__ void store(T* at, Pack<T, W> pack) { *(Pack<T, W>*)at = pack; }
 
+// W floats that start at a multiple of 16 bytes where W is a multiple of 4.
+template <int W>
+__device__ __forceinline__ void load_floats(const float* at, float (&to)[W]) {
+    constexpr int EACH = W % 4 == 0 ? 4 : 1;
+#pragma unroll
+    for (int first = 0; first < W; first += EACH) {
+        auto pack = load<EACH>(at + first);
+#pragma unroll
+        for (int k = 0; k < EACH; k++) to[first + k] = pack.x[k];
+    }
+}
+
 // The same for what is used once: it need not stay in the caches. Packs of 8 or 16 bytes.
 template <int W, typename T>
 __device__ __forceinline__ Pack<T, W> load_once(const T* at) {

@@ -28,3 +28,12 @@ __device__ __forceinline__ bf16 from_float<bf16>(float x) {
 #endif
     return out;
 }
+
+// The first statement of every kernel. A replayed step launches kernels before the one before them has ended: here a kernel
+// waits for that one's last byte, and lets the next be launched. Nothing but the start of its blocks overlaps.
+__device__ __forceinline__ void in_turn() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}

@@ -9,8 +9,22 @@ use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::clip::ClipScale;
 
-/// Elements that a block updates: `CHUNK` of the kernel.
-pub const CHUNK: usize = 16384;
+/// Elements that a block updates: `CHUNK` of the kernel. Few elements are cut finer, so that every multiprocessor has
+/// several blocks; the sums of many are added up by one block, so that those stay coarse.
+const COARSE: usize = 16384;
+const FINE: usize = 4096;
+const FEW: usize = 32 << 20;
+
+fn chunk(elements: usize) -> usize {
+    if elements < FEW { FINE } else { COARSE }
+}
+
+/// Bytes for one sum per chunk at most, of tensors with so many elements in all.
+pub fn sums_bytes(elements: usize, tensors: usize) -> usize {
+    let chunks = (elements / COARSE).max(elements.min(FEW) / FINE);
+    chunks * 4 + tensors * 8 + 256
+}
+
 pub const THREADS: usize = 256;
 
 /// One parameter's tensors.
@@ -155,6 +169,7 @@ impl Lowering<'_> {
 
     pub fn tables_of(&mut self, updates: &[Update]) -> Result<Tables, CudaError> {
         let half = |operand: &Operand| operand.ty.dtype == DType::Bf16;
+        let chunk = chunk(updates.iter().map(|update| update.gradient.ty.elements()).sum());
         let (mut tensors, mut chunks, mut starts) = (vec![], vec![], vec![0]);
         for (index, update) in updates.iter().enumerate() {
             let elements = update.gradient.ty.elements();
@@ -168,10 +183,10 @@ impl Lowering<'_> {
                 u64::from(!half(update.weight)),
                 u64::from(!half(update.gradient)),
             ]);
-            chunks.extend((0..elements.div_ceil(CHUNK)).map(|number| index as u64 | (number as u64) << 32));
+            chunks.extend((0..elements.div_ceil(chunk)).map(|number| index as u64 | (number as u64) << 32));
             starts.push(chunks.len() as u64);
         }
-        let mut options = vec![];
+        let mut options = if chunk == COARSE { vec![] } else { vec![format!("-DCHUNK={chunk}")] };
         if updates.iter().any(|update| half(update.weight)) {
             options.push("-DWEIGHT_BF16".to_string());
         }
@@ -181,5 +196,21 @@ impl Lowering<'_> {
         let unit = Unit { source: OPTIMIZER, options };
         let count = chunks.len();
         Ok(Tables { tensors: self.table(&tensors)?, chunks: self.table(&chunks)?, count, starts, unit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_every_chunk_have_room_however_tensors_are_cut() {
+        for elements in [1, 4096, 3 << 20, FEW - 1, FEW, FEW + 1, 1 << 30] {
+            for tensors in [1, 7] {
+                let most = elements.div_ceil(chunk(elements)) + tensors;
+                assert!(sums_bytes(elements, tensors) >= most * 4 + 256 - 8, "{elements} in {tensors}");
+            }
+        }
+        assert!(chunk(3 << 20) < chunk(1 << 30));
     }
 }

@@ -1,11 +1,12 @@
 //! Kernels over rows: elementwise ops, the rotation, norms.
 
 use super::{Call, Grid, Lowering, Operand};
-use crate::cuda::compile::{ELEMENTWISE, NORM};
+use crate::cuda::compile::{ELEMENTWISE, NORM, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
-use headroom_graph::Op;
 use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::{Op, TensorType};
+use std::ops::Range;
 
 const THREADS: usize = 256;
 
@@ -14,6 +15,18 @@ const BLOCKS: usize = 16;
 
 /// Blocks a multiprocessor for the gradient of a norm: each adds a line to the sum for the weight.
 const NORM_BLOCKS: usize = 3;
+
+/// Bytes of partial sums that a norm may keep for itself until the end of the backward pass. Only where steps are short does a
+/// launch less count.
+pub const MOST_LATER: usize = 1 << 20;
+
+/// Partial sums for a norm's weight that are added up at the end of the backward pass.
+pub struct Lines {
+    partial: u64,
+    dweight: Range<u64>,
+    lines: usize,
+    columns: usize,
+}
 
 /// Elements in 16 bytes.
 fn wide(operand: &Operand) -> usize {
@@ -111,8 +124,11 @@ impl Lowering<'_> {
         let (dx, dweight) = (&call.outputs[0], &call.outputs[1]);
         let fit = Fit::of(call, x)?;
         let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
-        let blocks = rows.div_ceil(rows_a_block).min(NORM_BLOCKS * self.context.multiprocessors as usize);
-        let partial = self.scratch(0, blocks * columns * 4);
+        let blocks =
+            blocks_in_equal_turns(rows.div_ceil(rows_a_block), NORM_BLOCKS * self.context.multiprocessors as usize);
+        let partial_bytes = blocks * columns * 4;
+        let later = self.sums_later && partial_bytes <= MOST_LATER;
+        let partial = if later { self.own_memory(partial_bytes)? } else { self.scratch(0, partial_bytes) };
         let arguments = Arguments::default()
             .pointer(x.at)
             .pointer(weight.at)
@@ -126,9 +142,26 @@ impl Lowering<'_> {
         let shared = (2 * 2 * 256 + rows_a_block * columns) * 4;
         let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
         let name = format!("rms_norm_grad_{}", fit.suffix);
+        let gradient = self.kernel(call, NORM, &name, grid, arguments)?;
+        if later {
+            self.later.push(Lines { partial, dweight: dweight.range(), lines: blocks, columns });
+            return Ok(vec![gradient]);
+        }
         let lines = Arguments::default().pointer(partial).pointer(dweight.at).u32(blocks).u32(columns);
         let sum = Grid::of([columns.div_ceil(16), 1, 1], [16, 32, 1]);
-        Ok(vec![self.kernel(call, NORM, &name, grid, arguments)?, self.kernel(call, NORM, "sum_lines", sum, lines)?])
+        Ok(vec![gradient, self.kernel(call, NORM, "sum_lines", sum, lines)?])
+    }
+
+    /// One kernel for all sums that were put off, and what it writes.
+    pub fn sum_later(&mut self) -> Result<Option<(Action, Vec<Range<u64>>)>, CudaError> {
+        let later = std::mem::take(&mut self.later);
+        let Some(widest) = later.iter().map(|one| one.columns).max() else { return Ok(None) };
+        let words = |one: &Lines| [one.partial, one.dweight.start, one.lines as u64, one.columns as u64];
+        let table = self.table(&later.iter().flat_map(words).collect::<Vec<u64>>())?;
+        let grid = Grid::of([widest.div_ceil(16), later.len(), 1], [16, 32, 1]);
+        let unit = Unit { source: NORM, options: vec![] };
+        let action = self.kernel_of(&unit, "sum_all_lines", grid, Arguments::default().pointer(table))?;
+        Ok(Some((action, later.into_iter().map(|one| one.dweight).collect())))
     }
 
     pub fn accumulate(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
@@ -136,6 +169,20 @@ impl Lowering<'_> {
         let arguments = Arguments::default().pointer(sum.at).pointer(x.at).u64(x.ty.elements());
         Ok(vec![self.kernel(call, ELEMENTWISE, "accumulate", self.through(x.ty.elements()), arguments)?])
     }
+}
+
+/// Bytes that a norm over `x` keeps for itself at most, known without a device.
+pub fn later_bound(x: &TensorType) -> usize {
+    const MOST_BLOCKS: usize = NORM_BLOCKS * 256;
+    let (columns, rows) = (x.shape.row().max(1), x.elements() / x.shape.row().max(1));
+    let bytes = rows.min(MOST_BLOCKS) * columns * 4;
+    bytes.min(MOST_LATER)
+}
+
+/// As few blocks as do the work in as many turns as `most` of them would: each adds a line to the sum for the weight.
+fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
+    let turns = items.div_ceil(most.max(1)).max(1);
+    items.div_ceil(turns)
 }
 
 /// How many threads share a row, so that each keeps at most four packs of it in registers.
@@ -171,5 +218,19 @@ impl Fit {
     /// Short rows share a block.
     fn rows_a_block(&self) -> usize {
         (256 / self.threads).clamp(1, 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_take_equal_turns_and_no_more_than_the_device_holds() {
+        for (items, most, want) in [(512, 396, 256), (128, 396, 128), (4096, 396, 373), (396, 396, 396), (1, 396, 1)] {
+            let blocks = blocks_in_equal_turns(items, most);
+            assert_eq!(blocks, want);
+            assert!(blocks <= most && items.div_ceil(blocks) == items.div_ceil(most), "{items}");
+        }
     }
 }

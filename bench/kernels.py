@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""RMSNorm's backward pass and AdamW alone, as our sources have them: bytes a second against a copy of the device's memory.
+
+    python3 bench/kernels.py --out docs/benchmarks
+
+Needs a python3 with CuPy and PyTorch, and the kernels' sources beside this folder. Launches are as the backend makes them;
+`variants` are changes of a constant, tried beside it. PyTorch's fused AdamW stands beside ours. Writes kernels.md.
+"""
+import argparse
+import os
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Beside this file lies a cuda.py, which is not the package of that name.
+sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
+
+import cupy
+import torch
+
+KERNELS = os.path.join(HERE, "..", "crates", "engine", "src", "cuda", "kernels")
+MULTIPROCESSORS = torch.cuda.get_device_properties(0).multi_processor_count
+
+
+def source(name):
+    parts = ["types.cuh", "rows.cuh", name]
+    return "\n".join(open(os.path.join(KERNELS, part)).read() for part in parts)
+
+
+def module(text, options):
+    return cupy.RawModule(code=text, options=("-std=c++17", "-default-device", *options))
+
+
+def seconds(run):
+    """The median of nine, each of as many launches as take a while."""
+    run()
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def timed(times):
+        start.record()
+        for _ in range(times):
+            run()
+        end.record()
+        end.synchronize()
+        return cupy.cuda.get_elapsed_time(start, end) * 1e-3 / times
+
+    times = max(1, min(200, int(4e-3 / timed(3))))
+    return statistics.median(timed(times) for _ in range(9))
+
+
+def copied():
+    a, b = (cupy.empty(1 << 30, dtype=cupy.uint8) for _ in range(2))
+    return 2 * a.nbytes / seconds(lambda: cupy.copyto(b, a))
+
+
+def norm_gradient(rows, cols, blocks_each):
+    """Bytes a second of the kernel and the sum of its lines, in bf16 with a second gradient."""
+    made = module(source("norm.cu"), ["-DACT_BF16"])
+    packs = cols // 8
+    each = 1 if packs <= 512 else 2 if packs <= 1024 else 4
+    threads = (-(-packs // each) + 31) // 32 * 32
+    suffix = {1: "v1" if threads <= 256 else "w1", 2: "v2", 4: "v4"}[each]
+    per_block = min(8, max(1, 256 // threads))
+    items, most = -(-rows // per_block), blocks_each * MULTIPROCESSORS
+    blocks = -(-items // -(-items // most))
+    kernel, total = made.get_function(f"rms_norm_grad_{suffix}"), made.get_function("sum_lines")
+    # Several sets, so that the cache does not hold them.
+    sets = max(1, min(8, int(512e6 / (rows * cols * 8))))
+    random = lambda: cupy.asarray(torch.randn(rows, cols).bfloat16().view(torch.int16).numpy())
+    data = [[random() for _ in range(3)] + [cupy.zeros((rows, cols), cupy.int16)] for _ in range(sets)]
+    weight, partial, dweight = cupy.ones(cols, cupy.float32), cupy.zeros(blocks * cols, cupy.float32), cupy.zeros(cols, cupy.float32)
+    shared = (4 * 256 + per_block * cols) * 4
+    kernel.max_dynamic_shared_size_bytes = shared
+    u32, turn = cupy.uint32, [0]
+
+    def run():
+        x, dy, also, dx = data[turn[0] % sets]
+        turn[0] += 1
+        kernel((blocks,), (threads, per_block), (x, weight, dy, also, dx, partial, u32(rows), u32(cols), cupy.float32(1e-6)), shared_mem=shared)
+        total((-(-cols // 16),), (16, 32), (partial, dweight, u32(blocks), u32(cols)))
+
+    return 4 * rows * cols * 2 / seconds(run)
+
+
+def adamw(elements, chunk, ahead=2):
+    """Bytes a second with float weights and moments, gradients and copies in bf16."""
+    text = source("optimizer.cu").replace("AHEAD = 2", f"AHEAD = {ahead}")
+    kernel = module(text, [f"-DCHUNK={chunk}", "-DGRADIENT_BF16"]).get_function("adamw")
+    w, m = cupy.ones(elements, cupy.float32), cupy.ones(elements, cupy.float32) * 1e-3
+    v, g, half = cupy.ones(elements, cupy.float32) * 1e-6, cupy.full(elements, 0x3A83, cupy.uint16), cupy.zeros(elements, cupy.uint16)
+    tensor = cupy.asarray([w.data.ptr, m.data.ptr, v.data.ptr, g.data.ptr, half.data.ptr, elements, 1, 0], dtype=cupy.uint64)
+    count = -(-elements // chunk)
+    chunks = cupy.arange(count, dtype=cupy.uint64) << cupy.uint64(32)
+    rates = cupy.asarray([1e-4, 0.5, 0.5], dtype=cupy.float32)
+    f = cupy.float32
+    arguments = (tensor, chunks, rates, cupy.uint32(0), cupy.uint64(0), f(0.9), f(0.1), f(0.999), f(0.001), f(1e-8), f(0.01))
+    return 28 * elements / seconds(lambda: kernel((count,), (256,), arguments))
+
+
+def adamw_by_torch(elements):
+    w = torch.ones(elements, device="cuda", requires_grad=True)
+    w.grad = torch.full_like(w, 1e-3)
+    optimizer = torch.optim.AdamW([w], lr=1e-4, weight_decay=0.01, fused=True)
+    optimizer.step()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    took = []
+    for _ in range(9):
+        start.record()
+        for _ in range(4):
+            optimizer.step()
+        end.record()
+        torch.cuda.synchronize()
+        took.append(start.elapsed_time(end) * 1e-3 / 4)
+    return 28 * elements / statistics.median(took)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=".")
+    options = parser.parse_args()
+    copy = copied()
+    rate = lambda bytes_a_second: f"{bytes_a_second / 1e12:.2f} ({100 * bytes_a_second / copy:.0f}%)"
+    lines = ["# CUDA: kernels that go through memory", "",
+             f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/kernels.py`. TB/s of "
+             f"bytes that must be moved, and their share of a copy's {copy / 1e12:.2f} TB/s (read and written).", "",
+             "RMSNorm's backward pass with a residual's gradient, bf16, the sum for the weight included, by blocks a multiprocessor (3 in the sources):", "",
+             "| rows × columns | 2 | 3 | 4 |", "|---|---|---|---|"]
+    for rows, cols in [(1024, 256), (2048, 512), (8192, 1024), (8192, 2048), (8192, 4096)]:
+        lines.append(f"| {rows} × {cols} | " + " | ".join(rate(norm_gradient(rows, cols, each)) for each in (2, 3, 4)) + " |")
+        print(lines[-1], flush=True)
+    lines += ["", "AdamW, float weights and moments, bf16 gradients and copies, by elements of a block and packs on their way "
+              "(4096 and 2 in the sources below 32 Mi elements, 16384 and 2 above):", "",
+              "| elements | 2048, 2 | 4096, 2 | 16384, 2 | 16384, 4 | 8192, 4 | PyTorch's fused |", "|---|---|---|---|---|---|---|"]
+    for elements in (3 << 20, 21 << 20, 160 << 20, 640 << 20):
+        found = [adamw(elements, chunk, ahead) for chunk, ahead in ((2048, 2), (4096, 2), (16384, 2), (16384, 4), (8192, 4))]
+        lines.append(f"| {elements} | " + " | ".join(map(rate, [*found, adamw_by_torch(elements)])) + " |")
+        print(lines[-1], flush=True)
+        cupy.get_default_memory_pool().free_all_blocks()
+        torch.cuda.empty_cache()
+    os.makedirs(options.out, exist_ok=True)
+    with open(os.path.join(options.out, "kernels.md"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

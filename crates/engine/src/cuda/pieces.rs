@@ -1,0 +1,89 @@
+//! The update in pieces: parameters that nothing of the step touches any more are updated beside the rest of the backward pass.
+
+use super::Prepared;
+use std::ops::Range;
+
+/// The pieces of one update call; together they do all that it does.
+pub struct Pieces {
+    /// The call that they stand for.
+    pub call: usize,
+    pub pieces: Vec<Piece>,
+}
+
+pub struct Piece {
+    /// The last call that touches one of its parameters or gradients: the piece may run after it.
+    pub after: usize,
+    pub work: Prepared,
+}
+
+/// Pieces of an update: more launches bring nothing once the first of them start early.
+const MOST: usize = 12;
+
+/// The last of `calls` that touches any of these ranges; the first where none does.
+pub fn last_touch(calls: &[Prepared], ranges: &[Range<u64>]) -> usize {
+    let meets = |call: &Prepared| {
+        let mut touched = call.reads.iter().chain(&call.writes);
+        touched.any(|a| ranges.iter().any(|b| a.start < b.end && b.start < a.end))
+    };
+    calls.iter().rposition(meets).unwrap_or(0)
+}
+
+/// Parameters by when they are free and how many elements they have, in groups of about equal size: when each group is free, and
+/// who is in it.
+pub fn grouped(free: &[(usize, usize)]) -> Vec<(usize, Vec<usize>)> {
+    let mut order: Vec<usize> = (0..free.len()).collect();
+    order.sort_by_key(|&index| free[index].0);
+    let least = free.iter().map(|(_, elements)| elements).sum::<usize>().div_ceil(MOST).max(1);
+    let mut groups: Vec<(usize, Vec<usize>)> = vec![];
+    let mut size = 0;
+    for index in order {
+        let (after, elements) = free[index];
+        match groups.last_mut() {
+            Some((last, members)) if size < least || *last == after => {
+                *last = after;
+                members.push(index);
+                size += elements;
+            }
+            _ => {
+                groups.push((after, vec![index]));
+                size = elements;
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(reads: &[Range<u64>], writes: &[Range<u64>]) -> Prepared {
+        Prepared { actions: vec![], reads: reads.to_vec(), writes: writes.to_vec(), beside: false }
+    }
+
+    #[test]
+    fn a_parameter_is_free_after_the_last_call_that_reads_or_writes_it() {
+        // Forward reads the weight, its gradient is made, the input's gradient reads the weight once more, and something else.
+        let calls = [call(&[0..8], &[]), call(&[], &[16..24]), call(&[4..6], &[]), call(&[8..16], &[24..32])];
+        assert_eq!(last_touch(&calls, &[0..8, 16..24]), 2);
+        assert_eq!(last_touch(&calls, &[16..24]), 1);
+        assert_eq!(last_touch(&calls, &[31..40]), 3);
+        assert_eq!(last_touch(&calls, &[100..101]), 0);
+    }
+
+    #[test]
+    fn groups_hold_every_parameter_once_and_none_before_it_is_free() {
+        let free: Vec<(usize, usize)> = (0..100).map(|index| (1000 - 10 * (index % 50), 1 + index % 7)).collect();
+        let groups = grouped(&free);
+        let mut members: Vec<usize> = groups.iter().flat_map(|(_, members)| members.clone()).collect();
+        members.sort();
+        assert_eq!(members, (0..100).collect::<Vec<_>>());
+        for (after, members) in &groups {
+            assert!(members.iter().all(|&index| free[index].0 <= *after));
+        }
+        assert!(groups.len() <= MOST && groups.len() > MOST / 2, "{}", groups.len());
+        assert!(groups.windows(2).all(|pair| pair[0].0 < pair[1].0), "one piece per moment");
+        assert_eq!(grouped(&[(3, 5), (3, 5), (1, 5)]).len(), 2);
+        assert_eq!(grouped(&[]), []);
+    }
+}
