@@ -19,6 +19,7 @@ mod load;
 mod lower;
 mod nvtx;
 mod peaks;
+mod pieces;
 mod product;
 mod queue;
 mod tracing;
@@ -41,6 +42,7 @@ use launch::{Action, Arguments, Kernel};
 use load::lower_all;
 use lower::{Grid, Operand};
 use nvtx::{Labels, Ranges};
+use pieces::Pieces;
 use product::Products;
 use queue::Submitted;
 use std::ops::Range;
@@ -115,6 +117,8 @@ struct Loaded {
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
     tables: Vec<Memory>,
+    /// The update, where it can be done piece by piece.
+    pieces: Option<Pieces>,
 }
 
 /// What a call does, and the memory that it touches.

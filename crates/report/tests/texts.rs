@@ -57,9 +57,11 @@ fn optimize_of_nano() {
 fn mfu_beyond_the_peak_is_not_shown_as_a_figure() {
     let mut record: ValidationRecord = stored("report/tests/data/validation.json");
     record.targets.mfu_percent_after = 4.2e6;
-    for text in
-        [report::optimize::terminal(&record), report::optimize::markdown(&record), report::optimize::html(&record, None)]
-    {
+    for text in [
+        report::optimize::terminal(&record),
+        report::optimize::markdown(&record),
+        report::optimize::html(&record, None),
+    ] {
         assert!(text.contains("MFU is impossible (4.2e6%: more than the peak"), "{text}");
         assert!(!text.contains("4200000.0%"), "{text}");
     }

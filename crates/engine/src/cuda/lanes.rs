@@ -38,6 +38,12 @@ pub const WAYS: [Way; 4] = [
     Way { lanes: Lanes::Two, launches: Launches::Early },
 ];
 
+/// The way that also updates weights piece by piece, beside the rest of the backward pass.
+pub const UPDATES_BESIDE: Way = WAYS[3];
+
+/// Names how many of `WAYS` are tried: 1 is one lane, in turn.
+const TRIED_WAYS: &str = "HEADROOM_CUDA_WAYS";
+
 impl Way {
     /// Its place among `WAYS`.
     pub fn index(self) -> usize {
@@ -54,7 +60,8 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lanes = if self.lanes == Lanes::One { "one lane" } else { "two lanes" };
         let launches = if self.launches == Launches::Early { ", launched early" } else { "" };
-        write!(f, "{lanes}{launches}")
+        let update = if *self == UPDATES_BESIDE { ", updates beside" } else { "" };
+        write!(f, "{lanes}{launches}{update}")
     }
 }
 
@@ -73,7 +80,13 @@ pub struct Trial {
 impl Trial {
     /// Kernels can be launched early from Hopper on.
     pub fn of(capability: (u32, u32)) -> Trial {
-        Trial { ways: if capability >= (9, 0) { WAYS.len() } else { 2 }, seconds: Default::default() }
+        Trial::among(capability, std::env::var(TRIED_WAYS).ok().as_deref())
+    }
+
+    fn among(capability: (u32, u32), asked: Option<&str>) -> Trial {
+        let has = if capability >= (9, 0) { WAYS.len() } else { 2 };
+        let asked = asked.and_then(|ways| ways.parse().ok()).unwrap_or(has);
+        Trial { ways: asked.clamp(1, has), seconds: Default::default() }
     }
 
     /// How to take a step: by turns at first, then as the fastest.
@@ -98,7 +111,7 @@ impl Trial {
 
     /// The driver does not launch early after all.
     pub fn refuse_early(&mut self) {
-        self.ways = 2;
+        self.ways = self.ways.min(2);
     }
 
     /// The least seconds of every way that was tried.
@@ -172,7 +185,7 @@ mod tests {
     fn every_way_is_tried_in_turns_and_the_fastest_stays() {
         for (capability, ways) in [((8, 0), 2), ((9, 0), 4)] {
             for fastest in 0..ways {
-                let mut trial = Trial::of(capability);
+                let mut trial = Trial::among(capability, None);
                 let mut seen = vec![];
                 for step in 0..30 {
                     let way = trial.at(step);
@@ -189,13 +202,17 @@ mod tests {
 
     #[test]
     fn early_launches_are_left_out_where_the_driver_refuses_them_and_where_steps_are_recorded() {
-        let mut trial = Trial::of((9, 0));
+        let mut trial = Trial::among((9, 0), None);
         trial.refuse_early();
         for step in 0..40 {
             assert_eq!(trial.at(step).launches, Launches::InTurn);
             trial.took(step, 1.0);
         }
         assert_eq!(WAYS[3].recorded(), WAYS[1]);
+        for (asked, ways) in [(Some("1"), 1), (Some("3"), 3), (Some("9"), 4), (Some("0"), 1), (Some("x"), 4), (None, 4)]
+        {
+            assert_eq!(Trial::among((9, 0), asked).ways, ways);
+        }
     }
 
     #[test]

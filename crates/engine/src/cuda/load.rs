@@ -5,14 +5,17 @@ use super::cudnn::Plans;
 use super::driver::{Context, Memory};
 use super::error::CudaError;
 use super::launch::Action;
+use super::lower::optimizer::Update;
 use super::lower::{Call, Lowering, Operand};
 use super::nvtx::Labels;
+use super::pieces::{Piece, Pieces, grouped, last_touch};
 use super::{Loaded, Prepared};
 use crate::device::Program;
 use headroom_graph::ops::fp8_product::Part;
 use headroom_graph::ops::matmul::Form;
 use headroom_graph::{Graph, Node, Op, Phase, ValueId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Is it a product whose result only the update reads?
 fn is_weight_gradient(node: &Node) -> bool {
@@ -32,6 +35,38 @@ fn only_update_reads(graph: &Graph, number: usize, last: usize) -> bool {
         return false;
     };
     !graph.nodes()[number + 1..=last].iter().any(|later| later.inputs.contains(made))
+}
+
+/// One update of all parameters, unclipped, in pieces that can run as soon as nothing else of the step touches them.
+fn pieces_of(
+    lowering: &mut Lowering,
+    graph: &Graph,
+    calls: &[Prepared],
+    operands: &dyn Fn(&[ValueId]) -> Vec<Operand>,
+) -> Result<Option<Pieces>, CudaError> {
+    let update = graph.nodes().iter().enumerate().find_map(|(number, node)| match node.op {
+        Op::AdamWAll(op) if op.max_norm == 0.0 => Some((number, op)),
+        _ => None,
+    });
+    let Some((number, op)) = update else { return Ok(None) };
+    let inputs = operands(&graph.nodes()[number].inputs);
+    let updates = Update::list(&inputs[1..], op.parameters);
+    let touched = |update: &Update| -> Vec<Range<u64>> {
+        let (changed, gradient) = update.ranges();
+        changed.into_iter().chain([gradient]).collect()
+    };
+    let free: Vec<(usize, usize)> =
+        updates.iter().map(|update| (last_touch(&calls[..number], &touched(update)), update.elements())).collect();
+    let mut pieces = vec![];
+    for (after, members) in grouped(&free) {
+        let some: Vec<Update> = members.iter().map(|&index| updates[index]).collect();
+        let action = lowering.adamw_some(inputs[0].at, &op, &some)?;
+        let (writes, gradients): (Vec<Vec<Range<u64>>>, Vec<Range<u64>>) = some.iter().map(Update::ranges).unzip();
+        let writes = writes.concat();
+        let reads = gradients.into_iter().chain([inputs[0].range()]).chain(writes.iter().cloned()).collect();
+        pieces.push(Piece { after, work: Prepared { actions: vec![action], reads, writes, beside: true } });
+    }
+    Ok(Some(Pieces { call: number, pieces }))
 }
 
 /// Every program's calls as actions, and the most scratch that one of them needs.
@@ -89,10 +124,11 @@ pub fn lower_all(
             let beside = products && is_weight_gradient(node);
             calls.push(Prepared { actions, reads, writes, beside });
         }
+        let pieces = pieces_of(&mut lowering, graph, &calls, &operands)?;
         needed = needed.max(lowering.scratch_needed);
         let tables = lowering.tables;
         let labels = graph.nodes().iter().map(|node| Labels::of(node.phase.name(), node.op.name(), &node.module));
-        loaded.push(Loaded { calls, labels: labels.collect(), values, tables });
+        loaded.push(Loaded { calls, labels: labels.collect(), values, tables, pieces });
     }
     Ok((loaded, needed))
 }

@@ -4,7 +4,7 @@ mod attention;
 mod choose;
 pub mod fp8;
 mod loss;
-mod optimizer;
+pub mod optimizer;
 mod products;
 mod rows;
 

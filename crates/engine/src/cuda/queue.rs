@@ -3,9 +3,10 @@
 
 use super::activity::Pushed;
 use super::driver::{Event, Memory, Pinned, Replay};
-use super::lanes::{Beside, Lanes, Launches, Trial, WAYS, Way};
+use super::lanes::{Beside, Lanes, Launches, Trial, UPDATES_BESIDE, WAYS, Way};
 use super::launch::Arguments;
 use super::lower::Grid;
+use super::pieces::Pieces;
 use super::tracing::Noted;
 use super::{Cuda, CudaError, FirstUses};
 use crate::device::{EngineError, Finished, Queue, Submission, Walk, Words};
@@ -251,11 +252,16 @@ impl Cuda {
             (true, true) => one.boundaries[which].record_from_a_graph(&self.stream),
         };
         let mut beside = Beside::new(&self.stream, &self.side);
+        let is_whole = |pieces: &&Pieces| one.calls.contains(&pieces.call) && one.calls.start == 0;
+        let pieces = self.programs[one.program].pieces.as_ref().filter(|_| how.way == UPDATES_BESIDE).filter(is_whole);
         boundary(0)?;
         noted.around(None, &self.stream, || self.take_inputs(index))?;
         for number in one.calls.clone() {
             if let Some(mark) = one.marks.and_then(|marks| marks.iter().position(|mark| *mark == number)) {
                 boundary(1 + mark)?;
+            }
+            if pieces.is_some_and(|pieces| pieces.call == number) {
+                continue;
             }
             let call = &self.programs[one.program].calls[number];
             let aside = how.way.lanes == Lanes::Two && call.beside;
@@ -270,6 +276,17 @@ impl Cuda {
             })?;
             if aside {
                 beside.end(call)?;
+            }
+            for (update, piece) in pieces.iter().flat_map(|all| all.pieces.iter().map(|piece| (all.call, piece))) {
+                if piece.after != number {
+                    continue;
+                }
+                beside.begin()?;
+                let id = CallId { program: one.program as u32, call: update as u32 };
+                noted.around(Some(id), &self.stream, || {
+                    piece.work.actions.iter().try_for_each(|action| action.run(&self.side, 1, &self.products))
+                })?;
+                beside.end(&piece.work)?;
             }
         }
         beside.wait_for_all()?;

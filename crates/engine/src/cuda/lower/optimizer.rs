@@ -8,6 +8,7 @@ use headroom_graph::DType;
 use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::clip::ClipScale;
+use std::ops::Range;
 
 /// Elements that a block updates: `CHUNK` of the kernel. Few elements are cut finer, so that every multiprocessor has
 /// several blocks; the sums of many are added up by one block, so that those stay coarse.
@@ -28,6 +29,7 @@ pub fn sums_bytes(elements: usize, tensors: usize) -> usize {
 pub const THREADS: usize = 256;
 
 /// One parameter's tensors.
+#[derive(Clone, Copy)]
 pub struct Update<'a> {
     weight: &'a Operand,
     first: &'a Operand,
@@ -49,6 +51,18 @@ impl Update<'_> {
                 Update { weight, first, second, gradient, half }
             })
             .collect()
+    }
+}
+
+impl Update<'_> {
+    /// What the update changes, and what it only reads.
+    pub fn ranges(&self) -> (Vec<Range<u64>>, Range<u64>) {
+        let changed = [Some(self.weight), Some(self.first), Some(self.second), self.half];
+        (changed.into_iter().flatten().map(Operand::range).collect(), self.gradient.range())
+    }
+
+    pub fn elements(&self) -> usize {
+        self.gradient.ty.elements()
     }
 }
 
@@ -91,6 +105,12 @@ impl Lowering<'_> {
         }
         actions.push(self.update(&tables, RatesAt { first: at[0].at, stride: 0 }, clip, &op.single())?);
         Ok(actions)
+    }
+
+    /// Some parameters of `adamw_all`, where gradients are not clipped.
+    pub fn adamw_some(&mut self, rates: u64, op: &AdamWAll, updates: &[Update]) -> Result<Action, CudaError> {
+        let tables = self.tables_of(updates)?;
+        self.update(&tables, RatesAt { first: rates, stride: 0 }, 0, &op.single())
     }
 
     /// A sum of squares for every chunk of the gradients.
@@ -169,7 +189,7 @@ impl Lowering<'_> {
 
     pub fn tables_of(&mut self, updates: &[Update]) -> Result<Tables, CudaError> {
         let half = |operand: &Operand| operand.ty.dtype == DType::Bf16;
-        let chunk = chunk(updates.iter().map(|update| update.gradient.ty.elements()).sum());
+        let chunk = chunk(updates.iter().map(Update::elements).sum());
         let (mut tensors, mut chunks, mut starts) = (vec![], vec![], vec![0]);
         for (index, update) in updates.iter().enumerate() {
             let elements = update.gradient.ty.elements();
