@@ -57,18 +57,20 @@ pub fn grouped(free: &[(usize, usize)]) -> Vec<(usize, Vec<usize>)> {
 mod tests {
     use super::*;
 
-    fn call(reads: &[Range<u64>], writes: &[Range<u64>]) -> Prepared {
-        Prepared { actions: vec![], reads: reads.to_vec(), writes: writes.to_vec(), beside: false }
+    fn call(reads: Option<Range<u64>>, writes: Option<Range<u64>>) -> Prepared {
+        let list = |range: Option<Range<u64>>| range.into_iter().collect();
+        Prepared { actions: vec![], reads: list(reads), writes: list(writes), beside: false }
     }
 
     #[test]
     fn a_parameter_is_free_after_the_last_call_that_reads_or_writes_it() {
         // Forward reads the weight, its gradient is made, the input's gradient reads the weight once more, and something else.
-        let calls = [call(&[0..8], &[]), call(&[], &[16..24]), call(&[4..6], &[]), call(&[8..16], &[24..32])];
+        let calls =
+            [call(Some(0..8), None), call(None, Some(16..24)), call(Some(4..6), None), call(Some(8..16), Some(24..32))];
         assert_eq!(last_touch(&calls, &[0..8, 16..24]), 2);
-        assert_eq!(last_touch(&calls, &[16..24]), 1);
-        assert_eq!(last_touch(&calls, &[31..40]), 3);
-        assert_eq!(last_touch(&calls, &[100..101]), 0);
+        for (range, want) in [(16..24, 1), (31..40, 3), (100..101, 0)] {
+            assert_eq!(last_touch(&calls, std::slice::from_ref(&range)), want, "{range:?}");
+        }
     }
 
     #[test]
