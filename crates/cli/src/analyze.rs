@@ -8,7 +8,6 @@ use clap::ValueEnum;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::join;
 use headroom_diagnosis::measures::trust::Unprofiled;
-use headroom_diagnosis::source::{Selection, lint};
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
 use headroom_report::analyze as formats;
@@ -148,8 +147,7 @@ pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<(
     if let Some(missing) = source.iter().find(|path| !path.exists()) {
         bail!("--source {}: there is no such file or folder", Path::new(missing).display());
     }
-    let inputs = lint_command::read_sources(source)?;
-    let report = lint(&inputs, &Selection::default());
+    let (report, inputs) = lint_command::lint_sources(source)?;
     join(&mut analysis.findings, &report, &inputs);
     Ok(())
 }

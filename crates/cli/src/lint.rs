@@ -1,128 +1,154 @@
 //! `headroom lint PATH…`: training scripts and what in them costs time at every step.
 
+mod arguments;
 mod configuration;
 mod discovery;
+mod outcome;
+mod project;
+mod standard_input;
+mod watch;
+mod writing;
 
-use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
-use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
-use headroom_diagnosis::finding::Severity;
+use anyhow::{Result, bail};
 use headroom_diagnosis::join::{join, measure};
 use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{Input, Repaired, Selection, SourceReport, check_stack, lint, repair};
-use headroom_record::replace::{recover, replace_file};
+use headroom_diagnosis::source::{
+    Input, Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence,
+};
 use headroom_report::lint as formats;
 
 use crate::failure::RunFailed;
-use crate::output::{self, note};
+use crate::output::note;
+use configuration::Configurations;
 use discovery::Scripts;
+use outcome::Outcome;
 
+pub use arguments::{Arguments, FailOn};
 pub use configuration::Configuration;
 
-/// Find bottlenecks in PyTorch training scripts, and fix them.
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// Files and folders; `-` reads one script from standard input. The current folder if none is given.
-    paths: Vec<PathBuf>,
-    /// How findings are shown.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Apply fixes that keep the meaning.
-    #[arg(long)]
-    fix: bool,
-    /// With --fix or --diff: also apply fixes that may change results; each rule's page says how.
-    #[arg(long)]
-    unsafe_fixes: bool,
-    /// Show what the fixes would change, and change nothing.
-    #[arg(long)]
-    diff: bool,
-    /// Exit with 1 if a finding is at least this severe.
-    #[arg(long, value_enum)]
-    fail_on: Option<FailOn>,
-    /// Only these rules: codes (TP101), groups (TP1), names, or all; separated by commas.
-    #[arg(long, value_delimiter = ',')]
-    select: Vec<String>,
-    /// Not these rules.
-    #[arg(long, value_delimiter = ',')]
-    ignore: Vec<String>,
-    /// The name that findings show for standard input.
-    #[arg(long, default_value = "stdin.py", value_name = "PATH")]
-    stdin_filename: String,
-    /// A trace of the scripts (.json, .json.gz or a folder of ranks): findings it measures say what they cost
-    #[arg(long, value_name = "TRACE", conflicts_with_all = ["fix", "diff"])]
-    trace: Vec<PathBuf>,
-    /// A pyproject.toml or headroom.toml to use in place of the nearest one.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Read no configuration file.
-    #[arg(long, conflicts_with = "config")]
-    no_config: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-    Sarif,
-    Github,
-    Markdown,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FailOn {
-    Low,
-    Medium,
-    High,
-    Critical,
-    Never,
-}
+use arguments::Format;
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let paths = if arguments.paths.is_empty() { vec![PathBuf::from(".")] } else { arguments.paths.clone() };
-    let from_stdin = paths.iter().any(|path| path == Path::new("-"));
-    if from_stdin && paths.len() > 1 {
-        bail!("`-` reads one script from standard input: give it alone");
-    }
+    let arguments = arguments.checked()?;
     check_threads()?;
-    let configuration = configuration(&arguments, &paths)?;
-    let selection = selection(&arguments, &configuration)?;
-    let scripts = if from_stdin {
-        Scripts { files: vec![], inputs: vec![standard_input(&arguments.stdin_filename)?] }
+    if arguments.watch {
+        return watch::run(&arguments);
+    }
+    once(&arguments).map(Outcome::exit_code)
+}
+
+/// Reads, shows and writes once.
+fn once(arguments: &Arguments) -> Result<Outcome> {
+    let configurations = arguments.configurations()?;
+    let scripts = if arguments.is_stdin() {
+        standard_input::read(arguments.stdin_filename.as_deref(), &configurations)?
     } else {
-        discovery::read(&paths, &configuration.exclude)?
+        discovery::read(discovery::list(&arguments.paths, &configurations)?)
     };
-    let inputs = &scripts.inputs;
+    let selection = selection(arguments, &configurations, &scripts)?;
     let least = if arguments.unsafe_fixes { Safety::Unsafe } else { Safety::Safe };
-    let report = if arguments.fix || arguments.diff {
-        let repairs = repair(inputs, &selection, least);
-        if arguments.diff {
-            let shown = repairs.files.iter().map(|file| formats::difference(&file.path, &file.before, &file.after));
-            output::exactly(&shown.collect::<String>())?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        write(&repairs.files, &scripts)?;
-        let files = repairs.files.len();
-        note(&format!("{} fixed in {files} {}", repairs.applied.len(), if files == 1 { "file" } else { "files" }));
+    let Scripts { inputs, projects, .. } = &scripts;
+    let mut fixed = 0;
+    let mut report = if arguments.add_noqa {
+        return add_noqa(&scripts, &selection);
+    } else if arguments.diff {
+        let repairs = repair_within(inputs, projects, &selection, least);
+        return differences(arguments, &scripts, &repairs);
+    } else if arguments.fix {
+        let repairs = repair_within(inputs, projects, &selection, least);
+        writing::write(&repairs.files, &scripts)?;
+        note(&what_was_fixed(&repairs));
+        fixed = repairs.applied.len();
         repairs.remaining
     } else {
-        let mut report = lint(inputs, &selection);
+        let mut report = lint_within(inputs, projects, &selection);
         if !arguments.trace.is_empty() {
             measure_with(&mut report, &arguments.trace, inputs)?;
         }
         report
     };
-    if from_stdin && arguments.fix {
-        // Standard output carries the fixed script: findings go to stderr.
-        note(formats::text(&report).trim_end());
-    } else {
-        output::result(&show(&report, arguments.format))?;
+    add_unread(&mut report, &scripts);
+    show(arguments, &report)?;
+    Outcome::of(&report, fixed, arguments, &configurations, &scripts)
+}
+
+/// Files that could not be read count among those that were asked about.
+fn add_unread(report: &mut SourceReport, scripts: &Scripts) {
+    report.files += scripts.unread.len();
+    report.problems.extend(scripts.unread.iter().cloned());
+}
+
+fn add_noqa(scripts: &Scripts, selection: &Selection) -> Result<Outcome> {
+    let silenced = silence(&scripts.inputs, &scripts.projects, selection);
+    writing::write(&silenced.files, scripts)?;
+    for (code, place) in &silenced.left {
+        note(&format!("warning: {} {code}: its lines end inside a string, no comment fits", place.shown()));
     }
-    Ok(exit_code(&report, arguments.fail_on.or(configuration.fail_on)))
+    let all_read = note_problems(silenced.problems.iter().chain(&scripts.unread));
+    note(&format!("{} silenced in {}", findings(silenced.findings), files(silenced.files.len())));
+    Ok(if all_read { Outcome::Done } else { Outcome::NotRead })
+}
+
+/// Says which files were not read whole; true where all were.
+fn note_problems<'p>(problems: impl Iterator<Item = &'p (String, Problem)>) -> bool {
+    let mut all_read = true;
+    for (path, problem) in problems {
+        note(&format!("error: {}: not read whole: {}", problem.place(path), problem.message));
+        all_read = false;
+    }
+    all_read
+}
+
+/// Shows what the fixes would change; the answer is no where they would change something.
+fn differences(arguments: &Arguments, scripts: &Scripts, repairs: &Repairs) -> Result<Outcome> {
+    let shown = repairs.files.iter().map(|file| formats::difference(&file.path, &file.before, &file.after));
+    writing::result_exactly(arguments.output_file.as_deref(), &shown.collect::<String>())?;
+    let all_read = note_problems(repairs.remaining.problems.iter().chain(&scripts.unread));
+    Ok(match (all_read, repairs.files.is_empty() || arguments.exit_zero) {
+        (false, _) => Outcome::NotRead,
+        (true, false) => Outcome::Found,
+        (true, true) => Outcome::Done,
+    })
+}
+
+/// `2 findings fixed in 1 file; 3 more with --unsafe-fixes`.
+fn what_was_fixed(repairs: &Repairs) -> String {
+    let waiting = |finding: &&headroom_diagnosis::source::SourceFinding| finding.fix.safety == Safety::Unsafe;
+    let more = match repairs.remaining.findings.iter().filter(waiting).count() {
+        0 => String::new(),
+        count => format!("; {count} more with --unsafe-fixes"),
+    };
+    format!("{} fixed in {}{more}", repairs.applied.len(), files(repairs.files.len()))
+}
+
+fn findings(count: usize) -> String {
+    if count == 1 { "1 finding".to_string() } else { format!("{count} findings") }
+}
+
+fn files(count: usize) -> String {
+    if count == 1 { "1 file".to_string() } else { format!("{count} files") }
+}
+
+fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
+    let text = match arguments.format {
+        Format::Json if arguments.statistics => formats::statistics_as_json(report),
+        _ if arguments.statistics => formats::statistics(report),
+        Format::Text => formats::text(report),
+        Format::Json => formats::json(report),
+        Format::Sarif => formats::sarif(report),
+        Format::Github => formats::github(report),
+        Format::Markdown => formats::markdown(report),
+    };
+    if arguments.is_stdin() && arguments.fix && arguments.output_file.is_none() {
+        // Standard output carries the fixed script: findings go to stderr.
+        note(text.trim_end());
+        return Ok(());
+    }
+    writing::result(arguments.output_file.as_deref(), &text)
 }
 
 /// What the traces say of the findings.
@@ -136,11 +162,16 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
     Ok(())
 }
 
-/// The scripts at `paths`, as the settings of the first choose them.
-pub fn read_sources(paths: &[PathBuf]) -> Result<Vec<Input>> {
+/// What lint says of the scripts at `paths`, and the scripts.
+pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
     check_threads()?;
-    let configuration = Configuration::nearest(&paths[0])?;
-    Ok(discovery::read(paths, &configuration.exclude)?.inputs)
+    let configurations = Configurations::nearest();
+    let scripts = discovery::read(discovery::list(paths, &configurations)?);
+    if let Some((path, problem)) = scripts.unread.first() {
+        bail!("{}: {}", problem.place(path), problem.message);
+    }
+    let report = lint_within(&scripts.inputs, &scripts.projects, &Selection::default());
+    Ok((report, scripts.inputs))
 }
 
 /// Deep trees need deep stacks, and a process may have too little memory for one.
@@ -151,80 +182,20 @@ fn check_threads() -> Result<()> {
     })
 }
 
-fn configuration(arguments: &Arguments, paths: &[PathBuf]) -> Result<Configuration> {
-    match &arguments.config {
-        Some(file) => Configuration::read(file),
-        None if arguments.no_config => Ok(Configuration::default()),
-        None => Configuration::nearest(&paths[0]),
-    }
-}
-
-/// The command line's choice of rules; where it makes none, the configuration's.
-fn selection(arguments: &Arguments, configuration: &Configuration) -> Result<Selection> {
-    let select = if arguments.select.is_empty() { &configuration.select } else { &arguments.select };
-    let ignore: Vec<String> = arguments.ignore.iter().chain(&configuration.ignore).cloned().collect();
-    let per_path: Vec<(String, Vec<String>)> = configuration.per_path().collect();
-    Ok(Selection::new(select, &ignore, &per_path)?)
-}
-
-fn standard_input(name: &str) -> Result<Input> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-    Ok(Input { path: name.to_string(), bytes })
-}
-
-/// Each file to the place it was read from, whatever its name; a script from standard input goes to standard output.
-fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
-    let Scripts { files, inputs } = scripts;
-    if files.is_empty() {
-        for script in repaired {
-            output::exactly(&script.after)?;
-        }
-        return Ok(());
-    }
-    let folders: BTreeSet<&Path> = repaired.iter().map(|script| folder_of(&files[script.input])).collect();
-    for copy in folders.into_iter().flat_map(recover) {
-        note(&format!(
-            "warning: an earlier fix was cut short; {} holds the text before it\n  help: compare it with the file of that \
-             name, and remove it",
-            copy.display()
-        ));
-    }
-    for script in repaired {
-        let path = &files[script.input];
-        let now = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        if now != inputs[script.input].bytes {
-            bail!(
-                "{} was changed while it was being fixed: it is left as it is\n  help: run the command again",
-                path.display()
-            );
-        }
-        replace_file(path, script.after.as_bytes())?;
-    }
-    Ok(())
-}
-
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn show(report: &SourceReport, format: Format) -> String {
-    match format {
-        Format::Text => formats::text(report),
-        Format::Json => formats::json(report),
-        Format::Sarif => formats::sarif(report),
-        Format::Github => formats::github(report),
-        Format::Markdown => formats::markdown(report),
-    }
-}
-
-fn exit_code(report: &SourceReport, fail_on: Option<FailOn>) -> ExitCode {
-    let least = match fail_on {
-        None | Some(FailOn::Never) => return ExitCode::SUCCESS,
-        Some(FailOn::Low) => Severity::Low,
-        Some(FailOn::Medium) => Severity::Medium,
-        Some(FailOn::High) => Severity::High,
-        Some(FailOn::Critical) => Severity::Critical,
+/// The command line's choice of rules; where it makes none, that of each file's configuration.
+fn selection(arguments: &Arguments, configurations: &Configurations, scripts: &Scripts) -> Result<Selection> {
+    let of_file = |folder: &Path, file: &Path| -> Result<Selection> {
+        let configuration: Rc<Configuration> = configurations.of_folder(folder)?;
+        let select = if arguments.select.is_empty() { &configuration.select } else { &arguments.select };
+        let ignore: Vec<String> = arguments.ignore.iter().cloned().chain(configuration.ignored_at(file)).collect();
+        let selection = Selection::new(select, &ignore, &[])?;
+        Ok(if arguments.pedantic { selection.pedantic() } else { selection })
     };
-    ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.severity >= least)))
+    // Rules that nobody knows are an error also where there is no file.
+    let mut by_path = vec![(String::new(), of_file(Path::new("."), Path::new(""))?)];
+    for (index, file) in scripts.files.iter().enumerate().filter(|(index, _)| scripts.projects.is_asked(*index)) {
+        let chosen = of_file(file.parent().unwrap_or(Path::new("/")), file)?;
+        by_path.push((scripts.inputs[index].path.clone(), chosen));
+    }
+    Ok(Selection::by_path(by_path))
 }

@@ -94,10 +94,23 @@ pub enum Confidence {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
     pub file: String,
+    /// In a notebook: the cell, counted from 1 with text cells among them. Lines are the cell's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<u32>,
     pub line: u32,
     pub column: u32,
     pub end_line: u32,
     pub end_column: u32,
+}
+
+impl Place {
+    /// `train.py:12`; in a notebook `study.ipynb:cell 3:12`.
+    pub fn shown(&self) -> String {
+        match self.cell {
+            Some(cell) => format!("{}:cell {cell}:{}", self.file, self.line),
+            None => format!("{}:{}", self.file, self.line),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ pub fn call_place(file: &str, text: &str, function: &str, near: u32, callee: &Ca
     let (start, end) = (source.line_column(call.range().start()), source.line_column(call.range().end()));
     Some(Place {
         file: file.to_string(),
+        cell: None,
         line: start.line.get() as u32,
         column: start.column.get() as u32,
         end_line: end.line.get() as u32,

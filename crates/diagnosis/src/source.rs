@@ -1,5 +1,6 @@
 //! Reads training scripts and says what in them costs time at every step, and how to repair it.
 
+mod cells;
 mod classes;
 mod comments;
 mod context;
@@ -13,8 +14,10 @@ mod ids;
 mod interpret;
 mod islands;
 mod nesting;
+mod notebook;
 mod parameter_norms;
 mod program;
+mod projects;
 mod reads;
 mod repair;
 mod resolve;
@@ -23,6 +26,7 @@ pub mod rules;
 mod scope;
 mod selection;
 mod settings;
+mod silence;
 mod suppression;
 mod symbols;
 mod topics;
@@ -42,9 +46,11 @@ use symbols::FileId;
 
 pub use coverage::Coverage;
 pub use file::Problem;
-pub use repair::{Repaired, Repairs, repair};
+pub use projects::{Belonging, Projects};
+pub use repair::{Repaired, Repairs, repair, repair_within};
 pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
 pub use selection::{Selection, SelectionError, matches_path};
+pub use silence::{Silenced, silence};
 
 /// Deep trees are walked by recursion: the thread that does so has room for it.
 const STACK_BYTES: usize = 256 << 20;
@@ -75,25 +81,35 @@ pub struct SourceReport {
 
 /// Reads all files together, so that what one imports from another is followed, and runs the chosen rules.
 pub fn lint(inputs: &[Input], selection: &Selection) -> SourceReport {
-    let map = Map::draw(inputs);
-    let reports = in_parallel(&map.islands, |island| {
-        let mut found = report(&map.files(island, inputs), selection);
-        number(&mut found, island);
-        found
-    });
-    gather(&map, reports)
+    lint_within(inputs, &Projects::of_all(inputs), selection)
 }
 
-/// Findings of an island's files, by the files' numbers among all.
-fn number(report: &mut SourceReport, island: &[FileId]) {
+/// The same, of what is asked about; the other files are read for what they say of it.
+pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection) -> SourceReport {
+    let map = Map::draw(inputs, projects);
+    let reports = in_parallel(&map.islands, |island| {
+        let files = map.files(island, inputs, projects);
+        let mut found = report(&files, selection);
+        number(&mut found, island, &files);
+        found
+    });
+    gather(&map, projects, reports)
+}
+
+/// Findings of an island's files, by the files' numbers among all and, in notebooks, by cells.
+fn number(report: &mut SourceReport, island: &[FileId], files: &[SourceFile]) {
     for finding in report.findings.iter_mut().chain(&mut report.candidates).chain(&mut report.held_back) {
+        cells::show(&files[finding.file], finding);
         finding.file = island[finding.file];
     }
 }
 
-fn gather(map: &Map, reports: Vec<SourceReport>) -> SourceReport {
-    let problems = map.outlines.iter().filter_map(|outline| Some((outline.path.clone(), outline.problem.clone()?)));
-    let mut all = SourceReport { files: map.outlines.len(), problems: problems.collect(), ..SourceReport::default() };
+fn gather(map: &Map, projects: &Projects, reports: Vec<SourceReport>) -> SourceReport {
+    let asked =
+        map.outlines.iter().enumerate().filter(|(file, _)| projects.is_asked(*file)).map(|(_, outline)| outline);
+    let problems = asked.clone().filter_map(|outline| Some((outline.path.clone(), outline.problem.clone()?)));
+    let mut all =
+        SourceReport { files: asked.clone().count(), problems: problems.collect(), ..SourceReport::default() };
     for report in reports {
         all.findings.extend(report.findings);
         all.candidates.extend(report.candidates);
@@ -101,7 +117,7 @@ fn gather(map: &Map, reports: Vec<SourceReport>) -> SourceReport {
         all.suppressed += report.suppressed;
         all.coverage.add(report.coverage);
     }
-    let key = |finding: &SourceFinding| (finding.file, finding.place.line, finding.place.column, finding.code);
+    let key = |finding: &SourceFinding| (finding.file, finding.range.start(), finding.code);
     all.findings.sort_by_key(key);
     all.candidates.sort_by_key(key);
     all.held_back.sort_by_key(key);
@@ -116,7 +132,7 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
         (rule.check)(&mut check);
         findings.extend(check.found);
     }
-    findings.retain(|finding| selection.wants_at(finding.code, &finding.place.file));
+    findings.retain(|finding| files[finding.file].asked && selection.wants_at(finding.code, &finding.place.file));
     let before = findings.len();
     let silenced: Vec<suppression::Suppressions> = files.iter().map(suppression::Suppressions::read).collect();
     findings.retain(|finding| !silenced[finding.file].silence(finding.code, &finding.place));
@@ -125,7 +141,7 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
         finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
     }
     let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
-    let is_held_back = |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code);
+    let is_held_back = |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
     let (held_back, findings) = findings.into_iter().partition(is_held_back);
     let coverage = coverage::of(&program, |_| true);
     SourceReport { findings, candidates, held_back, suppressed, coverage, ..SourceReport::default() }

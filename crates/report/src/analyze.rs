@@ -73,7 +73,7 @@ fn place_of(finding: &TraceFinding) -> Option<String> {
     codes.sort_unstable();
     codes.dedup();
     let codes = if codes.is_empty() { String::new() } else { format!(" ({})", codes.join(", ")) };
-    Some(format!("at {}:{}{codes}", place.file, place.line))
+    Some(format!("at {}{codes}", place.shown()))
 }
 
 fn percent(share: f64) -> String {

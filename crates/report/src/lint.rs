@@ -6,6 +6,7 @@ mod github;
 mod json;
 mod markdown;
 mod sarif;
+mod statistics;
 mod text;
 
 pub use difference::unified as difference;
@@ -13,6 +14,7 @@ pub use github::show as github;
 pub use json::show as json;
 pub use markdown::show as markdown;
 pub use sarif::show as sarif;
+pub use statistics::{show as statistics, show_as_json as statistics_as_json};
 pub use text::show as text;
 
 use headroom_diagnosis::source::fix::Safety;

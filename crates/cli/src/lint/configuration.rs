@@ -1,9 +1,12 @@
 //! `[tool.headroom]` of pyproject.toml, or the same keys at the top of headroom.toml.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use headroom_diagnosis::source::matches_path;
 use serde::Deserialize;
 
 use super::FailOn;
@@ -19,7 +22,7 @@ pub struct Configuration {
     pub ignore: Vec<String>,
     /// Files and folders that are not read.
     #[serde(default)]
-    pub exclude: Vec<String>,
+    exclude: Vec<String>,
     pub fail_on: Option<FailOn>,
     #[serde(default)]
     per_file_ignores: BTreeMap<String, Vec<String>>,
@@ -28,6 +31,9 @@ pub struct Configuration {
     pub thresholds: BTreeMap<String, toml::Value>,
     #[serde(default)]
     per_path_ignores: BTreeMap<String, Vec<String>>,
+    /// Where the file lies: paths in it are meant from there.
+    #[serde(skip)]
+    folder: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -46,25 +52,86 @@ impl Configuration {
         let is_ours = file.file_name().is_some_and(|name| name == OWN_FILE);
         let parsed = if is_ours { toml::from_str(&text).map_err(Into::into) } else { Configuration::parse(&text) };
         let place = if is_ours { "the file" } else { "[tool.headroom]" };
-        parsed.with_context(|| format!("{}: {place} is not understood", file.display()))
+        let mut read = parsed.with_context(|| format!("{}: {place} is not understood", file.display()))?;
+        let whole = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
+        read.folder = whole.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(read)
     }
 
     /// From the first headroom.toml or pyproject.toml in the path's folder or above it; of both in one, ours.
     pub fn nearest(path: &Path) -> Result<Configuration> {
         let start = if path == Path::new("-") { Path::new(".") } else { path };
         let Ok(start) = std::fs::canonicalize(start) else { return Ok(Configuration::default()) };
-        let files = start.ancestors().flat_map(|folder| [OWN_FILE, "pyproject.toml"].map(|name| folder.join(name)));
-        let found = files.into_iter().find(|file| file.is_file());
-        found.map_or_else(|| Ok(Configuration::default()), |file| Configuration::read(&file))
+        start
+            .ancestors()
+            .find_map(file_in)
+            .map_or_else(|| Ok(Configuration::default()), |file| Configuration::read(&file))
     }
 
-    pub fn per_path(&self) -> impl Iterator<Item = (String, Vec<String>)> {
-        self.per_file_ignores.iter().chain(&self.per_path_ignores).map(|(path, codes)| (path.clone(), codes.clone()))
+    /// Whether a file or folder, by its whole path, is left out.
+    pub fn excludes(&self, path: &Path) -> bool {
+        let path = self.relative(path);
+        self.exclude.iter().any(|pattern| matches_path(pattern, &path))
+    }
+
+    /// Rules that are ignored in the file, by its whole path.
+    pub fn ignored_at(&self, path: &Path) -> Vec<String> {
+        let path = self.relative(path);
+        let patterns = self.per_file_ignores.iter().chain(&self.per_path_ignores);
+        let ignored = patterns.filter(|(pattern, _)| matches_path(pattern, &path)).flat_map(|(_, codes)| codes.clone());
+        self.ignore.iter().cloned().chain(ignored).collect()
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
     fn parse(text: &str) -> Result<Configuration> {
         let project: Project = toml::from_str(text)?;
         Ok(project.tool.and_then(|tools| tools.headroom).unwrap_or_default())
+    }
+}
+
+/// The files that may hold a folder's configuration, the one that wins first.
+pub fn files_of(folder: &Path) -> [PathBuf; 2] {
+    [OWN_FILE, "pyproject.toml"].map(|name| folder.join(name))
+}
+
+fn file_in(folder: &Path) -> Option<PathBuf> {
+    files_of(folder).into_iter().find(|file| file.is_file())
+}
+
+/// The configuration of every file: the nearest to it, so that it does not matter which folder was asked about.
+pub struct Configurations {
+    /// In place of all others.
+    only: Option<Rc<Configuration>>,
+    by_folder: RefCell<HashMap<PathBuf, Rc<Configuration>>>,
+}
+
+impl Configurations {
+    pub fn nearest() -> Configurations {
+        Configurations { only: None, by_folder: RefCell::default() }
+    }
+
+    pub fn only(configuration: Configuration) -> Configurations {
+        Configurations { only: Some(Rc::new(configuration)), by_folder: RefCell::default() }
+    }
+
+    /// Of the files in a folder, by its whole path.
+    pub fn of_folder(&self, folder: &Path) -> Result<Rc<Configuration>> {
+        if let Some(only) = &self.only {
+            return Ok(Rc::clone(only));
+        }
+        if let Some(known) = self.by_folder.borrow().get(folder) {
+            return Ok(Rc::clone(known));
+        }
+        let found = match (file_in(folder), folder.parent()) {
+            (Some(file), _) => Rc::new(Configuration::read(&file)?),
+            (None, Some(parent)) => self.of_folder(parent)?,
+            (None, None) => Rc::default(),
+        };
+        self.by_folder.borrow_mut().insert(folder.to_path_buf(), Rc::clone(&found));
+        Ok(found)
     }
 }
 
@@ -76,9 +143,9 @@ mod tests {
     fn the_section_is_read_and_others_left_alone() {
         let text = "[tool.ruff]\nline-length = 100\n[tool.headroom]\nignore = [\"TP605\"]\nfail-on = \"high\"\n[tool.headroom.per-path-ignores]\n\"examples/*\" = [\"TP3\"]\n";
         let configuration = Configuration::parse(text).expect("valid");
-        assert_eq!(configuration.ignore, ["TP605"]);
         assert!(configuration.fail_on == Some(FailOn::High));
-        assert_eq!(configuration.per_path().next(), Some(("examples/*".to_string(), vec!["TP3".to_string()])));
+        assert_eq!(configuration.ignored_at(Path::new("a.py")), ["TP605"]);
+        assert_eq!(configuration.ignored_at(Path::new("examples/a.py")), ["TP605", "TP3"]);
     }
 
     #[test]

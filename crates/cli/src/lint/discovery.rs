@@ -1,54 +1,190 @@
-//! Which files to read: those named, and the Python files of folders.
+//! Which files to read: those named, those of folders, and the rest of the projects they belong to.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use headroom_diagnosis::source::{Input, matches_path};
+use anyhow::Result;
+use headroom_diagnosis::source::{Belonging, Input, Problem, Projects};
 
-/// Folders that hold no source of the project.
-const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
+use super::configuration::{self, Configurations};
+use super::project::{Roots, SKIPPED, is_script};
+
+/// Folders with one of these are made by programs: virtual environments and caches.
+const MADE: &[&str] = &["pyvenv.cfg", "CACHEDIR.TAG"];
+
+/// A project beyond this many scripts is left out of sight: only what is asked about is read of it.
+const MOST_FILES: usize = 20_000;
 
 /// Scripts, and beside each the place it was read from: what findings show of a path that is not UTF-8 leads elsewhere.
+#[derive(Default)]
 pub struct Scripts {
     pub files: Vec<PathBuf>,
     pub inputs: Vec<Input>,
+    pub projects: Projects,
+    /// What was asked about and could not be read.
+    pub unread: Vec<(String, Problem)>,
+    /// The input that came from standard input.
+    pub from_stdin: Option<usize>,
 }
 
-pub fn read(paths: &[PathBuf], exclude: &[String]) -> Result<Scripts> {
-    let mut files = Vec::new();
+/// Files by their whole paths; those that are asked about with the path they are shown by.
+#[derive(Default)]
+pub struct Listing {
+    files: BTreeMap<PathBuf, Listed>,
+    unread: Vec<(String, Problem)>,
+}
+
+struct Listed {
+    shown: Option<PathBuf>,
+    root: PathBuf,
+}
+
+impl Listing {
+    /// Every file whose change may change an answer: scripts, configurations, and what was not there yet.
+    pub fn watched(&self) -> impl Iterator<Item = PathBuf> {
+        let roots: BTreeSet<&PathBuf> = self.files.values().map(|listed| &listed.root).collect();
+        let folders: BTreeSet<&Path> =
+            self.files.keys().filter_map(|file| file.parent()).chain(roots.into_iter().map(PathBuf::as_path)).collect();
+        let configurations: Vec<PathBuf> =
+            folders.into_iter().flat_map(configuration::files_of).filter(|file| file.exists()).collect();
+        self.files.keys().cloned().chain(configurations)
+    }
+}
+
+pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listing> {
+    let mut asked = Vec::new();
+    let mut listing = Listing::default();
     for path in paths {
-        if path.is_dir() {
-            walk(path, exclude, &mut files)?;
+        let whole = match std::fs::canonicalize(path) {
+            Ok(whole) => whole,
+            Err(error) => {
+                listing.unread.push(unread(path, &error));
+                continue;
+            }
+        };
+        if whole.is_dir() {
+            let shown = |file: &Path| path.join(file.strip_prefix(&whole).unwrap_or(file));
+            let mut found = Found::default();
+            walk(&whole, configurations, usize::MAX, &mut found)?;
+            asked.extend(found.files.into_iter().map(|file| (shown(&file), file)));
+            listing.unread.extend(found.unread.iter().map(|(folder, error)| unread(&shown(folder), error)));
         } else {
-            files.push(path.clone());
+            asked.push((path.clone(), whole));
         }
     }
-    files.sort();
-    files.dedup();
-    let input = |file: &PathBuf| {
-        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        Ok(Input { path: file.to_string_lossy().into_owned(), bytes })
-    };
-    let inputs = files.iter().map(input).collect::<Result<_>>()?;
-    Ok(Scripts { files, inputs })
+    let mut roots = Roots::new();
+    for (shown, whole) in asked {
+        let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
+        listing.files.entry(whole).or_insert(Listed { shown: Some(shown), root });
+    }
+    add_surroundings(&mut listing, &mut roots, configurations)?;
+    Ok(listing)
 }
 
-fn walk(folder: &Path, exclude: &[String], files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
-        let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
-        let shown = path.to_string_lossy();
-        if exclude.iter().any(|pattern| matches_path(pattern, &shown)) {
+/// The one file that is shown by `shown`, whether it exists or not, and its project.
+pub fn list_named(shown: &Path, whole: &Path, configurations: &Configurations) -> Result<Listing> {
+    let (mut listing, mut roots) = (Listing::default(), Roots::new());
+    let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
+    listing.files.insert(whole.to_path_buf(), Listed { shown: Some(shown.to_path_buf()), root });
+    add_surroundings(&mut listing, &mut roots, configurations)?;
+    Ok(listing)
+}
+
+/// The other files of every project that something is asked about in.
+fn add_surroundings(listing: &mut Listing, roots: &mut Roots, configurations: &Configurations) -> Result<()> {
+    let mut asked: Vec<PathBuf> = listing.files.values().map(|listed| listed.root.clone()).collect();
+    asked.sort();
+    asked.dedup();
+    for root in asked {
+        let mut around = Found::default();
+        walk(&root, configurations, MOST_FILES, &mut around)?;
+        if around.files.len() > MOST_FILES {
             continue;
         }
+        for file in around.files {
+            // A folder below may be a project of its own.
+            if roots.of_folder(file.parent().unwrap_or(&root)) == root {
+                listing.files.entry(file).or_insert_with(|| Listed { shown: None, root: root.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads what is listed. A file that is only around may be unreadable; one that is asked about is an error of the run.
+pub fn read(listing: Listing) -> Scripts {
+    read_by(listing, |whole| std::fs::read(whole))
+}
+
+/// The same with `bytes` in the place of one file.
+pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
+    let content = |whole: &Path| if whole == replaced { Ok(bytes.clone()) } else { std::fs::read(whole) };
+    let mut scripts = read_by(listing, content);
+    scripts.from_stdin = scripts.files.iter().position(|file| file == replaced);
+    scripts
+}
+
+fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Scripts {
+    let mut roots: Vec<PathBuf> = listing.files.values().map(|listed| listed.root.clone()).collect();
+    roots.sort();
+    roots.dedup();
+    let listed: Vec<(PathBuf, Listed)> = listing.files.into_iter().collect();
+    let mut scripts = Scripts { unread: listing.unread, ..Scripts::default() };
+    for (whole, listed) in listed {
+        let shown = listed.shown.as_ref().unwrap_or(&whole);
+        match content(&whole) {
+            Ok(bytes) => {
+                let within = whole.strip_prefix(&listed.root).unwrap_or(&whole).to_string_lossy().into_owned();
+                let project = roots.binary_search(&listed.root).unwrap_or(0);
+                scripts.projects.belongings.push(Belonging { project, within, asked: listed.shown.is_some() });
+                scripts.inputs.push(Input { path: shown.to_string_lossy().into_owned(), bytes });
+                scripts.files.push(whole);
+            }
+            Err(error) if listed.shown.is_some() => scripts.unread.push(unread(shown, &error)),
+            Err(_) => {}
+        }
+    }
+    scripts
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> (String, Problem) {
+    (path.to_string_lossy().into_owned(), Problem::of_file(format!("cannot read it: {error}")))
+}
+
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    unread: Vec<(PathBuf, std::io::Error)>,
+}
+
+/// Every script below a folder, given by its whole path; ends once there are more than `most`.
+fn walk(folder: &Path, configurations: &Configurations, most: usize, found: &mut Found) -> Result<()> {
+    let configuration = configurations.of_folder(folder)?;
+    let mut entries = match std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+        Ok(entries) => entries,
+        Err(error) => {
+            found.unread.push((folder.to_path_buf(), error));
+            return Ok(());
+        }
+    };
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
         // Links are not followed: they may lead round in circles.
-        let kind = entry.file_type().with_context(|| format!("cannot read {shown}"))?;
-        if kind.is_dir() && !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
-            walk(&path, exclude, files)?;
-        } else if kind.is_file() && name.ends_with(".py") {
-            files.push(path);
+        let Ok(kind) = entry.file_type() else { continue };
+        let is_open = kind.is_dir() && !name.starts_with('.') && !SKIPPED.contains(&name.as_ref());
+        let is_wanted = is_open || kind.is_file() && is_script(&name);
+        if !is_wanted || configuration.excludes(&path) {
+            continue;
+        }
+        if !is_open {
+            found.files.push(path);
+        } else if !MADE.iter().any(|made| path.join(made).exists()) {
+            walk(&path, configurations, most, found)?;
+        }
+        if found.files.len() > most {
+            break;
         }
     }
     Ok(())

@@ -1,11 +1,14 @@
 //! One Python file: its text, its tree as far as it parses, and where things are.
 
+use ruff_python_ast::token::Tokens;
 use ruff_python_ast::{ModModule, PySourceType};
-use ruff_python_parser::parse_unchecked_source;
+use ruff_python_parser::{ParseOptions, Parsed, parse_cells_unchecked, parse_unchecked_source};
 use ruff_source_file::{LineIndex, OneIndexed};
 use ruff_text_size::{TextRange, TextSize};
 
-use super::{comments, nesting, topics};
+use super::fix::{Edit, apply};
+use super::notebook::{self, Cell};
+use super::{Belonging, Input, comments, nesting, topics};
 use crate::finding::Place;
 
 /// Files beyond this are generated data, not scripts.
@@ -24,52 +27,144 @@ pub struct SourceFile {
     pub module: Vec<String>,
     /// The first place that does not parse, and why; the rest of the file is still read.
     pub problem: Option<Problem>,
+    /// Whether it was not read at all.
+    pub refused: bool,
     /// Whether the bytes were UTF-8. Text that was repaired on the way in must not be written back.
     pub exact: bool,
+    /// Whether findings in it are wanted, or it is read only for what it says of others.
+    pub asked: bool,
+    /// Of a notebook: the cells that the text is made of.
+    cells: Option<Vec<Cell>>,
     lines: LineIndex,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// In a notebook: the cell, and the line in it.
+    pub cell: Option<u32>,
+    /// Zero where the file as a whole is meant.
     pub line: u32,
     pub message: String,
 }
 
+/// Whether it is known that a file can be read without exhausting the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    Unknown,
+    Checked,
+}
+
+impl Problem {
+    /// A file that could not be read at all.
+    pub fn of_file(message: impl Into<String>) -> Problem {
+        Problem { cell: None, line: 0, message: message.into() }
+    }
+
+    /// Where it is in the file at `path`, as far as it is known.
+    pub fn place(&self, path: &str) -> String {
+        match (self.cell, self.line) {
+            (Some(cell), 0) => format!("{path}:cell {cell}"),
+            (Some(cell), line) => format!("{path}:cell {cell}:{line}"),
+            (None, 0) => path.to_string(),
+            (None, line) => format!("{path}:{line}"),
+        }
+    }
+}
+
 impl SourceFile {
-    pub fn from_bytes(path: &str, bytes: &[u8]) -> SourceFile {
+    pub fn read(input: &Input, belonging: &Belonging, depth: Depth) -> SourceFile {
+        let file = SourceFile::from_bytes(&input.path, &input.bytes, depth);
+        SourceFile { module: module_of(&belonging.within), asked: belonging.asked, ..file }
+    }
+
+    fn from_bytes(path: &str, bytes: &[u8], depth: Depth) -> SourceFile {
         let text = String::from_utf8_lossy(bytes);
         let exact = matches!(text, std::borrow::Cow::Borrowed(_));
-        SourceFile { exact, ..SourceFile::from_text(path, text.into_owned()) }
+        let file = if is_notebook(path) {
+            match notebook::read(&text) {
+                Ok((code, cells)) => SourceFile::from_cells(path, code, Some(cells), depth),
+                Err(message) => {
+                    let problem = Some(Problem::of_file(message));
+                    SourceFile { problem, ..SourceFile::from_text(path, String::new()) }
+                }
+            }
+        } else {
+            SourceFile::from_cells(path, text.into_owned(), None, depth)
+        };
+        SourceFile { exact, ..file }
     }
 
     pub fn from_text(path: &str, text: String) -> SourceFile {
-        let refusal = if text.len() > MOST_BYTES {
-            Some(format!("{} MiB, files beyond {} MiB are not read", text.len() >> 20, MOST_BYTES >> 20))
-        } else if nesting::is_too_deep(&text) {
-            Some(format!("nested more than {} levels deep: not read", nesting::MOST_LEVELS))
-        } else {
-            None
-        };
+        SourceFile::from_cells(path, text, None, Depth::Unknown)
+    }
+
+    fn from_cells(path: &str, text: String, cells: Option<Vec<Cell>>, depth: Depth) -> SourceFile {
+        let refusal = if depth == Depth::Checked { None } else { refusal(&text, cells.as_deref()) };
         let readable = if refusal.is_some() { "" } else { text.as_str() };
-        let parsed = parse_unchecked_source(readable, PySourceType::Python);
-        let lines = LineIndex::from_source_text(&text);
-        let problem = refusal.map(|message| Problem { line: 1, message }).or_else(|| {
-            parsed.errors().first().map(|error| Problem {
-                line: line_number(&lines, error.location.start()),
-                message: error.error.to_string(),
-            })
-        });
-        SourceFile {
+        let parsed = parse(readable, cells.as_deref().filter(|_| refusal.is_none()));
+        let error = parsed.errors().first().map(|error| (error.location.start(), error.error.to_string()));
+        let mut file = SourceFile {
             path: path.to_string(),
             module: module_of(path),
             words: topics::words_of(readable, parsed.tokens()),
             silencing: comments::silencing_comments(readable, parsed.tokens()),
+            refused: refusal.is_some(),
+            problem: refusal.map(Problem::of_file),
+            exact: true,
+            asked: true,
+            cells,
+            lines: LineIndex::from_source_text(&text),
             syntax: parsed.into_syntax(),
             text,
-            problem,
-            exact: true,
-            lines,
+        };
+        if let Some((offset, message)) = error {
+            let (cell, line) = file.line_in_cell(offset);
+            file.problem = Some(Problem { cell, line, message });
         }
+        file
+    }
+
+    /// The file with the edits made; none where they touch each other or cross a cell.
+    pub fn edited(&self, edits: &[Edit]) -> Option<SourceFile> {
+        let (text, cells) = match &self.cells {
+            None => (apply(&self.text, edits)?, None),
+            Some(cells) => {
+                let edits = notebook::clip(edits, cells)?;
+                (apply(&self.text, &edits)?, Some(notebook::moved(cells, &edits)?))
+            }
+        };
+        let after = SourceFile::from_cells(&self.path, text, cells, Depth::Unknown);
+        Some(SourceFile { module: self.module.clone(), asked: self.asked, exact: self.exact, ..after })
+    }
+
+    /// What to write for a file that held `before`.
+    pub fn written(&self, before: &str) -> Option<String> {
+        match &self.cells {
+            None => Some(self.text.clone()),
+            Some(cells) => notebook::write(before, &self.text, cells),
+        }
+    }
+
+    /// The cell around `offset`, if this is a notebook, and the line, there or in the file.
+    pub fn line_in_cell(&self, offset: TextSize) -> (Option<u32>, u32) {
+        let line = self.line(offset);
+        match self.cell_at(offset) {
+            Some(cell) => (Some(cell.number), line + 1 - self.line(cell.range.start())),
+            None => (None, line),
+        }
+    }
+
+    /// In a notebook: the cell around `offset`.
+    pub fn cell_at(&self, offset: TextSize) -> Option<&Cell> {
+        let cells = self.cells.as_ref()?;
+        cells.get(cells.partition_point(|cell| cell.range.end() < offset)).or(cells.last())
+    }
+
+    /// The place of something at `offset`, by the lines of its cell.
+    pub fn place_in_cell(&self, place: &mut Place, offset: TextSize) {
+        let (cell, line) = self.line_in_cell(offset);
+        let lines = place.end_line.saturating_sub(place.line);
+        *place = Place { cell, line, end_line: line + lines, ..place.clone() };
     }
 
     pub fn slice(&self, range: TextRange) -> &str {
@@ -90,6 +185,18 @@ impl SourceFile {
         self.slice(self.lines.line_range(number, &self.text)).trim_end_matches(['\n', '\r'])
     }
 
+    /// Behind the last character of line `number`, before its line end.
+    pub fn line_end(&self, number: u32) -> TextSize {
+        let Some(number) = OneIndexed::new(number as usize) else { return TextSize::default() };
+        let range = self.lines.line_range(number, &self.text);
+        range.start() + TextSize::of(self.slice(range).trim_end_matches(['\n', '\r']))
+    }
+
+    /// The tokens, which are not kept, once more.
+    pub fn tokens(&self) -> Tokens {
+        parse(&self.text, self.cells.as_deref()).tokens().clone()
+    }
+
     pub fn line_start(&self, offset: TextSize) -> TextSize {
         self.lines.line_start(self.lines.line_index(offset), &self.text)
     }
@@ -105,6 +212,7 @@ impl SourceFile {
         let (start, end) = (at(range.start()), at(range.end()));
         Place {
             file: self.path.clone(),
+            cell: None,
             line: start.line.get() as u32,
             column: start.column.get() as u32,
             end_line: end.line.get() as u32,
@@ -115,6 +223,35 @@ impl SourceFile {
 
 fn line_number(lines: &LineIndex, offset: TextSize) -> u32 {
     lines.line_index(offset).get() as u32
+}
+
+pub fn is_notebook(path: &str) -> bool {
+    path.ends_with(".ipynb")
+}
+
+/// Why a file is not read at all.
+fn refusal(text: &str, cells: Option<&[Cell]>) -> Option<String> {
+    if text.len() > MOST_BYTES {
+        return Some(format!("{} MiB, files beyond {} MiB are not read", text.len() >> 20, MOST_BYTES >> 20));
+    }
+    let is_deep = match cells {
+        None => nesting::is_too_deep(text, PySourceType::Python),
+        Some(cells) => {
+            let code = |cell: &Cell| text.get(cell.range.to_std_range()).unwrap_or_default();
+            cells.iter().any(|cell| nesting::is_too_deep(code(cell), PySourceType::Ipynb))
+        }
+    };
+    is_deep.then(|| format!("nested more than {} levels deep: not read", nesting::MOST_LEVELS))
+}
+
+/// Every cell must be whole by itself; together they are one module.
+fn parse(text: &str, cells: Option<&[Cell]>) -> Parsed<ModModule> {
+    match cells {
+        None => parse_unchecked_source(text, PySourceType::Python),
+        Some(cells) => {
+            parse_cells_unchecked(text, cells.iter().map(|cell| cell.range), &ParseOptions::from(PySourceType::Ipynb))
+        }
+    }
 }
 
 fn module_of(path: &str) -> Vec<String> {

@@ -30,6 +30,9 @@ pub struct Edit {
     #[serde(serialize_with = "as_offsets")]
     pub range: TextRange,
     pub text: String,
+    /// In a finding of a notebook: the cell whose bytes the range counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,11 +66,11 @@ impl Fix {
 
 impl Edit {
     pub fn replace(range: TextRange, text: impl Into<String>) -> Edit {
-        Edit { range, text: text.into() }
+        Edit { range, text: text.into(), cell: None }
     }
 
     pub fn insert(at: TextSize, text: impl Into<String>) -> Edit {
-        Edit { range: TextRange::empty(at), text: text.into() }
+        Edit { range: TextRange::empty(at), text: text.into(), cell: None }
     }
 }
 

@@ -6,10 +6,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::file::{Problem, SourceFile};
+use super::file::{Depth, Problem, SourceFile};
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
-use super::{Input, STACK_BYTES};
+use super::{Input, Projects, STACK_BYTES};
 
 /// Up to here the trees of the first look are kept for the second; beyond it files are parsed twice.
 const KEPT_BYTES: usize = 16 << 20;
@@ -17,6 +17,7 @@ const KEPT_BYTES: usize = 16 << 20;
 pub struct Outline {
     pub path: String,
     pub problem: Option<Problem>,
+    refused: bool,
     module: Vec<String>,
     imports: Vec<String>,
     /// Whether anything in it can be a training step, a model or a loader.
@@ -31,22 +32,24 @@ pub struct Map {
 }
 
 impl Map {
-    pub fn draw(inputs: &[Input]) -> Map {
+    pub fn draw(inputs: &[Input], projects: &Projects) -> Map {
         let keep = inputs.iter().map(|input| input.bytes.len()).sum::<usize>() <= KEPT_BYTES;
-        let (outlines, kept): (Vec<Outline>, Vec<_>) = in_parallel(inputs, |input| {
-            let file = SourceFile::from_bytes(&input.path, &input.bytes);
+        let numbers: Vec<FileId> = (0..inputs.len()).collect();
+        let (outlines, kept): (Vec<Outline>, Vec<_>) = in_parallel(&numbers, |id| {
+            let file = SourceFile::read(&inputs[*id], &projects.belongings[*id], Depth::Unknown);
             (outline(&file), Mutex::new(keep.then_some(file)))
         })
         .into_iter()
         .unzip();
-        let islands = join(&outlines);
+        let islands = join(&outlines, projects);
         Map { outlines, islands, kept }
     }
 
-    pub fn files(&self, island: &[FileId], inputs: &[Input]) -> Vec<SourceFile> {
+    pub fn files(&self, island: &[FileId], inputs: &[Input], projects: &Projects) -> Vec<SourceFile> {
         let take = |id: &FileId| {
             let kept = self.kept[*id].lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-            kept.unwrap_or_else(|| SourceFile::from_bytes(&inputs[*id].path, &inputs[*id].bytes))
+            let depth = if self.outlines[*id].refused { Depth::Unknown } else { Depth::Checked };
+            kept.unwrap_or_else(|| SourceFile::read(&inputs[*id], &projects.belongings[*id], depth))
         };
         island.iter().map(take).collect()
     }
@@ -94,21 +97,24 @@ fn outline(file: &SourceFile) -> Outline {
     Outline {
         path: file.path.clone(),
         problem: file.problem.clone(),
+        refused: file.refused,
         module: file.module.clone(),
         imports: imports.collect(),
         concerns_torch: WORDS.iter().any(|word| file.text.contains(word)),
     }
 }
 
-/// The largest first, so that threads finish together.
-fn join(outlines: &[Outline]) -> Vec<Vec<FileId>> {
-    let index = ModuleIndex::new(outlines.iter().map(|outline| outline.module.clone()).collect());
+/// Those with a file that is asked about, the largest first, so that threads finish together.
+fn join(outlines: &[Outline], projects: &Projects) -> Vec<Vec<FileId>> {
     let mut leaders: Vec<FileId> = (0..outlines.len()).collect();
-    for (file, outline) in outlines.iter().enumerate() {
-        for dotted in &outline.imports {
-            if let Some(other) = index.find_dotted(file, dotted) {
-                let (one, two) = (leader(&mut leaders, file), leader(&mut leaders, other));
-                leaders[one.max(two)] = one.min(two);
+    for project in projects.members() {
+        let index = ModuleIndex::new(project.iter().map(|file| outlines[*file].module.clone()).collect());
+        for (local, file) in project.iter().enumerate() {
+            for dotted in &outlines[*file].imports {
+                if let Some(other) = index.find_dotted(local, dotted) {
+                    let (one, two) = (leader(&mut leaders, *file), leader(&mut leaders, project[other]));
+                    leaders[one.max(two)] = one.min(two);
+                }
             }
         }
     }
@@ -116,7 +122,9 @@ fn join(outlines: &[Outline]) -> Vec<Vec<FileId>> {
     for file in 0..outlines.len() {
         islands[leader(&mut leaders, file)].push(file);
     }
-    islands.retain(|island| island.iter().any(|file| outlines[*file].concerns_torch));
+    islands.retain(|island| {
+        island.iter().any(|file| outlines[*file].concerns_torch) && island.iter().any(|file| projects.is_asked(*file))
+    });
     islands.sort_by_key(|island| std::cmp::Reverse(island.len()));
     islands
 }
@@ -135,7 +143,8 @@ mod tests {
 
     fn islands(files: &[(&str, &str)]) -> Vec<Vec<FileId>> {
         let input = |(path, text): &(&str, &str)| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() };
-        Map::draw(&files.iter().map(input).collect::<Vec<_>>()).islands
+        let inputs: Vec<Input> = files.iter().map(input).collect();
+        Map::draw(&inputs, &Projects::of_all(&inputs)).islands
     }
 
     #[test]

@@ -1,119 +1,146 @@
 //! How deep an expression nests, found without recursion, so that no input can exhaust the stack of what reads it.
 
+use ruff_python_ast::PySourceType;
+use ruff_python_ast::token::TokenKind;
+use ruff_python_parser::AsMode;
+use ruff_python_parser::lexer::lex;
+
 pub const MOST_LEVELS: u32 = 400;
 
-/// An upper estimate: within one bracket every operator up to the next comma may add a level.
-pub fn is_too_deep(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    // One count for the statement and one for every open bracket.
-    let mut counts: Vec<u32> = vec![0];
-    let mut indents: Vec<usize> = Vec::new();
-    let mut total: u32 = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        let byte = bytes[at];
-        let before = if at == 0 { b' ' } else { bytes[at - 1] };
-        let mut grows = false;
-        match byte {
-            b'#' => {
-                at += bytes[at..].iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len() - at);
-                continue;
+/// What may still add a level within one bracket, or within the statement outside of all brackets.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    levels: u32,
+    /// Lambdas whose colon is to come: the commas before it part their parameters.
+    lambdas: u32,
+}
+
+/// An upper estimate by the parser's own tokens: within one bracket every operator and keyword up to the next comma may add
+/// a level. Text of strings adds none, and the expressions of an f-string count as code.
+pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
+    let mut tokens = lex(text, kind.as_mode());
+    let mut outer: Vec<Open> = Vec::new();
+    let mut here = Open::default();
+    // Of `outer` together.
+    let mut around: u32 = 0;
+    let mut blocks: u32 = 0;
+    let mut strings: u32 = 0;
+    let mut after_line = false;
+    loop {
+        let token = tokens.next_token();
+        match token {
+            TokenKind::EndOfFile => return false,
+            TokenKind::Newline | TokenKind::Semi => here = Open::default(),
+            TokenKind::Indent => blocks += 1,
+            TokenKind::Dedent => blocks = blocks.saturating_sub(1),
+            TokenKind::FStringStart | TokenKind::TStringStart => strings += 1,
+            TokenKind::FStringEnd | TokenKind::TStringEnd => strings = strings.saturating_sub(1),
+            TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => {
+                around += here.levels;
+                outer.push(here);
+                here = Open { levels: 1, lambdas: 0 };
             }
-            // Formatted strings hold expressions: their inside counts like code.
-            b'"' | b'\'' if !starts_formatted(bytes, at) => {
-                at = after_string(bytes, at);
-                continue;
-            }
-            b'\n' if counts.len() == 1 => {
-                total -= counts[0];
-                counts[0] = 0;
-                let line = &bytes[at + 1..];
-                let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-                if !matches!(line.get(width), None | Some(b'\n' | b'\r' | b'#')) {
-                    while indents.last().is_some_and(|last| *last >= width) {
-                        indents.pop();
-                    }
-                    indents.push(width);
+            TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
+                if let Some(open) = outer.pop() {
+                    around -= open.levels;
+                    // A call or a subscript may follow it.
+                    here = Open { levels: open.levels + 1, ..open };
                 }
             }
-            b'(' | b'[' | b'{' => {
-                counts.push(1);
-                total += 1;
+            TokenKind::Comma if here.lambdas == 0 => here.levels = 0,
+            // The bracket before it was never closed, and the parser gives it up here.
+            _ if after_line && begins_statement(token) => {
+                outer.clear();
+                (here, around) = (Open::default(), 0);
             }
-            b')' | b']' | b'}' if counts.len() > 1 => {
-                total -= counts.pop().unwrap_or(0);
-                grows = true;
+            TokenKind::Lambda => {
+                here.lambdas += 1;
+                here.levels += 1;
             }
-            b',' | b';' => {
-                if let Some(last) = counts.last_mut() {
-                    total -= *last;
-                    *last = 0;
-                }
+            TokenKind::Colon => {
+                here.lambdas = here.lambdas.saturating_sub(1);
+                here.levels += 1;
             }
-            b'+' | b'-' | b'*' | b'/' | b'%' | b'@' | b'&' | b'|' | b'^' | b'~' | b'<' | b'>' | b'.' | b':' => {
-                grows = true
-            }
-            // Words such as `not`, `lambda`, `await`, `if` and `else` nest too: any word after white space may.
-            _ if byte.is_ascii_alphabetic() && !is_word(before) => grows = true,
+            _ if token.is_operator() || token.is_keyword() => here.levels += 1,
             _ => {}
         }
-        if grows && let Some(last) = counts.last_mut() {
-            *last += 1;
-            total += 1;
-        }
-        if total > MOST_LEVELS * 4 || counts.len() > MOST_LEVELS as usize || indents.len() > MOST_LEVELS as usize / 4 {
+        after_line = match token {
+            TokenKind::NonLogicalNewline => true,
+            TokenKind::Comment => after_line,
+            _ => false,
+        };
+        let brackets = outer.len() as u32 + strings;
+        if around + here.levels > MOST_LEVELS * 4 || brackets > MOST_LEVELS || blocks > MOST_LEVELS / 4 {
             return true;
         }
-        at += 1;
     }
-    false
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
-}
-
-/// Whether the quote at `at` opens an f-string or t-string.
-fn starts_formatted(bytes: &[u8], at: usize) -> bool {
-    let prefix = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    prefix <= 2 && bytes[at - prefix..at].iter().any(|byte| matches!(byte, b'f' | b'F' | b't' | b'T'))
-}
-
-/// The place behind the string that opens at `at`; an unclosed plain string ends with its line.
-fn after_string(bytes: &[u8], at: usize) -> usize {
-    let quote = bytes[at];
-    let triple = bytes[at..].starts_with(&[quote; 3]);
-    let mut at = at + if triple { 3 } else { 1 };
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 1,
-            b'\n' if !triple => return at,
-            byte if byte == quote && !triple => return at + 1,
-            byte if byte == quote && bytes[at..].starts_with(&[quote; 3]) => return at + 3,
-            _ => {}
-        }
-        at += 1;
-    }
-    bytes.len()
+/// Keywords that no expression holds.
+fn begins_statement(token: TokenKind) -> bool {
+    use TokenKind as T;
+    matches!(token, T::Def | T::Class | T::Return | T::While | T::With | T::Try | T::Raise | T::Assert | T::Import)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn is_deep(text: &str) -> bool {
+        is_too_deep(text, PySourceType::Python)
+    }
+
     #[test]
     fn ordinary_code_and_long_tables_are_not_deep() {
-        assert!(!is_too_deep("x = f(a, [b, {c: (d)}])\n"));
-        assert!(!is_too_deep(&format!("x = [\n{}]\n", "  -0.5, 1.25,\n".repeat(10_000))));
-        assert!(!is_too_deep(&format!("\"\"\"{}\"\"\"\n", "a (long. text: ".repeat(5_000))));
-        assert!(!is_too_deep(&"x = a + b\n".repeat(10_000)));
+        assert!(!is_deep("x = f(a, [b, {c: (d)}])\n"));
+        assert!(!is_deep(&format!("x = [\n{}]\n", "  -0.5, 1.25,\n".repeat(10_000))));
+        assert!(!is_deep(&format!("\"\"\"{}\"\"\"\n", "a (long. text: ".repeat(5_000))));
+        assert!(!is_deep(&"x = a + b\n".repeat(10_000)));
+        assert!(!is_deep(&"x = a + \\\n  b\n".repeat(10_000)));
+        assert!(!is_deep(&format!("x = [\n{}]\n", "  lambda a, b: a + b,\n".repeat(10_000))));
+    }
+
+    #[test]
+    fn text_of_formatted_strings_is_not_code() {
+        for line in [
+            r#"print(f"{x}")"#,
+            r#"print(f'{x} (and. more: text) is "{y!r:>{width}.{digits}}"')"#,
+            r#"print(f"{d["key"]}", f"{f"{x + 1}"}")"#,
+            r#"print(rf"\d{{1,2}} {x:\d(}", F'it''s (', fR"{x}\n")"#,
+            r#"print(t"{x=} [", f"it's \" {x} '")"#,
+            "print(f\"\"\"a \"quoted\" (line\n  of {x} '\"\"\")",
+            "print(f\"{\n    x  # it's\n    }\")",
+        ] {
+            assert!(!is_deep(&format!("{line}\n").repeat(3_000)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_bracket_that_is_never_closed_does_not_swallow_the_file() {
+        let text = format!("x = f(a,\n\n{}", "def g(x):\n    return x.a.b + x.c if x else -x\n\n".repeat(1_000));
+        assert!(!is_deep(&text));
     }
 
     #[test]
     fn brackets_operators_words_and_blocks_are_counted() {
         let blocks: String = (0..200).map(|level| format!("{}if x:\n", " ".repeat(level))).collect();
-        for deep in ["(".repeat(2_000), "not ".repeat(5_000), "1+".repeat(5_000), "a.".repeat(5_000), blocks] {
-            assert!(is_too_deep(&deep), "{}", &deep[..10]);
+        let others = [
+            "(",
+            "not ",
+            "1+",
+            "a.",
+            "a\\\n.",
+            "lambda a, b: ",
+            "f\"{",
+            "f\"{x:{",
+            "()",
+            "[b]",
+            "x if y else ",
+            "await ",
+        ];
+        for deep in others.map(|piece| format!("x = {}", piece.repeat(5_000))).into_iter().chain([blocks]) {
+            let first = deep.get(..16).unwrap_or_default();
+            assert!(is_deep(&deep), "{first}");
         }
     }
 }

@@ -6,7 +6,7 @@ use super::file::SourceFile;
 use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
 use super::islands::{Map, in_parallel};
 use super::symbols::FileId;
-use super::{Input, Selection, SourceReport, gather, number, report};
+use super::{Input, Projects, Selection, SourceReport, gather, number, report};
 use crate::finding::Place;
 
 /// A fix may make room for the next one (pinned memory, then the copy that does not block); none needs more rounds.
@@ -21,6 +21,15 @@ pub struct Repaired {
     pub after: String,
 }
 
+impl Repaired {
+    /// The file as it is written; none where nothing changed.
+    pub(super) fn new(number: usize, input: &Input, file: &SourceFile) -> Option<Repaired> {
+        let before = String::from_utf8_lossy(&input.bytes).into_owned();
+        let after = file.written(&before)?;
+        (before != after).then(|| Repaired { input: number, path: file.path.clone(), before, after })
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repairs {
     pub files: Vec<Repaired>,
@@ -32,8 +41,16 @@ pub struct Repairs {
 
 /// Applies every fix that is at least as safe as `least`. Files that did not parse whole are left alone.
 pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs {
-    let map = Map::draw(inputs);
-    let islands = in_parallel(&map.islands, |island| repair_island(&map, island, inputs, selection, least));
+    repair_within(inputs, &Projects::of_all(inputs), selection, least)
+}
+
+/// The same in the files that are asked about.
+pub fn repair_within(inputs: &[Input], projects: &Projects, selection: &Selection, least: Safety) -> Repairs {
+    let map = Map::draw(inputs, projects);
+    let islands = in_parallel(&map.islands, |island| {
+        let files = map.files(island, inputs, projects);
+        repair_island(files, island, inputs, selection, least)
+    });
     let mut repairs = Repairs::default();
     let mut reports = Vec::new();
     for (repaired, report) in islands {
@@ -43,19 +60,18 @@ pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs
     }
     repairs.files.sort_by(|one, two| (&one.path, one.input).cmp(&(&two.path, two.input)));
     repairs.applied.sort_by(|(_, one), (_, two)| (&one.file, one.line).cmp(&(&two.file, two.line)));
-    repairs.remaining = gather(&map, reports);
+    repairs.remaining = gather(&map, projects, reports);
     repairs
 }
 
 /// The repairs of one island, and what the rules say of the result.
 fn repair_island(
-    map: &Map,
+    mut files: Vec<SourceFile>,
     island: &[FileId],
     inputs: &[Input],
     selection: &Selection,
     least: Safety,
 ) -> (Repairs, SourceReport) {
-    let mut files = map.files(island, inputs);
     let mut repairs = Repairs::default();
     let mut found = report(&files, selection);
     let mut changed = Vec::new();
@@ -65,7 +81,7 @@ fn repair_island(
             break;
         }
         for (index, after) in edited {
-            files[index] = SourceFile::from_text(&files[index].path, after);
+            files[index] = after;
             changed.push(index);
         }
         found = report(&files, selection);
@@ -73,26 +89,23 @@ fn repair_island(
     changed.sort_unstable();
     changed.dedup();
     for index in changed {
-        let before = String::from_utf8_lossy(&inputs[island[index]].bytes).into_owned();
-        let (path, after) = (files[index].path.clone(), files[index].text.clone());
-        if before != after {
-            repairs.files.push(Repaired { input: island[index], path, before, after });
-        }
+        let input = island[index];
+        repairs.files.extend(Repaired::new(input, &inputs[input], &files[index]));
     }
-    number(&mut found, island);
+    number(&mut found, island, &files);
     (repairs, found)
 }
 
-/// The files that change, by index, and their new text.
+/// The files that change, by index, as they become.
 fn repair_once(
     files: &[SourceFile],
     found: &SourceReport,
     least: Safety,
     repairs: &mut Repairs,
-) -> Vec<(usize, String)> {
+) -> Vec<(usize, SourceFile)> {
     let mut changed = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        if !file.exact || file.problem.is_some() {
+        if !file.asked || !file.exact || file.problem.is_some() {
             continue;
         }
         let here: Vec<_> = found
@@ -103,22 +116,22 @@ fn repair_once(
             .collect();
         let taken = compatible(here.iter().map(|finding| &finding.fix));
         let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
-        let Some(after) = apply(&file.text, &edits).filter(|after| !edits.is_empty() && *after != file.text) else {
-            continue;
-        };
-        if SourceFile::from_text(&file.path, after.clone()).problem.is_some() {
-            continue;
-        }
+        let after = file.edited(&edits).filter(|after| after.problem.is_none() && after.text != file.text);
+        let Some(after) = after else { continue };
         let was_taken = |fix: &Fix| taken.iter().any(|taken| std::ptr::eq(*taken, fix));
         let made = here.iter().filter(|finding| was_taken(&finding.fix));
-        repairs.applied.extend(made.map(|finding| (finding.code, finding.place.clone())));
+        repairs.applied.extend(made.map(|finding| {
+            let mut place = finding.place.clone();
+            file.place_in_cell(&mut place, finding.range.start());
+            (finding.code, place)
+        }));
         changed.push((index, after));
     }
     changed
 }
 
 fn still_parses(file: &SourceFile, edits: &[Edit]) -> bool {
-    apply(&file.text, edits).is_some_and(|after| SourceFile::from_text(&file.path, after).problem.is_none())
+    file.edited(edits).is_some_and(|after| after.problem.is_none())
 }
 
 /// The touched lines before and after; places further apart than a few lines are shown with a gap.
@@ -143,7 +156,7 @@ pub fn preview(file: &SourceFile, fix: &Fix) -> Option<Preview> {
         let (from, until) = (usize::from(start), usize::from(end));
         let part = file.text.get(from..until)?;
         let shifted: Vec<Edit> =
-            edits[at..to].iter().map(|edit| Edit { range: edit.range - start, text: edit.text.clone() }).collect();
+            edits[at..to].iter().map(|edit| Edit::replace(edit.range - start, edit.text.clone())).collect();
         before.push_str(part);
         after.push_str(&apply(part, &shifted)?);
         at = to;

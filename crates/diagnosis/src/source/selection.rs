@@ -1,5 +1,8 @@
 //! Which rules run, and where: `--select`, `--ignore` and `[tool.headroom]`.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::rules::RULES;
@@ -11,6 +14,8 @@ pub struct Selection {
     /// Codes ignored under paths that match a pattern.
     per_path: Vec<(String, Vec<String>)>,
     is_pedantic: bool,
+    /// What holds in place of all this for single files, by the paths they are shown by.
+    by_file: HashMap<String, Arc<Selection>>,
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -31,7 +36,7 @@ impl Selection {
             .iter()
             .map(|(pattern, given)| Ok((pattern.clone(), codes(given)?)))
             .collect::<Result<Vec<_>, SelectionError>>()?;
-        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path, is_pedantic: false })
+        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path, is_pedantic: false, by_file: HashMap::new() })
     }
 
     /// The same rules, with all that they find.
@@ -40,17 +45,45 @@ impl Selection {
     }
 
     /// Whether pedantic findings of a rule are shown: asked for at large, or by selecting the rule or its group.
-    pub fn wants_pedantic(&self, code: &str) -> bool {
+    pub fn wants_pedantic(&self, code: &str, path: &str) -> bool {
+        if let Some(own) = self.by_file.get(path) {
+            return own.wants_pedantic(code, path);
+        }
         let names_it = |prefix: &String| prefix.len() > "TP".len() && code.starts_with(prefix.as_str());
         self.is_pedantic || self.select.iter().any(names_it)
     }
 
+    /// A selection for each file, by the path it is shown by.
+    pub fn by_path(of_files: impl IntoIterator<Item = (String, Selection)>) -> Selection {
+        let mut distinct: Vec<Arc<Selection>> = Vec::new();
+        let mut by_file = HashMap::new();
+        for (path, selection) in of_files {
+            let known = distinct.iter().find(|known| ***known == selection).cloned();
+            let selection = known.unwrap_or_else(|| {
+                distinct.push(Arc::new(selection));
+                Arc::clone(&distinct[distinct.len() - 1])
+            });
+            by_file.insert(path, selection);
+        }
+        match distinct.as_slice() {
+            [only] => Selection::clone(only),
+            _ => Selection { by_file, ..Selection::default() },
+        }
+    }
+
+    /// Whether any file is to be looked at by the rule.
     pub fn wants(&self, code: &str) -> bool {
+        if !self.by_file.is_empty() {
+            return self.by_file.values().any(|selection| selection.wants(code));
+        }
         let selected = self.select.is_empty() || self.select.iter().any(|prefix| code.starts_with(prefix.as_str()));
         selected && !self.ignore.iter().any(|prefix| code.starts_with(prefix.as_str()))
     }
 
     pub fn wants_at(&self, code: &str, path: &str) -> bool {
+        if let Some(own) = self.by_file.get(path) {
+            return own.wants(code) && own.wants_at(code, path);
+        }
         !self.per_path.iter().any(|(pattern, codes)| {
             codes.iter().any(|prefix| code.starts_with(prefix.as_str())) && matches_path(pattern, path)
         })

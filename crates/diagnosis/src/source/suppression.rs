@@ -82,7 +82,7 @@ mod tests {
 
     fn silenced(text: &str, code: &str, line: u32) -> bool {
         let file = SourceFile::from_text("a.py", text.to_string());
-        let place = Place { file: String::new(), line, column: 1, end_line: line, end_column: 2 };
+        let place = Place { file: String::new(), cell: None, line, column: 1, end_line: line, end_column: 2 };
         Suppressions::read(&file).silence(code, &place)
     }
 

@@ -73,7 +73,7 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "### {} {} ({}{share})\n", finding.code, finding.name, finding.severity)?;
         writeln!(out, "{}\n", finding.message)?;
         if let Some(place) = &finding.place {
-            writeln!(out, "At `{}:{}`.\n", place.file, place.line)?;
+            writeln!(out, "At `{}`.\n", place.shown())?;
         } else if let Some(function) = &finding.function {
             writeln!(out, "In `{function}`.\n")?;
         }

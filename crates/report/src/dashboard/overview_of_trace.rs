@@ -148,7 +148,7 @@ fn headline(analysis: &Analysis, wall: f64) -> Vec<Figure> {
 
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let place = |finding: &TraceFinding| match (&finding.place, &finding.function) {
-        (Some(place), _) => Some(format!("{}:{}", place.file, place.line)),
+        (Some(place), _) => Some(place.shown()),
         (None, Some(function)) => Some(format!("in {function}")),
         (None, None) => None,
     };

@@ -25,10 +25,24 @@ pub fn show(report: &SourceReport) -> String {
             place.end_line,
             place.end_column,
             property(&format!("{} {}", finding.code, finding.name)),
-            data(&format!("{} ({}). {}", finding.message, evidence(finding), finding.fix.title)),
+            data(&format!("{}{} ({}). {}", in_cell(place.cell), finding.message, evidence(finding), finding.fix.title)),
+        );
+    }
+    for (path, problem) in &report.problems {
+        let _ = writeln!(
+            out,
+            "::error file={},line={},title=not read whole::{}",
+            property(path),
+            problem.line.max(1),
+            data(&format!("{}{}", in_cell(problem.cell), problem.message)),
         );
     }
     out
+}
+
+/// Annotations have no field for it: lines are those of the cell.
+fn in_cell(cell: Option<u32>) -> String {
+    cell.map_or_else(String::new, |cell| format!("cell {cell}: "))
 }
 
 /// Text behind the `::`, with what would end it written otherwise.

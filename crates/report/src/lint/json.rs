@@ -25,13 +25,20 @@ pub fn show(report: &SourceReport) -> String {
                 "function": finding.function,
                 "calls_per_step": finding.calls_per_step,
                 "operators": finding.operators,
+                "pedantic": finding.pedantic,
             })
         })
         .collect();
     let problems: Vec<Value> = report
         .problems
         .iter()
-        .map(|(file, problem)| json!({"file": file, "line": problem.line, "message": problem.message}))
+        .map(|(file, problem)| {
+            let mut shown = json!({"file": file, "line": problem.line, "message": problem.message});
+            if let Some(cell) = problem.cell {
+                shown["cell"] = cell.into();
+            }
+            shown
+        })
         .collect();
     let whole = json!({
         "files": report.files,

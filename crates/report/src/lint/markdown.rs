@@ -63,7 +63,7 @@ pub fn show(report: &SourceReport) -> String {
 fn show_finding(out: &mut String, number: usize, finding: &SourceFinding) {
     let place = &finding.place;
     let _ = writeln!(out, "### {number}. {} {} ({})\n", finding.code, finding.name, finding.severity);
-    let _ = writeln!(out, "**Location:** `{}:{}` in `{}`\n", place.file, place.line, finding.function);
+    let _ = writeln!(out, "**Location:** `{}` in `{}`\n", place.shown(), finding.function);
     let _ = writeln!(out, "**Root cause:** {}\n", finding.message);
     let _ = writeln!(out, "**Fix ({}):** {}\n", safety_name(finding.fix.safety), finding.fix.title);
     match &finding.fix.preview {
@@ -94,18 +94,17 @@ fn show_rest(out: &mut String, report: &SourceReport) {
     let by_hand: Vec<&SourceFinding> =
         report.findings.iter().filter(|finding| finding.fix.safety == Safety::Shown).collect();
     for finding in &by_hand {
-        let _ = writeln!(
-            out,
-            "- `{}:{}` {}: by hand, {}",
-            finding.place.file, finding.place.line, finding.code, finding.fix.title
-        );
+        let _ = writeln!(out, "- `{}` {}: by hand, {}", finding.place.shown(), finding.code, finding.fix.title);
     }
     for finding in &report.candidates {
-        let _ =
-            writeln!(out, "- `{}:{}` {}: only a trace can say", finding.place.file, finding.place.line, finding.code);
+        let _ = writeln!(out, "- `{}` {}: only a trace can say", finding.place.shown(), finding.code);
     }
     for (path, problem) in &report.problems {
-        let _ = writeln!(out, "- `{path}:{}` not read whole: {}", problem.line, problem.message);
+        let _ = writeln!(out, "- `{}` not read whole: {}", problem.place(path), problem.message);
+    }
+    if !report.held_back.is_empty() {
+        let count = counted(report.held_back.len(), "finding");
+        let _ = writeln!(out, "- {count} seldom worth a change: `--pedantic` shows them");
     }
     if report.suppressed > 0 {
         let _ = writeln!(out, "- {} silenced by comments", counted(report.suppressed, "finding"));

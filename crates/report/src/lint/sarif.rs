@@ -9,6 +9,13 @@ use super::{evidence, safety_name};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
+/// Says what the tool is by itself, as the log does with the rules' pages: the project has no public address.
+const INFORMATION: &str = concat!(
+    "data:text/plain,headroom%20",
+    env!("CARGO_PKG_VERSION"),
+    "%20lint%3A%20bottlenecks%20in%20PyTorch%20training%20scripts.%20%60headroom%20explain%20CODE%60%20shows%20a%20rule."
+);
+
 pub fn show(report: &SourceReport) -> String {
     let rules: Vec<Value> = RULES
         .iter()
@@ -28,12 +35,12 @@ pub fn show(report: &SourceReport) -> String {
         .iter()
         .map(|(file, problem)| {
             json!({
-                "level": "warning",
-                "message": {"text": problem.message},
+                "level": "error",
+                "message": {"text": format!("not read whole: {}", problem.message)},
                 "locations": [{"physicalLocation": {
                     "artifactLocation": {"uri": uri(file)},
                     "region": {"startLine": problem.line.max(1)},
-                }}],
+                }, "logicalLocations": cell_location(problem.cell)}],
             })
         })
         .collect();
@@ -43,11 +50,12 @@ pub fn show(report: &SourceReport) -> String {
         "runs": [{
             "tool": {"driver": {
                 "name": "headroom",
+                "informationUri": INFORMATION,
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             }},
             "columnKind": "unicodeCodePoints",
-            "invocations": [{"executionSuccessful": true, "toolExecutionNotifications": notifications}],
+            "invocations": [{"executionSuccessful": report.problems.is_empty(), "toolExecutionNotifications": notifications}],
             "results": results,
         }],
     });
@@ -56,6 +64,8 @@ pub fn show(report: &SourceReport) -> String {
 
 fn result(finding: &SourceFinding) -> Value {
     let index = RULES.iter().position(|rule| rule.code == finding.code).unwrap_or_default();
+    let mut logical = vec![json!({"fullyQualifiedName": finding.function, "kind": "function"})];
+    logical.extend(cell_location(finding.place.cell));
     let mut result = json!({
         "ruleId": finding.code,
         "ruleIndex": index,
@@ -66,7 +76,7 @@ fn result(finding: &SourceFinding) -> Value {
                 "artifactLocation": {"uri": uri(&finding.place.file)},
                 "region": region(&finding.place),
             },
-            "logicalLocations": [{"fullyQualifiedName": finding.function, "kind": "function"}],
+            "logicalLocations": logical,
         }],
         "properties": {
             "severity": finding.severity,
@@ -74,7 +84,8 @@ fn result(finding: &SourceFinding) -> Value {
             "fixSafety": safety_name(finding.fix.safety),
         },
     });
-    if !finding.fix.edits.is_empty() {
+    // A cell's bytes are not those of the notebook's JSON: its fixes cannot be said here.
+    if !finding.fix.edits.is_empty() && finding.place.cell.is_none() {
         let replacements: Vec<Value> = finding
             .fix
             .edits
@@ -96,6 +107,11 @@ fn result(finding: &SourceFinding) -> Value {
         }]);
     }
     result
+}
+
+/// SARIF counts a notebook's lines by its JSON: ours are those of the cell that is named here.
+fn cell_location(cell: Option<u32>) -> Vec<Value> {
+    cell.map(|cell| json!({"name": format!("cell {cell}"), "kind": "element"})).into_iter().collect()
 }
 
 fn region(place: &Place) -> Value {

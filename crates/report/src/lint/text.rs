@@ -3,37 +3,60 @@
 use std::fmt::Write;
 
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::{SourceFinding, SourceReport};
+use headroom_diagnosis::source::{Problem, SourceFinding, SourceReport};
 
-use super::{evidence, how_measured, safety_name};
+use super::{counted, evidence, how_measured, safety_name};
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::new();
     for finding in &report.findings {
         show_finding(&mut out, finding);
     }
-    for (path, problem) in &report.problems {
-        let _ = writeln!(out, "note: {path}:{}: not read whole: {}", problem.line, problem.message);
-    }
+    out.push_str(&problems(report));
     let _ = writeln!(out, "{}", summary(report));
     out.push_str(&super::coverage::show(report));
     out
 }
 
+/// One line for each file that was not read whole.
+pub fn problems(report: &SourceReport) -> String {
+    let line = |(path, problem): &(String, Problem)| {
+        format!("error: {}: not read whole: {}\n", problem.place(path), problem.message)
+    };
+    report.problems.iter().map(line).collect()
+}
+
 /// `5 findings in 1 file: 1 critical, 2 high, 2 medium (unmeasured)`.
-fn summary(report: &SourceReport) -> String {
-    let files = if report.files == 1 { "1 file".to_string() } else { format!("{} files", report.files) };
-    let silenced = if report.suppressed == 0 { String::new() } else { format!(", {} silenced", report.suppressed) };
+pub fn summary(report: &SourceReport) -> String {
+    let files = counted(report.files, "file");
+    let mut more = String::new();
+    if report.suppressed > 0 {
+        let _ = write!(more, ", {} silenced", report.suppressed);
+    }
+    if !report.held_back.is_empty() {
+        let _ = write!(more, "; {} more with --pedantic", report.held_back.len());
+    }
+    let unread = report.problems.len();
+    if unread > 0 {
+        let _ = write!(more, "; {} not read whole", counted(unread, "file"));
+    }
     if report.findings.is_empty() {
-        return format!("nothing found in {files}{silenced}");
+        return match report.files.saturating_sub(unread) {
+            0 if unread > 0 => format!("no file was read whole{more}"),
+            whole => format!("nothing found in {}{more}", counted(whole, "file")),
+        };
     }
     let severities = [Severity::Critical, Severity::High, Severity::Medium, Severity::Low];
     let counts = severities
         .map(|severity| (severity, report.findings.iter().filter(|finding| finding.severity == severity).count()));
     let counts: Vec<String> =
         counts.iter().filter(|(_, count)| *count > 0).map(|(severity, count)| format!("{count} {severity}")).collect();
-    let word = if report.findings.len() == 1 { "finding" } else { "findings" };
-    format!("{} {word} in {files}: {} ({}){silenced}", report.findings.len(), counts.join(", "), how_measured(report))
+    format!(
+        "{} in {files}: {} ({}){more}",
+        counted(report.findings.len(), "finding"),
+        counts.join(", "),
+        how_measured(report)
+    )
 }
 
 fn show_finding(out: &mut String, finding: &SourceFinding) {
@@ -42,9 +65,8 @@ fn show_finding(out: &mut String, finding: &SourceFinding) {
     let gutter = " ".repeat(number.len());
     let _ = writeln!(
         out,
-        "{}:{}:{}: {} {} ({}, {})",
-        place.file,
-        place.line,
+        "{}:{}: {} {} ({}, {})",
+        place.shown(),
         place.column,
         finding.code,
         finding.name,

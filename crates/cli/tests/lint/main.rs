@@ -1,5 +1,10 @@
 //! `headroom lint` and `headroom explain` as people and programs use them.
 
+mod exit_codes;
+mod notebooks;
+mod same_answer;
+mod watch;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -26,7 +31,7 @@ fn codes(output: &Output) -> Vec<String> {
 fn json_names_code_and_place_and_paths_may_be_folders() {
     let folder = folder_with(SCRIPT);
     let output = headroom(folder.path(), &["lint", ".", "--format", "json", "--select", "TP101,TP501"]);
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(1));
     assert_eq!(codes(&output), ["TP501", "TP101"]);
 }
 
@@ -84,7 +89,8 @@ fn a_file_that_does_not_parse_is_read_as_far_as_it_goes_and_said_so() {
     let folder = folder_with(&format!("{SCRIPT}\ndef broken(:\n"));
     let output = headroom(folder.path(), &["lint", "train.py", "--select", "TP101"]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("TP101") && shown.contains("not read whole"), "{shown}");
+    assert!(shown.contains("TP101") && shown.contains("error: train.py:15: not read whole"), "{shown}");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
@@ -141,6 +147,9 @@ fn sarif_keeps_the_rules_of_its_schema() {
     let run = &log["runs"][0];
     let rules = run["tool"]["driver"]["rules"].as_array().expect("rules");
     assert!(run["tool"]["driver"]["name"].is_string());
+    let about = run["tool"]["driver"]["informationUri"].as_str().expect("an address");
+    assert!(about.contains(':') && !about.contains(' '), "{about}");
+    assert_eq!(run["invocations"][0]["executionSuccessful"], false, "a file was not read whole");
     let levels = ["none", "note", "warning", "error"];
     let is_level = |value: &serde_json::Value| value.as_str().is_some_and(|level| levels.contains(&level));
     assert!(

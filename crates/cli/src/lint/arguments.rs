@@ -1,0 +1,137 @@
+//! The command line of `headroom lint`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use headroom_diagnosis::finding::Severity;
+
+use super::configuration::{Configuration, Configurations};
+
+/// Find bottlenecks in PyTorch training scripts and notebooks, and fix them.
+///
+/// Exits with 1 where it finds something, and with 2 where a file could not be read whole.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Files and folders; `-` reads one script from standard input. The current folder if none is given.
+    pub paths: Vec<PathBuf>,
+    /// How findings are shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write them to a file in place of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
+    /// Show how many findings each rule made, and not the findings.
+    #[arg(long, conflicts_with = "diff")]
+    pub statistics: bool,
+    /// Run again whenever a file changes, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["fix", "diff", "add_noqa"])]
+    pub watch: bool,
+    /// Apply fixes that keep the meaning.
+    #[arg(long)]
+    pub fix: bool,
+    /// With --fix or --diff: also apply fixes that may change results; each rule's page says how.
+    #[arg(long)]
+    pub unsafe_fixes: bool,
+    /// Show what the fixes would change, and change nothing.
+    #[arg(long)]
+    pub diff: bool,
+    /// Add `# noqa: CODE` to every line with a finding.
+    #[arg(long, conflicts_with_all = ["fix", "diff", "statistics"])]
+    pub add_noqa: bool,
+    /// Exit with 1 only if a finding is at least this severe; without it, any finding counts.
+    #[arg(long, value_enum)]
+    pub fail_on: Option<FailOn>,
+    /// Exit with 0 whatever is found; files that could not be read are still an error.
+    #[arg(long, short, conflicts_with = "fail_on")]
+    pub exit_zero: bool,
+    /// Exit with 1 if --fix changed something, also where nothing is left to find.
+    #[arg(long, requires = "fix", conflicts_with = "exit_zero")]
+    pub exit_non_zero_on_fix: bool,
+    /// Show also what is true but seldom worth a change, and what is not training.
+    #[arg(long)]
+    pub pedantic: bool,
+    /// Only these rules: codes (TP101), groups (TP1), names, or all; separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    pub select: Vec<String>,
+    /// Not these rules.
+    #[arg(long, value_delimiter = ',')]
+    pub ignore: Vec<String>,
+    /// The name of what comes from standard input: findings show it, and its project is looked up by it.
+    #[arg(long, value_name = "PATH")]
+    pub stdin_filename: Option<PathBuf>,
+    /// A trace of the scripts (.json, .json.gz or a folder of ranks): findings it measures say what they cost
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["fix", "diff", "add_noqa"])]
+    pub trace: Vec<PathBuf>,
+    /// A pyproject.toml or headroom.toml to use in place of the nearest one.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read no configuration file.
+    #[arg(long, conflicts_with = "config")]
+    no_config: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Sarif,
+    Github,
+    Markdown,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    Low,
+    Medium,
+    High,
+    Critical,
+    Never,
+}
+
+impl FailOn {
+    /// None where no finding counts.
+    pub fn least(self) -> Option<Severity> {
+        match self {
+            FailOn::Low => Some(Severity::Low),
+            FailOn::Medium => Some(Severity::Medium),
+            FailOn::High => Some(Severity::High),
+            FailOn::Critical => Some(Severity::Critical),
+            FailOn::Never => None,
+        }
+    }
+}
+
+impl Arguments {
+    /// With the default path, or why they cannot be followed.
+    pub fn checked(mut self) -> Result<Arguments> {
+        if self.paths.is_empty() {
+            self.paths.push(PathBuf::from("."));
+        }
+        if self.is_stdin() {
+            if self.paths.len() > 1 {
+                bail!("`-` reads one script from standard input: give it alone");
+            }
+            if self.watch {
+                bail!("--watch needs files: standard input ends");
+            }
+        }
+        if self.statistics && !matches!(self.format, Format::Text | Format::Json) {
+            bail!("--statistics has two formats: text and json");
+        }
+        Ok(self)
+    }
+
+    pub fn is_stdin(&self) -> bool {
+        self.paths.iter().any(|path| path == Path::new("-"))
+    }
+
+    pub fn configurations(&self) -> Result<Configurations> {
+        match &self.config {
+            Some(file) => Ok(Configurations::only(Configuration::read(file)?)),
+            None if self.no_config => Ok(Configurations::only(Configuration::default())),
+            None => Ok(Configurations::nearest()),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The project a file belongs to, found from the file and never from what was asked about.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Folders that hold no source of the project.
+pub const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
+
+/// What lies at the root of a repository, and at the root of a project without one.
+const REPOSITORY: &[&str] = &[".git", ".hg"];
+const PROJECT: &[&str] = &["pyproject.toml", "setup.py", "setup.cfg", "headroom.toml"];
+
+/// Where packages of others are installed, each in a folder of its own.
+const INSTALLED: &[&str] = &["site-packages", "dist-packages"];
+
+/// Whether a file in a folder is read.
+pub fn is_script(name: &str) -> bool {
+    name.ends_with(".py") || name.ends_with(".ipynb")
+}
+
+/// Roots by the folders that were asked for.
+pub struct Roots {
+    known: HashMap<PathBuf, PathBuf>,
+    /// Folders that many projects share.
+    shared: Vec<PathBuf>,
+}
+
+impl Roots {
+    pub fn new() -> Roots {
+        Roots { known: HashMap::new(), shared: shared_folders() }
+    }
+
+    /// The root of the project that the files of `folder`, given by its whole path, belong to.
+    pub fn of_folder(&mut self, folder: &Path) -> PathBuf {
+        if let Some(known) = self.known.get(folder) {
+            return known.clone();
+        }
+        let root = find(folder, &self.shared);
+        self.known.insert(folder.to_path_buf(), root.clone());
+        root
+    }
+}
+
+/// The repository's root, else the project's, else the highest folder up to which every one holds scripts.
+fn find(folder: &Path, shared: &[PathBuf]) -> PathBuf {
+    let around = considered(folder, shared);
+    let holds = |names: &'static [&str]| move |folder: &&&Path| names.iter().any(|name| folder.join(name).exists());
+    if let Some(root) = around.iter().find(holds(REPOSITORY)).or_else(|| around.iter().find(holds(PROJECT))) {
+        return root.to_path_buf();
+    }
+    let with_scripts = around.iter().skip(1).take_while(|folder| holds_scripts(folder)).last();
+    with_scripts.map_or(folder, |folder| folder).to_path_buf()
+}
+
+/// The folder and those above it that may be the root: not beyond an installed package, a hidden folder or one that is
+/// never walked into, and none that many projects share.
+fn considered<'f>(folder: &'f Path, shared: &[PathBuf]) -> Vec<&'f Path> {
+    let mut around = Vec::new();
+    for ancestor in folder.ancestors() {
+        let name = ancestor.file_name().unwrap_or_default().to_string_lossy();
+        let is_shared = ancestor.parent().is_none() || shared.iter().any(|one| one == ancestor);
+        if !around.is_empty() && (is_shared || INSTALLED.contains(&name.as_ref())) {
+            break;
+        }
+        around.push(ancestor);
+        if name.starts_with('.') || SKIPPED.contains(&name.as_ref()) {
+            break;
+        }
+    }
+    around
+}
+
+fn shared_folders() -> Vec<PathBuf> {
+    let named = ["HOME", "USERPROFILE"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let fixed = ["/tmp", "/var/tmp", "/home", "/root", "/mnt", "/opt", "/srv"].map(PathBuf::from);
+    let all = named.chain([std::env::temp_dir()]).chain(fixed);
+    all.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder)).collect()
+}
+
+fn holds_scripts(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| is_script(&entry.file_name().to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_root_is_found_from_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(place.path()).unwrap();
+        for (file, from, root) in [
+            ("with_git/.git/HEAD", "with_git/a/b", "with_git"),
+            ("with_git/a/pyproject.toml", "with_git/a/b", "with_git"),
+            ("with_project/pyproject.toml", "with_project/src/deep", "with_project"),
+            ("plain/train.py", "plain/models/blocks", "plain/models/blocks"),
+            ("plain/models/net.py", "plain/models/blocks", "plain"),
+            ("lib/site-packages/torch/setup.py", "lib/site-packages/torch/nn", "lib/site-packages/torch"),
+            ("other/.git/HEAD", "other/.hidden/a", "other/.hidden/a"),
+        ] {
+            let (file, from) = (top.join(file), top.join(from));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::create_dir_all(&from).unwrap();
+            fs::write(&file, "").unwrap();
+            assert_eq!(Roots::new().of_folder(&from), top.join(root), "{}", file.display());
+        }
+    }
+}

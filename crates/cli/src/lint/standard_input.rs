@@ -1,0 +1,36 @@
+//! A script from standard input, in the place of the file it is named after.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use headroom_diagnosis::source::{Belonging, Input, Projects};
+
+use super::configuration::Configurations;
+use super::discovery::{self, Scripts};
+
+const UNNAMED: &str = "stdin.py";
+
+/// With a name in a folder that exists, the rest of that file's project is read as if the file itself had been named.
+pub fn read(name: Option<&Path>, configurations: &Configurations) -> Result<Scripts> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+    let shown = name.unwrap_or(Path::new(UNNAMED)).to_string_lossy().into_owned();
+    if let Some(whole) = name.and_then(place_of) {
+        let listing = discovery::list_named(name.unwrap_or(Path::new(UNNAMED)), &whole, configurations)?;
+        return Ok(discovery::read_with(listing, &whole, bytes));
+    }
+    let belonging = Belonging { project: 0, within: shown.clone(), asked: true };
+    Ok(Scripts {
+        inputs: vec![Input { path: shown, bytes }],
+        projects: Projects { belongings: vec![belonging] },
+        from_stdin: Some(0),
+        ..Scripts::default()
+    })
+}
+
+/// The whole path that the name stands for.
+fn place_of(name: &Path) -> Option<PathBuf> {
+    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(std::fs::canonicalize(folder).ok()?.join(name.file_name()?))
+}

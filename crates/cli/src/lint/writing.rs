@@ -1,0 +1,66 @@
+//! Results to standard output or a file, and changed scripts to the places they were read from.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use headroom_diagnosis::source::Repaired;
+use headroom_record::atomic::write_atomically;
+use headroom_record::replace::{recover, replace_file};
+use headroom_report::printable::printable;
+
+use super::discovery::Scripts;
+use crate::output::{self, note};
+
+/// Shows the result, or writes it to the file.
+pub fn result(file: Option<&Path>, text: &str) -> Result<()> {
+    result_exactly(file, &printable(text))
+}
+
+/// The same for what another program reads byte by byte.
+pub fn result_exactly(file: Option<&Path>, text: &str) -> Result<()> {
+    let Some(file) = file else { return Ok(output::exactly(text)?) };
+    match std::fs::metadata(file) {
+        // A pipe or a terminal takes what is written to it; a file of the user keeps its links, owner and mode.
+        Ok(about) if !about.is_file() => {
+            std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(_) => replace_file(file, text.as_bytes())?,
+        Err(_) => write_atomically(file, text.as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Each file to the place it was read from, whatever its name; a script from standard input goes to standard output.
+pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
+    let Scripts { files, inputs, from_stdin, .. } = scripts;
+    if let Some(stdin) = from_stdin {
+        let fixed = repaired.iter().find(|script| script.input == *stdin);
+        let unchanged = std::str::from_utf8(&inputs[*stdin].bytes).context("standard input is not UTF-8");
+        return Ok(output::exactly(fixed.map_or(unchanged, |script| Ok(&script.after))?)?);
+    }
+    let folders: BTreeSet<&Path> = repaired.iter().map(|script| folder_of(&files[script.input])).collect();
+    for copy in folders.into_iter().flat_map(recover) {
+        note(&format!(
+            "warning: an earlier fix was cut short; {} holds the text before it\n  help: compare it with the file of that \
+             name, and remove it",
+            copy.display()
+        ));
+    }
+    for script in repaired {
+        let path = &files[script.input];
+        let now = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if now != inputs[script.input].bytes {
+            bail!(
+                "{} was changed while it was being fixed: it is left as it is\n  help: run the command again",
+                path.display()
+            );
+        }
+        replace_file(path, script.after.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

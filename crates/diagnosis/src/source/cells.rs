@@ -1,0 +1,22 @@
+//! Findings of a notebook by its cells. Rules count lines and bytes through all cells together.
+
+use ruff_text_size::TextRange;
+
+use super::file::SourceFile;
+use super::rule::SourceFinding;
+
+/// Puts the finding and its edits into the lines and bytes of their cells; one of a script stays as it is.
+pub fn show(file: &SourceFile, finding: &mut SourceFinding) {
+    file.place_in_cell(&mut finding.place, finding.range.start());
+    let Some(first) = finding.fix.edits.iter().map(|edit| edit.range.start()).min() else { return };
+    if let Some(preview) = &mut finding.fix.preview {
+        preview.line = file.line_in_cell(first).1;
+    }
+    for edit in &mut finding.fix.edits {
+        if let Some(cell) = file.cell_at(edit.range.start()) {
+            let end = edit.range.end().min(cell.range.end());
+            edit.range = TextRange::new(edit.range.start(), end) - cell.range.start();
+            edit.cell = Some(cell.number);
+        }
+    }
+}

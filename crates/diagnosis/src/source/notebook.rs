@@ -1,0 +1,245 @@
+//! Jupyter notebooks: their code cells as one text, and a changed text back into the JSON, of which nothing else changes.
+
+use std::collections::HashMap;
+
+use ruff_text_size::{TextRange, TextSize};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::fix::Edit;
+
+/// Cell magics whose cell is Python all the same.
+const PYTHON_MAGICS: &[&str] = &["time", "timeit", "capture", "prun", "debug", "python", "python3"];
+
+/// A cell of Python, and its place in the text that all cells make together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Counted from 1, text cells among them, as editors count.
+    pub number: u32,
+    /// Between two cells lies one line end that belongs to neither.
+    pub range: TextRange,
+}
+
+#[derive(Deserialize)]
+struct Json<'j> {
+    #[serde(borrow)]
+    cells: Vec<JsonCell<'j>>,
+    metadata: Option<Metadata>,
+}
+
+#[derive(Deserialize)]
+struct JsonCell<'j> {
+    cell_type: String,
+    #[serde(borrow)]
+    source: Option<&'j RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    language_info: Option<Named>,
+    kernelspec: Option<Named>,
+}
+
+/// A kernel names its language in one of two keys.
+#[derive(Deserialize)]
+struct Named {
+    name: Option<String>,
+    language: Option<String>,
+}
+
+/// A cell's source as the format has it: lines, or one string.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Source {
+    Lines(Vec<String>),
+    Whole(String),
+}
+
+/// The code of all cells of Python, one after the other, and where each of them lies in it.
+pub fn read(json: &str) -> Result<(String, Vec<Cell>), String> {
+    let (mut text, mut cells) = (String::new(), Vec::new());
+    for (number, source) in code_cells(json)? {
+        let code = code_of(source)?;
+        if is_python(&code) {
+            let start = TextSize::of(&text);
+            text.push_str(&code);
+            cells.push(Cell { number, range: TextRange::new(start, TextSize::of(&text)) });
+            text.push('\n');
+        }
+    }
+    Ok((text, cells))
+}
+
+/// The JSON with the cells' code taken from `text`. Only the sources that changed are written anew.
+pub fn write(json: &str, text: &str, cells: &[Cell]) -> Option<String> {
+    let sources: HashMap<u32, &RawValue> = code_cells(json).ok()?.into_iter().collect();
+    let mut result = json.to_string();
+    // From the back, so that places before stay where they are.
+    for cell in cells.iter().rev() {
+        let (source, code) = (sources.get(&cell.number)?, text.get(cell.range.to_std_range())?);
+        if code_of(source).ok()? != code {
+            let start = offset_in(json, source.get());
+            result.replace_range(start..start + source.get().len(), &source_of(source, code)?);
+        }
+    }
+    Some(result)
+}
+
+/// Keeps every edit inside its cell: one that takes the line end behind a cell's last line would join two cells.
+pub fn clip(edits: &[Edit], cells: &[Cell]) -> Option<Vec<Edit>> {
+    let clipped = |edit: &Edit| {
+        let cell = cells
+            .iter()
+            .find(|cell| cell.range.start() <= edit.range.start() && edit.range.start() <= cell.range.end())?;
+        let beyond = edit.range.end() > cell.range.end() + TextSize::new(1);
+        let range = TextRange::new(edit.range.start(), edit.range.end().min(cell.range.end()));
+        (!beyond).then(|| Edit { range, text: edit.text.clone(), cell: None })
+    };
+    edits.iter().map(clipped).collect()
+}
+
+/// Where the cells lie once the edits, each inside one cell, are made.
+pub fn moved(cells: &[Cell], edits: &[Edit]) -> Option<Vec<Cell>> {
+    let mut shift: i64 = 0;
+    let shifted = |offset: TextSize, by: i64| u32::try_from(i64::from(u32::from(offset)) + by).ok().map(TextSize::new);
+    let mut result = Vec::with_capacity(cells.len());
+    for cell in cells {
+        let start = shifted(cell.range.start(), shift)?;
+        for edit in edits.iter().filter(|edit| cell.range.contains_range(edit.range)) {
+            shift += edit.text.len() as i64 - i64::from(u32::from(edit.range.len()));
+        }
+        result.push(Cell { number: cell.number, range: TextRange::new(start, shifted(cell.range.end(), shift)?) });
+    }
+    Some(result)
+}
+
+fn code_cells(json: &str) -> Result<Vec<(u32, &RawValue)>, String> {
+    let notebook: Json = serde_json::from_str(json).map_err(|error| format!("not a notebook of format 4: {error}"))?;
+    let metadata = notebook.metadata;
+    let language = metadata.and_then(|about| {
+        let of_kernel = about.kernelspec.and_then(|kernel| kernel.language);
+        about.language_info.and_then(|language| language.name).or(of_kernel)
+    });
+    if language.is_some_and(|language| !language.to_ascii_lowercase().contains("python")) {
+        return Ok(Vec::new());
+    }
+    let numbered = (1..).zip(notebook.cells);
+    Ok(numbered.filter(|(_, cell)| cell.cell_type == "code").filter_map(|(n, cell)| Some((n, cell.source?))).collect())
+}
+
+fn code_of(source: &RawValue) -> Result<String, String> {
+    match serde_json::from_str(source.get()) {
+        Ok(Source::Lines(lines)) => Ok(lines.concat()),
+        Ok(Source::Whole(code)) => Ok(code),
+        Err(error) => Err(format!("a cell's source is neither text nor lines: {error}")),
+    }
+}
+
+/// A cell that begins with the magic of another language is not read.
+fn is_python(code: &str) -> bool {
+    let Some(magic) = code.trim_start().strip_prefix("%%") else { return true };
+    let word = magic.split(|end: char| !end.is_alphanumeric()).next().unwrap_or_default();
+    PYTHON_MAGICS.contains(&word)
+}
+
+/// `code` as JSON, in the shape and with the white space that the old source has.
+fn source_of(old: &RawValue, code: &str) -> Option<String> {
+    let raw = old.get();
+    if !raw.starts_with('[') {
+        return serde_json::to_string(code).ok();
+    }
+    let elements: Vec<&RawValue> = serde_json::from_str(raw).ok()?;
+    let span = |element: &RawValue| {
+        let start = offset_in(raw, element.get());
+        (start, start + element.get().len())
+    };
+    let spans: Vec<(usize, usize)> = elements.iter().map(|element| span(element)).collect();
+    let (first, last) = (spans.first()?, spans.last()?);
+    let before = &raw[1..first.0];
+    let between = spans.get(1).map_or_else(|| format!(",{before}"), |second| raw[first.1..second.0].to_string());
+    let behind = &raw[last.1..raw.len() - 1];
+    // Lines that stay keep their spelling: `\u00e9` and `é` are the same line.
+    let spelled: HashMap<String, &str> = elements
+        .iter()
+        .filter_map(|element| Some((serde_json::from_str::<String>(element.get()).ok()?, element.get())))
+        .collect();
+    let line = |line: &str| match spelled.get(line) {
+        Some(known) => Some(known.to_string()),
+        None => serde_json::to_string(line).ok(),
+    };
+    let lines: Vec<String> = code.split_inclusive('\n').map(line).collect::<Option<_>>()?;
+    Some(format!("[{before}{}{behind}]", lines.join(&between)))
+}
+
+/// Where `part`, a piece of `whole`, begins in it.
+fn offset_in(whole: &str, part: &str) -> usize {
+    part.as_ptr() as usize - whole.as_ptr() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTEBOOK: &str = r##"{
+ "cells": [
+  {"cell_type": "markdown", "metadata": {}, "source": ["# import this"]},
+  {
+   "cell_type": "code",
+   "execution_count": 1,
+   "metadata": {"tags": [ ], "odd":1.50},
+   "outputs": [],
+   "source": [
+    "import torch\n",
+    "name = 'caf\u00e9'"
+   ]
+  },
+  {"cell_type": "code", "source": "%%bash\nls | wc"},
+  {"cell_type": "code", "source": "x = 1\n"},
+  {"cell_type": "code", "source": []}
+ ],
+ "metadata": {"language_info": {"name": "python"}},
+ "nbformat": 4, "nbformat_minor": 5
+}
+"##;
+
+    #[test]
+    fn cells_of_python_make_one_text() {
+        let (text, cells) = read(NOTEBOOK).expect("a notebook");
+        assert_eq!(text, "import torch\nname = 'café'\nx = 1\n\n\n");
+        let shown: Vec<(u32, &str)> =
+            cells.iter().map(|cell| (cell.number, &text[cell.range.to_std_range()])).collect();
+        assert_eq!(shown, [(2, "import torch\nname = 'café'"), (4, "x = 1\n"), (5, "")]);
+    }
+
+    #[test]
+    fn only_the_changed_lines_of_the_json_change() {
+        let (text, cells) = read(NOTEBOOK).expect("a notebook");
+        let edits = [Edit::insert(TextSize::new(12), "\n\ntorch.ok = \"yes\"")];
+        let after = super::super::fix::apply(&text, &edits).expect("one edit");
+        let moved = moved(&cells, &edits).expect("inside one cell");
+        let want = NOTEBOOK.replace(
+            "\"import torch\\n\",\n",
+            "\"import torch\\n\",\n    \"\\n\",\n    \"torch.ok = \\\"yes\\\"\\n\",\n",
+        );
+        assert_eq!(write(NOTEBOOK, &after, &moved).as_deref(), Some(want.as_str()));
+        assert_eq!(write(NOTEBOOK, &text, &cells).as_deref(), Some(NOTEBOOK));
+    }
+
+    #[test]
+    fn an_edit_never_joins_two_cells() {
+        let (text, cells) = read(NOTEBOOK).expect("a notebook");
+        let line = TextRange::new(TextSize::new(13), TextSize::of("import torch\nname = 'café'\n"));
+        let clipped = clip(&[Edit::replace(line, "")], &cells).expect("inside one cell");
+        assert_eq!(clipped[0].range.end(), cells[0].range.end());
+        let across = TextRange::new(TextSize::new(13), TextSize::of(text.as_str()));
+        assert_eq!(clip(&[Edit::replace(across, "")], &cells), None);
+    }
+
+    #[test]
+    fn other_languages_are_left_out_and_other_json_is_an_error() {
+        let other = NOTEBOOK.replace("\"python\"", "\"R\"");
+        assert_eq!(read(&other), Ok((String::new(), vec![])));
+        assert!(read("{}").is_err_and(|error| error.contains("cells")));
+        assert!(read("").is_err());
+    }
+}

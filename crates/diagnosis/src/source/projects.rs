@@ -1,0 +1,41 @@
+//! How inputs belong together, and which of them are asked about.
+
+use super::Input;
+
+/// One entry per input. Files that are not asked about are read for what they say of those that are: an answer must not
+/// depend on which files of a project happen to be named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Projects {
+    pub belongings: Vec<Belonging>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Belonging {
+    /// Files of different projects never know of each other.
+    pub project: usize,
+    /// The path from the project's root, which names the module.
+    pub within: String,
+    pub asked: bool,
+}
+
+impl Projects {
+    /// Every input is asked about, and all of them are one project.
+    pub fn of_all(inputs: &[Input]) -> Projects {
+        let belonging = |input: &Input| Belonging { project: 0, within: input.path.clone(), asked: true };
+        Projects { belongings: inputs.iter().map(belonging).collect() }
+    }
+
+    pub fn is_asked(&self, input: usize) -> bool {
+        self.belongings[input].asked
+    }
+
+    /// The inputs of every project, by their numbers.
+    pub fn members(&self) -> Vec<Vec<usize>> {
+        let count = self.belongings.iter().map(|belonging| belonging.project + 1).max().unwrap_or(0);
+        let mut projects = vec![Vec::new(); count];
+        for (input, belonging) in self.belongings.iter().enumerate() {
+            projects[belonging.project].push(input);
+        }
+        projects
+    }
+}
