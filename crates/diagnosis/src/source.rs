@@ -141,9 +141,10 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
         finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
     }
     let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
-    let is_held_back = |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
+    let is_held_back =
+        |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
     let (held_back, findings) = findings.into_iter().partition(is_held_back);
-    let coverage = coverage::of(&program, |_| true);
+    let coverage = coverage::of(&program, |file| files[file].asked);
     SourceReport { findings, candidates, held_back, suppressed, coverage, ..SourceReport::default() }
 }
 

@@ -134,7 +134,7 @@ fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>
         let shown = listed.shown.as_ref().unwrap_or(&whole);
         match content(&whole) {
             Ok(bytes) => {
-                let within = whole.strip_prefix(&listed.root).unwrap_or(&whole).to_string_lossy().into_owned();
+                let within = whole.strip_prefix(above(&listed.root)).unwrap_or(&whole).to_string_lossy().into_owned();
                 let project = roots.binary_search(&listed.root).unwrap_or(0);
                 scripts.projects.belongings.push(Belonging { project, within, asked: listed.shown.is_some() });
                 scripts.inputs.push(Input { path: shown.to_string_lossy().into_owned(), bytes });
@@ -145,6 +145,12 @@ fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>
         }
     }
     scripts
+}
+
+/// A project that is itself a package is imported by its folder's name: that belongs to its modules' names.
+fn above(root: &Path) -> &Path {
+    let is_package = root.join("__init__.py").exists();
+    root.parent().filter(|_| is_package).unwrap_or(root)
 }
 
 fn unread(path: &Path, error: &std::io::Error) -> (String, Problem) {

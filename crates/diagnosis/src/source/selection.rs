@@ -36,7 +36,13 @@ impl Selection {
             .iter()
             .map(|(pattern, given)| Ok((pattern.clone(), codes(given)?)))
             .collect::<Result<Vec<_>, SelectionError>>()?;
-        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, per_path, is_pedantic: false, by_file: HashMap::new() })
+        Ok(Selection {
+            select: codes(select)?,
+            ignore: codes(ignore)?,
+            per_path,
+            is_pedantic: false,
+            by_file: HashMap::new(),
+        })
     }
 
     /// The same rules, with all that they find.
