@@ -24,7 +24,11 @@ use crate::signals::{self, Interrupt};
 use crate::study::state::compact;
 use crate::train::folder::{make_folders, remove_folders};
 
-/// Run a PyTorch script unchanged, leave a trace of a few steps after warm-up, and analyze it.
+/// Run a PyTorch script unchanged, time some steps of it with nothing attached, record some more, and analyze them.
+///
+/// Three phases follow the warm-up: steps with no profiler (the true time of a step), steps with a light profiler (operators,
+/// runtime calls and kernels) and steps with everything (shapes, stacks, memory). All shares are of the true step. A script
+/// that ends earlier leaves what was recorded until then. Needs 20 steps as it stands.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Where the trace goes; made if missing, refused if it holds another trace [default: runs/TIME-recorded]
@@ -36,10 +40,13 @@ pub struct Arguments {
     /// Steps before recording
     #[arg(long, default_value_t = 3, value_name = "N")]
     warmup_steps: u32,
-    /// Steps to record, and to time without the profiler afterwards
+    /// Steps to time with no profiler attached, before recording
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    timed_steps: u32,
+    /// Steps to record with the light profiler, and again with everything
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// End the script once the steps are recorded and timed
+    /// End the script once the steps are timed and recorded
     #[arg(long)]
     stop: bool,
     /// Scripts to join with the trace: findings get their lines
@@ -58,7 +65,12 @@ pub struct Arguments {
 struct Note {
     steps: u32,
     trace: Option<PathBuf>,
+    #[serde(default)]
+    light_trace: Option<PathBuf>,
     seconds_without_profiler: Vec<f64>,
+    /// Where the script was when it ended: `warm-up`, `timed`, `light`, `full` or `done`.
+    #[serde(default)]
+    phase: String,
     error: Option<String>,
     /// The script profiles itself, and the hook stepped aside.
     #[serde(default)]
@@ -85,6 +97,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     command.env("HEADROOM_RECORD_FOLDER", &folder.path);
     command.env("HEADROOM_RECORD_NOTES", &notes);
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
+    command.env("HEADROOM_RECORD_TIMED", arguments.timed_steps.to_string());
     command.env("HEADROOM_RECORD_STEPS", arguments.steps.to_string());
     if arguments.stop {
         command.env("HEADROOM_RECORD_STOP", "1");
@@ -110,12 +123,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for trace in &traces {
         output::note(&format!("recorded {}", trace.display()));
     }
-    let milliseconds = median_milliseconds(&notes);
-    match milliseconds {
-        Some(milliseconds) => output::note(&format!("a step without the profiler takes {milliseconds:.2} ms (median)")),
-        None => output::note("the script ended before a step without the profiler could be timed"),
+    for line in left_out(&notes, &arguments) {
+        output::note(&line);
     }
-    let analysis = analyze::analysis_of(&traces, &arguments.source, milliseconds, analyze::thresholds(&[])?)?;
+    // The traces' headers hold the true time, so that `analyze` of the folder says the same.
+    let analysis = analyze::analysis_of(&traces, &arguments.source, None, analyze::thresholds(&[])?)?;
     output::result(&analyze::show(&analysis, arguments.format))?;
     match status.success() {
         true => Ok(ExitCode::SUCCESS),
@@ -212,10 +224,17 @@ impl Folder {
         if recorded {
             self.made.clear();
             for old in self.replaced.drain(..).filter(|old| !traces.contains(old)) {
-                let _ = std::fs::remove_file(old);
+                let _ = std::fs::remove_file(&old);
+                let _ = std::fs::remove_file(light_of(&old));
             }
         }
     }
+}
+
+/// Where the hook puts the light trace that belongs to a trace.
+fn light_of(trace: &Path) -> PathBuf {
+    let name = trace.file_name().unwrap_or_default();
+    trace.with_file_name("light").join(name)
 }
 
 /// Folders that were made for nothing, as far as they are empty.
@@ -284,7 +303,7 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
     if let Some(error) = notes.iter().find_map(|note| note.error.as_ref()) {
         return RunFailed(format!("recording failed inside the script: {error}")).into();
     }
-    let needed = arguments.warmup_steps + arguments.steps + 1;
+    let needed = arguments.warmup_steps + arguments.timed_steps + 3;
     let message = if notes.is_empty() {
         format!(
             "`{program}` never loaded torch.optim: nothing was recorded\n  help: the command after `--` must start Python with a training script"
@@ -293,17 +312,34 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
         "the script never took an optimizer step: nothing was recorded\n  help: give it a run that trains".to_string()
     } else {
         format!(
-            "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --steps, or let it train longer"
+            "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
         )
     };
     // The command, not the run, is what has to change.
     anyhow::anyhow!(message)
 }
 
-fn median_milliseconds(notes: &[Note]) -> Option<f64> {
-    let mut seconds: Vec<f64> = notes.iter().flat_map(|note| note.seconds_without_profiler.iter().copied()).collect();
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).map(|seconds| 1e3 * seconds)
+/// Phases that the script ended before, in the order of what they are worth.
+fn left_out(notes: &[Note], arguments: &Arguments) -> Vec<String> {
+    let mut lines = Vec::new();
+    let recorded = notes.iter().filter(|note| note.trace.is_some());
+    for note in recorded {
+        let timed = note.seconds_without_profiler.len();
+        if timed == 0 {
+            lines.push("no step was timed without the profiler: shares are of an estimated step".to_string());
+        }
+        if note.phase == "done" {
+            continue;
+        }
+        let steps = note.steps;
+        let missing = match note.light_trace {
+            None => "shapes, stacks and memory were not recorded",
+            Some(_) => "fewer steps than asked for were recorded with shapes, stacks and memory",
+        };
+        let needed = arguments.warmup_steps + arguments.timed_steps + 2 * (arguments.steps + 1);
+        lines.push(format!("the script ended after {steps} of the {needed} steps that all phases take: {missing}"));
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -311,16 +347,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_of_ranks_give_one_median() {
-        let note = |times: &[f64]| Note {
-            steps: 9,
-            trace: None,
+    fn a_script_that_ends_early_is_told_what_is_missing() {
+        let arguments = Arguments {
+            output_dir: None,
+            overwrite: false,
+            warmup_steps: 3,
+            timed_steps: 8,
+            steps: 3,
+            stop: false,
+            source: vec![],
+            format: Format::Text,
+            command: vec![],
+        };
+        let note = |phase: &str, light: Option<&str>, times: &[f64]| Note {
+            steps: 14,
+            trace: Some("t".into()),
+            light_trace: light.map(PathBuf::from),
             seconds_without_profiler: times.to_vec(),
+            phase: phase.into(),
             error: None,
             own_profiler: false,
         };
-        assert_eq!(median_milliseconds(&[note(&[0.003, 0.001]), note(&[0.002])]), Some(2.0));
-        assert_eq!(median_milliseconds(&[note(&[])]), None);
+        let said = |note: Note| left_out(&[note], &arguments).join("; ");
+        assert_eq!(said(note("done", Some("l"), &[0.1])), "");
+        assert!(said(note("light", None, &[0.1])).contains("14 of the 19 steps that all phases take: shapes, stacks"));
+        assert!(said(note("full", Some("l"), &[0.1])).contains("fewer steps than asked for"));
+        assert!(said(note("done", Some("l"), &[])).contains("of an estimated step"));
     }
 
     #[test]

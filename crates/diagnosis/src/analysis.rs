@@ -9,9 +9,11 @@ use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
 use crate::measures::view::View;
 use crate::measures::{Measures, device_name, measure};
+use crate::retiming::{self, TrueStep};
 use crate::roadmap::{Roadmap, roadmap};
 use crate::run::{RunFigures, run_figures};
 use crate::trace_rules::{Evidence, Thresholds, TraceFinding, find};
+use crate::what_if;
 
 /// What `headroom analyze --format json` writes.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +21,8 @@ pub struct Analysis {
     pub schema_version: u32,
     pub trace: TraceSummary,
     pub trust: Trust,
+    /// The step without the profiler. Where it is measured or given, all shares, times and savings are of it.
+    pub true_step: TrueStep,
     pub steps: Steps,
     pub measures: Measures,
     /// A run of ours: its figures as its files hold them.
@@ -61,9 +65,17 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         .max_by(|&left, &right| wall(job.members[left]).total_cmp(&wall(job.members[right])).then(right.cmp(&left)))?;
     let asked = wanted.and_then(|rank| job.members.iter().position(|&at| traces[at].rank() == rank));
     let place = asked.unwrap_or(longest);
-    let (trace, view) = (&traces[job.members[place]], &views[job.members[place]]);
+    let (trace, recorded) = (&traces[job.members[place]], &views[job.members[place]]);
+    // Ranks are compared as recorded, since each would be played alone.
+    let given = options.unprofiled.step_seconds;
+    let played = retiming::played(recorded, given);
+    let of_played = played.as_ref().map(|played| View::new(&played.trace));
+    let view = of_played.as_ref().unwrap_or(recorded);
+    let true_step = played.as_ref().map_or_else(|| retiming::estimated(recorded), |played| played.step.clone());
     let calls = Calls::new(view);
-    let (mut trust, measures) = measure(view, calls.as_ref(), options.unprofiled);
+    // In a trace that was played again nothing of the profiler is left.
+    let left = Unprofiled { step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given) };
+    let (mut trust, measures) = measure(view, calls.as_ref(), left);
     let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);
     trust.notes.extend(skipped.map(|file| format!("not read: {file}")));
     trust.notes.extend(job.foreign.iter().cloned());
@@ -80,7 +92,12 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         thresholds: &options.thresholds,
         explained: &[],
     });
+    what_if::fill(view, &measures, &mut findings);
     let roadmap = roadmap(view, &mut findings);
+    if played.is_some() {
+        trust.taken_out(true_step.seconds, true_step.recorded_seconds);
+        trust.notes.extend(true_step.notes.iter().cloned());
+    }
     Some(Analysis {
         schema_version: 1,
         trace: TraceSummary {
@@ -91,6 +108,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
             reading: trace.reading.clone(),
         },
         trust,
+        true_step,
         steps: view.steps.clone(),
         measures,
         run,

@@ -7,10 +7,12 @@ pub mod join;
 mod locate;
 pub mod measures;
 pub mod peaks;
+pub mod retiming;
 pub mod roadmap;
 pub mod run;
 mod simulation;
 pub mod source;
 pub mod trace_rules;
+mod what_if;
 
 pub use analysis::{Analysis, Options, analyze, analyze_rank};

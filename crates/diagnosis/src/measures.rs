@@ -21,6 +21,7 @@ pub mod overhead;
 pub mod patterns;
 pub mod per_step;
 pub mod places;
+pub mod profiler_cost;
 pub mod python;
 pub mod queue;
 pub mod ranks;

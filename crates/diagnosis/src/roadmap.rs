@@ -14,6 +14,11 @@ pub struct Roadmap {
     pub total_saving_bound_share: f64,
     pub step_seconds_now: f64,
     pub step_seconds_at_best: f64,
+    /// Of all items together, as expected.
+    pub total_saving_expected_share: f64,
+    pub step_seconds_expected: f64,
+    /// Findings that there is no model of: what mending them saves is outside of the bound.
+    pub outside_bound: Vec<String>,
     /// How the bound was found.
     pub method: &'static str,
 }
@@ -30,23 +35,33 @@ pub struct RoadmapItem {
     pub alone_share: f64,
     /// At most, beyond what the items before it save.
     pub additional_share: f64,
+    /// As expected: by itself, and beyond what the items before it save.
+    pub expected_share: f64,
+    pub additional_expected_share: f64,
+    /// The step with this mended alone: no shorter than, and as expected.
+    pub bound_step_seconds: f64,
+    pub expected_step_seconds: f64,
 }
 
-const METHOD: &str = "upper bound: the step replayed without each cost";
+const METHOD: &str =
+    "the step replayed without each cost: expected by models of the fixes, bound by what nothing undercuts";
 
-/// Sets each finding's own bound, and orders those that save something.
+/// Sets each finding's own savings, and orders those that save something.
 pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
     let simulation = Simulation::new(view);
     let wall = view.steps.range().nanos().max(1) as f64;
-    for finding in findings.iter_mut() {
-        if !finding.found.removal.is_empty() {
-            finding.saving_bound_share = (simulation.saved(&finding.found.removal) as f64 / wall).min(1.0);
-        }
+    let as_it_is = simulation.run(&Removal::default());
+    let share = |removal: &Removal| ((as_it_is - simulation.run(removal)).max(0) as f64 / wall).min(1.0);
+    for finding in findings.iter_mut().filter(|finding| !finding.found.removal.is_empty()) {
+        finding.saving_bound_share = share(&finding.found.removal);
+        let expected = finding.found.expected.as_ref();
+        finding.saving_expected_share =
+            expected.map_or(finding.saving_bound_share, |expected| share(expected).min(finding.saving_bound_share));
     }
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| findings[at].saving_bound_share > 0.0005).collect();
     // A saving of low effort before a larger one of high effort, but not before a much larger one.
     let worth = |finding: &TraceFinding| {
-        finding.saving_bound_share
+        finding.saving_expected_share
             / match finding.effort {
                 Effort::Low => 1.0,
                 Effort::Medium => 2.0,
@@ -56,13 +71,16 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
     order.sort_by(|&left, &right| {
         worth(&findings[right]).total_cmp(&worth(&findings[left])).then(findings[left].code.cmp(findings[right].code))
     });
-    let mut removed = Removal::default();
-    let mut saved_so_far = 0.0;
+    let now = view.steps.seconds_a_step(view.steps.wall_nanos());
+    let (mut removed, mut expected_removed) = (Removal::default(), Removal::default());
+    let (mut saved_so_far, mut expected_so_far) = (0.0f64, 0.0f64);
     let mut items = Vec::new();
     for at in order {
         let finding = &findings[at];
-        removed = removed.and(&finding.found.removal);
-        let saved = (simulation.saved(&removed) as f64 / wall).min(1.0);
+        let found = &finding.found;
+        removed = removed.and(&found.removal);
+        expected_removed = expected_removed.and(found.expected.as_ref().unwrap_or(&found.removal));
+        let (saved, expected_saved) = (share(&removed), share(&expected_removed));
         // Together with those before it, it may free more than by itself; what bounds that bounds it alone as well.
         let additional = (saved - saved_so_far).max(0.0);
         let alone = finding.saving_bound_share.max(additional);
@@ -75,16 +93,30 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
             confidence: finding.confidence,
             alone_share: alone,
             additional_share: additional,
+            expected_share: finding.saving_expected_share,
+            additional_expected_share: (expected_saved - expected_so_far).max(0.0),
+            bound_step_seconds: now * (1.0 - alone),
+            expected_step_seconds: now * (1.0 - finding.saving_expected_share),
         });
         saved_so_far = saved_so_far.max(saved);
+        expected_so_far = expected_so_far.max(expected_saved);
         findings[at].saving_bound_share = alone;
     }
-    let now = view.steps.seconds_a_step(view.steps.wall_nanos());
+    let expected = expected_so_far.min(saved_so_far);
+    let without_model =
+        findings.iter().filter(|finding| finding.found.removal.is_empty() && finding.saving_bound_share == 0.0);
+    let mut outside_bound: Vec<String> =
+        without_model.map(|finding| format!("{} {}", finding.code, finding.name)).collect();
+    outside_bound.sort();
+    outside_bound.dedup();
     Roadmap {
         items,
         total_saving_bound_share: saved_so_far,
         step_seconds_now: now,
         step_seconds_at_best: now * (1.0 - saved_so_far),
+        total_saving_expected_share: expected,
+        step_seconds_expected: now * (1.0 - expected),
+        outside_bound,
         method: METHOD,
     }
 }

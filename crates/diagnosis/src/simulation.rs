@@ -1,11 +1,15 @@
 //! Replays the steps without a cost: launches in the host's order, each stream's queue behind them.
 
-use std::collections::HashMap;
+mod points;
 
-use headroom_trace::{CallKind, NONE};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use headroom_trace::CallKind;
 
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::view::View;
+use points::{Point, What, points};
 
 /// What is taken out: time on the host, and time of device spans, which get a new duration.
 #[derive(Clone, Debug, Default)]
@@ -38,94 +42,98 @@ pub struct Simulation {
     device_free: i64,
     points: Vec<Point>,
     lanes: usize,
+    device_spans: usize,
     /// Launches that waited for room in a full queue: the host has that time to spare.
     blocked: Vec<Span>,
 }
 
-#[derive(Clone, Copy)]
-struct Point {
-    time: i64,
-    what: What,
+/// One replay: when everything happened in it.
+pub struct Play {
+    /// Of each device span that the steps ordered; [`NOT_PLAYED`] of the others.
+    pub device_start: Vec<i64>,
+    /// Waits of the host that are still there, as they were and as they are.
+    pub waits: Vec<(Span, Span)>,
+    /// Time that the host does without, as a set.
+    pub removed: Vec<Span>,
+    /// When host and device are through.
+    pub end: i64,
 }
 
-#[derive(Clone, Copy)]
-enum What {
-    Order { device: usize, lane: usize, delay: i64, duration: i64 },
-    Wait { end: i64, after_device: i64 },
-}
-
-/// From an order to the start of its work on an idle stream, at least; what is longer in the trace was spent in a queue.
-const LONGEST_DELAY_NANOS: i64 = 10_000;
+pub const NOT_PLAYED: i64 = i64::MIN;
 
 const LONGEST_LAUNCH_NANOS: i64 = 100_000;
 
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
-        let (host, device) = (&view.trace.host, &view.trace.device);
-        let range = view.steps.host_range();
-        let inside = |time: i64| (range.start..range.end).contains(&time);
-        let mut points = Vec::new();
-        for at in device.busy().filter(|&at| view.call_of[at] != NONE) {
-            let time = host.start[view.call_of[at] as usize];
-            if inside(time) {
-                let delay = (device.start[at] - time).clamp(0, LONGEST_DELAY_NANOS);
-                let lane = device.lane[at].0 as usize;
-                points
-                    .push(Point { time, what: What::Order { device: at, lane, delay, duration: device.duration[at] } });
-            }
-        }
-        for at in (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Synchronise)) {
-            if inside(host.start[at]) {
-                let next = view.busy.partition_point(|busy| busy.end <= host.end(at));
-                let ready = next.checked_sub(1).map_or(i64::MIN, |index| view.busy[index].end);
-                let after_device = host.end(at) - ready.clamp(host.start[at], host.end(at));
-                points.push(Point { time: host.start[at], what: What::Wait { end: host.end(at), after_device } });
-            }
-        }
-        points.sort_by_key(|point| point.time);
         Simulation {
-            host: range,
+            host: view.steps.host_range(),
             device_free: view.steps.range().start,
-            points,
+            points: points(view),
             lanes: view.trace.lanes.len(),
+            device_spans: view.trace.device.len(),
             blocked: blocked(view),
         }
     }
 
     /// From the first step's start to the end of all work, in nanoseconds.
     pub fn run(&self, removal: &Removal) -> i64 {
-        let removed = merged([removal.host.as_slice(), &self.blocked].concat());
-        let mut clock = Clock { removed: &removed, next: 0, passed: 0 };
-        let mut stream_ends = vec![self.device_free; self.lanes];
-        let mut last_end = self.device_free;
-        // How much later (or, negative, earlier) than "time less what is removed" the host is, because of waits.
-        let mut lag = 0;
-        for point in &self.points {
-            match point.what {
-                What::Order { device, lane, delay, duration } => {
-                    let ordered = clock.without_removed(point.time) + lag;
-                    let duration = removal.device.get(&device).copied().unwrap_or(duration);
-                    let start = stream_ends[lane].max(ordered + delay);
-                    stream_ends[lane] = start + duration;
-                    last_end = last_end.max(stream_ends[lane]);
-                }
-                What::Wait { end, after_device } => {
-                    let was_removed = removed_at(&removed, point.time);
-                    let began = clock.without_removed(point.time) + lag;
-                    let ends = clock.without_removed(end);
-                    if !was_removed {
-                        lag = began.max(last_end) + after_device - ends;
-                    }
-                }
-            }
-        }
-        let host_end = clock.without_removed(self.host.end) + lag;
-        host_end.max(last_end) - self.host.start
+        self.play(removal).end - self.host.start
     }
 
     /// The time saved by `removal`, against the same play with nothing removed; never negative.
     pub fn saved(&self, removal: &Removal) -> i64 {
         (self.run(&Removal::default()) - self.run(removal)).max(0)
+    }
+
+    pub fn play(&self, removal: &Removal) -> Play {
+        let removed = merged([removal.host.as_slice(), &self.blocked].concat());
+        let mut clock = Clock { removed: &removed, next: 0, passed: 0 };
+        let mut stream_ends = vec![self.device_free; self.lanes];
+        let mut last_end = self.device_free;
+        let mut device_start = vec![NOT_PLAYED; self.device_spans];
+        let mut device_end = vec![NOT_PLAYED; self.device_spans];
+        let mut waits = Vec::new();
+        // Work that was not done at the last wait, by when it was done in the trace; and when what was done then is done now.
+        let mut unfinished: BinaryHeap<Reverse<(i64, i64)>> = BinaryHeap::new();
+        let mut finished_end = self.device_free;
+        // How much later (or, negative, earlier) than "time less what is removed" the host is, because of waits.
+        let mut lag = 0;
+        for point in &self.points {
+            match point.what {
+                What::Order { device, lane, delay, gap, after, ended, duration } => {
+                    let ordered = clock.without_removed(point.time) + lag;
+                    let duration = removal.device.get(&device).copied().unwrap_or(duration);
+                    let mut start = (stream_ends[lane] + gap).max(ordered + delay);
+                    if let Some((other, distance)) = after
+                        && device_end[other] != NOT_PLAYED
+                    {
+                        start = start.max(device_end[other] + distance);
+                    }
+                    (device_start[device], device_end[device]) = (start, start + duration);
+                    stream_ends[lane] = start + duration;
+                    last_end = last_end.max(start + duration);
+                    unfinished.push(Reverse((ended, start + duration)));
+                }
+                What::Wait { end, until, after_device } => {
+                    while let Some(&Reverse((ended, now))) = unfinished.peek()
+                        && ended <= until
+                    {
+                        finished_end = finished_end.max(now);
+                        unfinished.pop();
+                    }
+                    let was_removed = removed_at(&removed, point.time);
+                    let began = clock.without_removed(point.time) + lag;
+                    let ends = clock.without_removed(end);
+                    if !was_removed {
+                        let ended = began.max(finished_end) + after_device;
+                        lag = ended - ends;
+                        waits.push((Span { start: point.time, end }, Span { start: began, end: ended }));
+                    }
+                }
+            }
+        }
+        let host_end = clock.without_removed(self.host.end) + lag;
+        Play { device_start, waits, end: host_end.max(last_end), removed }
     }
 }
 
@@ -167,6 +175,44 @@ impl Clock<'_> {
         }
         let within = self.removed.get(self.next).map_or(0, |span| (time - span.start).max(0));
         time - self.passed - within
+    }
+}
+
+/// Where a moment of the host lies in a play.
+pub struct HostClock<'p> {
+    play: &'p Play,
+    /// Length of the removed spans before each.
+    passed: Vec<i64>,
+}
+
+impl<'p> HostClock<'p> {
+    pub fn new(play: &'p Play) -> HostClock<'p> {
+        let mut sum = 0;
+        let passed = play.removed.iter().map(|span| {
+            sum += span.nanos();
+            sum - span.nanos()
+        });
+        HostClock { passed: passed.collect(), play }
+    }
+
+    pub fn at(&self, time: i64) -> i64 {
+        let next = self.play.waits.partition_point(|(was, _)| was.start <= time);
+        let Some((was, is)) = next.checked_sub(1).map(|at| self.play.waits[at]) else {
+            return self.without_removed(time);
+        };
+        if time < was.end {
+            // Within a wait, in proportion.
+            let share = (time - was.start) as f64 / was.nanos().max(1) as f64;
+            return is.start + (share * is.nanos() as f64) as i64;
+        }
+        is.end + self.without_removed(time) - self.without_removed(was.end)
+    }
+
+    fn without_removed(&self, time: i64) -> i64 {
+        let next = self.play.removed.partition_point(|span| span.start < time);
+        let Some(last) = next.checked_sub(1) else { return time };
+        let span = self.play.removed[last];
+        time - self.passed[last] - (time.min(span.end) - span.start)
     }
 }
 

@@ -78,9 +78,12 @@ pub struct Found {
     pub evidence: Vec<String>,
     pub advice: String,
     pub confidence: Confidence,
+    /// What a fix takes out at most.
     pub removal: Removal,
     /// Whether it is about device time alone: it costs no more than the step shrinks by when that time is taken out.
     pub on_device: bool,
+    /// What it is expected to take out, where there is a model of it; else the same.
+    pub expected: Option<Removal>,
 }
 
 impl Found {
@@ -97,6 +100,7 @@ impl Found {
             confidence: Confidence::High,
             removal: Removal::default(),
             on_device: false,
+            expected: None,
         }
     }
 }
@@ -111,6 +115,8 @@ pub struct TraceFinding {
     pub share_of_step: Option<f64>,
     /// By how much the step would shrink at most without it, by playing it again.
     pub saving_bound_share: f64,
+    /// By how much it is expected to shrink.
+    pub saving_expected_share: f64,
     pub message: String,
     /// The Python function it happens in, as the trace names it.
     pub function: Option<String>,
@@ -195,6 +201,7 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         severity: severity(rule, found.share),
         share_of_step: found.share,
         saving_bound_share: 0.0,
+        saving_expected_share: 0.0,
         message: found.message.clone(),
         function: found.function.clone(),
         place: None,

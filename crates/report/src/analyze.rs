@@ -104,6 +104,26 @@ pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     rows.into_iter().map(|(name, seconds)| (name, seconds / steps)).filter(|(_, seconds)| *seconds > 0.0).collect()
 }
 
+/// The step without the profiler: known and taken out, or estimated.
+pub(crate) fn true_step(analysis: &Analysis) -> String {
+    let step = &analysis.true_step;
+    let [seconds, lower, upper] = [step.seconds, step.lower_seconds, step.upper_seconds].map(milliseconds);
+    let recorded = milliseconds(step.recorded_seconds);
+    match step.from {
+        "measured" => format!(
+            "without the profiler a step takes {seconds} ({lower} to {upper}, {} steps), recorded {recorded}: all shares are of the former",
+            step.timed_steps
+        ),
+        "given" => {
+            format!("without the profiler a step takes {seconds}, recorded {recorded}: all shares are of the former")
+        }
+        "estimated" => format!(
+            "without the profiler a step may take {lower} to {upper}: all shares are of the recorded {recorded}"
+        ),
+        _ => format!("as recorded: {recorded}"),
+    }
+}
+
 pub(crate) fn how_steps_were_found(analysis: &Analysis) -> &'static str {
     use headroom_diagnosis::measures::steps::{FoundBy, MeasuredOn};
     match (analysis.steps.found_by, analysis.steps.measured_on) {

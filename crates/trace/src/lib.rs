@@ -15,5 +15,5 @@ pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, Memo
 pub use messages::Message;
 pub use names::{NameId, Names};
 pub use read::{GzipRatio, ReadError, read, read_bytes, read_file, read_packed};
-pub use run::{Phase, RunHeader, Stated};
+pub use run::{Phase, RecordingHeader, RunHeader, Stated};
 pub use trace::{DeviceProperties, Distributed, Header, Reading, Trace};

@@ -12,7 +12,7 @@ mod tracks;
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -98,7 +98,18 @@ fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
         Problem::NotATrace(why) => ReadError::NotATrace { path: path.to_path_buf(), why },
     })?;
     trace.name = file_name(path);
+    trace.light = light_trace(path, &trace, ratio);
     Ok(trace)
+}
+
+/// The light trace that the header names, where it lies in or below the trace's own folder; it may have been packed since.
+fn light_trace(path: &Path, trace: &Trace, ratio: GzipRatio) -> Option<Box<Trace>> {
+    let name = trace.header.recording.as_ref()?.light_trace.as_ref()?;
+    let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    let plain = path.parent()?.join(name);
+    let packed = path.parent()?.join(format!("{name}.gz"));
+    let found = [plain, packed].into_iter().find(|file| is_below && file.is_file())?;
+    read_one(&found, ratio).ok().map(Box::new)
 }
 
 /// The trace in `bytes`, plain text.

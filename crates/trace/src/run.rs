@@ -27,6 +27,20 @@ pub struct RunHeader {
     pub profiling_overhead_percent: Option<f64>,
 }
 
+/// The header's `headroom_recording` object, which `headroom record` adds to PyTorch's trace of a script.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordingHeader {
+    /// Steps that ran before any profiler was attached, each.
+    pub true_step_seconds: Vec<f64>,
+    /// `device`: between events on the device's stream; `host`: by the host's clock.
+    pub measured_on: Option<String>,
+    /// `light` or `full`.
+    pub profiler: String,
+    /// The light trace that belongs to this one, from this one's folder.
+    pub light_trace: Option<String>,
+}
+
 /// How operators were timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

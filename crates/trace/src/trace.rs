@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
 use crate::messages::{self, Message};
 use crate::names::{NameId, Names};
-use crate::run::{RunHeader, Stated};
+use crate::run::{RecordingHeader, RunHeader, Stated};
 
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -22,6 +22,8 @@ pub struct Trace {
     /// Of collectives, in order of lane and start.
     pub messages: Vec<Message>,
     pub reading: Reading,
+    /// Other steps of the same run, recorded with a light profiler.
+    pub light: Option<Box<Trace>>,
 }
 
 /// What stands before and after the events.
@@ -35,6 +37,8 @@ pub struct Header {
     pub records_flops: bool,
     /// A headroom run's own facts: measured peaks, the plan, the steps around the recorded ones.
     pub headroom: Option<RunHeader>,
+    /// Steps that `headroom record` timed before it recorded these.
+    pub recording: Option<RecordingHeader>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

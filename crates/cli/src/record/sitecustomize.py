@@ -1,4 +1,8 @@
-"""Started by the interpreter before the script: waits for torch, counts optimizer steps, profiles a few of them.
+"""Started by the interpreter before the script: waits for torch, counts optimizer steps, times some and profiles a few.
+
+Three phases, after the warm-up: steps with nothing attached (the truth), steps with a light profiler (operators, runtime
+calls and kernels), steps with everything (shapes, stacks, memory). The truth comes first, since a profiler that was once
+attached to a device may leave something behind.
 
 Everything is guarded: whatever goes wrong here, the script runs as if nothing were there.
 """
@@ -8,12 +12,14 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import shutil
 import sys
 import time
 
 FOLDER = os.environ.get("HEADROOM_RECORD_FOLDER")
 NOTES = os.environ.get("HEADROOM_RECORD_NOTES", FOLDER)
 WARMUP = int(os.environ.get("HEADROOM_RECORD_WARMUP", "3"))
+TIMED = int(os.environ.get("HEADROOM_RECORD_TIMED", "8"))
 STEPS = int(os.environ.get("HEADROOM_RECORD_STEPS", "3"))
 STOP = os.environ.get("HEADROOM_RECORD_STOP") == "1"
 
@@ -29,22 +35,68 @@ def run_the_next_sitecustomize():
         spec.loader.exec_module(module)
 
 
+class Marks:
+    """Tells where a step of the loop ends, from the optimizers that end theirs.
+
+    With one optimizer each of its steps is a mark. With several (a generator and its critic) a mark is a step of the one
+    that stepped first, once another has stepped since the last mark; so five steps of a critic are no five steps.
+    """
+
+    def __init__(self):
+        self.holder = None
+        self.known = set()
+        # Steps of each other optimizer since the last mark, and the most there ever were.
+        self.since = {}
+        self.most = {}
+
+    def step(self, who):
+        """Whether a step of the loop ends here, and whether the marks have changed with it."""
+        is_new = who not in self.known
+        self.known.add(who)
+        if self.holder is None:
+            self.holder = who
+            return True, False
+        if who == self.holder:
+            is_mark = len(self.known) == 1 or bool(self.since)
+            if is_mark:
+                for other, count in self.since.items():
+                    self.most[other] = max(count, self.most.get(other, 0))
+                self.since = {}
+            return is_mark, False
+        self.since[who] = self.since.get(who, 0) + 1
+        if self.since[who] > 3 + 2 * self.most.get(who, 0):
+            # The first one is not used any more: this one took its place.
+            self.holder, self.known, self.since, self.most = who, {who}, {}, {}
+            return True, True
+        return False, is_new
+
+
 class Recorder:
-    """Steps are counted where the first optimizer that steps ends its step."""
+    """One process's phases, moved on by the marks."""
 
     def __init__(self):
         self.reset()
 
     def reset(self):
         """Also in a process that was forked: what its parent recorded is not its own."""
-        self.optimizer = None
+        self.marks = Marks()
         self.steps = 0
+        self.phase = "warm-up"
+        self.steps_in_phase = 0
         self.profiler = None
+        self.described = False
+        self.light = None
         self.trace = None
-        self.times = []
-        self.warmup_times = []
-        self.last = None
+        # A mark each: the host's clock, and an event on the device where there is one.
+        self.timed = []
+        self.true_seconds = []
+        self.measured_on = None
         self.error = None
+        self.is_done = False
+        # Depth of calls of GradScaler.step, which may leave out the optimizer's.
+        self.scaling = 0
+        # An optimizer's step went into a CUDA graph: its replays are the steps.
+        self.captured = False
         # The script profiles itself: two profilers cannot run at once, so this one is not started.
         self.aside = False
         # Calls of our own into the profiler, which are not to be taken for the script's.
@@ -59,89 +111,146 @@ class Recorder:
 
     def found_profiler(self):
         """The script makes a profiler of its own, whose way must be free."""
-        if self.calling or self.aside or (self.trace is not None and self.profiler is None):
+        if self.calling or self.aside or self.is_done:
             return
         self.aside = True
         ours, self.profiler = self.profiler, None
         if ours is not None:
             self.call(ours.stop)
+        remove(self.light)
+        self.light = None
         sys.stderr.write("headroom: the script uses a profiler of its own; recording steps aside\n")
         sys.stderr.flush()
 
-    def synchronize(self):
-        import torch
-
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-
     def after_step(self, optimizer):
-        if self.optimizer is None:
-            self.optimizer = id(optimizer)
-        if id(optimizer) != self.optimizer or self.error is not None:
+        """An optimizer ended its step."""
+        if is_capturing():
+            self.captured = True
+        elif not self.scaling:
+            # Within GradScaler.step the scaler's end is the mark, whether or not it let the optimizer step.
+            self.after_step_of(id(optimizer))
+
+    def after_scaler(self, optimizer):
+        self.after_step_of(id(optimizer))
+
+    def after_replay(self, graph):
+        if self.captured:
+            self.after_step_of(id(graph))
+
+    def after_step_of(self, who):
+        if self.error is not None or self.is_done:
             return
+        is_mark, is_changed = self.marks.step(who)
+        if is_changed and self.phase == "timed":
+            # The steps timed so far were parts of a step.
+            self.timed, self.steps_in_phase = [], 0
+        if is_mark:
+            self.mark()
+
+    def mark(self):
         self.steps += 1
-        if self.aside and self.trace is None:
-            return
-        if self.trace is not None:
-            self.time_a_step()
-        elif self.profiler is not None:
-            self.call(self.profiler.step)
-        else:
-            self.warmup_times.extend(self.interval())
-            if self.steps >= WARMUP:
-                self.last = None
-                self.start()
-
-    def start(self):
-        import torch.profiler as profiler
-
-        self.profiler = self.call(
-            profiler.profile,
-            schedule=profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1),
-            on_trace_ready=self.save,
-            record_shapes=True,
-            profile_memory=True,
-            with_stack=True,
-            with_flops=True,
-        )
-        self.call(self.profiler.start)
-
-    def save(self, profiler):
+        self.steps_in_phase += 1
         if self.aside:
             return
-        rank = os.environ.get("RANK", "0")
-        path = os.path.join(FOLDER, f"rank{rank}.{os.getpid()}.pt.trace.json")
-        profiler.export_chrome_trace(path)
-        self.trace = path
+        if self.phase == "warm-up":
+            if self.steps_in_phase >= WARMUP:
+                self.enter("timed" if TIMED > 0 else "light")
+        elif self.phase == "timed":
+            self.take_time()
+            if self.steps_in_phase >= TIMED:
+                self.read_times()
+                self.enter("light")
+        else:
+            self.describe()
+            self.call(self.profiler.step)
+            # One step to warm the profiler up, then those to keep; `save` was called with the last.
+            if self.steps_in_phase > STEPS:
+                self.call(self.profiler.stop)
+                self.profiler = None
+                self.enter("full" if self.phase == "light" else "done")
 
-    def time_a_step(self):
-        """The steps after the trace, without the profiler."""
-        if self.profiler is not None:
-            self.call(self.profiler.stop)
-            self.profiler = None
-        if len(self.times) >= STEPS:
-            return
-        self.times.extend(self.interval())
-        if len(self.times) >= STEPS:
+    def enter(self, phase):
+        self.phase, self.steps_in_phase = phase, 0
+        if phase == "timed":
+            self.take_time()
+        elif phase == "done":
+            self.is_done = True
             self.note()
             if STOP:
                 sys.stderr.write("headroom: recorded; ending the script\n")
                 sys.stderr.flush()
                 raise SystemExit(0)
+        else:
+            self.start_profiler(everything=phase == "full")
 
-    def interval(self):
-        """The time since the last call, if there was one."""
-        self.synchronize()
-        before, self.last = self.last, time.perf_counter()
-        return [] if before is None else [self.last - before]
+    def take_time(self):
+        """Without a wait: the device tells later when it came to this mark."""
+        self.timed.append((time.perf_counter(), device_event()))
+
+    def read_times(self):
+        """The truth: from mark to mark as the device saw it, by the host's clock where there is none."""
+        events = [event for _, event in self.timed]
+        if len(events) > 1 and all(event is not None for event in events):
+            events[-1].synchronize()
+            pairs = zip(events, events[1:])
+            self.true_seconds = [before.elapsed_time(after) / 1e3 for before, after in pairs]
+            self.measured_on = "device"
+        else:
+            times = [host for host, _ in self.timed]
+            self.true_seconds = [after - before for before, after in zip(times, times[1:])]
+            self.measured_on = "host"
+        self.timed = []
+
+    def start_profiler(self, everything):
+        import torch.profiler as profiler
+
+        self.described = False
+        self.profiler = self.call(
+            profiler.profile,
+            schedule=profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1),
+            on_trace_ready=self.save,
+            record_shapes=everything,
+            profile_memory=everything,
+            with_stack=everything,
+            with_flops=everything,
+        )
+        self.call(self.profiler.start)
+
+    def describe(self):
+        """Writes the truth into the header of the trace that is being recorded."""
+        if self.described or self.steps_in_phase < 2:
+            return
+        self.described = True
+        content = {
+            "true_step_seconds": self.true_seconds,
+            "measured_on": self.measured_on,
+            "profiler": self.phase,
+            "light_trace": os.path.join("light", os.path.basename(self.light)) if self.light else None,
+        }
+        self.call(self.profiler.add_metadata_json, "headroom_recording", json.dumps(content))
+
+    def save(self, profiler):
+        if self.aside:
+            return
+        name = f"rank{os.environ.get('RANK', '0')}.{os.getpid()}.pt.trace.json"
+        folder = FOLDER if self.phase == "full" else os.path.join(FOLDER, "light")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, name)
+        profiler.export_chrome_trace(path)
+        if self.phase == "full":
+            self.trace = path
+        else:
+            self.light = path
 
     def note(self):
         """What happened, for the command that started the script."""
         content = {
             "steps": self.steps,
             "trace": self.trace,
-            # A script that ends with the trace still had its warm-up, whose first steps are not typical.
-            "seconds_without_profiler": self.times or self.warmup_times[1:],
+            "light_trace": self.light,
+            "seconds_without_profiler": self.true_seconds,
+            "measured_on": self.measured_on,
+            "phase": self.phase,
             "error": self.error,
             "own_profiler": self.aside,
         }
@@ -152,33 +261,111 @@ class Recorder:
 
     def at_exit(self):
         try:
-            if self.profiler is not None and self.trace is None:
+            if self.phase == "timed" and len(self.timed) > 1 and not self.aside:
+                self.read_times()
+            if self.profiler is not None and not self.is_done:
                 # The script ended first: what was recorded so far is kept.
-                self.call(self.profiler.stop)
+                self.describe()
+                ours, self.profiler = self.profiler, None
+                self.call(ours.stop)
+            if self.trace is None and self.light is not None:
+                # Nothing else was recorded: the light trace is the trace.
+                light, self.light = self.light, None
+                self.trace = os.path.join(FOLDER, os.path.basename(light))
+                shutil.copyfile(light, self.trace)
+                remove(light)
         except Exception as error:  # noqa: BLE001
             self.error = repr(error)
-        if self.optimizer is not None or "torch" in sys.modules:
+        if self.steps or "torch" in sys.modules:
             self.note()
 
 
+def remove(path):
+    """A light trace, and its folder if it was the last."""
+    try:
+        if path is not None:
+            os.remove(path)
+            os.rmdir(os.path.dirname(path))
+    except OSError:
+        pass
+
+
+def is_capturing():
+    """Whether a CUDA graph is being made of what is ordered now."""
+    import torch
+
+    cuda = torch.cuda
+    return cuda.is_available() and cuda.is_initialized() and cuda.is_current_stream_capturing()
+
+
+def device_event():
+    """An event on the device's stream, which costs some microseconds and no wait; `None` without a device."""
+    import torch
+
+    cuda = torch.cuda
+    if not cuda.is_available() or not cuda.is_initialized():
+        return None
+    event = cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 RECORDER = Recorder()
+
+
+def guarded(function, *arguments):
+    """Whatever goes wrong here, the script goes on."""
+    try:
+        function(*arguments)
+    except Exception as error:  # noqa: BLE001
+        RECORDER.error = repr(error)
+        sys.stderr.write(f"headroom: recording failed: {error!r}\n")
 
 
 def watch(module):
     """Called when torch's optimizers are loaded."""
     import atexit
 
-    def hook(optimizer, *unused):
-        try:
-            RECORDER.after_step(optimizer)
-        except Exception as error:  # noqa: BLE001
-            RECORDER.error = repr(error)
-            sys.stderr.write(f"headroom: recording failed: {error!r}\n")
-
-    module.register_optimizer_step_post_hook(hook)
+    module.register_optimizer_step_post_hook(lambda optimizer, *unused: guarded(RECORDER.after_step, optimizer))
     atexit.register(RECORDER.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=RECORDER.reset)
+
+
+def watch_scaler(module):
+    """A step that GradScaler leaves out, because gradients were not finite, is a step of the loop all the same."""
+    scaler = getattr(module, "GradScaler", None)
+    original = getattr(scaler, "step", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def step(self, optimizer, *arguments, **named):
+        RECORDER.scaling += 1
+        try:
+            result = original(self, optimizer, *arguments, **named)
+        finally:
+            RECORDER.scaling -= 1
+        guarded(RECORDER.after_scaler, optimizer)
+        return result
+
+    scaler.step = step
+
+
+def watch_graphs(module):
+    """A CUDA graph that holds the optimizer's step: each replay is a step."""
+    graph = getattr(module, "CUDAGraph", None)
+    original = getattr(graph, "replay", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def replay(self, *arguments, **named):
+        result = original(self, *arguments, **named)
+        guarded(RECORDER.after_replay, self)
+        return result
+
+    graph.replay = replay
 
 
 def watch_profilers(module):
@@ -206,6 +393,8 @@ def tell(profiler):
 
 WATCHED = {
     "torch.optim.optimizer": watch,
+    "torch.amp.grad_scaler": watch_scaler,
+    "torch.cuda.graphs": watch_graphs,
     "torch.profiler.profiler": watch_profilers,
     "torch.autograd.profiler": watch_profilers,
 }

@@ -18,8 +18,9 @@ fn record(place: &Place, script: &str, flags: &str, arguments: &str) -> Done {
 }
 
 fn traces_in(place: &Place, folder: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(place.path(folder)).unwrap();
-    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let entries = std::fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap());
+    let others = entries.filter(|entry| entry.file_name() != "light");
+    let mut names: Vec<String> = others.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -63,6 +64,8 @@ fn a_folder_that_holds_a_trace_is_refused_and_nothing_of_the_users_is_removed() 
     assert_eq!(after.len(), 3, "{after:?}");
     assert!(after.contains(&"record.notes.json".to_string()) && after.contains(&"mine.pt.trace.json".to_string()));
     assert_ne!(after, before, "the earlier recording is replaced");
+    let light = std::fs::read_dir(place.path("o/light")).unwrap().count();
+    assert_eq!(light, 1, "and so is its light trace");
 }
 
 #[test]
@@ -117,4 +120,79 @@ fn a_request_to_end_reaches_the_script() {
     assert!(done.stderr.contains("interrupted"), "{}", done.stderr);
     let alive = Command::new("kill").args(["-0", &script]).stderr(Stdio::null()).status().unwrap().success();
     assert!(!alive, "the script outlives the command that started it");
+}
+
+/// What the header of the only trace in `folder` says of the recording.
+fn recording(place: &Place, folder: &str) -> serde_json::Value {
+    let name = traces_in(place, folder).into_iter().find(|name| name.ends_with(".pt.trace.json")).expect("a trace");
+    let trace: serde_json::Value = serde_json::from_slice(&place.read(&format!("{folder}/{name}"))).unwrap();
+    trace["headroom_recording"].clone()
+}
+
+#[test]
+fn twenty_steps_are_enough_for_the_truth_a_light_and_a_full_trace() {
+    let place = Place::new();
+    let done = record(&place, TRAIN, "--output-dir o --format json", "20");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let said = recording(&place, "o");
+    assert_eq!(said["true_step_seconds"].as_array().unwrap().len(), 8, "{said}");
+    assert_eq!(said["profiler"], "full");
+    let light = said["light_trace"].as_str().unwrap();
+    assert!(place.path(&format!("o/{light}")).is_file(), "{light}");
+    assert!(!done.stderr.contains("the script ended after"), "{}", done.stderr);
+
+    let told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(told["true_step"]["from"], "measured");
+    assert_eq!(told["true_step"]["timed_steps"], 8);
+    assert_eq!(told["true_step"]["joined_share"], 1.0);
+    let again = place.shell("$HEADROOM analyze o --format json");
+    assert_eq!(again.stdout, done.stdout, "`analyze` of the folder says what `record` said");
+}
+
+#[test]
+fn a_shorter_script_leaves_what_was_recorded_and_is_told_what_is_missing() {
+    let place = Place::new();
+    let done = record(&place, TRAIN, "--output-dir full", "17");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("ended after 17 of the 19 steps"), "{}", done.stderr);
+    assert_eq!(recording(&place, "full")["profiler"], "full");
+
+    let done = record(&place, TRAIN, "--output-dir light", "13");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("shapes, stacks and memory were not recorded"), "{}", done.stderr);
+    assert_eq!(recording(&place, "light")["profiler"], "light");
+    assert!(!place.path("light/light").exists(), "no folder of light traces is left");
+
+    let done = record(&place, TRAIN, "--output-dir none", "9");
+    done.is_error(2, "too few", &["took 9 optimizer steps, and 14 are needed", "--timed-steps"]);
+    let done = record(&place, TRAIN, "--output-dir few --warmup-steps 1 --timed-steps 2 --steps 1", "8");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(recording(&place, "few")["true_step_seconds"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn steps_are_found_with_two_optimizers_skipped_steps_and_closures() {
+    let place = Place::new();
+    let loop_of = |before: &str, body: &str| {
+        format!("import time, torch\n{before}\nfor number in range(20):\n{body}    time.sleep(0.01)\n")
+    };
+    let two = "critic, generator = torch.optim.SGD(), torch.optim.SGD()";
+    let gan = loop_of(two, "    for _ in range(5):\n        critic.step()\n    generator.step()\n");
+    let scaled = "optimizer, scaler = torch.optim.SGD(), torch.amp.GradScaler(left_out=[2, 6, 7, 14])";
+    let scaled = loop_of(scaled, "    scaler.step(optimizer)\n");
+    let closed = loop_of("optimizer = torch.optim.SGD()", "    optimizer.step(lambda: time.sleep(0.001))\n");
+    let renewed =
+        loop_of("", "    if number in (0, 3):\n        optimizer = torch.optim.SGD()\n    optimizer.step()\n");
+    for (name, script) in [("gan", gan), ("scaled", scaled), ("closed", closed)] {
+        let done = record(&place, &script, &format!("--output-dir {name}"), "");
+        assert_eq!(done.code, Some(0), "{name}: {}", done.stderr);
+        let said = recording(&place, name);
+        let times = said["true_step_seconds"].as_array().unwrap();
+        assert_eq!(times.len(), 8, "{name}: {said}");
+        assert!(times.iter().all(|time| time.as_f64().unwrap() >= 0.01), "{name}: every step holds the sleep: {said}");
+        assert_eq!(said["profiler"], "full", "{name}");
+    }
+    let done = record(&place, &renewed, "--output-dir renewed --timed-steps 3", "");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(recording(&place, "renewed")["true_step_seconds"].as_array().unwrap().len(), 3);
 }

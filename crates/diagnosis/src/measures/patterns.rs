@@ -46,6 +46,9 @@ pub struct MaterialisedAttention {
     /// Device spans that fused attention does without: all that touches scores but the products.
     #[serde(skip)]
     pub beside_products: Vec<usize>,
+    /// Device spans of the products that make or read scores.
+    #[serde(skip)]
+    pub products: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -207,8 +210,9 @@ fn attention(view: &View) -> MaterialisedAttention {
         });
         if is_touched {
             nanos += device.duration[at];
-            if !is_product {
-                result.beside_products.push(at);
+            match is_product {
+                true => result.products.push(at),
+                false => result.beside_products.push(at),
             }
         }
     }

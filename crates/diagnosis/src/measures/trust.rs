@@ -89,6 +89,22 @@ impl Trust {
         self.verdict = self.verdict.max(verdict);
         self.notes.push(text);
     }
+
+    /// Says how much of the recorded step was the profiler's: `without` of `recorded` seconds was not, and all shares are of that.
+    pub fn taken_out(&mut self, without: f64, recorded: f64) {
+        let share = (1.0 - without / recorded).max(0.0);
+        self.profiler_overhead_share = Some(share);
+        self.overhead_from = Some("measured");
+        if share > TOO_MUCH_PROFILER {
+            self.notes.push(format!(
+                "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without; that is taken out, and all \
+                 shares are of the step without it",
+                100.0 * share,
+                1e3 * recorded,
+                1e3 * without
+            ));
+        }
+    }
 }
 
 /// Launches without their kernels, and kernels without their launches: the profiler's buffers overflowed.

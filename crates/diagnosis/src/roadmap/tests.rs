@@ -21,6 +21,7 @@ fn finding(code: &'static str, effort: Effort, start: i64, end: i64) -> TraceFin
         severity: Severity::Low,
         share_of_step: None,
         saving_bound_share: 0.0,
+        saving_expected_share: 0.0,
         message: found.message.clone(),
         function: None,
         place: None,
@@ -114,4 +115,26 @@ fn two_costs_that_hide_each_other_are_worth_more_together() {
     assert!(close(made.items[0].alone_share, 0.05) && made.items[0].code == "TR001", "{made:?}");
     assert!(close(kernel.additional_share, 0.87) && close(kernel.alone_share, 0.87), "{made:?}");
     assert!(close(made.total_saving_bound_share, 0.92) && close(findings[1].saving_bound_share, 0.87), "{made:?}");
+}
+
+#[test]
+fn expected_and_bound_are_two_numbers_and_the_order_goes_by_what_is_expected() {
+    let mut findings = [
+        finding("TR001", Effort::Low, 0, 600),
+        finding("TR002", Effort::Low, 600, 900),
+        finding("TR003", Effort::Low, 0, 0),
+    ];
+    // The first saves 600 at most, and 100 of them as expected.
+    findings[0].found.expected = Some(Removal { host: vec![Span { start: 0, end: 100_000 }], ..Removal::default() });
+    let made = roadmap_of(&mut findings);
+    let codes: Vec<&str> = made.items.iter().map(|item| item.code).collect();
+    assert_eq!(codes, ["TR002", "TR001"]);
+    let first = &made.items[1];
+    assert!(close(first.alone_share, 0.6) && close(first.expected_share, 0.1), "{made:?}");
+    assert!(close(first.additional_expected_share, 0.1) && close(first.bound_step_seconds, 0.4e-3), "{made:?}");
+    assert!(close(first.expected_step_seconds, 0.9e-3));
+    assert!(close(made.total_saving_bound_share, 0.9) && close(made.total_saving_expected_share, 0.4), "{made:?}");
+    assert!(close(made.step_seconds_expected, 0.6e-3) && close(made.step_seconds_at_best, 0.1e-3), "{made:?}");
+    assert_eq!(made.outside_bound, ["TR003 a-cost"], "what has no model is said");
+    assert!(close(findings[0].saving_expected_share, 0.1));
 }

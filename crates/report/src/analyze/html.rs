@@ -200,26 +200,29 @@ fn roadmap(analysis: &Analysis) -> String {
         return String::new();
     }
     let row = |(number, item): (usize, &headroom_diagnosis::roadmap::RoadmapItem)| {
-        let shares = [item.alone_share, item.additional_share].map(percent);
+        let shares = [item.expected_share, item.alone_share, item.additional_share].map(percent);
         let what = format!("{} {}", item.code, item.name);
         vec![
             (number + 1).to_string(),
             what,
             shares[0].clone(),
             shares[1].clone(),
+            shares[2].clone(),
             effort(item.effort).to_string(),
             item.advice.clone(),
         ]
     };
     let rows = roadmap.items.iter().enumerate().map(row).collect();
     let together = format!(
-        "Together at most {}: from {} to no less than {} a step. {}.",
-        percent(roadmap.total_saving_bound_share),
+        "Together {} expected: from {} to {} a step; at most {}: to no less than {}. {}.",
+        percent(roadmap.total_saving_expected_share),
         milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_expected),
+        percent(roadmap.total_saving_bound_share),
         milliseconds(roadmap.step_seconds_at_best),
         roadmap.method
     );
-    let head = vec!["", "what", "alone, at most", "beyond those above", "effort", "do"];
+    let head = vec!["", "what", "expected", "at most", "beyond those above", "effort", "do"];
     table(&Table { head, rows }, "") + &note(&together)
 }
 

@@ -87,14 +87,15 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "## Roadmap\n\n{}.\n", roadmap.method)?;
-    writeln!(out, "| | what | alone | beyond those above | effort |\n|---|---|---|---|---|")?;
+    writeln!(out, "| | what | expected | at most | beyond those above | effort |\n|---|---|---|---|---|---|")?;
     for (number, item) in roadmap.items.iter().enumerate() {
         writeln!(
             out,
-            "| {} | {} {} | {} | {} | {} |",
+            "| {} | {} {} | {} | {} | {} | {} |",
             number + 1,
             item.code,
             item.name,
+            percent(item.expected_share),
             percent(item.alone_share),
             percent(item.additional_share),
             effort(item.effort)
@@ -102,9 +103,11 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nTogether at most {}: from {} to no less than {} a step.",
-        percent(roadmap.total_saving_bound_share),
+        "\nTogether {} expected: from {} to {} a step; at most {}: to no less than {}.",
+        percent(roadmap.total_saving_expected_share),
         milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_expected),
+        percent(roadmap.total_saving_bound_share),
         milliseconds(roadmap.step_seconds_at_best)
     )
 }

@@ -9,7 +9,7 @@ use headroom_diagnosis::measures::trust::Verdict;
 use super::facts::facts;
 use super::ranks;
 use super::{critical_path, device_of, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
-use super::{place_of, withholds_idle};
+use super::{place_of, true_step, withholds_idle};
 use crate::names::{self, shortened};
 use crate::numbers::{self, bytes};
 
@@ -72,6 +72,7 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         how_steps_were_found(analysis),
         percent(breakdown.busy_share)
     )?;
+    writeln!(out, "  {}", true_step(analysis))?;
     for (name, seconds) in parts(analysis) {
         writeln!(
             out,
@@ -189,10 +190,11 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     for (number, item) in roadmap.items.iter().enumerate() {
         writeln!(
             out,
-            "  {}. {} {}: at most {} of the step, {} beyond those above; effort {}",
+            "  {}. {} {}: {} of the step expected, at most {} ({} beyond those above); effort {}",
             number + 1,
             item.code,
             item.name,
+            percent(item.expected_share),
             percent(item.alone_share),
             percent(item.additional_share),
             effort(item.effort)
@@ -200,9 +202,15 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "  together at most {}: from {} to no less than {} a step",
-        percent(roadmap.total_saving_bound_share),
+        "  together {} expected: from {} to {} a step; at most {}: to no less than {}",
+        percent(roadmap.total_saving_expected_share),
         milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_expected),
+        percent(roadmap.total_saving_bound_share),
         milliseconds(roadmap.step_seconds_at_best)
-    )
+    )?;
+    if !roadmap.outside_bound.is_empty() {
+        writeln!(out, "  outside of the bound, for want of a model: {}", roadmap.outside_bound.join(", "))?;
+    }
+    Ok(())
 }

@@ -7,6 +7,8 @@ def register_optimizer_step_post_hook(hook):
 
 
 class SGD:
-    def step(self):
+    def step(self, closure=None):
+        if closure is not None:
+            closure()
         for hook in HOOKS:
             hook(self, (), {})

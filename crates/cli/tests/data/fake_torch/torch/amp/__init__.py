@@ -1,0 +1,2 @@
+"""Holds the scaler alone."""
+from torch.amp.grad_scaler import GradScaler

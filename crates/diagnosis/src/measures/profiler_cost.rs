@@ -1,0 +1,145 @@
+//! Time that recording itself takes on the host: a cost per recorded event, by category, with bounds.
+
+use headroom_trace::{CallKind, Category};
+use serde::Serialize;
+
+use super::intervals::Span;
+use super::view::View;
+
+/// Microseconds that an event costs the host while it is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct EventCosts {
+    pub operator_micros: f64,
+    /// A call into the device's runtime, seen by the driver's own callbacks.
+    pub runtime_micros: f64,
+    /// More for a call that waits: the profiler takes its records in there.
+    pub wait_micros: f64,
+    pub python_micros: f64,
+    /// More for a kernel of torch.compile, whose launcher describes its arguments to a profiler.
+    pub compiled_kernel_micros: f64,
+}
+
+/// Measured on an H200 with PyTorch 2.11: eight scripts, each timed with nothing attached, with a light profiler and with
+/// everything, in one process (docs/benchmarks/true-step.md). The quickest tenth of
+/// launches took 4.5 µs there while they were recorded.
+const LIGHT: EventCosts = EventCosts {
+    operator_micros: 1.5,
+    runtime_micros: 6.0,
+    wait_micros: 30.0,
+    python_micros: 0.0,
+    compiled_kernel_micros: 25.0,
+};
+/// With shapes, FLOPs and memory; and with stacks each Python function.
+const SHAPES_MICROS: f64 = 1.0;
+const PYTHON_MICROS: f64 = 2.5;
+const LAUNCH_MICROS_THEN: f64 = 4.5;
+
+/// Costs between these multiples of the middle one were seen; of Python functions, which differ most, from a tenth on.
+const LEAST: f64 = 0.4;
+const LEAST_OF_PYTHON: f64 = 0.1;
+const MOST: f64 = 1.7;
+
+impl EventCosts {
+    /// The middle of what was seen, by what the trace says was recorded and by how fast the host launches.
+    pub fn usual(view: &View) -> EventCosts {
+        let header = &view.trace.header;
+        let shapes = if header.records_shapes { SHAPES_MICROS } else { 0.0 };
+        let python = if header.records_stacks { PYTHON_MICROS } else { 0.0 };
+        let costs = EventCosts { operator_micros: LIGHT.operator_micros + shapes, python_micros: python, ..LIGHT };
+        costs.times(speed(view))
+    }
+
+    /// The least and the most that was seen.
+    pub fn bounds(self) -> [EventCosts; 2] {
+        let least = EventCosts { python_micros: LEAST_OF_PYTHON * self.python_micros, ..self.times(LEAST) };
+        [least, self.times(MOST)]
+    }
+
+    pub fn times(self, factor: f64) -> EventCosts {
+        EventCosts {
+            operator_micros: factor * self.operator_micros,
+            runtime_micros: factor * self.runtime_micros,
+            wait_micros: factor * self.wait_micros,
+            python_micros: factor * self.python_micros,
+            compiled_kernel_micros: factor * self.compiled_kernel_micros,
+        }
+    }
+}
+
+/// How slow this host is, against the one that the costs were measured on: by the quickest tenth of its launches.
+fn speed(view: &View) -> f64 {
+    let host = &view.trace.host;
+    let launches = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Launch));
+    let mut nanos: Vec<i64> = launches.map(|at| host.duration[at]).collect();
+    if nanos.len() < 20 {
+        return 0.5; // a host alone: nothing is seen by a driver
+    }
+    nanos.sort_unstable();
+    (nanos[nanos.len() / 10] as f64 / 1e3 / LAUNCH_MICROS_THEN).clamp(0.4, 1.5)
+}
+
+/// Where the host's time went into recording, as spans to be taken out: after each event as much as it costs, as far as the
+/// host was not waiting. At most four fifths of the time up to the next event, so that spans stay within each other; the rest
+/// is carried over to it.
+pub fn cost_spans(view: &View, costs: EventCosts) -> Vec<Span> {
+    let host = &view.trace.host;
+    let range = view.steps.host_range();
+    let is_compiled: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("triton_")).collect();
+    let nanos = |micros: f64| (1e3 * micros) as i64;
+    let mut spans: Vec<Span> = Vec::new();
+    let (mut lane, mut debt, mut free_from, mut is_working) = (None, 0, i64::MIN, false);
+    let works = working_lanes(view);
+    let pay = |debt: &mut i64, from: i64, until: i64, spans: &mut Vec<Span>| {
+        let paid = (*debt).min((until - from) * 4 / 5);
+        if paid > 0 {
+            spans.push(Span { start: from, end: from + paid });
+            *debt -= paid;
+        }
+    };
+    for at in 0..host.len() {
+        let start = host.start[at];
+        if lane != Some(host.lane[at]) {
+            (lane, debt, free_from) = (Some(host.lane[at]), 0, i64::MIN);
+            is_working = works[host.lane[at].0 as usize];
+        }
+        if !is_working || start < range.start || start >= range.end {
+            continue;
+        }
+        if free_from != i64::MIN {
+            pay(&mut debt, free_from, start, &mut spans);
+        }
+        free_from = free_from.max(start);
+        let cost = match host.category[at] {
+            Category::CpuOp if is_compiled[host.name[at].index()] => {
+                costs.operator_micros + costs.compiled_kernel_micros
+            }
+            Category::CpuOp => costs.operator_micros,
+            Category::PythonFunction => costs.python_micros,
+            Category::Runtime => {
+                let waits = view.call_kind(at) == Some(CallKind::Synchronise);
+                if waits {
+                    free_from = free_from.max(host.end(at));
+                }
+                costs.runtime_micros + if waits { costs.wait_micros } else { 0.0 }
+            }
+            _ => 0.0,
+        };
+        debt = (debt + nanos(cost)).min(MOST_DEBT_NANOS);
+    }
+    spans
+}
+
+/// More than this is not carried over: the thread was waiting for another.
+const MOST_DEBT_NANOS: i64 = 200_000;
+
+/// Lanes of threads that run operators or order work.
+fn working_lanes(view: &View) -> Vec<bool> {
+    let host = &view.trace.host;
+    let mut works = vec![false; view.trace.lanes.len()];
+    for at in 0..host.len() {
+        if matches!(host.category[at], Category::CpuOp | Category::Runtime) {
+            works[host.lane[at].0 as usize] = true;
+        }
+    }
+    works
+}

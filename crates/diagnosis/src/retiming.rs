@@ -1,0 +1,217 @@
+//! The step as it is without a profiler: a trace played again so that its steps take the time that was measured without one.
+
+mod join;
+
+use headroom_trace::Trace;
+use serde::Serialize;
+
+use crate::measures::profiler_cost::{EventCosts, cost_spans};
+use crate::measures::view::View;
+use crate::simulation::{HostClock, NOT_PLAYED, Play, Removal, Simulation};
+
+/// The step without the profiler: measured, or estimated from the number of recorded events.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TrueStep {
+    /// `measured`: steps were timed with nothing attached; `given`: on the command line; `estimated`: by recorded events.
+    pub from: &'static str,
+    pub seconds: f64,
+    /// Measured: the interval that holds the median with 95%. Estimated: with the dearest and the cheapest events that were seen.
+    pub lower_seconds: f64,
+    pub upper_seconds: f64,
+    /// Steps that were timed.
+    pub timed_steps: usize,
+    /// The step as recorded, and by the light profiler where there was one.
+    pub recorded_seconds: f64,
+    pub light_seconds: Option<f64>,
+    /// The step after playing it again, which all shares are of; the recorded one where nothing was played.
+    pub played_seconds: f64,
+    /// Cost of recording each event: fitted so that the play takes the true time, or assumed.
+    pub cost_per_event: Option<EventCosts>,
+    /// Share of the operators and calls that light and full trace have in common, where both were joined.
+    pub joined_share: Option<f64>,
+    /// Reserves, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// A trace whose steps take the true time.
+pub struct Played {
+    pub trace: Trace,
+    pub step: TrueStep,
+}
+
+/// Multiples of the usual cost that a fit may reach.
+const MOST_IN_FIT: f64 = 4.0;
+/// A play that misses the true time by more is told.
+const MISS: f64 = 0.03;
+/// A fit need not be closer than this.
+const CLOSE_ENOUGH: f64 = 0.001;
+/// Light and full traces with less in common are not joined.
+const LEAST_JOINED: f64 = 0.75;
+/// Steps of one run differ by this much, whatever is attached.
+const NOISE: f64 = 0.05;
+
+/// The trace played again, where the true time is known: from its header, or `given` in seconds per step.
+pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
+    let recorded = mean_step(view);
+    let timed = view.trace.header.recording.as_ref().map_or(&[][..], |recording| &recording.true_step_seconds);
+    if recorded <= 0.0 || view.trace.header.headroom.is_some() {
+        return None; // a run of ours states its own overhead
+    }
+    let seconds = given.or_else(|| median(timed)).filter(|seconds| *seconds > 0.0)?;
+    let mut step = TrueStep { recorded_seconds: recorded, seconds, ..TrueStep::default() };
+    match given {
+        Some(_) => (step.from, step.lower_seconds, step.upper_seconds) = ("given", seconds, seconds),
+        None => {
+            (step.from, step.timed_steps) = ("measured", timed.len());
+            (step.lower_seconds, step.upper_seconds) = median_interval(timed);
+        }
+    }
+    let light = light_view(view);
+    step.light_seconds = light.as_ref().map(mean_step);
+    let joined = light.as_ref().and_then(|light| {
+        let (costs, play) = fit(light, seconds);
+        let joined = join::joined(view, light, &replayed(light, &play))?;
+        step.joined_share = Some(joined.share);
+        (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
+    });
+    if light.is_some() && joined.is_none() {
+        step.notes.push("light and full trace differ too much to be joined: the full one alone is played".to_string());
+    }
+    let (costs, trace) = joined.unwrap_or_else(|| {
+        let (costs, play) = fit(view, seconds);
+        (costs, replayed(view, &play))
+    });
+    step.cost_per_event = Some(costs);
+    step.played_seconds = mean_step(&View::new(&trace));
+    step.notes.extend(miss(&step));
+    Some(Played { trace, step })
+}
+
+/// Where a play does not take the true time.
+fn miss(step: &TrueStep) -> Option<String> {
+    let miss = step.played_seconds / step.seconds - 1.0;
+    let why = match miss > 0.0 {
+        true => "recording cost more than its events explain, or the recorded steps were longer than the timed ones",
+        false => "the recorded steps were shorter than the timed ones",
+    };
+    let (played, truth) = (1e3 * step.played_seconds, 1e3 * step.seconds);
+    (miss.abs() > MISS).then(|| format!("played again, the step takes {played:.2} ms and not {truth:.2}: {why}"))
+}
+
+/// The lighter the profiler, the nearer to the truth.
+fn light_view<'t>(view: &View<'t>) -> Option<View<'t>> {
+    view.trace.light.as_deref().map(View::new).filter(|light| mean_step(light) > 0.0)
+}
+
+fn mean_step(view: &View) -> f64 {
+    view.steps.seconds_a_step(view.steps.wall_nanos())
+}
+
+/// The step without the profiler by the number of recorded events, where no true time is known.
+pub fn estimated(view: &View) -> TrueStep {
+    let recorded = mean_step(view);
+    let mut step = TrueStep { recorded_seconds: recorded, played_seconds: recorded, ..TrueStep::default() };
+    if recorded <= 0.0 || view.trace.header.headroom.is_some() {
+        step.from = "recorded";
+        (step.seconds, step.lower_seconds, step.upper_seconds) = (recorded, recorded, recorded);
+        return step;
+    }
+    let light = light_view(view);
+    step.light_seconds = light.as_ref().map(mean_step);
+    let view = light.as_ref().unwrap_or(view);
+    let simulation = Simulation::new(view);
+    let usual = EventCosts::usual(view);
+    let now = simulation.run(&Removal::default());
+    let with = |costs: EventCosts| {
+        let removal = Removal { host: cost_spans(view, costs), ..Removal::default() };
+        let saved = (now - simulation.run(&removal)).max(0) as f64 / 1e9 / view.steps.count();
+        (mean_step(view) - saved).max(0.0)
+    };
+    step.from = "estimated";
+    step.cost_per_event = Some(usual);
+    let [least, most] = usual.bounds();
+    step.seconds = with(usual);
+    (step.lower_seconds, step.upper_seconds) = ((1.0 - NOISE) * with(most), (1.0 + NOISE) * with(least));
+    step
+}
+
+/// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
+fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
+    let simulation = Simulation::new(view);
+    let usual = EventCosts::usual(view);
+    let removal = |factor: f64| Removal { host: cost_spans(view, usual.times(factor)), ..Removal::default() };
+    let now = simulation.run(&Removal::default());
+    let saved = |factor: f64| now - simulation.run(&removal(factor));
+    let to_save = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
+    // Where the device sets the pace, dearer events save no more: the least cost that saves what can be saved.
+    let to_save = to_save.min(saved(MOST_IN_FIT) - (CLOSE_ENOUGH * now as f64) as i64);
+    let (mut least, mut most) = (0.0, MOST_IN_FIT);
+    if to_save <= 0 {
+        most = 0.0;
+    }
+    while most - least > 0.001 {
+        let middle = 0.5 * (least + most);
+        match saved(middle) < to_save {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    (usual.times(most), simulation.play(&removal(most)))
+}
+
+/// The trace with the times of a play.
+fn replayed(view: &View, play: &Play) -> Trace {
+    let clock = HostClock::new(play);
+    let mut trace = view.trace.clone();
+    trace.light = None;
+    for at in 0..trace.host.len() {
+        let (start, end) = (clock.at(view.trace.host.start[at]), clock.at(view.trace.host.end(at)));
+        (trace.host.start[at], trace.host.duration[at]) = (start, (end - start).max(0));
+    }
+    let range = view.steps.host_range();
+    let shift_after = clock.at(range.end) - range.end;
+    for at in 0..trace.device.len() {
+        let was = view.trace.device.start[at];
+        trace.device.start[at] = match play.device_start[at] {
+            NOT_PLAYED if was >= range.end => was + shift_after,
+            NOT_PLAYED if trace.device.category[at].keeps_device_busy() => was,
+            NOT_PLAYED => clock.at(was),
+            start => start,
+        };
+    }
+    trace.memory.time.iter_mut().for_each(|time| *time = clock.at(*time));
+    trace
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[half]),
+        _ => Some(0.5 * (sorted[half - 1] + sorted[half])),
+    }
+}
+
+/// By order statistics: the widest pair of values around the median that it leaves with less than one in twenty.
+fn median_interval(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // The chance that fewer than `below + 1` of `count` values lie under the median.
+    let mut below = 0;
+    let (mut chance, mut term) = (0.5f64.powi(count as i32), 0.5f64.powi(count as i32));
+    while below + 1 < count / 2 {
+        term *= (count - below) as f64 / (below + 1) as f64;
+        if chance + term > 0.025 {
+            break;
+        }
+        chance += term;
+        below += 1;
+    }
+    (sorted[below], sorted[count - 1 - below])
+}
+
+#[cfg(test)]
+mod tests;

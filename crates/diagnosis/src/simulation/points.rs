@@ -1,0 +1,110 @@
+//! Points of the trace at which the host orders work or waits for it, with what bound each piece of work.
+
+use headroom_trace::{CallKind, NONE};
+
+use crate::measures::launches::median;
+use crate::measures::view::View;
+
+#[derive(Clone, Copy)]
+pub struct Point {
+    pub time: i64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy)]
+pub enum What {
+    Order {
+        device: usize,
+        lane: usize,
+        /// From the order to the start on an idle stream.
+        delay: i64,
+        /// From the end of the work before it on the stream, where it was queued.
+        gap: i64,
+        /// Work of another stream that it waited for, and the time from that one's end to its start.
+        after: Option<(usize, i64)>,
+        /// When it was done in the trace.
+        ended: i64,
+        duration: i64,
+    },
+    Wait {
+        end: i64,
+        /// Work that was done by then was waited for.
+        until: i64,
+        after_device: i64,
+    },
+}
+
+/// From an order to the start of its work on an idle stream, at most; what is longer in the trace was spent in a queue.
+const LONGEST_DELAY_NANOS: i64 = 10_000;
+/// From the end of one piece of work to the start of one that was queued behind it, at most.
+const LONGEST_GAP_NANOS: i64 = 10_000;
+/// Clocks of host and device differ by this much.
+const CLOCK_NANOS: i64 = 1_000;
+
+pub fn points(view: &View) -> Vec<Point> {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let range = view.steps.host_range();
+    let inside = |time: i64| (range.start..range.end).contains(&time);
+    let mut ends: Vec<(i64, u32)> = device.busy().map(|at| (device.end(at), at as u32)).collect();
+    ends.sort_unstable();
+    let mut points = Vec::new();
+    let mut gaps = Vec::new();
+    // Of each stream the work before, in order of its start.
+    let mut before: Vec<Option<usize>> = vec![None; view.trace.lanes.len()];
+    for at in device.busy() {
+        let lane = device.lane[at].0 as usize;
+        let previous = before[lane].replace(at);
+        if view.call_of[at] == NONE || !inside(host.start[view.call_of[at] as usize]) {
+            continue;
+        }
+        let time = host.start[view.call_of[at] as usize];
+        let start = device.start[at];
+        let is_late = start - time > LONGEST_DELAY_NANOS;
+        let gap = previous.map(|previous| start - device.end(previous)).filter(|gap| *gap <= LONGEST_GAP_NANOS);
+        let queued = gap.filter(|_| is_late);
+        let after = if is_late && queued.is_none() { other_stream(view, &ends, at) } else { None };
+        gaps.extend(queued.filter(|gap| *gap >= 0));
+        let what = What::Order {
+            device: at,
+            lane,
+            delay: (start - time).clamp(0, LONGEST_DELAY_NANOS),
+            gap: queued.unwrap_or(i64::MAX),
+            after,
+            ended: device.end(at),
+            duration: device.duration[at],
+        };
+        points.push((start, Point { time, what }));
+    }
+    // Work that came too late to be queued would start as soon after the work before it as the others do.
+    let usual = (median(gaps) as i64).min(3 * CLOCK_NANOS);
+    for (_, point) in &mut points {
+        if let What::Order { gap, .. } = &mut point.what
+            && *gap == i64::MAX
+        {
+            *gap = usual;
+        }
+    }
+    for at in (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Synchronise)) {
+        if inside(host.start[at]) {
+            let (start, end) = (host.start[at], host.end(at));
+            let until = end + CLOCK_NANOS.min((end - start) / 2);
+            let next = ends.partition_point(|(ended, _)| *ended <= until);
+            let ready = next.checked_sub(1).map_or(i64::MIN, |index| ends[index].0);
+            let after_device = end - ready.clamp(start, end);
+            points.push((i64::MAX, Point { time: start, what: What::Wait { end, until, after_device } }));
+        }
+    }
+    // Work of one graph has one order: it comes as the device ran it.
+    points.sort_by_key(|(start, point)| (point.time, *start));
+    points.into_iter().map(|(_, point)| point).collect()
+}
+
+/// Work of another stream that ended just before this began.
+fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(usize, i64)> {
+    let device = &view.trace.device;
+    let start = device.start[at];
+    let next = ends.partition_point(|(end, _)| *end <= start);
+    let (end, other) =
+        ends[..next].iter().rev().take(8).find(|(_, other)| device.lane[*other as usize] != device.lane[at])?;
+    (start - end <= LONGEST_GAP_NANOS).then_some((*other as usize, start - end))
+}

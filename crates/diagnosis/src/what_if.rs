@@ -1,0 +1,210 @@
+//! What a fix is expected to leave of a cost, and what it leaves at least: models of attention, products, element-wise runs,
+//! the optimizer, the loader and read-backs.
+
+use std::collections::{HashMap, HashSet};
+
+use headroom_trace::{Category, NONE};
+
+use crate::finding::Cause;
+use crate::measures::Measures;
+use crate::measures::data_loading::loading_spans;
+use crate::measures::flops::{Cost, Precision, costs, shapes};
+use crate::measures::intervals::{Span, merged};
+use crate::measures::kinds::{Kind, kinds_of_names};
+use crate::measures::view::View;
+use crate::peaks::{self, Peaks};
+use crate::simulation::Removal;
+use crate::trace_rules::TraceFinding;
+
+/// Share of the tensor cores' rate that fused attention reaches, forward and backward: 43% and 38% measured on an H200.
+const FLASH_SHARE: f64 = 0.40;
+/// Share of the tensor cores' rate that large products reach: 66% in TF32 measured on an H200.
+const PRODUCT_SHARE: f64 = 0.65;
+/// Share of the memory's rate that a fused optimizer reaches.
+const STREAM_SHARE: f64 = 0.8;
+/// Share of its roof that an operator may be brought to.
+const ROOF_SHARE: f64 = 0.7;
+/// Workers among which a loader's work is divided.
+const WORKERS: i64 = 8;
+/// Bytes that AdamW moves per parameter in single precision: weight, gradient and two moments read, all but the gradient written.
+const ADAM_BYTES: f64 = 28.0;
+
+/// Replaces what each finding takes out by its bound, and adds what is expected, where there is a model of the fix.
+pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
+    let mut known = Known { view, costs: None };
+    for finding in findings.iter_mut() {
+        if finding.found.removal.is_empty() {
+            continue;
+        }
+        let asked = finding.found.removal.clone();
+        let (bound, expected) = match finding.cause {
+            Cause::AttentionMaterialised => attention(&mut known, measures, asked),
+            Cause::NoTensorCores => tensor_cores(&mut known, asked),
+            Cause::LaunchBound | Cause::SmallKernels => (fused(view, &asked), asked),
+            Cause::OptimizerPerParameter => optimizer(view, asked),
+            Cause::DataLoading => loading(view, asked),
+            Cause::HostSync => read_backs(view, asked),
+            Cause::BelowRoof => at_roof(view, asked),
+            _ => (asked.clone(), asked),
+        };
+        finding.found.removal = bound;
+        finding.found.expected = Some(expected);
+    }
+}
+
+/// Figures that several models need, made when the first asks.
+struct Known<'v, 't> {
+    view: &'v View<'t>,
+    costs: Option<Vec<Cost>>,
+}
+
+impl Known<'_, '_> {
+    /// Each span's share of its operator's FLOPs: an operator with several kernels (both gradients of a convolution) shares
+    /// them out by their time.
+    fn shares(&mut self, spans: impl Iterator<Item = usize> + Clone) -> HashMap<usize, f64> {
+        let duration = &self.view.trace.device.duration;
+        let mut of_owner: HashMap<usize, i64> = HashMap::new();
+        for at in spans.clone() {
+            if let Some((owner, _)) = self.cost_of(at) {
+                *of_owner.entry(owner).or_default() += duration[at];
+            }
+        }
+        let mut shares = HashMap::new();
+        for at in spans {
+            if let Some((owner, _)) = self.cost_of(at) {
+                shares.insert(at, duration[at] as f64 / of_owner[&owner].max(1) as f64);
+            }
+        }
+        shares
+    }
+
+    /// The operator whose FLOPs a device span computes, and its cost.
+    fn cost_of(&mut self, at: usize) -> Option<(usize, Cost)> {
+        let view = self.view;
+        let costs = self.costs.get_or_insert_with(|| costs(view));
+        let call = Some(view.call_of[at]).filter(|call| *call != NONE)?;
+        let owner = view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)?;
+        Some((owner, costs[owner]))
+    }
+}
+
+fn part(view: &View) -> Option<&'static Peaks> {
+    peaks::find(&view.trace.header.devices.first()?.name)
+}
+
+/// By the flash roof: the products' FLOPs at the rate that fused attention reaches, and nothing beside them. At least half of
+/// them (a causal mask) at the full rate.
+fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal, Removal) {
+    let view = known.view;
+    let Some(part) = part(view) else { return (asked.clone(), asked) };
+    let (mut bound, mut expected) = (asked.clone(), asked);
+    // Copies that bring heads into the order of a product may go with it.
+    let device = &view.trace.device;
+    let copies: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.contains("copy_kernel")).collect();
+    bound.device.extend(device.busy().filter(|&at| copies[device.name[at].index()]).map(|at| (at, 0)));
+    let products = &measures.patterns.attention.products;
+    let shares = known.shares(products.iter().copied());
+    for &at in products {
+        let (Some((_, cost)), Some(share)) = (known.cost_of(at), shares.get(&at)) else { continue };
+        let rate = match cost.precision {
+            Precision::Half => part.bf16,
+            _ => part.tf32.max(part.fp32),
+        };
+        bound.device.insert(at, nanos(share * 0.5 * cost.flops / rate));
+        expected.device.insert(at, nanos(share * cost.flops / (FLASH_SHARE * rate)));
+    }
+    (bound, expected)
+}
+
+/// By the tensor cores' rate on the same device and shape; in single precision that of TF32. At least bf16's full rate, in
+/// which all that is stored may be half as long.
+fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
+    let view = known.view;
+    let Some(part) = part(view) else { return (asked.clone(), asked) };
+    let device = &view.trace.device;
+    let (mut bound, mut expected) = (asked.clone(), asked.clone());
+    let shares = known.shares(asked.device.keys().copied());
+    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
+        bound.device.insert(at, device.duration[at] / 2);
+    }
+    for &at in asked.device.keys() {
+        let (Some((_, cost)), Some(share)) = (known.cost_of(at), shares.get(&at)) else { continue };
+        let tensor = if part.tf32 > 0.0 { part.tf32 } else { part.bf16 };
+        let least = share * (cost.flops / (PRODUCT_SHARE * tensor)).max(cost.bytes / part.bytes_per_second);
+        expected.device.insert(at, nanos(least).min(device.duration[at]));
+        bound.device.insert(at, nanos(share * cost.flops / part.bf16).min(device.duration[at]));
+    }
+    (bound, expected)
+}
+
+/// A compiler may fuse every element-wise kernel into its neighbours.
+fn fused(view: &View, asked: &Removal) -> Removal {
+    let device = &view.trace.device;
+    let kinds = kinds_of_names(view);
+    let mut bound = asked.clone();
+    for at in device.busy().filter(|&at| kinds[device.name[at].index()] == Kind::ElementWise) {
+        bound.device.insert(at, 0);
+    }
+    bound
+}
+
+/// By its bytes: as many as AdamW moves, at the memory's rate. At least half of them at the full rate.
+fn optimizer(view: &View, asked: Removal) -> (Removal, Removal) {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let Some(part) = part(view) else { return (asked.clone(), asked) };
+    let spans = merged(asked.host.clone());
+    let inside = |time: i64| {
+        let next = spans.partition_point(|span| span.end <= time);
+        spans.get(next).is_some_and(|span| span.start <= time)
+    };
+    let kernels: Vec<usize> =
+        device.busy().filter(|&at| view.call_of[at] != NONE && inside(host.start[view.call_of[at] as usize])).collect();
+    let now: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
+    // The operator that touches the most elements touches every parameter once.
+    let mut elements: HashMap<_, f64> = HashMap::new();
+    let owners: HashSet<usize> = kernels.iter().filter_map(|&at| view.operator_of_device(at)).collect();
+    for owner in owners {
+        let first = shapes(view.name(host.dims[owner])).into_iter().next().unwrap_or_default();
+        let size: f64 = first.iter().map(|size| *size as f64).product();
+        let is_float = view.name(host.types[owner]).starts_with("[\"float");
+        *elements.entry(host.name[owner]).or_default() += if is_float && !first.is_empty() { size } else { 0.0 };
+    }
+    let parameters = elements.values().copied().fold(0.0, f64::max);
+    let least = parameters * ADAM_BYTES / part.bytes_per_second * 1e9;
+    if now == 0 || least == 0.0 {
+        return (asked.clone(), asked);
+    }
+    let scaled = |share: f64| -> HashMap<usize, i64> {
+        kernels.iter().map(|&at| (at, (share.min(1.0) * device.duration[at] as f64) as i64)).collect()
+    };
+    let bound = Removal { device: scaled(0.5 * least / now as f64), ..asked.clone() };
+    (bound, Removal { device: scaled(least / STREAM_SHARE / now as f64), ..asked })
+}
+
+/// By overlap: workers prepare batches while the step runs, each its share of the time. At least as long as the device works:
+/// the training thread, which did the loader's work as well, is quicker too.
+fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
+    let shorter = |span: &Span| Span { start: span.start + span.nanos() / WORKERS, end: span.end };
+    let expected = Removal { host: loading_spans(view).iter().map(shorter).collect(), ..asked.clone() };
+    let bound = Removal { host: vec![view.steps.host_range()], ..asked };
+    (bound, expected)
+}
+
+/// Without the waits. At least as long as the device works: at best the host is ahead of it all the time.
+fn read_backs(view: &View, asked: Removal) -> (Removal, Removal) {
+    let bound = Removal { host: vec![view.steps.host_range()], ..asked.clone() };
+    (bound, asked)
+}
+
+/// At its roof at best, at most of it as expected.
+fn at_roof(view: &View, asked: Removal) -> (Removal, Removal) {
+    let device = &view.trace.device;
+    let near =
+        asked.device.iter().map(|(&at, &least)| (at, ((least as f64 / ROOF_SHARE) as i64).min(device.duration[at])));
+    let expected = Removal { device: near.collect(), ..asked.clone() };
+    (asked, expected)
+}
+
+fn nanos(seconds: f64) -> i64 {
+    (1e9 * seconds) as i64
+}
