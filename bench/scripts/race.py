@@ -137,10 +137,11 @@ def judged(headroom, out, script):
         "as_is_milliseconds": 1e3 * now,
         "as_is_spread_milliseconds": [1e3 * min(as_is["seconds"]), 1e3 * max(as_is["seconds"])],
         "fixed_milliseconds": 1e3 * then,
-        "measured_saving_share": 1 - then / now,
+        "measured_saving_share": 1 - then / true_step["seconds"],
         "recorded_true_milliseconds": 1e3 * true_step["seconds"],
         "played_milliseconds": 1e3 * true_step["played_seconds"],
         "full_profiler_milliseconds": 1e3 * true_step["recorded_seconds"],
+        "light_profiler_milliseconds": 1e3 * (true_step["light_seconds"] or 0),
         "first_in_roadmap": first and first["name"],
     }
     if wanted:

@@ -48,7 +48,7 @@ const CLOSE_ENOUGH: f64 = 0.001;
 /// Light and full traces with less in common are not joined.
 const LEAST_JOINED: f64 = 0.75;
 /// Steps of one run differ by this much, whatever is attached.
-const NOISE: f64 = 0.05;
+const NOISE: f64 = 0.08;
 
 /// The trace played again, where the true time is known: from its header, or `given` in seconds per step.
 pub fn played(view: &View, given: Option<f64>) -> Option<Played> {

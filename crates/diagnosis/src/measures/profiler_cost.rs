@@ -25,7 +25,7 @@ pub struct EventCosts {
 const LIGHT: EventCosts = EventCosts {
     operator_micros: 1.5,
     runtime_micros: 6.0,
-    wait_micros: 30.0,
+    wait_micros: 40.0,
     python_micros: 0.0,
     compiled_kernel_micros: 25.0,
 };
