@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `miri`, `mutants`, `screenshots`, `tidy`
+//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `screenshots`, `tidy`
 //! and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
@@ -8,6 +8,7 @@ mod browser;
 mod ci;
 mod interop;
 mod kernels;
+mod kills;
 mod miri;
 mod mutants;
 mod process;
@@ -53,6 +54,8 @@ enum Command {
     },
     /// Every CUDA kernel compiles, by the real compiler and without a GPU
     Kernels,
+    /// Commands that write files are killed at random moments, and nothing may be lost
+    Kills(kills::Arguments),
     /// Undefined behaviour in the engine's small modules (Miri, a nightly), and the pool in every order of its threads (loom)
     Miri,
     /// Faults planted in a crate, and how many of them its own tests notice
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),
         Command::Kernels => kernels::run(),
+        Command::Kills(arguments) => kills::run(&arguments),
         Command::Miri => miri::run(),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Tidy => tidy::run(),
