@@ -76,9 +76,9 @@ fn kill_often(subject: &Subject, binary: &std::path::Path, count: u32, moments: 
     (subject.prepare)(&place)?;
     let whole = time_of_a_whole_run(subject, &place)?;
     while tally.kills < count {
-        let longest = if moments.next() % 4 == 0 { whole } else { whole / 2 };
+        let longest = if moments.next().is_multiple_of(4) { whole } else { whole / 2 };
         let after = longest.mul_f64(moments.fraction());
-        let whole_group = moments.next() % 2 == 0;
+        let whole_group = moments.next().is_multiple_of(2);
         let ending = place.run_and_kill(&(subject.command)(&place), after, whole_group)?;
         let looked_at = match ending {
             Ending::Killed => {
