@@ -24,7 +24,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for product in &program.notes.products {
-        if !program.is_hot(product.context) || is_used_elsewhere(program, product) {
+        if !program.is_hot(product.context) || is_fallback(program, product) || is_used_elsewhere(program, product) {
             continue;
         }
         let message = "scores, softmax and weights are each written to memory at sequence length squared";
@@ -32,6 +32,19 @@ fn check(check: &mut Check) {
             "one call does all three without them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
         check.report(product.context, product.expression, message, Fix::shown(advice));
     }
+}
+
+/// Fused kernels of attention by their last name; `flash_attn_func` and its kin begin alike.
+const FUSED: [&str; 4] =
+    ["scaled_dot_product_attention", "memory_efficient_attention", "flex_attention", "multi_head_attention_forward"];
+
+/// Whether the function also calls a fused kernel: this is then the branch for where that one cannot be had.
+fn is_fallback(program: &Program, product: &Product) -> bool {
+    let function = |context| program.notes.contexts.get(context).function;
+    let here = function(product.context);
+    program.notes.calls.iter().any(|call| {
+        (FUSED.contains(&call.name) || call.name.starts_with("flash_attn")) && function(call.context) == here
+    })
 }
 
 /// Whether the weights are returned, stored or shown besides being multiplied.
