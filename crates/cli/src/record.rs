@@ -96,6 +96,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     command.env("PYTHONPATH", python_path(hooks.path())?);
     command.env("HEADROOM_RECORD_FOLDER", &folder.path);
     command.env("HEADROOM_RECORD_NOTES", &notes);
+    command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
     command.env("HEADROOM_RECORD_TIMED", arguments.timed_steps.to_string());
     command.env("HEADROOM_RECORD_STEPS", arguments.steps.to_string());

@@ -86,7 +86,14 @@ pub fn read_file(path: &Path) -> Result<Trace, ReadError> {
     read_one(path, GzipRatio::Usual)
 }
 
+/// With the light trace that belongs to it. A light trace has none of its own, whatever its header says.
 fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
+    let mut trace = read_alone(path, ratio)?;
+    trace.light = light_trace(path, &trace, ratio);
+    Ok(trace)
+}
+
+fn read_alone(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: path.to_path_buf(), source };
     let file = File::open(path).map_err(unreadable)?;
     let source = text::open(file, ratio).map_err(unreadable)?;
@@ -98,7 +105,6 @@ fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
         Problem::NotATrace(why) => ReadError::NotATrace { path: path.to_path_buf(), why },
     })?;
     trace.name = file_name(path);
-    trace.light = light_trace(path, &trace, ratio);
     Ok(trace)
 }
 
@@ -109,7 +115,7 @@ fn light_trace(path: &Path, trace: &Trace, ratio: GzipRatio) -> Option<Box<Trace
     let plain = path.parent()?.join(name);
     let packed = path.parent()?.join(format!("{name}.gz"));
     let found = [plain, packed].into_iter().find(|file| is_below && file.is_file())?;
-    read_one(&found, ratio).ok().map(Box::new)
+    read_alone(&found, ratio).ok().map(Box::new)
 }
 
 /// The trace in `bytes`, plain text.
@@ -218,6 +224,9 @@ fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Opti
     }
 }
 
+/// Where `headroom record` puts the traces of its light profiler, beside the full ones.
+const LIGHT_FOLDER: &str = "light";
+
 fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -230,6 +239,10 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
         let path = entry.map_err(unreadable)?.path();
         let name = file_name(&path);
         if path.is_dir() {
+            // The light traces of a recording are read with the traces that name them.
+            if name == LIGHT_FOLDER {
+                continue;
+            }
             folders.push(format!("{name}/: folders within the folder are not looked into"));
         } else if name.ends_with(".json") || name.ends_with(".json.gz") {
             files.push(path);

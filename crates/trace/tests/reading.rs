@@ -290,3 +290,23 @@ fn a_file_that_unpacks_to_hundreds_of_times_its_size_is_asked_about() {
     let allowed = read_packed(&path, GzipRatio::Any).expect("is a trace");
     assert_eq!((allowed[0].host.len(), allowed[0].reading.bytes), (1, text.len() as u64));
 }
+
+/// Traces come from strangers: a header may name its own file as the light trace, or one outside of its folder.
+#[test]
+fn a_trace_that_names_itself_or_a_stranger_as_its_light_one_is_read_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = |name: &str| {
+        format!(
+            r#"{{"headroom_recording": {{"light_trace": "{name}"}}, "traceEvents": [
+            {{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":9}}]}}"#
+        )
+    };
+    let path = folder.path().join("own.json");
+    std::fs::write(&path, named("own.json")).expect("is written");
+    let trace = read_file(&path).expect("is a trace");
+    assert!(trace.light.is_some_and(|light| light.light.is_none()));
+    std::fs::create_dir(folder.path().join("within")).expect("is made");
+    let path = folder.path().join("within/other.json");
+    std::fs::write(&path, named("../own.json")).expect("is written");
+    assert!(read_file(&path).expect("is a trace").light.is_none());
+}

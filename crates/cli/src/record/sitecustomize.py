@@ -142,8 +142,8 @@ class Recorder:
             return
         is_mark, is_changed = self.marks.step(who)
         if is_changed and self.phase == "timed":
-            # The steps timed so far were parts of a step.
-            self.timed, self.steps_in_phase = [], 0
+            # The steps timed so far were parts of a step: the next mark is where timing begins.
+            self.timed, self.steps_in_phase = [], -1
         if is_mark:
             self.mark()
 
@@ -400,6 +400,23 @@ WATCHED = {
 }
 
 
+def end_with_the_command():
+    """Linux ends the script when the command that started it is killed. Elsewhere the script lives on."""
+    try:
+        import ctypes
+        import signal
+
+        command = int(os.environ.get("HEADROOM_RECORD_COMMAND", "0"))
+        if not sys.platform.startswith("linux") or os.getppid() != command:
+            return
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+        if os.getppid() != command:
+            os.kill(os.getpid(), signal.SIGTERM)
+    except Exception:  # noqa: BLE001
+        # A convenience alone: without it the script runs as it would.
+        pass
+
+
 class Loader(importlib.abc.Loader):
     def __init__(self, loader, loaded):
         self.loader = loader
@@ -432,5 +449,6 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 if FOLDER:
+    end_with_the_command()
     sys.meta_path.insert(0, Finder())
 run_the_next_sitecustomize()

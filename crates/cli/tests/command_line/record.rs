@@ -122,6 +122,25 @@ fn a_request_to_end_reaches_the_script() {
     assert!(!alive, "the script outlives the command that started it");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_script_ends_with_the_command_that_was_killed() {
+    let place = Place::new();
+    place.write("train.py", "import os, time\nopen('started.tmp', 'w').write(str(os.getpid()))\nos.rename('started.tmp', 'started')\ntime.sleep(600)\n");
+    let mut command = place.command("record --output-dir o -- python3 train.py");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = crate::place::Running::of(child);
+    run.has_written(&place.path("started"));
+    let script = String::from_utf8(place.read("started")).unwrap();
+    run.kill();
+    let is_alive = || Command::new("kill").args(["-0", &script]).stderr(Stdio::null()).status().unwrap().success();
+    let begin = std::time::Instant::now();
+    while is_alive() && begin.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!is_alive(), "the script outlives the command that started it");
+}
+
 /// What the header of the only trace in `folder` says of the recording.
 fn recording(place: &Place, folder: &str) -> serde_json::Value {
     let name = traces_in(place, folder).into_iter().find(|name| name.ends_with(".pt.trace.json")).expect("a trace");

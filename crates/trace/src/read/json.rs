@@ -172,7 +172,7 @@ impl RawString<'_> {
 }
 
 /// Thousandths of a decimal number, cut and not rounded: nanoseconds of microseconds. `None` when it is no number or too
-/// large for one.
+/// large for one. `6.2309999999999999`, as some write the binary number nearest to 6.231, is 6231.
 #[inline]
 pub fn thousandths(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -191,12 +191,16 @@ pub fn thousandths(text: &[u8]) -> Option<i64> {
     let mut decimals = 0;
     if digits.get(index) == Some(&b'.') {
         index += 1;
+        let point = index;
         while let Some(digit @ b'0'..=b'9') = digits.get(index) {
             if decimals < 3 {
                 value = value.checked_mul(10)?.checked_add(i64::from(digit - b'0'))?;
                 decimals += 1;
             }
             index += 1;
+        }
+        if index - point > 9 && digits[point + 3..point + 9] == *b"999999" {
+            value = value.checked_add(1)?;
         }
     }
     if index < digits.len() {
@@ -239,12 +243,14 @@ mod tests {
 
     #[test]
     fn times_become_whole_nanoseconds() {
-        let cases: [(&str, Option<i64>); 10] = [
+        let cases: [(&str, Option<i64>); 12] = [
             ("3843902032038.851", Some(3_843_902_032_038_851)),
             ("12", Some(12_000)),
             ("0.5", Some(500)),
             ("-1.25", Some(-1_250)),
             ("1.23456789", Some(1_234)),
+            ("6.2309999999999999", Some(6_231)),
+            ("21.748000000000001", Some(21_748)),
             ("1e3", Some(1_000_000)),
             ("1e300", None),
             ("99999999999999999999", None),
