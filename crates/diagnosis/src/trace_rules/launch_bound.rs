@@ -27,7 +27,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let recorded = share(evidence);
     let (middle, least) = evidence.trust.without_profiler(recorded);
     let is_uncertain = least < evidence.thresholds.launch_bound_share;
-    let share = if is_uncertain { least } else { middle };
+    let share = middle;
     let message = format!(
         "the step is bound by the host's launches: the device is busy for {} of it and waits for the next launch for {}",
         percent(breakdown.busy_share),
