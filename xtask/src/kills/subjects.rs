@@ -24,7 +24,7 @@ pub const SUBJECTS: &[Subject] = &[
         good_codes: &[0],
         prepare: train_once_unharmed,
         command: train,
-        after_a_kill: Place::registry_is_whole,
+        after_a_kill: checkpoint_is_whole,
         after_an_end: trained_the_same,
     },
     Subject {
@@ -71,6 +71,19 @@ fn train_once_unharmed(place: &Place) -> Result<()> {
 fn train(place: &Place) -> String {
     let run = format!("train {SMALL} --num-steps 80 --save ck --save-every 2 --output-dir runs/killed --overwrite");
     if place.path("ck/training_state.json").exists() { format!("{run} --resume ck") } else { run }
+}
+
+/// A kill between the last checkpoint and the end leaves a run that is complete, and nothing to resume.
+fn checkpoint_is_whole(place: &Place) -> Result<()> {
+    place.registry_is_whole()?;
+    if !place.path("ck/training_state.json").exists() {
+        return Ok(());
+    }
+    match place.json("ck/training_state.json")?["step"].as_u64() {
+        Some(80) => trained_the_same(place),
+        Some(_) => Ok(()),
+        None => bail!("the checkpoint does not say its step"),
+    }
 }
 
 /// To the byte, however often it was killed on the way. The next one begins anew.
