@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Traces of PyTorch's profiler or of headroom (.json, .json.gz), or folders with one file a rank
     #[arg(required = true)]
     traces: Vec<PathBuf>,
-    /// Of several ranks the one to report on; else the one with the longest steps
+    /// The rank to report on, where there are several; else the one with the longest steps
     #[arg(long, value_name = "N")]
     rank: Option<u32>,
     /// Scripts the trace was recorded from, a folder or a file: findings get their lines
@@ -93,7 +93,7 @@ pub fn analysis_of(
     measured(&read_traces(paths, GzipRatio::Usual)?, source, about, thresholds)
 }
 
-/// What the command line says of the traces.
+/// How the traces are to be read, by the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
     pub rank: Option<u32>,

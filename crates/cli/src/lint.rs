@@ -151,7 +151,7 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
     writing::result(arguments.output_file.as_deref(), &text)
 }
 
-/// What the traces say of the findings.
+/// Joins the traces to the findings: each gets the share that was measured.
 fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
     let mut analysis = crate::analyze::analysis_of(traces, &[], None, crate::analyze::thresholds(&[])?)?;
     join(&mut analysis.findings, report, inputs);
@@ -162,7 +162,7 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
     Ok(())
 }
 
-/// What lint says of the scripts at `paths`, and the scripts.
+/// The report on the scripts at `paths`, and the scripts.
 pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
     check_threads()?;
     let configurations = Configurations::nearest();

@@ -91,7 +91,7 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// None where no finding counts.
+    /// The least severity that counts, if any does.
     pub fn least(self) -> Option<Severity> {
         match self {
             FailOn::Low => Some(Severity::Low),

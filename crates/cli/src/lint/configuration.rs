@@ -117,7 +117,7 @@ impl Configurations {
         Configurations { only: Some(Rc::new(configuration)), by_folder: RefCell::default() }
     }
 
-    /// Of the files in a folder, by its whole path.
+    /// For the files in a folder, by its whole path.
     pub fn of_folder(&self, folder: &Path) -> Result<Rc<Configuration>> {
         if let Some(only) = &self.only {
             return Ok(Rc::clone(only));

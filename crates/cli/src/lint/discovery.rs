@@ -1,4 +1,4 @@
-//! Which files to read: those named, those of folders, and the rest of the projects they belong to.
+//! The files to read: those named, those of folders, and the rest of the projects they belong to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
