@@ -2,6 +2,8 @@
 
 pub mod analysis;
 pub mod compare;
+#[cfg(test)]
+mod fabricated;
 pub mod finding;
 pub mod join;
 mod locate;

@@ -208,3 +208,6 @@ fn at_roof(view: &View, asked: Removal) -> (Removal, Removal) {
 fn nanos(seconds: f64) -> i64 {
     (1e9 * seconds) as i64
 }
+
+#[cfg(test)]
+mod tests;

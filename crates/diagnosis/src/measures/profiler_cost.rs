@@ -143,3 +143,6 @@ fn working_lanes(view: &View) -> Vec<bool> {
     }
     works
 }
+
+#[cfg(test)]
+mod tests;

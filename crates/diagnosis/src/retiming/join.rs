@@ -52,18 +52,16 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     if matched == 0 {
         return None;
     }
-    // Marks of the steps themselves tie down threads without operators.
-    let mut of_all: Vec<(i64, i64)> = Vec::new();
+    // Marks of the steps themselves tie down threads without operators, and what comes after a thread's last one.
     let timed_steps = View::new(timed).steps.ordered;
-    for (was, is) in full.steps.ordered.iter().zip(&timed_steps).take(steps) {
-        of_all.extend([(was.start, is.start), (was.end, is.end)]);
-    }
-    of_all.extend(anchors.values().flatten());
+    let pairs = full.steps.ordered.iter().zip(&timed_steps).take(steps);
+    let of_steps: Vec<(i64, i64)> = pairs.flat_map(|(was, is)| [(was.start, is.start), (was.end, is.end)]).collect();
+    let of_all = of_steps.iter().chain(anchors.values().flatten()).copied().collect();
     let of_all = Map::new(of_all);
     let maps: HashMap<u32, Map> = anchors
         .into_iter()
         .map(|(lane, mut list)| {
-            list.extend(full.steps.ordered.iter().zip(&timed_steps).take(steps).map(|(was, is)| (was.start, is.start)));
+            list.extend(&of_steps);
             (lane, Map::new(list))
         })
         .collect();
@@ -217,3 +215,6 @@ impl Map {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

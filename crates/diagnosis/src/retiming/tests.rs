@@ -1,6 +1,152 @@
 //! Loops small enough to be replayed by hand.
 
 use super::*;
+use crate::fabricated::Fabricated;
+
+const MICRO: i64 = 1_000;
+
+/// Twenty turns `turn` nanoseconds apart: an operator, after 10 µs a launch of 4.5 µs, after 20 a kernel of 5. The host sets
+/// the pace, and its launches are as quick as those that the costs were measured with.
+fn launching(turn: i64, more: impl Fn(&mut Fabricated, i64)) -> Fabricated {
+    let mut made = Fabricated::default();
+    made.step(1, 0, 20 * turn);
+    for start in (0..20).map(|nth| nth * turn) {
+        made.operator("aten::mul", start, start + 40 * MICRO);
+        let call = start + 10 * MICRO;
+        made.launch((call, call + 4_500), "k", (call + 10 * MICRO, call + 15 * MICRO));
+        more(&mut made, start);
+    }
+    made
+}
+
+fn near(found: f64, wanted: f64, within: f64) -> bool {
+    (found - wanted).abs() <= within
+}
+
+fn micros_of(times: &[i64]) -> Vec<f64> {
+    times.iter().map(|time| *time as f64 / 1e3).collect()
+}
+
+/// Starts of the spans of one category, in microseconds.
+fn starts_of(trace: &Trace, wanted: headroom_trace::Category) -> Vec<f64> {
+    let host = &trace.host;
+    micros_of(&(0..host.len()).filter(|&at| host.category[at] == wanted).map(|at| host.start[at]).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_fit_finds_the_cost_under_which_the_step_takes_the_true_time() {
+    // An operator costs 1.5 µs and a launch 6; after the last launch nothing comes that could be earlier: 20 · 7.5 - 6 = 144.
+    let trace = launching(100 * MICRO, |_, _| {}).trace();
+    let view = View::new(&trace);
+    for (factor, true_micros) in [(1.0, 1_856.0), (2.0, 1_712.0), (0.5, 1_928.0)] {
+        let (costs, play) = fit(&view, true_micros * 1e-6);
+        assert!(near(costs.operator_micros, 1.5 * factor, 0.01), "{factor}: {costs:?}");
+        assert!(near(costs.runtime_micros, 6.0 * factor, 0.03), "{factor}: {costs:?}");
+        assert!(near(play.end as f64 / 1e3, true_micros, 0.5), "{factor}: {}", play.end);
+    }
+    // A run that takes as long without the profiler, or longer, has nothing to take out.
+    for true_micros in [2_000.0, 2_500.0] {
+        assert_eq!(fit(&view, true_micros * 1e-6).0, EventCosts::default());
+    }
+    // No event costs more than four times the usual.
+    let (most, play) = fit(&view, 1e-6);
+    assert!(
+        near(most.runtime_micros, 24.0, 0.2) && near(play.end as f64 / 1e3, 2_000.0 - 4.0 * 144.0, 3.0),
+        "{most:?}"
+    );
+}
+
+#[test]
+fn a_played_trace_takes_the_given_time_and_its_kernels_follow_their_launches() {
+    let trace = launching(100 * MICRO, |_, _| {}).trace();
+    let played = played(&View::new(&trace), Some(1_712e-6)).expect("a time is given");
+    let step = &played.step;
+    assert_eq!((step.from, step.timed_steps, step.joined_share), ("given", 0, None));
+    assert!(near(step.recorded_seconds, 2e-3, 1e-9) && near(step.played_seconds, 1_712e-6, 1e-6), "{step:?}");
+    assert!(step.notes.is_empty(), "{step:?}");
+    // Each turn is 15 µs shorter, 3 of them between the operator's start and its launch; work keeps its length.
+    let operators = starts_of(&played.trace, headroom_trace::Category::CpuOp);
+    let kernels = micros_of(&played.trace.device.start);
+    for nth in 0..20 {
+        assert!(near(operators[nth], 85.0 * nth as f64, 0.5), "operator {nth}: {}", operators[nth]);
+        assert!(near(kernels[nth], 85.0 * nth as f64 + 17.0, 0.5), "kernel {nth}: {}", kernels[nth]);
+    }
+    assert!(played.trace.device.duration.iter().all(|nanos| *nanos == 5 * MICRO));
+}
+
+#[test]
+fn where_the_device_sets_the_pace_no_cost_explains_a_shorter_step() {
+    // The host is 190 µs ahead at the end and waits for kernels of 100 µs each.
+    let mut made = Fabricated::default();
+    made.step(1, 0, 2_030 * MICRO);
+    for nth in 0..20 {
+        let (start, work) = (10 * MICRO * nth, (12 + 100 * nth) * MICRO);
+        made.operator("aten::mul", start, start + 8 * MICRO);
+        made.launch((start + 2 * MICRO, start + 6_500), "k", (work, work + 100 * MICRO));
+    }
+    made.span("cuda_runtime", "cudaDeviceSynchronize", 1, 220 * MICRO, 2_014 * MICRO, "");
+    let trace = made.trace();
+    let played = played(&View::new(&trace), Some(1_500e-6)).expect("a time is given");
+    assert!(near(played.step.played_seconds, 2_020e-6, 12e-6), "{:?}", played.step);
+    assert!(played.step.notes[0].contains("and not 1.50: recording cost more than its events explain"));
+    let lengths: i64 = played.trace.device.duration.iter().sum();
+    assert_eq!(lengths, 2_000 * MICRO, "the device works as long as it did");
+}
+
+#[test]
+fn a_true_time_comes_from_the_header_and_a_run_of_ours_is_left_as_it_is() {
+    let mut made = launching(100 * MICRO, |_, _| {});
+    assert!(played(&View::new(&made.trace()), None).is_none(), "nobody timed it");
+    made.header = r#""headroom_recording":{"true_step_seconds":[0.0018,0.0017,0.0019],"profiler":"full"},"#.into();
+    let trace = made.trace();
+    let step = played(&View::new(&trace), None).expect("it was timed").step;
+    assert_eq!((step.from, step.timed_steps, step.seconds), ("measured", 3, 0.0018));
+    assert_eq!((step.lower_seconds, step.upper_seconds), (0.0017, 0.0019));
+    let mut ours = made.trace();
+    ours.header.headroom = Some(Default::default());
+    assert!(played(&View::new(&ours), None).is_none());
+    let unplayed = estimated(&View::new(&ours));
+    assert_eq!((unplayed.from, unplayed.seconds), ("recorded", unplayed.recorded_seconds));
+}
+
+#[test]
+fn light_and_full_trace_give_the_lights_times_and_the_fulls_attributes() {
+    // Recorded with everything the turns take twice as long, functions of Python stand between, and shapes are known.
+    let light = launching(100 * MICRO, |_, _| {}).trace();
+    let mut full = launching(200 * MICRO, |made, start| {
+        made.span("python_function", "train.py(3): work", 1, start + 60 * MICRO, start + 160 * MICRO, "");
+    });
+    full.header = r#""headroom_recording":{"true_step_seconds":[0.001712],"profiler":"full"},"with_stack":1,"#.into();
+    let mut full = full.trace();
+    full.light = Some(Box::new(light));
+    let played = played(&View::new(&full), None).expect("it was timed");
+    let step = &played.step;
+    assert_eq!(step.joined_share, Some(1.0), "{step:?}");
+    assert!(near(step.light_seconds.unwrap_or(0.0), 2e-3, 1e-9) && near(step.recorded_seconds, 4e-3, 1e-9), "{step:?}");
+    assert!(near(step.played_seconds, 1_712e-6, 1e-6) && step.notes.is_empty(), "{step:?}");
+    let operators = starts_of(&played.trace, headroom_trace::Category::CpuOp);
+    let functions = starts_of(&played.trace, headroom_trace::Category::PythonFunction);
+    let kernels = micros_of(&played.trace.device.start);
+    assert_eq!(functions.len(), 20);
+    for nth in 0..19 {
+        assert!(near(operators[nth], 85.0 * nth as f64, 0.5), "operator {nth}: {}", operators[nth]);
+        assert!(near(kernels[nth], 85.0 * nth as f64 + 17.0, 0.5), "kernel {nth}: {}", kernels[nth]);
+        assert!(functions[nth] > operators[nth] && functions[nth] < operators[nth + 1], "function {nth}");
+    }
+}
+
+#[test]
+fn traces_that_have_little_in_common_are_not_joined_and_that_is_said() {
+    let mut other = Fabricated::default();
+    other.step(1, 0, 1_000 * MICRO);
+    (0..20).for_each(|nth| other.operator("aten::other", nth * 50 * MICRO, (nth * 50 + 40) * MICRO));
+    let mut full = launching(100 * MICRO, |_, _| {}).trace();
+    full.light = Some(Box::new(other.trace()));
+    let played = played(&View::new(&full), Some(1_712e-6)).expect("a time is given");
+    assert!(played.step.joined_share.is_none_or(|share| share < LEAST_JOINED));
+    assert!(played.step.notes[0].contains("differ too much"), "{:?}", played.step);
+    assert!(near(played.step.played_seconds, 1_712e-6, 1e-6), "the full one alone is played");
+}
 
 #[test]
 fn the_median_lies_between_two_values_that_rarely_both_miss_it() {

@@ -1,0 +1,115 @@
+//! Costs per event, worked by hand.
+
+use super::*;
+use crate::fabricated::Fabricated;
+
+const MICRO: i64 = 1_000;
+
+const COSTS: EventCosts = EventCosts {
+    operator_micros: 10.0,
+    runtime_micros: 20.0,
+    wait_micros: 40.0,
+    python_micros: 5.0,
+    compiled_kernel_micros: 100.0,
+};
+
+/// Spans in microseconds.
+fn spans(made: &Fabricated, costs: EventCosts) -> Vec<(i64, i64)> {
+    let trace = made.trace();
+    cost_spans(&View::new(&trace), costs).iter().map(|span| (span.start / MICRO, span.end / MICRO)).collect()
+}
+
+fn step() -> Fabricated {
+    let mut made = Fabricated::default();
+    made.step(1, 0, 1_000 * MICRO);
+    made
+}
+
+fn at(made: &mut Fabricated, category: &str, name: &str, start: i64, end: i64) {
+    made.span(category, name, 1, start * MICRO, end * MICRO, "");
+}
+
+#[test]
+fn an_event_is_paid_for_after_it_began_and_the_rest_is_carried_over() {
+    let mut made = step();
+    at(&mut made, "cpu_op", "aten::mul", 100, 200);
+    at(&mut made, "cuda_runtime", "cudaLaunchKernel", 110, 115);
+    at(&mut made, "cpu_op", "aten::add", 300, 310);
+    // Of the operator's 10 there is room for four fifths of 10 up to the launch; 2 are paid with the launch's 20.
+    assert_eq!(spans(&made, COSTS), [(100, 108), (110, 132)]);
+    assert_eq!(spans(&made, COSTS.times(0.5)), [(100, 105), (110, 120)]);
+    assert_eq!(spans(&made, EventCosts::default()), []);
+}
+
+#[test]
+fn a_wait_is_paid_for_when_it_is_over() {
+    let mut made = step();
+    at(&mut made, "cuda_runtime", "cudaStreamSynchronize", 300, 400);
+    at(&mut made, "cpu_op", "aten::add", 600, 610);
+    assert_eq!(spans(&made, COSTS), [(400, 460)], "20 of a call and 40 of a wait");
+}
+
+#[test]
+fn each_kind_of_event_has_its_own_cost() {
+    for (category, name, cost) in [
+        ("python_function", "train.py(1): f", 5),
+        ("cpu_op", "triton_poi_fused_add_0", 110),
+        ("cpu_op", "aten::mul", 10),
+        ("cuda_runtime", "cudaMemcpyAsync", 20),
+    ] {
+        let mut made = step();
+        at(&mut made, category, name, 100, 300);
+        at(&mut made, "cpu_op", "aten::add", 400, 410);
+        assert_eq!(spans(&made, COSTS), [(100, 100 + cost)], "{name}");
+    }
+    let mut made = step();
+    at(&mut made, "user_annotation", "mine", 100, 300);
+    at(&mut made, "cpu_op", "aten::add", 400, 410);
+    assert_eq!(spans(&made, COSTS), [], "an annotation costs nothing to speak of");
+}
+
+#[test]
+fn threads_without_work_and_time_outside_of_the_steps_are_left_alone() {
+    let mut made = step();
+    for start in [100, 300] {
+        made.span("python_function", "logger.py(1): run", 2, start * MICRO, (start + 50) * MICRO, "");
+    }
+    at(&mut made, "cpu_op", "aten::late", 1_100, 1_110);
+    at(&mut made, "cpu_op", "aten::later", 1_300, 1_310);
+    assert_eq!(spans(&made, COSTS), []);
+    // A thread of the backward pass works as well.
+    for start in [100, 300] {
+        made.span("cpu_op", "MulBackward0", 3, start * MICRO, (start + 50) * MICRO, "");
+    }
+    assert_eq!(spans(&made, COSTS), [(100, 110)]);
+}
+
+#[test]
+fn no_more_than_a_fifth_of_a_millisecond_is_carried_over() {
+    let mut made = step();
+    at(&mut made, "cpu_op", "aten::mul", 100, 110);
+    at(&mut made, "cpu_op", "aten::mul", 800, 810);
+    assert_eq!(spans(&made, EventCosts { operator_micros: 500.0, ..COSTS }), [(100, 300)]);
+}
+
+#[test]
+fn usual_costs_go_by_what_was_recorded_and_by_the_hosts_launches() {
+    let of = |header: &str, launches: usize, nanos: i64| {
+        let mut made = step();
+        made.header = header.to_string();
+        for nth in 0..launches as i64 {
+            let start = nth * 20 * MICRO;
+            made.launch((start, start + nanos), "k", (start + nanos, start + nanos + 1));
+        }
+        EventCosts::usual(&View::new(&made.trace()))
+    };
+    let as_measured = of("", 20, 4_500);
+    assert_eq!(as_measured, LIGHT);
+    assert_eq!(of("", 20, 2_250), LIGHT.times(0.5), "a host that launches twice as fast");
+    assert_eq!((of("", 20, 45_000), of("", 20, 450)), (LIGHT.times(1.5), LIGHT.times(0.4)), "within limits");
+    assert_eq!(of("", 19, 45_000), LIGHT.times(0.5), "too few to go by");
+    assert_eq!(of(r#""record_shapes":1,"#, 20, 4_500).operator_micros, 2.5);
+    assert_eq!(of(r#""with_stack":1,"#, 20, 4_500).python_micros, 2.5);
+    let [least, most] = COSTS.bounds();
+    assert_eq!((least.operator_micros, least.python_micros, most.wait_micros), (4.0, 0.5, 68.0));
+}

@@ -1,0 +1,219 @@
+//! Models of fixes on an H200 (494 TFLOP/s in TF32, 989 in bf16, 4.8 TB/s), worked by hand.
+
+use super::*;
+use crate::fabricated::Fabricated;
+use crate::finding::{Confidence, Effort, Severity};
+use crate::trace_rules::Found;
+use headroom_trace::Trace;
+
+const MICRO: i64 = 1_000;
+
+/// One step of 10 ms on an H200.
+fn step() -> Fabricated {
+    let mut made = Fabricated::on("NVIDIA H200");
+    made.step(1, 0, 10_000 * MICRO);
+    made
+}
+
+fn finding(cause: Cause, removal: Removal) -> TraceFinding {
+    let mut found = Found::new(None, "a cost".to_string(), "do less");
+    found.removal = removal;
+    TraceFinding {
+        code: "TR000",
+        name: "a-cost",
+        cause,
+        severity: Severity::Low,
+        share_of_step: None,
+        saving_bound_share: 0.0,
+        saving_expected_share: 0.0,
+        message: String::new(),
+        function: None,
+        place: None,
+        sources: Vec::new(),
+        evidence: Vec::new(),
+        advice: String::new(),
+        effort: Effort::Low,
+        confidence: Confidence::High,
+        found,
+    }
+}
+
+/// Bound and expected removal of a finding that asks for `asked`.
+fn filled(trace: &Trace, cause: Cause, asked: Removal, measures: &Measures) -> (Removal, Removal) {
+    let mut findings = [finding(cause, asked)];
+    fill(&View::new(trace), measures, &mut findings);
+    let [finding] = findings;
+    (finding.found.removal, finding.found.expected.expect("is filled in"))
+}
+
+fn device(spans: &[(usize, i64)]) -> Removal {
+    Removal { device: spans.iter().copied().collect(), ..Removal::default() }
+}
+
+fn host(spans: &[(i64, i64)]) -> Removal {
+    let spans = spans.iter().map(|&(start, end)| Span { start: start * MICRO, end: end * MICRO });
+    Removal { host: spans.collect(), ..Removal::default() }
+}
+
+/// Nanoseconds left of a device span, within one.
+fn assert_left(removal: &Removal, at: usize, wanted: f64) {
+    let left = removal.device.get(&at).copied().unwrap_or(-1) as f64;
+    assert!((left - wanted).abs() <= 1.0, "span {at}: {left}, wanted {wanted}");
+}
+
+#[test]
+fn attention_goes_by_the_flash_roof() {
+    // 2 · 64 · 2048 · 128 · 2048 = 68.7 GFLOP: at 40% of 494 TFLOP/s 347,746 ns; half of it at the full rate 69,549.
+    let mut made = step();
+    made.shaped("aten::bmm", 0, 40 * MICRO, "[[64,2048,128],[64,128,2048]]", "float");
+    made.launch((5 * MICRO, 10 * MICRO), "gemm", (20 * MICRO, 2_020 * MICRO));
+    made.operator("aten::softmax", 50 * MICRO, 90 * MICRO);
+    made.launch((55 * MICRO, 60 * MICRO), "softmax", (2_020 * MICRO, 3_020 * MICRO));
+    made.operator("aten::copy_", 100 * MICRO, 140 * MICRO);
+    made.launch((105 * MICRO, 110 * MICRO), "copy_kernel", (3_020 * MICRO, 3_420 * MICRO));
+    let mut measures = Measures::default();
+    measures.patterns.attention.products = vec![0];
+    let (bound, expected) = filled(&made.trace(), Cause::AttentionMaterialised, device(&[(1, 0)]), &measures);
+    let flops = 2.0 * 64.0 * 2048.0 * 128.0 * 2048.0;
+    assert_left(&expected, 0, flops / (0.4 * 494e12) * 1e9);
+    assert_left(&bound, 0, 0.5 * flops / 494e12 * 1e9);
+    assert_left(&expected, 1, 0.0);
+    assert_eq!(expected.device.get(&2), None, "copies stay as expected");
+    assert_left(&bound, 2, 0.0);
+    // Without a known part nothing but what was asked for is known.
+    made.header = made.header.replace("H200", "of tomorrow");
+    let (bound, expected) = filled(&made.trace(), Cause::AttentionMaterialised, device(&[(1, 0)]), &measures);
+    assert_eq!((bound.device.len(), expected.device.len()), (1, 1));
+}
+
+#[test]
+fn attention_in_half_precision_goes_by_its_own_rate() {
+    let mut made = step();
+    made.shaped("aten::bmm", 0, 40 * MICRO, "[[64,2048,128],[64,128,2048]]", "c10::BFloat16");
+    made.launch((5 * MICRO, 10 * MICRO), "gemm", (20 * MICRO, 2_020 * MICRO));
+    let mut measures = Measures::default();
+    measures.patterns.attention.products = vec![0];
+    let (bound, expected) = filled(&made.trace(), Cause::AttentionMaterialised, device(&[(0, 0)]), &measures);
+    let flops = 2.0 * 64.0 * 2048.0 * 128.0 * 2048.0;
+    assert_left(&expected, 0, flops / (0.4 * 989e12) * 1e9);
+    assert_left(&bound, 0, 0.5 * flops / 989e12 * 1e9);
+}
+
+#[test]
+fn products_go_by_the_tensor_cores_rate_for_their_shape() {
+    // 137.4 GFLOP: at 65% of 494 TFLOP/s 428 µs, at bf16's full rate 139. A short one cannot grow.
+    let mut made = step();
+    made.shaped("aten::mm", 0, 40 * MICRO, "[[4096,4096],[4096,4096]]", "float");
+    made.launch((5 * MICRO, 10 * MICRO), "sgemm", (20 * MICRO, 2_620 * MICRO));
+    made.shaped("aten::mm", 50 * MICRO, 90 * MICRO, "[[4096,4096],[4096,4096]]", "float");
+    made.launch((55 * MICRO, 60 * MICRO), "sgemm", (2_620 * MICRO, 2_720 * MICRO));
+    made.operator("aten::relu", 100 * MICRO, 140 * MICRO);
+    made.launch((105 * MICRO, 110 * MICRO), "relu", (2_720 * MICRO, 2_820 * MICRO));
+    let asked = device(&[(0, 700 * MICRO), (1, 50 * MICRO)]);
+    let (bound, expected) = filled(&made.trace(), Cause::NoTensorCores, asked, &Measures::default());
+    let flops = 2.0 * 4096f64.powi(3);
+    assert_left(&expected, 0, flops / (0.65 * 494e12) * 1e9);
+    assert_left(&bound, 0, flops / 989e12 * 1e9);
+    assert_left(&expected, 1, 100e3);
+    assert_eq!(expected.device.get(&2), None);
+    assert_left(&bound, 2, 50e3);
+}
+
+#[test]
+fn a_product_that_memory_bounds_goes_by_its_bytes() {
+    // A column: 2 · 16384² FLOPs, and 4 · (16384² + 2 · 16384) bytes at 4.8 TB/s: 223.7 µs.
+    let mut made = step();
+    made.shaped("aten::mm", 0, 40 * MICRO, "[[16384,16384],[16384,1]]", "float");
+    made.launch((5 * MICRO, 10 * MICRO), "gemv", (20 * MICRO, 1_020 * MICRO));
+    let (_, expected) = filled(&made.trace(), Cause::NoTensorCores, device(&[(0, 0)]), &Measures::default());
+    assert_left(&expected, 0, 4.0 * (16384.0 * 16384.0 + 2.0 * 16384.0) / 4.8e12 * 1e9);
+}
+
+#[test]
+fn kernels_of_one_operator_share_its_flops_by_their_time() {
+    let mut made = step();
+    made.shaped("aten::mm", 0, 40 * MICRO, "[[4096,4096],[4096,4096]]", "float");
+    made.launch((5 * MICRO, 10 * MICRO), "sgemm_a", (20 * MICRO, 1_520 * MICRO));
+    made.launch((15 * MICRO, 18 * MICRO), "sgemm_b", (1_520 * MICRO, 2_020 * MICRO));
+    let asked = device(&[(0, 0), (1, 0)]);
+    let (_, expected) = filled(&made.trace(), Cause::NoTensorCores, asked, &Measures::default());
+    let whole = 2.0 * 4096f64.powi(3) / (0.65 * 494e12) * 1e9;
+    assert_left(&expected, 0, 0.75 * whole);
+    assert_left(&expected, 1, 0.25 * whole);
+}
+
+#[test]
+fn fused_work_leaves_no_element_wise_kernel_at_least() {
+    let mut made = step();
+    for (nth, name) in ["vectorized_elementwise_kernel", "sgemm", "vectorized_elementwise_kernel"].iter().enumerate() {
+        let start = 100 * MICRO * nth as i64;
+        made.operator("aten::x", start, start + 40 * MICRO);
+        made.launch((start + 5 * MICRO, start + 10 * MICRO), name, (start + 20 * MICRO, start + 80 * MICRO));
+    }
+    for cause in [Cause::SmallKernels, Cause::LaunchBound] {
+        let (bound, expected) = filled(&made.trace(), cause, device(&[(0, 0)]), &Measures::default());
+        assert_eq!(expected.device, device(&[(0, 0)]).device);
+        assert_eq!(bound.device, device(&[(0, 0), (2, 0)]).device);
+    }
+}
+
+#[test]
+fn an_optimizer_goes_by_the_bytes_of_its_parameters() {
+    // Two tensors of a million: each operator touches both, so there are two million, 28 bytes each at 4.8 TB/s: 11.7 µs.
+    let mut made = step();
+    for (nth, name) in ["aten::mul_", "aten::mul_", "aten::addcdiv_", "aten::addcdiv_"].iter().enumerate() {
+        let start = 100 * MICRO * nth as i64;
+        made.shaped(name, start, start + 40 * MICRO, "[[1000,1000]]", "float");
+        made.launch((start + 5 * MICRO, start + 10 * MICRO), "k", (start + 20 * MICRO, start + 60 * MICRO));
+    }
+    made.operator("aten::relu", 1_000 * MICRO, 1_040 * MICRO);
+    made.launch((1_005 * MICRO, 1_010 * MICRO), "k", (1_020 * MICRO, 1_060 * MICRO));
+    let (bound, expected) =
+        filled(&made.trace(), Cause::OptimizerPerParameter, host(&[(0, 400)]), &Measures::default());
+    let least = 2e6 * 28.0 / 4.8e12 * 1e9;
+    for at in 0..4 {
+        assert_left(&expected, at, least / 0.8 / 4.0);
+        assert_left(&bound, at, 0.5 * least / 4.0);
+    }
+    assert_eq!((expected.device.get(&4), &expected.host), (None, &host(&[(0, 400)]).host));
+}
+
+#[test]
+fn a_loader_is_divided_among_workers() {
+    let mut made = step();
+    let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    made.span("user_annotation", name, 1, 0, 800 * MICRO, "");
+    made.operator("aten::x", 900 * MICRO, 940 * MICRO);
+    let (bound, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 800)]), &Measures::default());
+    assert_eq!(expected.host, host(&[(100, 800)]).host, "an eighth of the time stays");
+    assert_eq!(bound.host, host(&[(0, 10_000)]).host);
+}
+
+#[test]
+fn read_backs_leave_at_least_what_the_device_does() {
+    let mut made = step();
+    made.operator("aten::x", 0, 40 * MICRO);
+    let (bound, expected) = filled(&made.trace(), Cause::HostSync, host(&[(0, 40)]), &Measures::default());
+    assert_eq!((bound.host, expected.host), (host(&[(0, 10_000)]).host, host(&[(0, 40)]).host));
+}
+
+#[test]
+fn an_operator_is_brought_to_most_of_its_roof() {
+    let mut made = step();
+    made.operator("aten::x", 0, 40 * MICRO);
+    made.launch((5 * MICRO, 10 * MICRO), "k", (20 * MICRO, 120 * MICRO));
+    made.launch((15 * MICRO, 18 * MICRO), "k", (120 * MICRO, 220 * MICRO));
+    let asked = device(&[(0, 35 * MICRO), (1, 90 * MICRO)]);
+    let (bound, expected) = filled(&made.trace(), Cause::BelowRoof, asked.clone(), &Measures::default());
+    assert_eq!(bound.device, asked.device);
+    assert_eq!(expected.device, device(&[(0, 50 * MICRO), (1, 100 * MICRO)]).device, "no longer than it is");
+}
+
+#[test]
+fn a_finding_that_removes_nothing_is_left_alone() {
+    let mut made = step();
+    made.operator("aten::x", 0, 40 * MICRO);
+    let mut findings = [finding(Cause::MemoryNearLimit, Removal::default())];
+    fill(&View::new(&made.trace()), &Measures::default(), &mut findings);
+    assert!(findings[0].found.removal.is_empty() && findings[0].found.expected.is_none());
+}
