@@ -18,6 +18,7 @@ mod notebook;
 mod parameter_norms;
 mod program;
 mod projects;
+mod purpose;
 mod reads;
 mod repair;
 mod resolve;
@@ -32,6 +33,7 @@ mod symbols;
 mod topics;
 mod uses;
 mod value;
+mod worth;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::source::fix::Safety;
 use headroom_diagnosis::source::rules::RULES;
-use headroom_diagnosis::source::{Input, Selection, lint, repair};
+use headroom_diagnosis::source::{Input, Selection, SourceFinding, lint, repair};
 
 const MARK: &str = "# <- ";
 
@@ -55,7 +55,7 @@ fn found(input: &Input, selection: &Selection) -> BTreeSet<(String, u32)> {
 #[test]
 fn each_script_has_its_marked_findings_and_no_others() {
     let scripts = scripts();
-    assert!(scripts.len() >= 16, "{} scripts", scripts.len());
+    assert!(scripts.len() >= 21, "{} scripts", scripts.len());
     let wrong: Vec<String> = scripts
         .iter()
         .filter_map(|input| {
@@ -99,10 +99,37 @@ fn pedantic_findings_are_shown_where_they_are_asked_for() {
 
 #[test]
 fn findings_outside_of_training_are_held_back_not_lost() {
-    for path in ["tests/test_step.py", "benchmarks/step.py", "inference/engine.py", "tools/convert_weights.py"] {
+    let paths = ["tests/test_step.py", "benchmarks/step.py", "inference/engine.py", "tools/convert_weights.py"];
+    for path in paths.into_iter().chain(["examples/quick_start.py"]) {
         let report = lint(&[script(path)], &Selection::default());
         assert!(report.findings.is_empty() && !report.held_back.is_empty(), "{path}");
     }
+}
+
+#[test]
+fn a_model_is_in_sight_where_a_loop_of_its_program_is() {
+    let model = "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, lengths):\n        longest = lengths.max().item()\n        return x[:, :longest].cuda()\n";
+    let engine = "def train(model, loader, optimizer):\n    for x, lengths in loader:\n        model(x, lengths).mean().backward()\n        optimizer.step()\n";
+    let main = "from engine import train\nfrom model import Model\n\ntrain(Model(), load(), None)\n";
+    let input = |path: &str, text: &str| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() };
+    let reads = |inputs: &[Input]| {
+        let report = lint(inputs, &Selection::default());
+        let lines = |findings: &[SourceFinding]| {
+            findings
+                .iter()
+                .filter(|finding| finding.code == "TP101")
+                .map(|finding| finding.place.line)
+                .collect::<Vec<_>>()
+        };
+        (lines(&report.findings), lines(&report.held_back))
+    };
+    assert_eq!(reads(&[input("model.py", model)]), (vec![], vec![7]));
+    let program = [input("engine.py", engine), input("main.py", main), input("model.py", model)];
+    assert_eq!(reads(&program), (vec![7], vec![]));
+    // A library brings more models than one program uses.
+    let many: String = (0..80).map(|number| format!("\n\nclass Other{number}(nn.Module):\n    pass\n")).collect();
+    let library = [input("engine.py", engine), input("main.py", main), input("model.py", &format!("{model}{many}"))];
+    assert_eq!(reads(&library), (vec![], vec![7]));
 }
 
 #[test]

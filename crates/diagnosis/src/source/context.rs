@@ -128,6 +128,8 @@ impl Guard {
 #[derive(Default)]
 pub struct Heat {
     pub(super) hot: Vec<bool>,
+    /// Functions that are a step by themselves, whoever calls them: hooks of trainers.
+    pub steps: Vec<FunctionId>,
     pub(super) evaluation: Vec<bool>,
     /// Indices into the program's calls.
     pub training_calls: Vec<usize>,

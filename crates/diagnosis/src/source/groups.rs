@@ -1,5 +1,8 @@
 //! Topics of a file together with those of the files it is imported with.
 
+use std::collections::HashSet;
+
+use super::context::{Frame, LoopKind};
 use super::program::Program;
 use super::resolve::ModuleIndex;
 use super::symbols::{FileId, Symbols};
@@ -18,7 +21,45 @@ pub fn gather(program: &mut Program) {
         }
     }
     let (down, up) = (spread(&own, &imports), spread(&own, &importers));
-    program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own };
+    let programs = programs(program, &imports);
+    program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own, programs };
+}
+
+/// A program brings its own few models. Who imports more chooses from a library.
+const MOST_MODELS: usize = 64;
+
+/// For every file, whether it is part of a program: a file with a loop of steps, or a trainer's hook, imports it, and not a
+/// whole library with it.
+fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
+    let mut models = vec![0; imports.len()];
+    for (class, symbol) in program.sources.symbols.classes.iter().enumerate() {
+        models[symbol.file] += usize::from(program.sources.classes[class].kind.is_module());
+    }
+    let entries: HashSet<FileId> = program
+        .notes
+        .contexts
+        .iter()
+        .filter(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain) && context.trains)
+        .map(|(_, context)| context.function)
+        .chain(program.heat.steps.iter().copied())
+        .map(|function| program.sources.symbols.functions[function].file)
+        .collect();
+    // `main.py` brings the loop of `engine.py` and the models together.
+    let importers = (0..imports.len()).filter(|file| imports[*file].iter().any(|imported| entries.contains(imported)));
+    let mut entries: Vec<FileId> = importers.chain(entries.iter().copied()).collect();
+    entries.sort_unstable();
+    entries.dedup();
+    let mut found = vec![false; imports.len()];
+    for entry in entries {
+        let (mut files, mut open) = (HashSet::from([entry]), vec![entry]);
+        while let Some(file) = open.pop() {
+            open.extend(imports[file].iter().copied().filter(|imported| files.insert(*imported)));
+        }
+        if files.iter().map(|file| models[*file]).sum::<usize>() <= MOST_MODELS {
+            files.iter().for_each(|file| found[*file] = true);
+        }
+    }
+    found
 }
 
 /// Every file's bits together with those of all it leads to.

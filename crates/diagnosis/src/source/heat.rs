@@ -35,6 +35,7 @@ pub fn measure(program: &mut Program) {
     let function_of = |id: ContextId| program.notes.contexts.get(id).function;
     program.heat = Heat {
         hot: contexts.iter().map(|id| is_hot(program, *id, entries[function_of(*id)].is_some())).collect(),
+        steps: (0..entries.len()).filter(|function| is_step(program, *function, entries[*function])).collect(),
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
     };
@@ -114,6 +115,12 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
     let is_step =
         symbol.definition.is_some() && !program.functions[function].is_called && !symbol.name.starts_with("test");
     is_step && passes[function].backward && passes[function].update
+}
+
+/// A step by itself: a trainer's hook, or a function that is one whole step.
+fn is_step(program: &Program, function: FunctionId, entry: Option<u8>) -> bool {
+    let is_hook = !matches!(program.sources.symbols.functions[function].name, "forward" | "backward" | "forward_train");
+    entry == Some(0) && is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
 /// `training_step`, of whatever trainer calls it.

@@ -248,6 +248,13 @@ impl<'a> Program<'a> {
         self.heat.is_hot(context) && self.groups.touches_device(self.file_of(context))
     }
 
+    /// Runs once per step of a training loop that is among the files: in the loop itself, or in the program that it is the
+    /// loop of. What else is hot belongs to a library, and its steps are somebody else's.
+    pub fn is_in_sight(&self, context: ContextId) -> bool {
+        let is_here = || self.groups.is_of_program(self.file_of(context)) || self.step_loop(context).is_some();
+        self.is_hot(context) && is_here()
+    }
+
     /// Calls that run once per step.
     pub fn hot_calls(&self) -> impl Iterator<Item = &Call<'a>> {
         self.notes.calls.iter().filter(|call| self.is_hot(call.context))

@@ -138,17 +138,18 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
     })
 }
 
-/// A loader that feeds training, whose options are written where it is made. Options that a user sets are theirs, and
-/// an evaluation's loader runs now and then.
-fn loader_notice(program: &Program, loader: &Loader) -> Notice {
-    let is_written = ["num_workers", "pin_memory"].iter().all(|name| {
-        let given = loader.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
-        given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)))
-    });
-    let is_shuffled = matches!(loader.node.arguments.find_keyword("shuffle").map(|keyword| &keyword.value), Some(Expr::BooleanLiteral(on)) if on.value);
+/// A loader that feeds training, whose option is written where it is made, or left out. An option that a user sets is
+/// theirs, and an evaluation's loader runs now and then.
+fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
+    let given = loader.node.arguments.find_keyword(option).map(|keyword| &keyword.value);
+    let is_written = given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
+    let is_shuffled = match loader.node.arguments.find_keyword("shuffle").map(|keyword| &keyword.value) {
+        Some(Expr::BooleanLiteral(on)) => Some(on.value),
+        _ => None,
+    };
     let feeds = match feeds_training(program, loader) {
         Some(feeds) => feeds,
-        None => is_shuffled || named(loader).contains("train"),
+        None => is_shuffled.unwrap_or_else(|| named(loader).contains("train")),
     };
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
 }

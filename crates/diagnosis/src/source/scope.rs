@@ -13,6 +13,8 @@ pub enum Scope {
     Benchmark,
     Inference,
     DataPreparation,
+    /// Shows how a library is used, on little data.
+    Example,
 }
 
 /// Folders and words of file names, by what they hold. Tests come first: a test of a benchmark is a test.
@@ -67,6 +69,7 @@ const WORDS: &[(Scope, &[&str])] = &[
             "converter",
             "download",
             "dataprep",
+            "transforms",
             "extract",
             "extraction",
             "merge",
@@ -86,7 +89,10 @@ impl Program<'_> {
             let scope = of_words(part)?;
             matches!(scope, Scope::Benchmark).then_some(scope)
         });
-        match of_names.or_else(|| of_module(&self.source(context).module)) {
+        let module = &self.source(context).module;
+        match of_names.or_else(|| of_module(module)) {
+            Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
+            _ if is_example(module) => Scope::Example,
             // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
             Some(Scope::Inference | Scope::DataPreparation)
                 if self.groups.mentions_itself(function.file, Topic::Trains) =>
@@ -97,6 +103,26 @@ impl Program<'_> {
             None => Scope::Training,
         }
     }
+}
+
+/// Below a folder of examples or tutorials, or among what was copied in from elsewhere.
+fn is_example(parts: &[String]) -> bool {
+    const FOLDERS: &[&str] = &[
+        "examples",
+        "example",
+        "tutorials",
+        "tutorial",
+        "docs",
+        "doc",
+        "notebooks",
+        "third_party",
+        "thirdparty",
+        "dependencies",
+        "vendor",
+        "external",
+    ];
+    let folders = parts.len().saturating_sub(1);
+    parts[..folders].iter().any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
 }
 
 /// `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.

@@ -176,15 +176,21 @@ pub struct Groups {
     /// One bit a topic: the file itself, what it imports and what imports it.
     pub(super) masks: Vec<u64>,
     pub(super) own: Vec<u64>,
+    /// Whether the file is part of a program whose training loop is among the files.
+    pub(super) programs: Vec<bool>,
 }
 
 impl Groups {
     pub fn none() -> Groups {
-        Groups { masks: Vec::new(), own: Vec::new() }
+        Groups { masks: Vec::new(), own: Vec::new(), programs: Vec::new() }
     }
 
     pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
         self.masks.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+    }
+
+    pub fn is_of_program(&self, file: FileId) -> bool {
+        self.programs.get(file).copied().unwrap_or(false)
     }
 
     /// The file alone, its surroundings left out.

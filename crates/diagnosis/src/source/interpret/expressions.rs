@@ -182,7 +182,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let role =
                     [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
-                let home = if one.home == Home::Device || two.home == Home::Device { Home::Device } else { Home::Host };
+                // Random numbers of the host meet only what lies there: who was taken for a device's tensor is none.
+                let drawn = |tensor: &Tensor| tensor.home == Home::Host && matches!(tensor.origin, Origin::Factory(_));
+                let is_host = drawn(one) && two.guessed || drawn(two) && one.guessed;
+                let home = match !is_host && (one.home == Home::Device || two.home == Home::Device) {
+                    true => Home::Device,
+                    false => Home::Host,
+                };
                 self.tensor(Tensor {
                     home,
                     graph: one.graph || two.graph,

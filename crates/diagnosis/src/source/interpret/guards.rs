@@ -85,7 +85,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 match last_part(call) {
                     "hasattr" => when_false(Guard::Fallback),
                     "is_grad_enabled" => when_false(Guard::Evaluation),
-                    "is_tracing" | "is_scripting" | "is_in_onnx_export" | "is_exporting" => when_true(Guard::Fallback),
+                    "is_in_onnx_export" => when_true(Guard::Fallback),
+                    last if ["is_tracing", "is_scripting", "is_exporting", "is_compiling"]
+                        .iter()
+                        .any(|end| last.ends_with(end)) =>
+                    {
+                        when_true(Guard::Fallback)
+                    }
                     "getenv" => when_true(Guard::OptIn),
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
                     last if says_cadence(last) => when_true(Guard::Cadence),
@@ -179,6 +185,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
+        if is_decoding_name(&lower) {
+            return when_true(Guard::Evaluation);
+        }
+        if lower.split('_').any(|word| word == "oom") {
+            return when_true(Guard::Once);
+        }
         if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
     }
 
@@ -227,7 +239,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => OPEN,
             };
         }
+        if let Some(phase) = phase_of(right).or_else(|| phase_of(left)) {
+            return match operator {
+                CmpOp::Eq | CmpOp::Is => phase,
+                CmpOp::NotEq | CmpOp::IsNot => phase.swapped(),
+                _ => OPEN,
+            };
+        }
+        let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
         match operator {
+            CmpOp::IsNot if decodes => when_true(Guard::Evaluation),
+            CmpOp::Is if decodes => when_false(Guard::Evaluation),
             CmpOp::IsNot if matches!(right, Expr::NoneLiteral(_)) => {
                 if self.is_missing_unless_asked(left) {
                     when_true(Guard::OptIn)
@@ -412,6 +434,47 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 /// Whether what follows in the block is not reached after this body.
 pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
+}
+
+/// `Stage.TRAIN`, `sb.Stage.VALID`: a constant that names a phase.
+fn phase_of(expression: &Expr) -> Option<Branches> {
+    let Expr::Attribute(attribute) = expression else { return None };
+    match attribute.attr.as_str() {
+        "TRAIN" | "TRAINING" => Some(when_false(Guard::Evaluation)),
+        "VAL" | "VALID" | "VALIDATION" | "VALIDATE" | "TEST" | "EVAL" | "PREDICT" | "INFERENCE" => {
+            Some(when_true(Guard::Evaluation))
+        }
+        _ => None,
+    }
+}
+
+/// State that one call of a decoder leaves for the next: training, which sees all tokens at once, hands in none.
+fn is_decoding_name(name: &str) -> bool {
+    matches!(
+        name,
+        "incremental_state"
+            | "past_key_values"
+            | "past_key_value"
+            | "past_kv"
+            | "past_kvs"
+            | "layer_past"
+            | "kv_cache"
+            | "inference_params"
+            | "use_cache"
+            | "is_decoding"
+            | "saved_state"
+            | "prev_key"
+            | "prev_value"
+            | "prev_key_padding_mask"
+    )
+}
+
+fn last_name(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
 }
 
 fn asks_for_numbers(call: &ExprCall) -> bool {

@@ -59,6 +59,9 @@ const FACTORIES: &[&str] = &[
     "Tensor",
 ];
 
+/// Factories that take tensors of what to draw.
+const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
+
 const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -325,8 +328,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
         let home = match self.device_of(node, arguments) {
             Some(home) => home,
-            // Without `device=` it is made on the host, unless a tensor argument says otherwise.
-            None if arguments.all().any(Value::is_on_device) => Home::Device,
+            // Without `device=` it is made on the host, unless a tensor that it draws from says otherwise. Sizes do not.
+            None if DRAWS_FROM.contains(&last) && arguments.all().any(Value::is_on_device) => Home::Device,
             None => Home::Host,
         };
         let is_random = RANDOM.contains(&last);

@@ -8,8 +8,9 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::classes::ClassKind;
 use crate::source::edits::{cadence_condition, guard_statement};
 use crate::source::fix::Fix;
-use crate::source::program::{Call, Callee, Program};
+use crate::source::program::{Call, Callee, FunctionKind, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP506",
@@ -42,7 +43,12 @@ fn check(check: &mut Check) {
             .calls_of(program.notes.contexts.get(call.context).function)
             .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
         let overlaps = call.node.arguments.find_keyword("async_op").is_some();
-        let notice = if is_read || overlaps { Notice::Pedantic } else { Notice::Default };
+        // In a `forward` or a loss it is a part of what is trained on.
+        let kind = program.functions[program.notes.contexts.get(call.context).function].kind;
+        let is_computed = matches!(kind, FunctionKind::Step | FunctionKind::Loss)
+            && program.function_of(call.context).name != "training_step";
+        let notice =
+            if is_read || overlaps || is_computed { Notice::Pedantic } else { worth::in_sight(program, call.context) };
         let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)

@@ -10,6 +10,7 @@ use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Callee, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Origin, Value};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP201",
@@ -49,7 +50,11 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(call.context, call.node));
         let message = format!("the same tensor is built again at every step: `{text}` depends on sizes only");
-        check.report_as(notice(call), call.context, call.node, message, fix(program, call));
+        let notice = match notice(call) {
+            Notice::Default => worth::in_sight(program, call.context),
+            Notice::Pedantic => Notice::Pedantic,
+        };
+        check.report_as(notice, call.context, call.node, message, fix(program, call));
     }
 }
 

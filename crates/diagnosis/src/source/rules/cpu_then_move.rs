@@ -9,6 +9,7 @@ use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Home, Origin, Value};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP202",
@@ -40,22 +41,10 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(call.context, call.node));
         let message = format!("made on the host and copied to the device at every step: `{text}`");
-        check.report_as(notice(program, call, maker), call.context, call.node, message, fix(program, call));
+        // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
+        let notice = if maker.is_some() { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, fix(program, call));
     }
-}
-
-/// A row is copied in the time of a launch. What has two sizes or more grows with the batch.
-fn notice(program: &Program, call: &Call, maker: Option<&Call>) -> Notice {
-    let Some(maker) = maker else { return Notice::Pedantic };
-    let is_here =
-        program.notes.contexts.get(maker.context).function == program.notes.contexts.get(call.context).function;
-    let sizes = match &*maker.node.arguments.args {
-        [Expr::Tuple(shape)] => shape.elts.len(),
-        [Expr::List(shape)] => shape.elts.len(),
-        _ if matches!(maker.name, "arange" | "linspace" | "full" | "randint" | "eye") => 1,
-        all => all.len(),
-    };
-    if is_here && sizes >= 2 { Notice::Default } else { Notice::Pedantic }
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {

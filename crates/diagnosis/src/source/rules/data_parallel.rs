@@ -2,7 +2,8 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP504",
@@ -22,7 +23,10 @@ fn check(check: &mut Check) {
         if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {
             let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
             let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            // Beside a path with one process a device, this is what is left for those who do not take it.
+            let has_other = program.groups.mentions_itself(program.file_of(call.context), Topic::Distributed);
+            let notice = if has_other { Notice::Pedantic } else { Notice::Default };
+            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP106",
@@ -30,7 +31,13 @@ fn check(check: &mut Check) {
                 "the size of `{}`'s result is known only to the device: the host waits for it at every step",
                 call.name
             );
-            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+            check.report_as(
+                worth::in_sight(program, call.context),
+                call.context,
+                call.node,
+                message,
+                Fix::shown(advice),
+            );
         }
     }
     for subscript in &program.notes.subscripts {
@@ -48,7 +55,7 @@ fn check(check: &mut Check) {
             // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
             let is_update =
                 matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
-            let notice = if is_update { Notice::Default } else { Notice::Pedantic };
+            let notice = if is_update { Notice::Default } else { worth::in_sight(program, subscript.context) };
             let message = format!(
                 "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
             );

@@ -5,7 +5,7 @@ use ruff_python_ast::Stmt;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::remove_statement;
 use crate::source::fix::Fix;
-use crate::source::program::Callee;
+use crate::source::program::{Call, Callee};
 use crate::source::rule::{Check, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
         let is_sync = call.name == "synchronize"
             && match &call.callee {
                 Callee::External(dotted) => dotted.starts_with("torch."),
-                Callee::Method => call.arguments.is_empty(),
+                Callee::Method => call.arguments.is_empty() && is_of_device(call),
                 _ => false,
             };
         if !is_sync {
@@ -40,4 +40,12 @@ fn check(check: &mut Check) {
         let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
         check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
+}
+
+/// `torch_npu.npu.synchronize()`, `stream.synchronize()`: not everything that can be waited for is a device.
+fn is_of_device(call: &Call) -> bool {
+    let names = call.receiver_expression().map(crate::source::names_in).unwrap_or_default();
+    const WORDS: [&str; 10] =
+        ["cuda", "device", "stream", "event", "accelerator", "npu", "xpu", "mps", "torch", "musa"];
+    names.iter().any(|name| WORDS.iter().any(|word| name.to_ascii_lowercase().contains(word)))
 }

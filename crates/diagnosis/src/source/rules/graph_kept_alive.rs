@@ -10,6 +10,7 @@ use crate::source::context::ContextId;
 use crate::source::edits::blocks_of;
 use crate::source::fix::{Edit, Fix};
 use crate::source::program::Program;
+use crate::source::purpose::counts;
 use crate::source::rule::{Check, SourceRule};
 use crate::source::value::Value;
 
@@ -28,7 +29,8 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for sum in &program.notes.accumulations {
-        let kept = program.is_hot(sum.context) && sum.value.carries_graph();
+        let is_count = crate::source::names_in(sum.expression).last().is_some_and(|name| counts(name));
+        let kept = program.is_hot(sum.context) && sum.value.carries_graph() && !is_count;
         if kept && outlives_step(program, sum.context, sum.target) {
             report(check, sum.context, sum.statement, sum.expression, sum.target);
         }

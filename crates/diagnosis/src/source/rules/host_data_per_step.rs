@@ -8,6 +8,7 @@ use crate::source::edits::set_keyword;
 use crate::source::fix::{Edit, Fix};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Origin, Value};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP203",
@@ -48,9 +49,7 @@ fn check(check: &mut Check) {
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
                 && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
-        // Batches made by hand stand in the loop of steps; a model's own tables are small.
-        let notice =
-            if is_data && program.step_loop(call.context).is_some() { Notice::Default } else { Notice::Pedantic };
+        let notice = if is_data { worth::in_sight(program, call.context) } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

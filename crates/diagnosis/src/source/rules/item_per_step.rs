@@ -12,6 +12,7 @@ use crate::source::reads::{Read, read_of};
 use crate::source::rule::{Check, SourceRule};
 use crate::source::uses::{Use, uses_of};
 use crate::source::value::Value;
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP101",
@@ -34,7 +35,8 @@ fn check(check: &mut Check) {
         let text = program.text(call.context, call.node);
         let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
         let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
-        check.report(call.context, call.node, message, fix(program, call));
+        let notice = worth::of_read(program, call.context, call.statement, call.node.range());
+        check.report_as(notice, call.context, call.node, message, fix(program, call));
         if call.receiver == Value::Unknown && call.name == "item" {
             check.doubt();
         }

@@ -35,6 +35,12 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        check.report_as(super::loader_notice(program, loader), loader.context, loader.node, message, fix);
+        check.report_as(
+            super::loader_notice(program, loader, "num_workers"),
+            loader.context,
+            loader.node,
+            message,
+            fix,
+        );
     }
 }

@@ -35,6 +35,6 @@ fn check(check: &mut Check) {
             "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
         );
-        check.report_as(super::loader_notice(program, loader), loader.context, loader.node, message, fix);
+        check.report_as(super::loader_notice(program, loader, "pin_memory"), loader.context, loader.node, message, fix);
     }
 }

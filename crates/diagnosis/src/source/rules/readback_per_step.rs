@@ -4,6 +4,9 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
 use crate::source::reads::{Read, read_of};
 use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::value::Value;
+use crate::source::worth;
+use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP102",
@@ -29,7 +32,11 @@ fn check(check: &mut Check) {
         let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
         // A model that asks for sizes of its own parts (routing, packing) needs the numbers where it stands.
         let is_size = call.name == "tolist" && program.step_loop(call.context).is_none();
-        let notice = if is_size { Notice::Pedantic } else { Notice::Default };
+        // `.cpu()` of what nothing is known of may be a module's or a dictionary's.
+        let notice = match is_size || call.receiver == Value::Unknown {
+            true => Notice::Pedantic,
+            false => worth::of_read(program, call.context, call.statement, call.node.range()),
+        };
         check.report_as(notice, call.context, call.node, message, fix);
     }
 }

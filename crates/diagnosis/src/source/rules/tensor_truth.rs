@@ -7,6 +7,8 @@ use crate::source::fix::Fix;
 use crate::source::program::{FunctionKind, Program, Test};
 use crate::source::reads::{Read, read_of};
 use crate::source::rule::{Check, SourceRule};
+use crate::source::worth;
+use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP104",
@@ -29,13 +31,15 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(test.context, test.expression));
         let message = format!("the truth of `{text}` is read from the device, and the host waits, at every step");
-        check.report(test.context, test.expression, message, Fix::shown(advice));
+        let notice = worth::of_read(program, test.context, test.statement, test.expression.range());
+        check.report_as(notice, test.context, test.expression, message, Fix::shown(advice));
     }
     for call in program.hot_calls() {
         if read_of(program, call) == Some(Read::Truth) && !program.is_in_parameter_loop(call.context) {
             let text = super::short(program.text(call.context, call.node));
             let message = format!("`{text}` reads from the device, and the host waits, at every step");
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            let notice = worth::of_read(program, call.context, call.statement, call.node.range());
+            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }
 }

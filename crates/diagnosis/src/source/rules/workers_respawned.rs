@@ -5,7 +5,7 @@ use crate::source::context::{ContextId, Frame, LoopKind};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
 use crate::source::program::{Loader, Program};
-use crate::source::rule::{Check, Notice, SourceRule};
+use crate::source::rule::{Check, SourceRule};
 use crate::source::value::Value;
 use ruff_python_ast::Expr;
 
@@ -34,7 +34,8 @@ fn check(check: &mut Check) {
             "keep them: `persistent_workers=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
         );
-        check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
+        let notice = super::loader_notice(program, loader, "persistent_workers");
+        check.report_as(notice, loader.context, loader.node, message, fix);
     }
 }
 

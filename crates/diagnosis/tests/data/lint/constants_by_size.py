@@ -47,4 +47,13 @@ class Loss(nn.Module):
     def forward(self, scores: torch.Tensor, allowed: torch.Tensor):
         allowed = allowed > 0
         scores[~allowed] -= 2.0  # <- TP106
-        return scores[allowed].mean()
+        return scores[allowed].mean()  # <- TP106
+
+
+def train(model, loss, optimizer, loader):
+    for x, allowed in loader:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            value = loss(model(x.cuda()), allowed.cuda())
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()

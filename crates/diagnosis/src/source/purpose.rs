@@ -1,0 +1,383 @@
+//! For what the host reads a value back: who would put the read off, and who cannot.
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::program::{Call, Program};
+use super::symbols::FunctionId;
+use super::uses::uses_of;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Asked whether it is a number at all: a run goes on, or not.
+    Finite,
+    /// Goes to a log, a meter or a dictionary of results: nothing of the step waits for it.
+    Record,
+    /// Leaves out work that the device could do unasked.
+    Skip,
+    /// Stops, or passes over, what must not be trained on.
+    Guard,
+    /// Goes to something that is not followed.
+    Other,
+    /// A size, a place, a key or a branch: the host goes on with the number.
+    Needed,
+}
+
+/// Names are followed through assignments and returns this often.
+const MOST_NAMES_DEEP: usize = 3;
+const MOST_CALLERS: usize = 8;
+
+/// For what the value at `range`, a part of `statement`, is read.
+pub fn purpose(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange) -> Purpose {
+    of_part(program, function, statement, range, MOST_NAMES_DEEP)
+}
+
+fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange, deep: usize) -> Purpose {
+    match statement {
+        Stmt::Raise(_) => return Purpose::Guard,
+        Stmt::Assert(assert) if assert.test.range().contains_range(range) => {
+            return if asks_for_numbers(&assert.test) { Purpose::Finite } else { Purpose::Guard };
+        }
+        Stmt::If(branch) if branch.test.range().contains_range(range) => return of_branch(&branch.test, &branch.body),
+        Stmt::If(branch) => {
+            let clause = branch.elif_else_clauses.iter().find_map(|clause| {
+                let test = clause.test.as_ref().filter(|test| test.range().contains_range(range))?;
+                Some(of_branch(test, &clause.body))
+            });
+            return clause.unwrap_or(Purpose::Other);
+        }
+        Stmt::While(_) | Stmt::For(_) => return Purpose::Needed,
+        _ => {}
+    }
+    let around = around(statement, range);
+    // From the inside out: the first that says something decides.
+    for (index, expression) in around.iter().enumerate().rev() {
+        let inner = around.get(index + 1).map_or(range, |inner| inner.range());
+        if let Some(purpose) = of_surroundings(expression, inner) {
+            return purpose;
+        }
+    }
+    match statement {
+        Stmt::Assign(assign) => match assign.targets.as_slice() {
+            [target] => of_target(program, function, statement, target, deep),
+            _ => Purpose::Other,
+        },
+        Stmt::AnnAssign(assign) => of_target(program, function, statement, &assign.target, deep),
+        Stmt::AugAssign(assign) => of_target(program, function, statement, &assign.target, deep),
+        Stmt::Return(_) => of_result(program, function, deep),
+        _ => Purpose::Other,
+    }
+}
+
+/// An expression around the read says what for, or hands the question on.
+fn of_surroundings(expression: &Expr, inner: TextRange) -> Option<Purpose> {
+    match expression {
+        Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => Some(Purpose::Needed),
+        Expr::Slice(_) => Some(Purpose::Needed),
+        Expr::FString(_) | Expr::Dict(_) => Some(Purpose::Record),
+        Expr::If(choice) if choice.test.range().contains_range(inner) => {
+            let leaves_out = choice.body.is_none_literal_expr() || choice.orelse.is_none_literal_expr();
+            Some(if leaves_out { Purpose::Needed } else { Purpose::Skip })
+        }
+        Expr::Call(call) if call.arguments.range.contains_range(inner) => of_argument(call, inner),
+        _ => None,
+    }
+}
+
+fn of_argument(call: &ExprCall, inner: TextRange) -> Option<Purpose> {
+    const HANDS_ON: &[&str] = &[
+        "int",
+        "float",
+        "round",
+        "abs",
+        "min",
+        "max",
+        "sum",
+        "str",
+        "bool",
+        "exp",
+        "log",
+        "sqrt",
+        "log10",
+        "log2",
+        "append",
+        "list",
+        "tuple",
+        "isnan",
+        "isfinite",
+        "isinf",
+        "mean",
+        "zip",
+        "enumerate",
+    ];
+    const SIZES: &[&str] = &[
+        "range",
+        "arange",
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "view",
+        "reshape",
+        "expand",
+        "split",
+        "narrow",
+        "repeat",
+        "randint",
+        "randperm",
+        "sample",
+        "choice",
+        "topk",
+        "linspace",
+        "pad",
+        "chunk",
+        "new_zeros",
+        "new_full",
+        "new_ones",
+        "new_empty",
+        "pack_padded_sequence",
+        "eye",
+        "tensor_split",
+        "repeat_interleave",
+        "interpolate",
+    ];
+    let name = match &*call.func {
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::Name(name) => name.id.as_str(),
+        _ => "",
+    };
+    if SIZES.contains(&name) {
+        return Some(Purpose::Needed);
+    }
+    if name == "dict" {
+        return Some(Purpose::Record);
+    }
+    // `losses.append(x)` and `meter.update(x)` keep it; `math.log(x)` hands it on.
+    let is_statement_like = matches!(name, "append" | "extend");
+    if is_statement_like || says_record(call, name, inner) {
+        return Some(Purpose::Record);
+    }
+    if HANDS_ON.contains(&name) { None } else { Some(Purpose::Other) }
+}
+
+/// Whether what is called writes down what it is handed, by its name or by its owner's.
+fn says_record(call: &ExprCall, name: &str, inner: TextRange) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let owner = match &*call.func {
+        Expr::Attribute(attribute) => super::names_in(&attribute.value).first().copied().unwrap_or_default(),
+        _ => "",
+    };
+    let is_mathematics = matches!(owner, "math" | "torch" | "np" | "numpy" | "F");
+    let writes = matches!(
+        lower.as_str(),
+        "print"
+            | "update"
+            | "info"
+            | "debug"
+            | "write"
+            | "format"
+            | "add"
+            | "push"
+            | "put"
+            | "log"
+            | "step"
+            | "warning"
+    );
+    let says =
+        ["log_", "_log", "logging", "scalar", "postfix", "description", "metric", "record", "track", "report", "meter"]
+            .iter()
+            .any(|word| lower.contains(word));
+    let is_named =
+        call.arguments.find_keyword("loss").is_some_and(|keyword| keyword.value.range().contains_range(inner));
+    !is_mathematics && (writes || says) || is_named && lower.contains("post")
+}
+
+fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> Purpose {
+    match target {
+        Expr::Name(name) => of_name(program, function, statement, name.id.as_str(), deep),
+        // `logs["loss"] = …`
+        Expr::Subscript(subscript) => match &*subscript.slice {
+            Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => Purpose::Record,
+            _ => Purpose::Other,
+        },
+        Expr::Attribute(attribute) => {
+            if counts(attribute.attr.as_str()) {
+                Purpose::Needed
+            } else {
+                Purpose::Record
+            }
+        }
+        Expr::Tuple(tuple) => tuple
+            .elts
+            .iter()
+            .map(|target| of_target(program, function, statement, target, deep))
+            .max()
+            .unwrap_or(Purpose::Other),
+        _ => Purpose::Other,
+    }
+}
+
+/// By all later uses of a name: the one that can least be put off decides.
+fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str, deep: usize) -> Purpose {
+    if deep == 0 {
+        return Purpose::Other;
+    }
+    let uses = uses_of(program, function, name);
+    let reads = uses.iter().filter(|one| !one.is_store && !statement.range().contains_range(one.expression.range()));
+    // `total += x` feeds on itself.
+    let reads = reads
+        .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
+    let mut worst = Purpose::Finite;
+    let mut is_read = false;
+    for one in reads {
+        is_read = true;
+        worst = worst.max(of_part(program, function, one.statement, one.expression.range(), deep - 1));
+    }
+    if is_read { worst } else { Purpose::Record }
+}
+
+/// A number that a function hands back: by what its callers do with it, else by the function's name.
+fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
+    if deep == 0 {
+        return Purpose::Other;
+    }
+    let of_caller = |call: &Call| {
+        let caller = program.notes.contexts.get(call.context).function;
+        of_part(program, caller, call.statement, call.node.range(), deep - 1)
+    };
+    let callers = program.callers_of(function).filter(|call| program.is_hot(call.context)).take(MOST_CALLERS);
+    callers.map(of_caller).max().unwrap_or_else(|| by_name(program.sources.symbols.functions[function].name))
+}
+
+fn by_name(name: &str) -> Purpose {
+    const RESULTS: &[&str] = &[
+        "loss",
+        "acc",
+        "metric",
+        "error",
+        "score",
+        "train",
+        "step",
+        "batch",
+        "epoch",
+        "fit",
+        "update",
+        "learn",
+        "log",
+        "norm",
+        "stat",
+        "precision",
+        "recall",
+        "iou",
+        "dice",
+    ];
+    let lower = name.to_ascii_lowercase();
+    match lower.split('_').any(|word| RESULTS.iter().any(|known| word.starts_with(known))) {
+        _ if counts(name) => Purpose::Needed,
+        true => Purpose::Record,
+        false => Purpose::Other,
+    }
+}
+
+/// `max_len`, `num_boxes`, `batch_index`: names of sizes and places.
+pub fn counts(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.split('_').any(|part| {
+        matches!(
+            part.trim_end_matches('s'),
+            "len" | "size" | "index" | "idx" | "offset" | "start" | "end" | "length" | "count" | "num" | "seqlen"
+        )
+    }) || lower.ends_with("seqlen")
+}
+
+fn of_branch(test: &Expr, body: &[Stmt]) -> Purpose {
+    if asks_for_numbers(test) {
+        return Purpose::Finite;
+    }
+    let gives_up = |statement: &Stmt| match statement {
+        Stmt::Raise(_) | Stmt::Continue(_) | Stmt::Break(_) | Stmt::Pass(_) => true,
+        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if says_trouble(call)),
+        _ => false,
+    };
+    if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) {
+        return Purpose::Guard;
+    }
+    if asks_whether_empty(test) {
+        return Purpose::Guard;
+    }
+    let asked = super::names_in(test);
+    let is_shown = |statement: &Stmt| matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call) if says_trouble(call)));
+    let writes = |statement: &Stmt| writes_under_mask(statement) || sets_again(statement, &asked);
+    match body.iter().all(|statement| writes(statement) || is_shown(statement)) && body.iter().any(writes) {
+        true => Purpose::Skip,
+        false => Purpose::Needed,
+    }
+}
+
+/// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it whatever the answer is.
+fn writes_under_mask(statement: &Stmt) -> bool {
+    let masks = |expression: &Expr| {
+        const NAMES: [&str; 6] = ["masked_fill", "masked_fill_", "where", "clamp", "clip", "nan_to_num"];
+        super::names_in(expression).iter().any(|name| NAMES.contains(name))
+    };
+    match statement {
+        Stmt::Assign(assign) => masks(&assign.value) || assign.targets.iter().all(Expr::is_subscript_expr),
+        Stmt::AugAssign(_) => true,
+        Stmt::Expr(inner) => masks(&inner.value),
+        _ => false,
+    }
+}
+
+/// `if loss.item() > 1: loss = torch.tensor(1.0)`: a clamp.
+fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
+    let Stmt::Assign(assign) = statement else { return false };
+    assign.targets.iter().all(|target| matches!(target, Expr::Name(name) if asked.contains(&name.id.as_str())))
+}
+
+fn asks_for_numbers(test: &Expr) -> bool {
+    super::names_in(test).iter().any(|name| matches!(*name, "isnan" | "isinf" | "isfinite" | "nan" | "inf"))
+}
+
+/// `mask.sum() > 0`, `count == 0`: what is divided by must not be zero.
+fn asks_whether_empty(test: &Expr) -> bool {
+    match test {
+        Expr::Compare(compare) => compare.comparators.iter().any(|side| match side {
+            Expr::NumberLiteral(number) => matches!(&number.value, Number::Int(int) if int.as_i64() == Some(0)),
+            _ => false,
+        }),
+        Expr::BoolOp(operation) => operation.values.iter().any(asks_whether_empty),
+        Expr::UnaryOp(operation) => asks_whether_empty(&operation.operand),
+        _ => false,
+    }
+}
+
+fn says_trouble(call: &ExprCall) -> bool {
+    super::names_in(&call.func)
+        .iter()
+        .any(|name| matches!(*name, "print" | "warn" | "warning" | "error" | "info" | "exit" | "critical"))
+}
+
+/// The expressions of a statement that lie around `range`, from the outside in.
+fn around(statement: &Stmt, range: TextRange) -> Vec<&Expr> {
+    struct Around<'a> {
+        range: TextRange,
+        found: Vec<&'a Expr>,
+    }
+    impl<'a> Visitor<'a> for Around<'a> {
+        fn visit_stmt(&mut self, statement: &'a Stmt) {
+            if statement.range().contains_range(self.range) {
+                walk_stmt(self, statement);
+            }
+        }
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            if expression.range().contains_range(self.range) && expression.range() != self.range {
+                self.found.push(expression);
+                walk_expr(self, expression);
+            }
+        }
+    }
+    let mut around = Around { range, found: Vec::new() };
+    around.visit_stmt(statement);
+    around.found
+}
