@@ -80,6 +80,9 @@ def theirs(shape):
     backward = lambda: ops._scaled_dot_product_flash_attention_backward(
         slope, q, k, v, out, lse, cq, ck, mq, mk, 0.0, True, seed, offset, scale=scale)
     rates["forward flash"], rates["backward flash"] = flops / best(forward), 2.5 * flops / best(backward)
+    torch.use_deterministic_algorithms(True)
+    rates["backward flash-fixed-order"] = 2.5 * flops / best(backward)
+    torch.use_deterministic_algorithms(False)
     by_cudnn = lambda: ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True, False, scale=scale)
     out2, lse2, cq2, ck2, mq2, mk2, seed2, offset2, _ = by_cudnn()
     back_by_cudnn = lambda: ops._scaled_dot_product_cudnn_attention_backward(
@@ -112,12 +115,13 @@ def main():
                 batch, heads, seq, head = shape
                 for name, rate in theirs(shape).items():
                     found.setdefault((f"{batch}x{heads}x{heads}x{seq}x{head}", name), []).append(rate)
-    columns = ["ampere", "flash", "hopper", "cudnn", "cudnn-any-order", "torch-cudnn"]
+    columns = ["ampere", "flash", "flash-fixed-order", "hopper", "cudnn", "cudnn-any-order", "torch-cudnn"]
     lines = ["# CUDA: attention", "",
              f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}; "
              f"{time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/attention.py`. Causal, bf16, TFLOP/s of useful operations; medians of "
              f"{options.rounds} rounds in turns. `ampere` and `hopper` are our kernels at those levels, `cudnn` is cuDNN's through us "
-             "(backward in a fixed order of sums where its workspace fits, and in any order), the others are PyTorch's backends (backward: in any order).", "",
+             "(backward in a fixed order of sums where its workspace fits, and in any order), the others are PyTorch's backends (backward: in any order, "
+             "flash in a fixed one as well).", "",
              "| head | sequence | way | " + " | ".join(columns) + " | ampere / flash |", "|---|---|---|" + "---|" * (len(columns) + 1)]
     for batch, heads, seq, head in wanted:
         for direction in ("forward", "backward"):

@@ -38,8 +38,10 @@ def final_loss(process, log):
     log.seek(0)
     losses = []
     for line in log:
-        if line.startswith('{"step"'):
-            losses.append(json.loads(line)["loss"])
+        event = json.loads(line) if line.startswith('{"step"') else {}
+        # Lines about a loss that left its course have a step, too.
+        if "loss" in event:
+            losses.append(event["loss"])
     return {"final": statistics.fmean(losses[-LAST:]), "last": losses[-1], "first": losses[0], "steps": len(losses)}
 
 
