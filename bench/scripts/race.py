@@ -37,6 +37,17 @@ SCRIPTS = {
     "vision_loader": "data-loading",
     "compiled_readback": "host-sync",
     "graphed_optimizer": "optimizer-per-parameter",
+    # The second set, on which nothing was calibrated.
+    "llama_eager_chain": "small-kernels-fusable",
+    "trainer_collate": "data-loading",
+    "lightning_vit_fp32": "no-tensor-cores",
+    "accelerate_masked": "attention-materialised",
+    "resnet_layout": "below-roof",
+    "dcgan_items": "host-sync",
+    "dit_average": "optimizer-per-parameter",
+    "lm_wide_loss": "small-kernels-fusable",
+    "graphed_copies": "host-copies",
+    "lstm_cells": "launch-bound",
 }
 
 
