@@ -25,8 +25,9 @@ pub fn gather(program: &mut Program) {
     program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own, programs };
 }
 
-/// A program brings its own few models. Who imports more chooses from a library.
+/// A program brings its own few models and files. Who imports more chooses from a library, or is one.
 const MOST_MODELS: usize = 64;
+const MOST_FILES: usize = 48;
 
 /// For every file, whether it is part of a program: a file with a loop of steps, or a trainer's hook, imports it, and not a
 /// whole library with it.
@@ -55,7 +56,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
         while let Some(file) = open.pop() {
             open.extend(imports[file].iter().copied().filter(|imported| files.insert(*imported)));
         }
-        if files.iter().map(|file| models[*file]).sum::<usize>() <= MOST_MODELS {
+        if files.len() <= MOST_FILES && files.iter().map(|file| models[*file]).sum::<usize>() <= MOST_MODELS {
             files.iter().for_each(|file| found[*file] = true);
         }
     }

@@ -53,6 +53,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
+/// `x` of `isinstance(x, torch.Tensor)` and `torch.is_tensor(x)`.
+pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
+    let Expr::Call(call) = test else { return None };
+    let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
+    let named = |expression: &Expr| crate::source::names_in(expression).first().is_some_and(|name| *name == "Tensor");
+    let is_asked = match (&*call.func, call.arguments.args.get(1)) {
+        (Expr::Name(function), Some(types)) => function.id.as_str() == "isinstance" && named(types),
+        (Expr::Attribute(function), None) => function.attr.as_str() == "is_tensor",
+        _ => false,
+    };
+    is_asked.then(|| asked.id.as_str())
+}
+
 /// `x` of `isinstance(x, tuple)`: what stands behind speaks of something that is no tensor.
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };

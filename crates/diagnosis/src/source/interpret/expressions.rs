@@ -178,7 +178,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
         match (left, right) {
             (Value::Tensor(one), Value::Tensor(two)) => {
-                let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_) | Role::Weights(_));
+                // A bias or a mask is added to scores; weights that are mixed with others are no longer a softmax's.
+                let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_));
                 let role =
                     [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
@@ -227,7 +228,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
         let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
             // Values may be transposed as well: heads before positions.
-            (Some(Role::Weights(weights)), Some(_)) => {
+            (Some(Role::Weights(weights)), Some(values)) if !matches!(values, Role::Weights(_) | Role::Scores(_)) => {
                 if self.is_recording
                     && let Some(statement) = self.statement
                 {

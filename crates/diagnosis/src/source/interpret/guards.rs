@@ -42,6 +42,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if !branches.when_true.cools() && (fills_what_it_tests(test, body, in_loop) || self.ends_the_run(body)) {
             branches.when_true = Guard::Once;
         }
+        if !branches.when_true.cools() && speaks_of_trouble(test, body) {
+            branches.when_true = Guard::Once;
+        }
         if !branches.when_true.cools() && in_loop && winds_up_again(test, body) {
             branches.when_true = Guard::Cadence;
         }
@@ -434,6 +437,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 /// Whether what follows in the block is not reached after this body.
 pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
+}
+
+/// `if loss.item() > 1.0: print("out of range")`: a value is asked for, and what should not be is said.
+fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let is_asked = |side: &Expr| match side {
+        Expr::Call(call) => matches!(last_part(call), "item" | "min" | "max" | "any" | "sum"),
+        _ => false,
+    };
+    let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
+    let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
+        if matches!(last_part(call), "print" | "warn" | "warning" | "error" | "info")));
+    says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
 }
 
 /// `Stage.TRAIN`, `sb.Stage.VALID`: a constant that names a phase.

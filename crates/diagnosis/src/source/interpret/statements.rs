@@ -5,6 +5,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use super::caches::returns_what_follows_fills;
+use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::{Accumulation, Loop, Subscript};
@@ -98,7 +99,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.run_loop(statement, LoopKind::Plain, &repeat.body, None, None, Value::Unknown);
                 self.run_block(&repeat.orelse);
             }
-            Stmt::With(with) => self.run_with(with),
+            Stmt::With(with) => {
+                self.run_with(with);
+                // What follows `with …: return` is reached where the block swallowed an error.
+                around = matches!(with.body.last(), Some(Stmt::Return(_))).then_some(Frame::Handler);
+            }
             Stmt::Try(attempt) => self.run_try(attempt),
             Stmt::Assert(assert) => {
                 self.test(&assert.test);
@@ -201,7 +206,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         self.names = match after {
             Some(after) if has_else => after,
-            Some(after) => join_names(before, after),
+            Some(after) => {
+                // `if isinstance(x, Tensor): x = x.item()`: who passed it by is no tensor.
+                let mut before = before;
+                if let Some(name) = asked_for_tensor(&branch.test) {
+                    before.remove(name);
+                }
+                join_names(before, after)
+            }
             None => before,
         };
         let rest_is_guarded = leaves && branch.elif_else_clauses.is_empty() && when_false.cools();

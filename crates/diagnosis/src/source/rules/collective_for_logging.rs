@@ -92,10 +92,10 @@ fn is_metric(program: &Program, call: &Call) -> bool {
         }
         let mut words = lower.split('_');
         words.any(|word| {
-            ["loss", "acc", "metric", "correct", "total", "count", "stat", "meter"]
+            ["loss", "accurac", "metric", "correct", "total", "count", "stat", "meter"]
                 .iter()
                 .any(|known| word.starts_with(known))
-                || matches!(word, "log" | "logs" | "losses")
+                || matches!(word, "log" | "logs" | "acc" | "accs" | "acc1" | "acc5")
         })
     })
 }

@@ -1,11 +1,11 @@
 //! TP106: a result whose size only the device knows, at every step.
 
 use ruff_python_ast::Stmt;
-use ruff_text_size::Ranged;
+use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::program::{Call, Callee};
+use crate::source::program::{Call, Callee, FunctionKind, Program, Subscript};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
 use crate::source::worth;
@@ -31,13 +31,11 @@ fn check(check: &mut Check) {
                 "the size of `{}`'s result is known only to the device: the host waits for it at every step",
                 call.name
             );
-            check.report_as(
-                worth::in_sight(program, call.context),
-                call.context,
-                call.node,
-                message,
-                Fix::shown(advice),
-            );
+            let notice = match call.name {
+                "masked_select" => worth::in_sight(program, call.context),
+                _ => Notice::Pedantic,
+            };
+            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }
     for subscript in &program.notes.subscripts {
@@ -55,13 +53,33 @@ fn check(check: &mut Check) {
             // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
             let is_update =
                 matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
-            let notice = if is_update { Notice::Default } else { worth::in_sight(program, subscript.context) };
+            let notice = match is_update {
+                true => Notice::Default,
+                false if is_reduced(program, subscript) => worth::in_sight(program, subscript.context),
+                false => Notice::Pedantic,
+            };
             let message = format!(
                 "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
             );
             check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }
+}
+
+/// Whether the rows that are picked end in one number, or in a loss, as in the loop of steps and in losses they mostly do: a
+/// weight of zero leaves them out as well.
+fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
+    let function = program.notes.contexts.get(subscript.context).function;
+    if program.step_loop(subscript.context).is_some() || program.functions[function].kind == FunctionKind::Loss {
+        return true;
+    }
+    let (whole, part) = (subscript.statement.range(), subscript.node.range());
+    let source = program.source(subscript.context);
+    let after = source.slice(TextRange::new(part.end(), whole.end().max(part.end())));
+    let before = source.slice(TextRange::new(whole.start().min(part.start()), part.start()));
+    let called = before.rsplit('(').nth(1).map_or("", |text| text.trim_end());
+    [".mean(", ".sum("].iter().any(|end| after.starts_with(end))
+        || ["loss", "criterion", "cross_entropy"].iter().any(|word| called.to_ascii_lowercase().ends_with(word))
 }
 
 fn sizes_by_value(call: &Call) -> bool {

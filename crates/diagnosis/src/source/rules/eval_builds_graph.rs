@@ -58,8 +58,8 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         // A method that a runner out of sight calls may be called without a graph there.
-        let is_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
-        let notice = if !is_module { Notice::Default } else { Notice::Pedantic };
+        let switches = program.calls_of(function).any(|call| call.name == "eval");
+        let notice = if symbol.class.is_none() || switches { Notice::Default } else { Notice::Pedantic };
         check.report_as(
             notice,
             call.context,

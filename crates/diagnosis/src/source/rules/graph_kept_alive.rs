@@ -29,7 +29,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for sum in &program.notes.accumulations {
-        let is_count = crate::source::names_in(sum.expression).last().is_some_and(|name| counts(name));
+        let is_count = crate::source::names_in(sum.expression).first().is_some_and(|name| counts(name));
         let kept = program.is_hot(sum.context) && sum.value.carries_graph() && !is_count;
         if kept && outlives_step(program, sum.context, sum.target) {
             report(check, sum.context, sum.statement, sum.expression, sum.target);

@@ -49,7 +49,10 @@ fn check(check: &mut Check) {
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
                 && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
-        let notice = if is_data { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        // Lists of a batch made by hand stand in the loop of steps; elsewhere they are short.
+        let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
+        let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
+        let notice = if is_worth { worth::in_sight(program, call.context) } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

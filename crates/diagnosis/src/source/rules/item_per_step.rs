@@ -9,7 +9,7 @@ use crate::source::context::ContextId;
 use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Program};
 use crate::source::reads::{Read, read_of};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::uses::{Use, uses_of};
 use crate::source::value::Value;
 use crate::source::worth;
@@ -35,9 +35,13 @@ fn check(check: &mut Check) {
         let text = program.text(call.context, call.node);
         let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
         let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
-        let notice = worth::of_read(program, call.context, call.statement, call.node.range());
+        let is_guess = call.receiver == Value::Unknown && call.name == "item";
+        let notice = match is_guess && !program.is_in_sight(call.context) {
+            true => Notice::Pedantic,
+            false => worth::of_read(program, call.context, call.statement, call.node.range()),
+        };
         check.report_as(notice, call.context, call.node, message, fix(program, call));
-        if call.receiver == Value::Unknown && call.name == "item" {
+        if is_guess {
             check.doubt();
         }
     }

@@ -14,7 +14,28 @@ class RandomCrop(nn.Module):
         return image[..., top:, left:]
 
 
-def train(model, optimizer, criterion, loader, checkpoint_io, ranks):
+class Meters:
+    def __init__(self, meter):
+        self.meter = meter
+
+    def update(self, loss):
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
+            loss = loss.item()  # <- TP101
+        self.meter.update(loss)
+
+
+class Bounded(nn.Module):
+    def forward(self, x):
+        loss = x.mean()
+        if loss.item() > 1.0:  # <- TP101
+            print(f"out of range: {loss.item()}")
+            loss = torch.tensor(1.0, device=x.device)
+        return loss
+
+
+def train(model, optimizer, criterion, loader, checkpoint_io, ranks, meter):
+    meters = Meters(meter)
     model = DistributedDataParallel(model) if ranks > 1 else DataParallel(model)
     total_size = 0
     for x in loader:
@@ -25,5 +46,6 @@ def train(model, optimizer, criterion, loader, checkpoint_io, ranks):
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         total_size += sample_size
+        meters.update(loss)  # <- TP103
         checkpoint_io.synchronize()
     return total_size
