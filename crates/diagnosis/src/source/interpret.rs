@@ -155,7 +155,7 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
 /// `class ValidEpoch`, `class Evaluator`: what they do is not done at every step.
 fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    ["Valid", "Eval", "Test", "Infer", "Predict"].iter().any(|word| name.starts_with(word))
+    ["Valid", "Eval", "Test", "Infer", "Predict", "PostProcess"].iter().any(|word| name.starts_with(word))
 }
 
 /// A loop over something that hands out data, by its name: what is evaluated batch by batch.

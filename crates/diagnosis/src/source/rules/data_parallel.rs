@@ -24,8 +24,9 @@ fn check(check: &mut Check) {
             let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
             let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";
             // Beside a path with one process a device, this is what is left for those who do not take it.
-            let has_other = program.groups.mentions_itself(program.file_of(call.context), Topic::Distributed);
-            let notice = if has_other { Notice::Pedantic } else { Notice::Default };
+            let has = |topic| program.groups.mentions_itself(program.file_of(call.context), topic);
+            let notice =
+                if has(Topic::Distributed) || !has(Topic::Trains) { Notice::Pedantic } else { Notice::Default };
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
@@ -28,6 +28,8 @@ fn check(check: &mut Check) {
         }
         let message = "products and convolutions run in single precision: no autocast, no bfloat16 anywhere";
         let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
-        check.report(call.context, call.node, message, Fix::shown(advice));
+        let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
+        let notice = if is_large { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
     }
 }

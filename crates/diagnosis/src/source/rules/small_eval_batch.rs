@@ -3,7 +3,7 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Loader};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::settings::literal;
 use crate::source::value::Value;
 
@@ -35,9 +35,15 @@ fn check(check: &mut Check) {
             let message = format!(
                 "evaluation runs in batches of {size}, training in {larger}: without a backward pass more would fit, not less"
             );
-            check.report(loader.context, loader.node, message, Fix::shown(format!("use at least {larger}")));
+            let notice = notice(size, larger);
+            check.report_as(notice, loader.context, loader.node, message, Fix::shown(format!("use at least {larger}")));
         }
     }
+}
+
+/// Half as many is a choice that was forgotten; a few less is rounding.
+fn notice(size: i64, larger: i64) -> Notice {
+    if larger >= size.saturating_mul(2) { Notice::Default } else { Notice::Pedantic }
 }
 
 /// `data.get_batch("val", batch_size=32)`, where training asks the same method for as many as a setting says.
@@ -62,7 +68,7 @@ fn check_batches_by_hand(check: &mut Check) {
                 "evaluation asks for batches of {size}, training for {larger}: without a backward pass more would fit, not less"
             );
             let advice = format!("hand it the batch size that training uses: at least {larger}");
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            check.report_as(notice(size, larger), call.context, call.node, message, Fix::shown(advice));
         }
     }
 }

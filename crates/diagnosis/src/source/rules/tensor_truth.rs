@@ -63,7 +63,11 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
             let left = &*compare.left;
             // Remainders are asked of sizes and counters.
             let is_remainder = matches!(left, Expr::BinOp(operation) if operation.op == Operator::Mod);
+            // `answer != {}` asks for a container.
+            let is_container =
+                compare.comparators.iter().any(|side| side.is_dict_expr() || side.is_list_expr() || side.is_set_expr());
             !is_remainder
+                && !is_container
                 && !(is_guess && (is_parameter(left) || is_index(left) || compare.comparators.iter().any(is_parameter)))
         }
         // `(-padding) or None`
