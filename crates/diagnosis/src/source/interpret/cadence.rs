@@ -1,6 +1,6 @@
-//! Tests that are true at some steps only, by how they are written.
+//! Tests that are true at some steps only, or never while training, by how they are written.
 
-use ruff_python_ast::{Expr, Operator};
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 
 use super::names::is_step_name;
 use crate::source::classes::dotted_name;
@@ -81,5 +81,48 @@ pub(super) fn mentions_version(expression: &Expr) -> bool {
         }
         Expr::Subscript(subscript) => mentions_version(&subscript.value),
         _ => false,
+    }
+}
+
+/// `if loss.item() > 1.0: print("out of range")`: a value is asked for, and what should not be is said.
+pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let is_asked = |side: &Expr| match side {
+        Expr::Call(call) => matches!(last_part(call), "item" | "min" | "max" | "any" | "sum"),
+        _ => false,
+    };
+    let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
+    let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
+        if matches!(last_part(call), "print" | "warn" | "warning" | "error" | "info")));
+    says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
+}
+
+/// State that one call of a decoder leaves for the next: training, which sees all tokens at once, hands in none.
+pub(super) fn is_decoding_name(name: &str) -> bool {
+    matches!(
+        name,
+        "incremental_state"
+            | "past_key_values"
+            | "past_key_value"
+            | "past_kv"
+            | "past_kvs"
+            | "layer_past"
+            | "kv_cache"
+            | "inference_params"
+            | "use_cache"
+            | "is_decoding"
+            | "saved_state"
+            | "prev_key"
+            | "prev_value"
+            | "prev_key_padding_mask"
+    )
+}
+
+/// The name of what is called, without what it belongs to.
+pub(super) fn last_part(call: &ExprCall) -> &str {
+    match &*call.func {
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::Name(name) => name.id.as_str(),
+        _ => "",
     }
 }

@@ -4,7 +4,10 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 
 use super::Interpreter;
 use super::caches::{fills_what_it_tests, winds_up_again};
-use super::cadence::{counts_steps, first_text, is_one, is_random_draw, mentions_version, modulo_of, says_cadence};
+use super::cadence::{
+    counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_part, mentions_version, modulo_of,
+    says_cadence, speaks_of_trouble,
+};
 use crate::source::classes::dotted_name;
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::FunctionKind;
@@ -439,19 +442,6 @@ pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
 }
 
-/// `if loss.item() > 1.0: print("out of range")`: a value is asked for, and what should not be is said.
-fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
-    let Expr::Compare(compare) = test else { return false };
-    let is_asked = |side: &Expr| match side {
-        Expr::Call(call) => matches!(last_part(call), "item" | "min" | "max" | "any" | "sum"),
-        _ => false,
-    };
-    let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
-    let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
-        if matches!(last_part(call), "print" | "warn" | "warning" | "error" | "info")));
-    says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
-}
-
 /// `Stage.TRAIN`, `sb.Stage.VALID`: a constant that names a phase.
 fn phase_of(expression: &Expr) -> Option<Branches> {
     let Expr::Attribute(attribute) = expression else { return None };
@@ -464,27 +454,6 @@ fn phase_of(expression: &Expr) -> Option<Branches> {
     }
 }
 
-/// State that one call of a decoder leaves for the next: training, which sees all tokens at once, hands in none.
-fn is_decoding_name(name: &str) -> bool {
-    matches!(
-        name,
-        "incremental_state"
-            | "past_key_values"
-            | "past_key_value"
-            | "past_kv"
-            | "past_kvs"
-            | "layer_past"
-            | "kv_cache"
-            | "inference_params"
-            | "use_cache"
-            | "is_decoding"
-            | "saved_state"
-            | "prev_key"
-            | "prev_value"
-            | "prev_key_padding_mask"
-    )
-}
-
 fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::Name(name) => Some(name.id.as_str()),
@@ -495,13 +464,4 @@ fn last_name(expression: &Expr) -> Option<&str> {
 
 fn asks_for_numbers(call: &ExprCall) -> bool {
     matches!(last_part(call), "isnan" | "isinf" | "isfinite")
-}
-
-/// The name of what is called, without what it belongs to.
-fn last_part(call: &ExprCall) -> &str {
-    match &*call.func {
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        Expr::Name(name) => name.id.as_str(),
-        _ => "",
-    }
 }
