@@ -1,19 +1,22 @@
 //! `headroom analyze TRACE…`: what a profiler's trace says, and what to do about it.
 
+pub mod measuring;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
+use headroom_diagnosis::Analysis;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::join;
-use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
-use headroom_diagnosis::{Analysis, Options, analyze_rank};
 use headroom_report::analyze as formats;
 use headroom_trace::{GzipRatio, Trace};
 
-use crate::{lint as lint_command, output};
+use crate::lint::lint_sources;
+use crate::output;
+pub use measuring::{About, read_traces, thresholds};
 
 /// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
 #[derive(clap::Args)]
@@ -83,63 +86,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 /// Reads, measures and joins with the source.
-pub fn analysis_of(
-    paths: &[PathBuf],
-    source: &[PathBuf],
-    step_without_profiler: Option<f64>,
-    thresholds: Thresholds,
-) -> Result<Analysis> {
-    let about = About { rank: None, step_without_profiler };
-    measured(&read_traces(paths, GzipRatio::Usual)?, source, about, thresholds)
-}
-
-/// How the traces are to be read, by the command line.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct About {
-    pub rank: Option<u32>,
-    /// Milliseconds.
-    pub step_without_profiler: Option<f64>,
+pub fn analysis_of(paths: &[PathBuf], source: &[PathBuf], thresholds: Thresholds) -> Result<Analysis> {
+    measured(&read_traces(paths, GzipRatio::Usual)?, source, About::default(), thresholds)
 }
 
 /// Measures, and joins with the source.
 pub fn measured(traces: &[Trace], source: &[PathBuf], about: About, thresholds: Thresholds) -> Result<Analysis> {
-    let unprofiled = Unprofiled { step_seconds: about.step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
-    let options = Options { unprofiled, thresholds };
-    let Some(mut analysis) = analyze_rank(traces, about.rank, &options) else {
-        bail!("no trace to analyze");
-    };
-    if let Some(rank) = about.rank.filter(|rank| *rank != analysis.trace.rank) {
-        bail!("--rank {rank}: none of the traces is of that rank");
-    }
+    let mut analysis = measuring::measured(traces, about, thresholds)?;
     if !source.is_empty() {
         join_with_source(&mut analysis, source)?;
     }
     Ok(analysis)
-}
-
-/// The configuration's, then the command line's.
-pub fn thresholds(given: &[String]) -> Result<Thresholds> {
-    let mut thresholds = Thresholds::default();
-    let configured = lint_command::Configuration::nearest(Path::new("."))?;
-    for (key, value) in &configured.thresholds {
-        let value = match value {
-            toml::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        thresholds.set_key(key, &value).context("thresholds in the configuration")?;
-    }
-    for text in given {
-        thresholds.set(text).context("--threshold")?;
-    }
-    Ok(thresholds)
-}
-
-pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
-    let mut traces = Vec::new();
-    for path in paths {
-        traces.extend(headroom_trace::read_packed(path, ratio)?);
-    }
-    Ok(traces)
 }
 
 /// Ties findings to lines of the scripts.
@@ -147,7 +104,7 @@ pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<(
     if let Some(missing) = source.iter().find(|path| !path.exists()) {
         bail!("--source {}: there is no such file or folder", Path::new(missing).display());
     }
-    let (report, inputs) = lint_command::lint_sources(source)?;
+    let (report, inputs) = lint_sources(source)?;
     join(&mut analysis.findings, &report, &inputs);
     Ok(())
 }

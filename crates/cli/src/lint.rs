@@ -1,7 +1,7 @@
 //! `headroom lint PATH…`: training scripts and what in them costs time at every step.
 
 mod arguments;
-mod configuration;
+pub mod configuration;
 mod discovery;
 mod outcome;
 mod project;
@@ -20,15 +20,16 @@ use headroom_diagnosis::source::{
     Input, Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence,
 };
 use headroom_report::lint as formats;
+use headroom_trace::GzipRatio;
 
+use crate::analyze::measuring::{About, measured, read_traces, thresholds};
 use crate::failure::RunFailed;
 use crate::output::note;
-use configuration::Configurations;
+use configuration::{Configuration, Configurations};
 use discovery::Scripts;
 use outcome::Outcome;
 
 pub use arguments::{Arguments, FailOn};
-pub use configuration::Configuration;
 
 use arguments::Format;
 
@@ -153,7 +154,8 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
 
 /// Joins the traces to the findings: each gets the share that was measured.
 fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
-    let mut analysis = crate::analyze::analysis_of(traces, &[], None, crate::analyze::thresholds(&[])?)?;
+    let traces = read_traces(traces, GzipRatio::Usual)?;
+    let mut analysis = measured(&traces, About::default(), thresholds(&[])?)?;
     join(&mut analysis.findings, report, inputs);
     measure(report, &analysis.findings);
     for note_of_trace in &analysis.trust.notes {

@@ -128,7 +128,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::note(&line);
     }
     // The traces' headers hold the true time, so that `analyze` of the folder says the same.
-    let analysis = analyze::analysis_of(&traces, &arguments.source, None, analyze::thresholds(&[])?)?;
+    let analysis = analyze::analysis_of(&traces, &arguments.source, analyze::thresholds(&[])?)?;
     output::result(&analyze::show(&analysis, arguments.format))?;
     match status.success() {
         true => Ok(ExitCode::SUCCESS),

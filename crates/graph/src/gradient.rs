@@ -1,46 +1,8 @@
 //! Builds the backward pass: walks the nodes from the last to the first and asks each op for its gradient.
 
 use crate::graph::{Graph, GraphError, NodeId, Phase, ValueId};
-use crate::op::Op;
+use crate::op::Backward;
 use crate::ops::add::Add;
-
-/// What an op sees when it is asked for its gradient.
-pub struct Backward<'a> {
-    pub graph: &'a mut Graph,
-    pub inputs: &'a [ValueId],
-    pub outputs: &'a [ValueId],
-    /// The gradient that arrived at each output, where one did.
-    pub arrived: &'a [Option<ValueId>],
-    /// Which inputs want a gradient.
-    pub wanted: &'a [bool],
-    op: Op,
-    module: &'a str,
-}
-
-impl Backward<'_> {
-    /// The gradient at the only output.
-    pub fn arrived_one(&self) -> ValueId {
-        self.arrived[0].expect("a node is visited only when a gradient arrived")
-    }
-
-    /// For an op of the backward pass or the optimizer.
-    pub fn none(&self) -> Result<Vec<Option<ValueId>>, GraphError> {
-        Err(GraphError::NotDifferentiable { op: self.op.name(), module: self.module.into() })
-    }
-
-    /// The result of `op` if input `index` wants it.
-    pub fn if_wanted(
-        &mut self,
-        index: usize,
-        op: impl Into<Op>,
-        inputs: &[ValueId],
-    ) -> Result<Option<ValueId>, GraphError> {
-        if !self.wanted[index] {
-            return Ok(None);
-        }
-        self.graph.add_one(op, inputs).map(Some)
-    }
-}
 
 /// Adds the backward pass to the graph, starting from pairs of a value and its gradient (the loss and its seed), and
 /// returns the gradient of each value in `with_respect_to`. A value that no gradient reaches is an error, never a silent

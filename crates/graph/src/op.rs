@@ -3,8 +3,7 @@
 //! A new op is a file in `ops/`, a line in the registry below, and its kernels in the engine. The table tests (gradient
 //! against finite differences, every backend's kernel against the reference) find it through [`Op::examples`].
 
-use crate::gradient::Backward;
-use crate::graph::{GraphError, ValueId};
+use crate::graph::{Graph, GraphError, ValueId};
 use crate::ops;
 use crate::tensor::TensorType;
 use thiserror::Error;
@@ -45,6 +44,44 @@ pub trait Operator {
     fn examples() -> Vec<Example>
     where
         Self: Sized;
+}
+
+/// What an op sees when it is asked for its gradient.
+pub struct Backward<'a> {
+    pub graph: &'a mut Graph,
+    pub inputs: &'a [ValueId],
+    pub outputs: &'a [ValueId],
+    /// The gradient that arrived at each output, where one did.
+    pub arrived: &'a [Option<ValueId>],
+    /// Which inputs want a gradient.
+    pub wanted: &'a [bool],
+    pub(crate) op: Op,
+    pub(crate) module: &'a str,
+}
+
+impl Backward<'_> {
+    /// The gradient at the only output.
+    pub fn arrived_one(&self) -> ValueId {
+        self.arrived[0].expect("a node is visited only when a gradient arrived")
+    }
+
+    /// For an op of the backward pass or the optimizer.
+    pub fn none(&self) -> Result<Vec<Option<ValueId>>, GraphError> {
+        Err(GraphError::NotDifferentiable { op: self.op.name(), module: self.module.into() })
+    }
+
+    /// The result of `op` if input `index` wants it.
+    pub fn if_wanted(
+        &mut self,
+        index: usize,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<Option<ValueId>, GraphError> {
+        if !self.wanted[index] {
+            return Ok(None);
+        }
+        self.graph.add_one(op, inputs).map(Some)
+    }
 }
 
 /// One case of a table test: an op and the inputs to try it on.

@@ -1,9 +1,9 @@
-//! Two ways to do the same work, of which the faster was measured: ours and a library's.
+//! Chooses the faster of two ways to do the same work: ours and a library's, each measured.
 
 use super::cudnn::{Forced, forced};
 use super::driver::{Event, Replay, Stream};
 use super::error::CudaError;
-use super::launch::Action;
+use super::launch::{Action, Either, Side};
 use super::product::Products;
 
 /// What a library takes longer by than this share of our time is not worth it.
@@ -12,28 +12,7 @@ const WORTH: f64 = 0.98;
 /// Seconds that each side is timed for at least, after a first run.
 const SECONDS: f64 = 0.02;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Ours,
-    Theirs,
-}
-
-pub struct Either {
-    /// What is done, and by which library: choices are kept under it.
-    pub key: String,
-    pub ours: Vec<Action>,
-    pub theirs: Vec<Action>,
-    pub side: Side,
-}
-
 impl Either {
-    pub fn chosen(&self) -> &[Action] {
-        match self.side {
-            Side::Ours => &self.ours,
-            Side::Theirs => &self.theirs,
-        }
-    }
-
     /// Takes the kept choice, or times both, in turns. A side that cannot run or be captured is not taken.
     pub fn choose(&mut self, stream: &Stream, products: &mut Products) -> Result<(), CudaError> {
         self.side = match products.kept_choice(&self.key) {

@@ -2,7 +2,6 @@
 
 use super::cudnn::Placed;
 use super::driver::{Stream, cu, zero};
-use super::either::Either;
 use super::error::CudaError;
 use super::product::{Addresses, Products, Shape};
 use cudarc::driver::sys::{self, CUfunction};
@@ -23,6 +22,30 @@ pub enum Action {
     Either(Box<Either>),
     /// One that does something only before the first step is done: a replay of later steps leaves it out.
     FirstUse(Kernel),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Ours,
+    Theirs,
+}
+
+/// Two ways to do the same work; `either` measures which is faster.
+pub struct Either {
+    /// What is done, and by which library: choices are kept under it.
+    pub key: String,
+    pub ours: Vec<Action>,
+    pub theirs: Vec<Action>,
+    pub side: Side,
+}
+
+impl Either {
+    pub fn chosen(&self) -> &[Action] {
+        match self.side {
+            Side::Ours => &self.ours,
+            Side::Theirs => &self.theirs,
+        }
+    }
 }
 
 pub struct Kernel {

@@ -1,9 +1,8 @@
 //! AdamW on one parameter: decoupled weight decay and bias-corrected moments, as PyTorch computes it.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {

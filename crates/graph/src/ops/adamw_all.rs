@@ -1,10 +1,9 @@
 //! AdamW on all parameters in one call, with clipping by global norm where it is asked for.
 
 use super::adamw::AdamW;
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {

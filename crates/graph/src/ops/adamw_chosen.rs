@@ -3,10 +3,9 @@
 use super::adamw::AdamW;
 use super::choose::{SHARED, expect_shared, shared_example};
 use crate::choice::Rule;
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {

@@ -1,9 +1,8 @@
 //! Residual add and RMSNorm in one kernel, and their gradient: the sum is read while it is still in the cache.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {

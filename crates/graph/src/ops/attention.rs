@@ -4,10 +4,9 @@
 //! Activations stay [T, heads · head_dim] with T = batch · seq; head `h` reads key-value head `h · kv_heads / heads`. The
 //! whole square is computed, masked half included: that is what Version 1 does, and what its FLOPs say.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity};
 use crate::tensor::TensorType;
 
 op! {

@@ -2,10 +2,9 @@
 //! updated with.
 
 use crate::choice::Rule;
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::{DType, TensorType};
 
 op! {

@@ -1,10 +1,9 @@
 //! Gradient clipping by global norm: the sum of squares of each gradient, then one scale for all of them. And the norm alone,
 //! for a run that is watched.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {

@@ -2,10 +2,9 @@
 //! recomputes the scores it needs. The rotation of q and k can be part of it.
 
 use super::attention::AttentionSizes;
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,9 @@
 //! A product of two matrices in eight bits: both have their rows along the inner axis, as the matrix units of Hopper want it.
 
 use crate::fp8::{SLOT, named};
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;

@@ -3,10 +3,9 @@
 //! The form for training makes the gradients in the same go, while a chunk's logits are at hand, from the gradient of the
 //! loss, which is known beforehand. So nothing is computed twice.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {

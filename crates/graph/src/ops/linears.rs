@@ -1,9 +1,8 @@
 //! Several linear layers on one input as one product: q, k and v, or gate and up. The weights stay tensors of their own.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {

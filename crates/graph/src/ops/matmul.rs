@@ -1,9 +1,8 @@
 //! Matrix product in the three forms that a linear layer needs, so that nothing is ever transposed in memory.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity};
 use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,9 @@
 //! Values in eight bits, scaled into their range: what products read, one row after the other and transposed, made in one pass.
 
 use crate::fp8::{Format, SLOT, named};
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,8 @@
 //! RMSNorm, `y = w * x / sqrt(mean(x²) + eps)` over the last axis, and its gradient.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {

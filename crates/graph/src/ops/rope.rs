@@ -1,9 +1,8 @@
 //! Rotary position embedding: each pair (i, i + half) of a head is turned by an angle that grows with the position.
 
-use crate::gradient::Backward;
 use crate::graph::{GraphError, ValueId};
 use crate::op;
-use crate::op::{Example, Fill, Operator, ShapeError, arity, expect};
+use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
