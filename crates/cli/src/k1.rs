@@ -12,6 +12,7 @@ use crate::train::start::opening;
 use anyhow::{bail, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_experiments::k1::{Design, Sources, arms, comparisons, run as run_one, statements};
+use headroom_graph::Rule;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::k1::{Budget, K1_FILE, K1Design, K1Record, K1Run};
@@ -209,8 +210,8 @@ fn updates(arguments: &Arguments, nodes: usize) -> anyhow::Result<Vec<Update>> {
         "--k {k} is more than the {nodes} nodes of {}\n  help: `headroom train --show-tree` lists them",
         arguments.size
     );
-    let parse = |text: String| text.parse::<Update>().map_err(anyhow::Error::msg);
-    ["dense".into(), format!("topk:{k}"), "path".into(), format!("random:{k}")].into_iter().map(parse).collect()
+    let chosen = [Rule::TopK(k), Rule::Path, Rule::Random(k)].map(|rule| Update::Chosen { rule, seed: 0 });
+    Ok([&[Update::Dense][..], &chosen].concat())
 }
 
 fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> {

@@ -23,6 +23,7 @@ use anyhow::ensure;
 use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
 use folder::{IfTaken, RunFolder};
+use headroom_engine::machine::LoadWatch;
 use headroom_record::atomic::write_atomically;
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::progress::ProgressHeader;
@@ -117,8 +118,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         bar: Bar::new(settings.first_step, settings.last_step),
         working_on: None,
         output_error: None,
+        spikes: vec![],
     };
     let schedule = schedule(&arguments, &settings);
+    let load = LoadWatch::start();
     let evaluation = input.evaluation.as_ref();
     let mut outcome =
         training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut progress);
@@ -133,6 +136,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             outcome.end = more.end;
         }
     }
+    let other_load = load.and_then(|load| load.others());
+    let spikes = std::mem::take(&mut progress.spikes);
     let printed = progress.finish();
     if matches!(outcome.end, End::Interrupted | End::GivenUp) {
         entry.interrupted();
@@ -148,6 +153,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         profile_dir: folder.path.display().to_string(),
         num_steps: trainer.step,
         warmup_steps: profile::warm_up(&arguments, &settings),
+        other_load,
+        spikes,
     };
     let written = if arguments.output.validate_setup {
         Ok(output::result(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use headroom_record::statistics::{MISSED, student_quantile};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -122,17 +123,7 @@ fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
     }
     let freedom = sum * sum
         / (left * left / (before.len() - 1) as f64 + right * right / (after.len() - 1) as f64).max(f64::MIN_POSITIVE);
-    Some(student(freedom) * sum.sqrt())
-}
-
-/// The 97.5% point of Student's t, by whole degrees of freedom, rounded down.
-fn student(freedom: f64) -> f64 {
-    const POINTS: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-    ];
-    let index = (freedom.floor() as usize).max(1) - 1;
-    POINTS.get(index).copied().unwrap_or(1.96)
+    Some(student_quantile(1.0 - MISSED / 2.0, freedom) * sum.sqrt())
 }
 
 fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {

@@ -56,6 +56,7 @@ impl RunFigures {
             causal_share: (seq_len + 1.0) / (2.0 * seq_len),
             fragmentation_percent: self.memory_analysis.fragmentation_percent,
             passes: passes_of(&self.header),
+            instrumentation: &self.header.instrumentation,
             has_gpu: self.header.timing != Timing::HostClock,
         }
     }

@@ -41,6 +41,8 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
         largest_by_component: largest(&planned.training.program),
         predicted_step_seconds: planned.predicted_seconds(rates),
         step_seconds: None,
+        step_seconds_low: None,
+        step_seconds_high: None,
         samples_per_sec: None,
         tokens_per_sec: None,
         process_peak_memory_mb: None,

@@ -134,13 +134,15 @@ impl FlopsRecord {
             ("flops_analysis.by_module.seconds", times),
             ("performance_metrics", times),
             ("performance_metrics.avg_loss", Origin::Computed),
-            ("efficiency_metrics", times),
+            // FLOPs that the plan counts over a measured time: computed, not measured.
+            ("performance_metrics.flops_per_sec", Origin::Computed),
+            ("efficiency_metrics", Origin::Computed),
             ("efficiency_metrics.device_peak_flops", peak),
-            ("efficiency_metrics.datasheet_peak_flops", Origin::Computed),
             ("step_by_step_results", times),
             ("step_by_step_results.step", Origin::Computed),
             ("step_by_step_results.loss", Origin::Computed),
             ("step_by_step_results.flops", Origin::Computed),
+            ("step_by_step_results.flops_per_sec", Origin::Computed),
         ])
     }
 }
@@ -164,6 +166,23 @@ pub fn workshop_mfu_class(mfu_percent: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_of_counted_work_is_computed_though_its_time_is_measured() {
+        let provenance = FlopsRecord::provenance(Origin::Measured, Origin::Measured);
+        let origin = |key: &str| provenance.origin_of(key);
+        for key in [
+            "efficiency_metrics.mfu_percent",
+            "efficiency_metrics.achieved_flops_per_sec",
+            "performance_metrics.flops_per_sec",
+            "step_by_step_results.flops_per_sec",
+        ] {
+            assert_eq!(origin(key), Some(Origin::Computed), "{key}");
+        }
+        for key in ["efficiency_metrics.device_peak_flops", "performance_metrics.avg_time_per_step"] {
+            assert_eq!(origin(key), Some(Origin::Measured), "{key}");
+        }
+    }
 
     #[test]
     fn classes_of_mfu_change_at_the_documented_limits() {

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn a_bandwidth_of_counted_bytes_is_computed_though_its_time_is_measured() {
+        let rates = RooflineMetrics {
+            achieved_flops: 1e9,
+            peak_flops: 1e12,
+            achieved_bandwidth: 1e9,
+            peak_memory_bandwidth: 1e11,
+        };
+        let record = IntensityRecord::new(5.0, 10.0, rates, Origin::Measured, Origin::Measured);
+        for key in ["memory_bandwidth_used_gb_per_sec", "roofline_metrics.achieved_bandwidth", "by_op.percent_of_roof"]
+        {
+            assert_eq!(record.provenance.origin_of(key), Some(Origin::Computed), "{key}");
+        }
+        assert_eq!(record.provenance.origin_of("device_memory_bandwidth_gb_per_sec"), Some(Origin::Measured));
+    }
+
+    #[test]
     fn classes_change_at_the_documented_limits() {
         assert_eq!([29.9, 30.0, 70.0, 70.1].map(bandwidth_class), ["below 30%", "30-70%", "30-70%", "above 70%"]);
         let positions = [7.9, 10.0, 12.6].map(|flops| roofline_position(flops, 10.0));

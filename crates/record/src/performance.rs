@@ -25,6 +25,9 @@ pub struct PerformanceRecord {
     /// How rounding to eight bits went; none in other precisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Rounding>,
+    /// Reasons to doubt the run or its times: a busy machine, noise, a loss that left its course.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     pub provenance: Provenance,
 }
 
@@ -282,6 +285,7 @@ mod tests {
             },
             gpu_state: None,
             fp8: None,
+            warnings: vec![],
             provenance: PerformanceRecord::provenance(Origin::Measured, Origin::Computed),
         }
     }

@@ -1,6 +1,7 @@
 //! `scaling.json`: memory and speed over batch and sequence, their fitted growth, what fits, and what would save memory.
 
 use crate::provenance::{Origin, Provenance};
+use crate::statistics::StepStatistics;
 use crate::study::Components;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,11 @@ pub struct ScalingPoint {
     pub predicted_step_seconds: f64,
     /// Measured where it fits; predicted under the null device.
     pub step_seconds: Option<f64>,
+    /// Between which the median step lies with 95%.
+    #[serde(default)]
+    pub step_seconds_low: Option<f64>,
+    #[serde(default)]
+    pub step_seconds_high: Option<f64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
     /// Of the whole process, as the system counted it.
@@ -108,7 +114,38 @@ pub struct Optimization {
     pub measured_saved_mb: Option<f64>,
     /// Step time with it over that without.
     pub step_ratio: Option<f64>,
+    /// Between which that lies with 95%; none where either run has too few steps.
+    #[serde(default)]
+    pub step_ratio_low: Option<f64>,
+    #[serde(default)]
+    pub step_ratio_high: Option<f64>,
     pub note: Option<String>,
+}
+
+impl ScalingPoint {
+    /// How long its steps took, as far as it is kept.
+    pub fn statistics(&self) -> StepStatistics {
+        StepStatistics {
+            median: self.step_seconds,
+            ci95_low: self.step_seconds_low,
+            ci95_high: self.step_seconds_high,
+            ..StepStatistics::default()
+        }
+    }
+}
+
+impl Optimization {
+    /// The step's change with its interval, in words; `None` where it was not run.
+    pub fn step_words(&self) -> Option<String> {
+        let ratio = self.step_ratio?;
+        Some(match self.step_ratio_low.zip(self.step_ratio_high) {
+            Some((low, high)) if low <= 1.0 && high >= 1.0 => {
+                format!("{ratio:.2}×, within the noise ({low:.2} to {high:.2})")
+            }
+            Some((low, high)) => format!("{ratio:.2}× ({low:.2} to {high:.2})"),
+            None => format!("{ratio:.2}×, no interval"),
+        })
+    }
 }
 
 impl ScalingRecord {
@@ -126,14 +163,28 @@ impl ScalingRecord {
             if !empty {
                 let points = format!("{sweep}_points");
                 provenance.set(&points, Origin::Computed);
-                for key in ["step_seconds", "samples_per_sec", "tokens_per_sec", "process_peak_memory_mb"] {
+                for key in [
+                    "step_seconds",
+                    "step_seconds_low",
+                    "step_seconds_high",
+                    "samples_per_sec",
+                    "tokens_per_sec",
+                    "process_peak_memory_mb",
+                ] {
                     provenance.set(&format!("{points}.{key}"), times);
                 }
             }
         }
         if !self.optimizations.is_empty() {
             provenance.set("optimizations", Origin::Computed);
-            for key in ["measured_before_mb", "measured_after_mb", "measured_saved_mb", "step_ratio"] {
+            for key in [
+                "measured_before_mb",
+                "measured_after_mb",
+                "measured_saved_mb",
+                "step_ratio",
+                "step_ratio_low",
+                "step_ratio_high",
+            ] {
                 provenance.set(&format!("optimizations.{key}"), times);
             }
         }
@@ -165,6 +216,8 @@ mod tests {
             samples_per_sec: Some(10.0),
             tokens_per_sec: None,
             process_peak_memory_mb: None,
+            step_seconds_low: None,
+            step_seconds_high: None,
             note: None,
         };
         let growth = Growth {
@@ -184,6 +237,8 @@ mod tests {
             measured_after_mb: None,
             measured_saved_mb: None,
             step_ratio: None,
+            step_ratio_low: None,
+            step_ratio_high: None,
             note: None,
         };
         for (points, optimizations) in [(vec![], vec![]), (vec![point], vec![optimization])] {

@@ -16,6 +16,14 @@ pub struct StepStatistics {
     pub ci95_high: Option<f64>,
 }
 
+impl StepStatistics {
+    /// Half of the median's 95% interval as a share of the median.
+    pub fn relative_half_width(&self) -> Option<f64> {
+        let (median, low, high) = (self.median?, self.ci95_low?, self.ci95_high?);
+        (median > 0.0).then(|| (high - low) / 2.0 / median)
+    }
+}
+
 /// Percentiles lie between the two nearest steps in proportion. The interval makes no assumption about the times'
 /// distribution: a step is below the true median with probability 1/2, so the number of steps below it is binomial, and the
 /// interval runs between the two order statistics that hold it with at least 95%.

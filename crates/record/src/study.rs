@@ -315,8 +315,6 @@ impl StudyRecord {
                 "step_seconds_low",
                 "step_seconds_high",
                 "process_peak_memory_mb",
-                "mfu_percent",
-                "final_loss",
             ];
             for key in measured {
                 provenance.set(&format!("runs.{key}"), times);
@@ -425,7 +423,8 @@ mod tests {
         let value = serde_json::to_value(&record).unwrap();
         check_provenance(&value).unwrap();
         assert_eq!(record.comparisons.len(), 1);
-        assert_eq!(record.provenance.origin_of("runs.mfu_percent"), Some(Origin::Measured));
+        assert_eq!(record.provenance.origin_of("runs.mfu_percent"), Some(Origin::Computed));
+        assert_eq!(record.provenance.origin_of("runs.step_seconds"), Some(Origin::Measured));
         assert_eq!(serde_json::from_value::<StudyRecord>(value).unwrap(), record);
     }
 }

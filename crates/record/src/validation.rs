@@ -204,6 +204,9 @@ fn provenance(of: &ValidationRecord) -> Provenance {
         ("noise_percent", Origin::Measured),
         ("memory_growth", Origin::Computed),
         ("targets", Origin::Measured),
+        // Counted FLOPs over a measured time.
+        ("targets.mfu_percent_before", Origin::Computed),
+        ("targets.mfu_percent_after", Origin::Computed),
         ("targets.memory_mb_before", Origin::Computed),
         ("targets.memory_mb_after", Origin::Computed),
         ("targets.kernels_before", Origin::Computed),

@@ -9,7 +9,12 @@ mod text;
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::finding::Effort;
+use headroom_diagnosis::measures::trust::Verdict;
+use headroom_diagnosis::roadmap::RoadmapItem;
 use headroom_diagnosis::trace_rules::TraceFinding;
+
+use crate::numbers::grouped;
+use crate::table::Table;
 
 pub use html::html;
 pub(crate) use html::page;
@@ -102,6 +107,65 @@ pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
         ("idle: unknown", idle.unknown_seconds),
     ];
     rows.into_iter().map(|(name, seconds)| (name, seconds / steps)).filter(|(_, seconds)| *seconds > 0.0).collect()
+}
+
+/// The parts of a step as a table.
+fn part_table(analysis: &Analysis) -> Table {
+    let wall = (analysis.measures.breakdown.wall_seconds / analysis.steps.count()).max(f64::MIN_POSITIVE);
+    let row = |(name, seconds): (&str, f64)| vec![name.to_string(), milliseconds(seconds), percent(seconds / wall)];
+    Table { head: vec!["part", "per step", "share"], rows: parts(analysis).into_iter().map(row).collect() }
+}
+
+/// Operators that a page shows.
+const MOST_ROWS: usize = 25;
+
+fn operator_table(analysis: &Analysis) -> Table {
+    let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
+    let time = |seconds: f64| milliseconds(seconds / steps);
+    let head = match device {
+        true => vec!["operator", "calls", "device, self", "device, total", "host, self", "host, total", "share"],
+        false => vec!["operator", "calls", "host, self", "host, total", "share"],
+    };
+    let rows = analysis.measures.operators.rows.iter().take(MOST_ROWS).map(|row| {
+        let mut cells = vec![format!("`{}`", row.name), grouped(row.calls)];
+        if device {
+            cells.extend([time(row.device_self_seconds), time(row.device_total_seconds)]);
+        }
+        cells.extend([time(row.host_self_seconds), time(row.host_total_seconds), percent(row.share)]);
+        cells
+    });
+    Table { head, rows: rows.collect() }
+}
+
+fn roadmap_table(analysis: &Analysis) -> Table {
+    let row = |(number, item): (usize, &RoadmapItem)| {
+        let [expected, alone, additional] = [item.expected_share, item.alone_share, item.additional_share].map(percent);
+        let (number, name) = ((number + 1).to_string(), format!("{} {}", item.code, item.name));
+        vec![number, name, expected, alone, additional, effort(item.effort).into(), item.advice.clone()]
+    };
+    let head = vec!["", "what", "expected", "at most", "beyond those above", "effort", "do"];
+    Table { head, rows: analysis.roadmap.items.iter().enumerate().map(row).collect() }
+}
+
+/// All rows of the roadmap together, in a sentence.
+fn together(analysis: &Analysis) -> String {
+    let roadmap = &analysis.roadmap;
+    format!(
+        "Together {} expected: from {} to {} per step; at most {}: to no less than {}.",
+        percent(roadmap.total_saving_expected_share),
+        milliseconds(roadmap.step_seconds_now),
+        milliseconds(roadmap.step_seconds_expected),
+        percent(roadmap.total_saving_bound_share),
+        milliseconds(roadmap.step_seconds_at_best)
+    )
+}
+
+/// Shown in place of findings where there are none: a trace that cannot be trusted shows nothing, also not that all is well.
+pub(crate) fn no_findings(analysis: &Analysis) -> &'static str {
+    match analysis.trust.verdict {
+        Verdict::Broken => "No finding can be made from this trace.",
+        Verdict::Limited | Verdict::Sound => "No finding: nothing stands out in this trace.",
+    }
 }
 
 /// The step without the profiler: known and taken out, or estimated.

@@ -19,32 +19,11 @@ impl Table {
 /// `1,300.2 MFLOP/s`; longer cells are sentences that happen to start with a figure.
 const LONGEST_NUMBER: usize = 16;
 
-/// For a terminal: columns as wide as they need, numbers flush right.
+/// For a terminal: numbers flush right.
 pub fn columns(table: &Table) -> String {
     let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = table.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(table.head.get(column).map(|cell| cell.chars().count())).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let set = cells.iter().enumerate().map(|(column, cell)| {
-            let width = widths[column];
-            let last = column + 1 == count;
-            match table.is_numeric(column) {
-                true => format!("{cell:>width$}"),
-                false if last => cell.to_string(),
-                false => format!("{cell:<width$}"),
-            }
-        });
-        format!("  {}\n", set.collect::<Vec<_>>().join("  "))
-    };
-    let mut out = String::new();
-    if !table.head.is_empty() {
-        out += &line(table.head.clone());
-    }
-    table.rows.iter().for_each(|row| out += &line(row.iter().map(String::as_str).collect()));
-    out
+    let align = |column| if table.is_numeric(column) { Align::Right } else { Align::Left };
+    set(&table.head, &table.rows, &(0..count).collect::<Vec<_>>(), align, "  ")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,29 +32,33 @@ pub enum Align {
     Right,
 }
 
-/// A head, and a line a row, each column as wide as its widest cell. A column that is empty throughout is left out.
+/// With the alignment of each column given. A column that is empty throughout is left out.
 pub fn text_table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    let shown: Vec<usize> =
-        (0..columns.len()).filter(|column| rows.iter().any(|row| !row[*column].is_empty())).collect();
-    let length = |text: &str| text.chars().count();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| length(&row[column]));
-        cells.chain([length(columns[column].0)]).max().unwrap_or(0)
+    let filled = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
+    let shown: Vec<usize> = (0..columns.len()).filter(filled).collect();
+    let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    set(&head, rows, &shown, |column| columns[column].1, "")
+}
+
+/// A head where there is one, and a line per row, each shown column as wide as its widest cell.
+fn set(head: &[&str], rows: &[Vec<String>], shown: &[usize], align: impl Fn(usize) -> Align, indent: &str) -> String {
+    let lines: Vec<Vec<&str>> = (!head.is_empty())
+        .then(|| head.to_vec())
+        .into_iter()
+        .chain(rows.iter().map(|row| row.iter().map(String::as_str).collect()))
+        .collect();
+    let cell = |line: &[&str], column: usize| line.get(column).copied().unwrap_or_default().to_string();
+    let width = |column: usize| lines.iter().map(|line| cell(line, column).chars().count()).max().unwrap_or(0);
+    let columns: Vec<(usize, usize, Align)> =
+        shown.iter().map(|&column| (column, width(column), align(column))).collect();
+    let line = |line: &Vec<&str>| {
+        let cells = columns.iter().map(|&(column, width, align)| match align {
+            Align::Left => format!("{:<width$}", cell(line, column)),
+            Align::Right => format!("{:>width$}", cell(line, column)),
+        });
+        format!("{indent}{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
-    let widths: Vec<usize> = shown.iter().map(|column| width(*column)).collect();
-    let line = |cell: &dyn Fn(usize) -> String| {
-        let cells: Vec<String> = shown
-            .iter()
-            .zip(&widths)
-            .map(|(column, width)| match columns[*column].1 {
-                Align::Left => format!("{:<width$}", cell(*column)),
-                Align::Right => format!("{:>width$}", cell(*column)),
-            })
-            .collect();
-        cells.join("  ").trim_end().to_string() + "\n"
-    };
-    let head = line(&|column| columns[column].0.to_string());
-    rows.iter().fold(head, |text, row| text + &line(&|column| row[column].clone()))
+    lines.iter().map(line).collect()
 }
 
 pub fn markdown_table(table: &Table) -> String {

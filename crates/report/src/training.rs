@@ -154,6 +154,7 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line("Final loss:", summary.final_loss.map(|loss| format!("{loss:.4}")));
     line("Loss floor:", floor(summary));
     line("Rounded to eight bits:", record.fp8.as_ref().map(rounding));
+    record.warnings.iter().for_each(|warning| line("Warning:", Some(warning.clone())));
     let _ = writeln!(out, "{rule}");
     out
 }

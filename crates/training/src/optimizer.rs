@@ -93,6 +93,11 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// The default, but for what a step updates.
+    pub fn updating(update: Update) -> OptimizerConfig {
+        OptimizerConfig { update, ..OptimizerConfig::default() }
+    }
+
     /// The learning rate of a step, counted from 1, in a run that ends at `last`.
     pub fn learning_rate_at(&self, step: u64, last: u64) -> f64 {
         if step <= self.warmup_steps {

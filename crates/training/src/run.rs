@@ -268,7 +268,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         let fetched = data.fetch()?;
         let arrived = trainer.device.clock();
         trainer.mark(Part::DataWait, asked, arrived);
-        waited += fetched.waited;
+        waited += arrived - asked;
         let ends_step = match micro == schedule.accumulation {
             true => EndsStep::Yes { last: schedule.last_step },
             false => EndsStep::No,
@@ -296,9 +296,7 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
         });
     }
     trainer.update(schedule.last_step, &mut times);
-    if trainer.device.computes() {
-        times.data += waited;
-    }
+    times.data += waited;
     times.total = trainer.device.clock() - start;
     let computes = trainer.device.computes();
     Ok(StepRecord {

@@ -62,7 +62,7 @@ impl Case {
             weight_decay: 0.1,
             clip: self.clip,
             accumulation: self.accumulation,
-            update,
+            ..OptimizerConfig::updating(update)
         }
     }
 

@@ -4,6 +4,7 @@ use crate::study::child::{ChildEnd, run_child};
 use crate::train::request::TrainRequest;
 use headroom_record::performance::PerformanceRecord;
 use headroom_record::scaling::ScalingPoint;
+use headroom_record::statistics::StepStatistics;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +15,7 @@ pub struct Measuring<'a> {
 }
 
 pub struct Figures {
-    pub step_seconds: Option<f64>,
+    pub statistics: StepStatistics,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
     pub process_peak_memory_mb: Option<f64>,
@@ -44,7 +45,7 @@ fn figures(record: &PerformanceRecord) -> Figures {
     // What a GPU holds is not in the process.
     let ran = record.system_info.device == "cpu";
     Figures {
-        step_seconds: record.statistics.median,
+        statistics: record.statistics,
         samples_per_sec: summary.avg_training_speed,
         tokens_per_sec: summary.tokens_per_sec,
         process_peak_memory_mb: summary.process_peak_memory_mb.filter(|_| ran),
@@ -53,7 +54,9 @@ fn figures(record: &PerformanceRecord) -> Figures {
 
 impl Figures {
     pub fn write_into(self, point: &mut ScalingPoint) {
-        point.step_seconds = self.step_seconds;
+        point.step_seconds = self.statistics.median;
+        point.step_seconds_low = self.statistics.ci95_low;
+        point.step_seconds_high = self.statistics.ci95_high;
         point.samples_per_sec = self.samples_per_sec;
         point.tokens_per_sec = self.tokens_per_sec;
         point.process_peak_memory_mb = self.process_peak_memory_mb;

@@ -7,6 +7,7 @@ use crate::train::settings::Settings;
 use headroom_engine::DeviceSpec;
 use headroom_experiments::scale::{How, PlannedPoint, savings};
 use headroom_record::scaling::Optimization;
+use headroom_record::statistics::ratio_of;
 use headroom_training::program::StepConfig;
 
 /// Planned at the longest sequence that fits, most saved first, then run. None when the command is to stop.
@@ -37,6 +38,8 @@ pub fn optimizations(
             measured_after_mb: None,
             measured_saved_mb: None,
             step_ratio: None,
+            step_ratio_low: None,
+            step_ratio_high: None,
             note: saving.note,
         };
         let runs = !arguments.plan_only && settings.device != DeviceSpec::Null && largest.point.step_seconds.is_some();
@@ -52,8 +55,11 @@ pub fn optimizations(
                     row.measured_after_mb = measured.process_peak_memory_mb;
                     row.measured_saved_mb =
                         row.measured_before_mb.zip(row.measured_after_mb).map(|(before, after)| before - after);
-                    row.step_ratio =
-                        measured.step_seconds.zip(largest.point.step_seconds).map(|(after, before)| after / before);
+                    let after = &measured.statistics;
+                    row.step_ratio = after.median.zip(largest.point.step_seconds).map(|(after, before)| after / before);
+                    let interval = ratio_of(after, &largest.point.statistics());
+                    row.step_ratio_low = interval.map(|found| found.low);
+                    row.step_ratio_high = interval.map(|found| found.high);
                 }
                 Measured::Broken(why) => row.note = Some(why),
                 Measured::Stopped => return Ok(None),

@@ -39,6 +39,8 @@ pub struct Progress<'a> {
     pub working_on: Option<String>,
     /// The first object that could not be written; told at the end.
     pub output_error: Option<FileError>,
+    /// Losses that left their course, in words.
+    pub spikes: Vec<String>,
 }
 
 impl Progress<'_> {
@@ -124,6 +126,7 @@ impl Observer for Progress<'_> {
     }
 
     fn diverged(&mut self, spike: &Spike) {
+        self.spikes.push(spike.to_string());
         self.object(json!({ "step": spike.step, "spike": { "loss": spike.loss, "least": spike.least } }));
         self.say(&format!(
             "warning: {spike}\n  help: a lower --learning-rate, --lr-warmup-steps, --clip 1, or --on-spike go-back"

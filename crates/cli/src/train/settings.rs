@@ -265,7 +265,7 @@ fn optimizer_of(
         _ => Schedule::Constant,
     };
     let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
-    let house = OptimizerConfig::default();
+    let house = OptimizerConfig::updating(update);
     let config = OptimizerConfig {
         learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(usual.learning_rate),
         schedule,
@@ -273,7 +273,7 @@ fn optimizer_of(
         weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
         clip: flags.clip.or(before.clip).unwrap_or(usual.clip),
         accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
-        update,
+        ..house
     };
     for (flag, value) in
         [("--learning-rate", config.learning_rate), ("--weight-decay", config.weight_decay), ("--clip", config.clip)]

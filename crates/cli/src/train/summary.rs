@@ -6,11 +6,12 @@ use headroom_engine::machine::peak_resident_bytes;
 use headroom_graph::Precision;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::config::{ConfigRecord, Configuration, ProfilersEnabled};
+use headroom_record::device::HIGH_LOAD_PERCENT;
 use headroom_record::performance::{
     Fp8Rounding, ModelConfig, PerformanceRecord, PerformanceSummary, ProfilerConfig, SystemInfo, TrainingParams,
 };
 use headroom_record::provenance::Origin;
-use headroom_record::statistics::step_statistics;
+use headroom_record::statistics::{StepStatistics, step_statistics};
 use headroom_training::memory::MemoryNeed;
 use headroom_training::run::{Outcome, StepRecord};
 use headroom_training::scales::Rounding;
@@ -52,6 +53,10 @@ pub struct Ended<'a> {
     pub profile_dir: String,
     pub num_steps: u64,
     pub warmup_steps: u64,
+    /// Share of the processors' time that went to other programs while the steps ran.
+    pub other_load: Option<f64>,
+    /// Losses that left their course, in words.
+    pub spikes: Vec<String>,
 }
 
 impl Ended<'_> {
@@ -70,9 +75,30 @@ impl Ended<'_> {
     }
 }
 
+/// A median that is known no better than to this share of itself.
+const NOISY: f64 = 0.1;
+
+/// What a reader of the run's figures has to know, wherever they are shown.
+fn warnings(spikes: &[String], other_load: Option<f64>, statistics: &StepStatistics) -> Vec<String> {
+    let mut warnings = spikes.to_vec();
+    if let Some(percent) = other_load.map(|share| 100.0 * share).filter(|percent| *percent > HIGH_LOAD_PERCENT) {
+        warnings.push(format!(
+            "other programs took {percent:.0}% of the processors while the steps ran: on a machine left alone they are faster"
+        ));
+    }
+    if let Some(share) = statistics.relative_half_width().filter(|share| *share > NOISY) {
+        warnings.push(format!(
+            "steps differ so much that their median is known to ±{:.0}% only: smaller differences between runs are noise",
+            100.0 * share
+        ));
+    }
+    warnings
+}
+
 pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceRecord {
     let model = &settings.model;
     let measured = ended.counted();
+    let statistics = step_statistics(&ended.counted_seconds());
     let skipped = (ended.warmup_steps as usize).min(ended.outcome.steps.len().saturating_sub(1));
     PerformanceRecord {
         schema_version: SCHEMA_VERSION,
@@ -97,7 +123,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             recording: vec![],
         },
         performance_summary: summary(settings, ended, &measured),
-        statistics: step_statistics(&ended.counted_seconds()),
+        statistics,
         training_params: TrainingParams {
             num_steps: ended.num_steps,
             batch_size: settings.shape.batch_size as u64,
@@ -118,6 +144,10 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
         },
         gpu_state: None,
         fp8: None,
+        warnings: match settings.device {
+            DeviceSpec::Null => vec![],
+            _ => warnings(&ended.spikes, ended.other_load, &statistics),
+        },
         provenance: PerformanceRecord::provenance(times_origin(settings), Origin::Computed),
     }
 }
@@ -174,4 +204,21 @@ pub fn rounding(of: &Rounding) -> Fp8Rounding {
 
 fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_and_noise_are_said_and_a_quiet_run_has_no_warning() {
+        let quiet = step_statistics(&[1.0, 1.01, 0.99, 1.0, 1.02, 1.0, 0.98, 1.0]);
+        assert_eq!(warnings(&[], Some(0.02), &quiet), Vec::<String>::new());
+        assert_eq!(warnings(&[], None, &StepStatistics::default()), Vec::<String>::new());
+        let noisy = step_statistics(&[1.0, 2.0, 1.1, 1.9, 1.2, 1.0, 1.3, 1.8]);
+        let said = warnings(&["the loss left its course".into()], Some(0.43), &noisy);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[1].starts_with("other programs took 43% of the processors"), "{}", said[1]);
+        assert!(said[2].contains("known to ±40% only"), "{}", said[2]);
+    }
 }

@@ -1,6 +1,7 @@
 //! The dashboard: its server over loopback, and every page in a real Chromium.
 
 mod browser;
+mod claims;
 mod http;
 mod large_trace;
 mod pages_of_a_run;

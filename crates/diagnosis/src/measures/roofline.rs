@@ -90,10 +90,15 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
         step_seconds = ours.run.mean_step_seconds.unwrap_or(step_seconds);
     }
     if let Some((rates, source)) = known {
-        let peak = if in_half * 2.0 > total { rates.half } else { rates.fp32 };
+        let is_half = in_half * 2.0 > total;
+        let peak = if is_half { rates.half } else { rates.fp32 };
         result.peak_flops_per_second = Some(peak);
         result.peak_bytes_per_second = Some(rates.bytes);
-        result.peak_source = Some(source);
+        result.peak_source = Some(match calls {
+            // The header names the one peak that the run is held against.
+            Some(_) => source,
+            None => format!("{source}; MFU by that of {}", if is_half { "bf16" } else { single(view) }),
+        });
         result.ridge_flops_per_byte = Some(peak / rates.bytes);
         result.mfu_percent = Some(100.0 * result.needed_flops_per_step / step_seconds / peak);
     }
@@ -160,9 +165,14 @@ pub fn rates(view: &View) -> Option<(Rates, String)> {
     }
     let part = peaks::find(&header.devices.first()?.name).filter(|_| view.has_device_work())?;
     // Single precision is held against tensor cores only where its products used them.
-    let (fp32, word) = if uses_tf32(view) { (part.tf32, "tf32") } else { (part.fp32, "fp32") };
-    let source = format!("{}, dense: bf16 and {word} peaks", part.source);
+    let fp32 = if uses_tf32(view) { part.tf32 } else { part.fp32 };
+    let source = format!("{}, dense: bf16 and {} peaks", part.source, single(view));
     Some((Rates { fp32, half: part.bf16, bytes: part.bytes_per_second }, source))
+}
+
+/// The units that products of single precision ran on.
+fn single(view: &View) -> &'static str {
+    if uses_tf32(view) { "tf32" } else { "fp32" }
 }
 
 /// By the names of the kernels that ran.

@@ -188,6 +188,7 @@ pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &Ste
         linear_projections: calls.header.plan.linear_projections,
         ..Patterns::default()
     };
+    let watches = |call: &&Call| calls.header.instrumentation.iter().any(|name| name == call.name);
     let mut names = BTreeSet::new();
     for call in &calls.list {
         let share = percent(call.seconds / calls.steps, wall);
@@ -205,10 +206,9 @@ pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &Ste
         add(kinds::is_attention(&place), &mut patterns.attention_core_percent);
         add(kinds::is_in_feed_forward(&place), &mut patterns.ffn_percent);
         add(kinds::is_norm(call.name) && call.phase != Phase::Optimizer, &mut patterns.norm_percent);
-        add(call.phase == Phase::Optimizer, &mut patterns.optimizer_percent);
+        add(call.phase == Phase::Optimizer && !watches(&call), &mut patterns.optimizer_percent);
         names.insert(call.name);
     }
-    let watches = |call: &&Call| calls.header.instrumentation.iter().any(|name| name == call.name);
     let watching: Vec<&Call> = calls.list.iter().filter(watches).collect();
     if measures.kernels.count > 0 {
         let ids: HashSet<u32> = watching.iter().map(|call| view.trace.host.id[call.at]).collect();

@@ -22,6 +22,8 @@ pub struct StepFacts<'a> {
     pub causal_share: f64,
     pub fragmentation_percent: f64,
     pub passes: Passes<'a>,
+    /// Operators that are there to be looked at alone: part of no row.
+    pub instrumentation: &'a [String],
     pub has_gpu: bool,
 }
 
@@ -278,6 +280,9 @@ const ROWS: [Row; 7] = [
     },
 ];
 
+/// A saving of a smaller share of the step is none.
+const WORTH: f64 = 0.0005;
+
 /// A category with the seconds that its missing passes save at most; `None` where no pass is missing.
 struct Judged {
     saved: Option<f64>,
@@ -291,7 +296,7 @@ fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
     // What a missing pass can change first; of it the quadrant of the matrix, then the saving.
     rows.sort_by(|left, right| {
         let saved = |one: &Judged| one.saved.unwrap_or(0.0);
-        let key = |one: &Judged| match saved(one) > 0.0 {
+        let key = |one: &Judged| match saved(one) > WORTH * facts.breakdown.wall {
             true => (false, one.row.impact == Level::Low, one.row.effort),
             // Nothing to do about it: by time alone, and what costs no time comes last.
             false => (true, one.row.percent_of_time.is_none(), Level::Low),
@@ -304,8 +309,9 @@ fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
 }
 
 fn judged(row: &Row, facts: &StepFacts) -> Judged {
-    let own: Vec<&PlaceStats> = facts.places.iter().filter(|place| (row.belongs)(place)).collect();
-    let time: f64 = own.iter().map(|place| place.time).sum();
+    let needed = |place: &&PlaceStats| !facts.instrumentation.contains(&place.name);
+    let own: Vec<&PlaceStats> = facts.places.iter().filter(needed).filter(|place| (row.belongs)(place)).collect();
+    let time: f64 = own.iter().fold(0.0, |sum, place| sum + place.time);
     // Only what the missing passes touch, and of it only what belongs to this row.
     let missing = row.passes.iter().filter(|pass| facts.passes.lacks(pass)).filter_map(|pass| PassEffect::of(pass));
     let saved: f64 = missing
@@ -313,7 +319,7 @@ fn judged(row: &Row, facts: &StepFacts) -> Judged {
             let touched = own.iter().filter(|place| (effect.touches)(place));
             touched.map(|place| place.time * (1.0 - effect.staying_share(place, facts.causal_share))).sum::<f64>()
         })
-        .sum();
+        .fold(0.0, |sum, saved| sum + saved);
     let (effort, remedy, saved) = match facts.passes.flag(row.passes) {
         Some(flag) => (row.effort, flag, Some(saved)),
         None if time == 0.0 => (Level::High, "nothing left to fuse".into(), None),
@@ -331,7 +337,8 @@ fn judged(row: &Row, facts: &StepFacts) -> Judged {
 }
 
 fn launch_overhead(facts: &StepFacts) -> Judged {
-    let flag = facts.passes.flag(&[GRAPH_REPLAY]);
+    // A replayed graph saves launches, which only a GPU has.
+    let flag = facts.passes.flag(&[GRAPH_REPLAY]).filter(|_| facts.has_gpu);
     let saved = flag.as_ref().map(|_| facts.launch_seconds);
     let row = category(
         "Kernel Launch Overhead",

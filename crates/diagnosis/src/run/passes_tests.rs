@@ -20,15 +20,25 @@ fn place(name: &str, module: &str, phase: &str, time: f64, floor: f64) -> PlaceS
 }
 
 fn check(places: &[PlaceStats], missing: &[&str], look: impl Fn(&StepFacts, &Bottlenecks)) {
+    check_launches(places, missing, (0.02, false), look);
+}
+
+fn check_launches(
+    places: &[PlaceStats],
+    missing: &[&str],
+    (launch_seconds, has_gpu): (f64, bool),
+    look: impl Fn(&StepFacts, &Bottlenecks),
+) {
     let missing: Vec<String> = missing.iter().map(|pass| pass.to_string()).collect();
     let facts = StepFacts {
         places,
         breakdown: StepBreakdown { wall: 1.0, ..StepBreakdown::default() },
-        launch_seconds: 0.02,
+        launch_seconds,
         causal_share: 0.5,
         fragmentation_percent: 1.0,
         passes: Passes { list: "v1", missing: &missing },
-        has_gpu: false,
+        instrumentation: &["gradient_norm".to_string()],
+        has_gpu,
     };
     look(&facts, &bottlenecks(&facts));
 }
@@ -103,4 +113,39 @@ fn what_has_nothing_left_to_do_comes_after_what_has() {
 fn what_runs_above_the_memory_roof_promises_nothing() {
     let places = [place("add", "layers.*", "forward", 0.1, 0.2)];
     check(&places, &[], |_, found| assert!(found.optimization_targets.is_empty()));
+}
+
+#[test]
+fn what_costs_no_time_is_ranked_below_what_saves_some() {
+    let places = [
+        place("rms_norm", "layers.*.input_layernorm", "forward", 0.06, 0.01),
+        place("adamw", "optimizer", "optimizer", 0.01, 0.01),
+    ];
+    let missing = ["fuse-norm", "graph-replay"];
+    let launches = |found: &Bottlenecks| row(found, "Kernel Launch Overhead").priority_rank;
+    for has_gpu in [false, true] {
+        check_launches(&places, &missing, (1e-7, has_gpu), |_, found| {
+            assert_eq!(row(found, "Norms").priority_rank, 1, "{:?}", found.categories);
+            assert!(launches(found) > 1);
+        });
+    }
+    // A processor has no graph to replay, whatever its calls cost.
+    check_launches(&places, &missing, (0.3, false), |_, found| {
+        assert_eq!(row(found, "Kernel Launch Overhead").speedup_at_most, None);
+        assert_eq!(row(found, "Norms").priority_rank, 1);
+    });
+    check_launches(&places, &missing, (0.3, true), |_, found| assert_eq!(launches(found), 1));
+}
+
+#[test]
+fn what_is_there_to_be_looked_at_is_part_of_no_row_and_nothing_is_no_negative_share() {
+    let places = [
+        place("gradient_norm", "optimizer", "optimizer", 0.09, 0.001),
+        place("adamw_all", "optimizer", "optimizer", 0.01, 0.01),
+    ];
+    check(&places, &[], |_, found| {
+        assert!((row(found, "Optimizer").percent_of_time.unwrap() - 1.0).abs() < 1e-9);
+        let nothing = row(found, "Softmax Operations").percent_of_time.unwrap();
+        assert!(nothing == 0.0 && nothing.is_sign_positive(), "{nothing}");
+    });
 }

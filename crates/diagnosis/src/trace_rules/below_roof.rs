@@ -2,6 +2,7 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
+use crate::measures::intervals::Span;
 use crate::measures::roofline::RooflineRow;
 
 use super::{Evidence, Found, TraceRule};
@@ -67,5 +68,15 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     };
     let at_roof = |at: usize| (device.duration[at] as f64 * row.percent_of_roof / 100.0) as i64;
     found.removal.device = device.busy().filter(of_row).map(|at| (at, at_roof(at))).collect();
+    if !view.has_device_work() {
+        let host = &view.trace.host;
+        let own = (0..host.len()).filter(|&at| view.host_name(at) == row.name);
+        found.removal.host = own
+            .map(|at| {
+                let kept = (host.duration[at] as f64 * row.percent_of_roof / 100.0) as i64;
+                Span { start: host.start[at] + kept, end: host.start[at] + host.duration[at] }
+            })
+            .collect();
+    }
     Some(found)
 }

@@ -90,3 +90,21 @@ fn traces_of_two_devices_are_said_to_differ() {
     );
     assert!(compare(&of(H200), &of(H200)).notes.is_empty());
 }
+
+#[test]
+fn a_run_is_held_against_the_peak_of_its_own_precision_and_the_text_says_which() {
+    for (element, kernel, peak, word) in [
+        ("float", "ampere_sgemm_128x64_nn", 67e12, "fp32"),
+        ("float", "sm90_xmma_gemm_f32f32_tf32f32_f32_nn", 494e12, "tf32"),
+        ("c10::BFloat16", "nvjet_tst_128x256_h_bz", 989e12, "bf16"),
+    ] {
+        let run = steps_ahead(H200, |run| (0..10).for_each(|_| run.product(element, kernel, 3000.0)));
+        let roofline = run.analysis().measures.roofline;
+        assert_eq!(roofline.peak_flops_per_second, Some(peak), "{kernel}");
+        let source = roofline.peak_source.unwrap();
+        assert!(source.ends_with(&format!("MFU by that of {word}")), "{kernel}: {source}");
+        let rate = roofline.flops_per_step / (10.0 * 3000e-6);
+        let mfu = roofline.mfu_percent.unwrap();
+        assert!((mfu / (100.0 * rate / peak) - 1.0).abs() < 0.05, "{kernel}: {mfu}");
+    }
+}

@@ -9,7 +9,8 @@ use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, Band, facts};
 use super::{
-    critical_path, device_of, effort, how_steps_were_found, milliseconds, parts, percent, place_of, withholds_idle,
+    critical_path, device_of, how_steps_were_found, milliseconds, no_findings, part_table, parts, percent, place_of,
+    roadmap_table, together, withholds_idle,
 };
 use super::{queue, ranks};
 use crate::breakdown_bar::breakdown_bar;
@@ -164,18 +165,12 @@ fn summary(analysis: &Analysis) -> Table {
 /// One bar for a step, left to right in the order of the table below it.
 fn breakdown(analysis: &Analysis) -> String {
     let wall = (analysis.measures.breakdown.wall_seconds / analysis.steps.count()).max(f64::MIN_POSITIVE);
-    let parts = parts(analysis);
-    let row = |(name, seconds): &(&str, f64)| vec![name.to_string(), milliseconds(*seconds), percent(*seconds / wall)];
-    let rows = parts.iter().map(row).collect();
-    breakdown_bar(&parts, wall) + &table(&Table { head: vec!["part", "per step", "share"], rows }, "narrow")
+    breakdown_bar(&parts(analysis), wall) + &table(&part_table(analysis), "narrow")
 }
 
 fn findings(analysis: &Analysis) -> String {
-    if analysis.findings.is_empty() && analysis.trust.verdict == Verdict::Broken {
-        return note("No finding can be made from this trace.");
-    }
     if analysis.findings.is_empty() {
-        return note("None: nothing stands out in this trace.");
+        return note(no_findings(analysis));
     }
     let mut out = String::new();
     for finding in &analysis.findings {
@@ -199,31 +194,7 @@ fn roadmap(analysis: &Analysis) -> String {
     if roadmap.items.is_empty() {
         return String::new();
     }
-    let row = |(number, item): (usize, &headroom_diagnosis::roadmap::RoadmapItem)| {
-        let shares = [item.expected_share, item.alone_share, item.additional_share].map(percent);
-        let what = format!("{} {}", item.code, item.name);
-        vec![
-            (number + 1).to_string(),
-            what,
-            shares[0].clone(),
-            shares[1].clone(),
-            shares[2].clone(),
-            effort(item.effort).to_string(),
-            item.advice.clone(),
-        ]
-    };
-    let rows = roadmap.items.iter().enumerate().map(row).collect();
-    let together = format!(
-        "Together {} expected: from {} to {} a step; at most {}: to no less than {}. {}.",
-        percent(roadmap.total_saving_expected_share),
-        milliseconds(roadmap.step_seconds_now),
-        milliseconds(roadmap.step_seconds_expected),
-        percent(roadmap.total_saving_bound_share),
-        milliseconds(roadmap.step_seconds_at_best),
-        roadmap.method
-    );
-    let head = vec!["", "what", "expected", "at most", "beyond those above", "effort", "do"];
-    table(&Table { head, rows }, "") + &note(&together)
+    table(&roadmap_table(analysis), "") + &note(&format!("{} {}.", together(analysis), roadmap.method))
 }
 
 fn kernels(analysis: &Analysis) -> String {

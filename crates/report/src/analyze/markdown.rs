@@ -7,8 +7,10 @@ use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::facts;
 use super::ranks;
-use super::{effort, has_device_time, how_steps_were_found, milliseconds, parts, percent, withholds_idle};
+use super::{how_steps_were_found, milliseconds, no_findings, operator_table, part_table, percent};
+use super::{roadmap_table, together, withholds_idle};
 use crate::names;
+use crate::table::markdown_table;
 
 pub fn markdown(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -44,11 +46,7 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         how_steps_were_found(analysis),
         percent(breakdown.busy_share)
     )?;
-    writeln!(out, "| part of the step | a step | share |\n|---|---|---|")?;
-    for (name, seconds) in parts(analysis) {
-        writeln!(out, "| {name} | {} | {} |", milliseconds(seconds), percent(seconds / wall.max(f64::MIN_POSITIVE)))?;
-    }
-    writeln!(out)?;
+    writeln!(out, "{}", markdown_table(&part_table(analysis)))?;
     for (name, about) in facts(analysis) {
         writeln!(out, "- {name}: {about}")?;
     }
@@ -66,7 +64,7 @@ pub fn findings_section(analysis: &Analysis) -> String {
 fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     writeln!(out, "\n## Findings\n")?;
     if analysis.findings.is_empty() {
-        writeln!(out, "None: nothing stands out in this trace.")?;
+        writeln!(out, "{}", no_findings(analysis))?;
     }
     for finding in &analysis.findings {
         let share = finding.share_of_step.map(|share| format!(", {} of the step", percent(share))).unwrap_or_default();
@@ -87,48 +85,12 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "## Roadmap\n\n{}.\n", roadmap.method)?;
-    writeln!(out, "| | what | expected | at most | beyond those above | effort |\n|---|---|---|---|---|---|")?;
-    for (number, item) in roadmap.items.iter().enumerate() {
-        writeln!(
-            out,
-            "| {} | {} {} | {} | {} | {} | {} |",
-            number + 1,
-            item.code,
-            item.name,
-            percent(item.expected_share),
-            percent(item.alone_share),
-            percent(item.additional_share),
-            effort(item.effort)
-        )?;
-    }
-    writeln!(
-        out,
-        "\nTogether {} expected: from {} to {} a step; at most {}: to no less than {}.",
-        percent(roadmap.total_saving_expected_share),
-        milliseconds(roadmap.step_seconds_now),
-        milliseconds(roadmap.step_seconds_expected),
-        percent(roadmap.total_saving_bound_share),
-        milliseconds(roadmap.step_seconds_at_best)
-    )
+    writeln!(out, "{}\n{}", markdown_table(&roadmap_table(analysis)), together(analysis))
 }
 
 fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let steps = analysis.steps.count();
-    let device = has_device_time(analysis);
-    let (head, line) = if device { (" device a step |", "---|") } else { ("", "") };
-    writeln!(out, "\n## Operators\n\n| operator | calls |{head} host a step | share |\n|---|---|{line}---|---|")?;
-    for row in analysis.measures.operators.rows.iter().take(25) {
-        let on_device = milliseconds(row.device_self_seconds / steps);
-        writeln!(
-            out,
-            "| `{}` | {} |{} {} | {} |",
-            row.name,
-            row.calls,
-            if device { format!(" {on_device} |") } else { String::new() },
-            milliseconds(row.host_self_seconds / steps),
-            percent(row.share)
-        )?;
-    }
+    writeln!(out, "\n## Operators\n\n{}", markdown_table(&operator_table(analysis)))?;
     if analysis.measures.kernels.rows.is_empty() {
         return Ok(());
     }

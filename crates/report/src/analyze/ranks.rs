@@ -10,7 +10,7 @@ use super::{milliseconds, percent};
 use crate::numbers::{bytes, metric};
 use crate::page::{list, note, table};
 use crate::svg::escape;
-use crate::table::Table;
+use crate::table::{Table, columns, markdown_list, markdown_table};
 
 const MOST_COLLECTIVES: usize = 15;
 
@@ -80,6 +80,16 @@ fn notes(ranks: &Ranks) -> Vec<String> {
     Some(who(ranks)).filter(|who| !who.is_empty()).into_iter().chain(ranks.notes.iter().cloned()).collect()
 }
 
+fn rank_table(ranks: &Ranks, analysis: &Analysis) -> Table {
+    Table { head: HEAD.to_vec(), rows: ranks.ranks.iter().map(|row| cells(row, analysis)).collect() }
+}
+
+/// `None` without collectives.
+fn collective_table(ranks: &Ranks) -> Option<Table> {
+    let rows: Vec<Vec<String>> = ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect();
+    (!rows.is_empty()).then(|| Table { head: COLLECTIVE_HEAD.to_vec(), rows })
+}
+
 /// The tables' cells, and what is to be said of them.
 pub struct Shown {
     pub notes: Vec<String>,
@@ -91,69 +101,42 @@ pub fn shown(analysis: &Analysis) -> Option<Shown> {
     let ranks = analysis.ranks.as_ref()?;
     Some(Shown {
         notes: notes(ranks),
-        ranks: ranks.ranks.iter().map(|row| cells(row, analysis)).collect(),
-        collectives: ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect(),
+        ranks: rank_table(ranks, analysis).rows,
+        collectives: collective_table(ranks).map(|table| table.rows).unwrap_or_default(),
     })
 }
 
 pub fn text(analysis: &Analysis) -> String {
     let Some(ranks) = &analysis.ranks else { return String::new() };
     let mut out = format!("\nRanks ({} collectives in common):\n", ranks.meetings);
-    let rows = ranks.ranks.iter().map(|row| cells(row, analysis)).collect();
-    out += &aligned(&HEAD, rows);
+    out += &columns(&rank_table(ranks, analysis));
     for note in notes(ranks) {
         let _ = writeln!(out, "  {note}");
     }
-    if !ranks.collectives.is_empty() {
-        out.push('\n');
-        out += &aligned(&COLLECTIVE_HEAD, ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect());
-    }
-    out
-}
-
-/// Columns as wide as their widest cell.
-fn aligned(head: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut out = String::new();
-    let first = head.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let all: Vec<Vec<String>> = std::iter::once(first).chain(rows).collect();
-    let wide = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
-    for row in &all {
-        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        let _ = writeln!(out, "  {}", line.join("  "));
+    if let Some(table) = collective_table(ranks) {
+        let _ = write!(out, "\n{}", columns(&table));
     }
     out
 }
 
 pub fn markdown(analysis: &Analysis) -> String {
     let Some(ranks) = &analysis.ranks else { return String::new() };
-    let mut out = String::from("\n## Ranks\n\n");
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let head = |names: &[&str]| format!("| {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    out += &head(&HEAD);
-    ranks.ranks.iter().for_each(|row| out += &line(&cells(row, analysis)));
-    out.push('\n');
-    notes(ranks).iter().for_each(|note| out += &format!("- {note}\n"));
-    if !ranks.collectives.is_empty() {
-        out += &format!("\n{}", head(&COLLECTIVE_HEAD));
-        ranks.collectives.iter().take(MOST_COLLECTIVES).for_each(|row| out += &line(&collective(row)));
-    }
-    out
+    let tables = [Some(rank_table(ranks, analysis)), collective_table(ranks)];
+    let tables: Vec<String> = tables.iter().flatten().map(markdown_table).collect();
+    format!("\n## Ranks\n\n{}\n{}", tables.join("\n"), markdown_list(&notes(ranks)))
 }
 
 pub fn html(analysis: &Analysis) -> String {
     let Some(ranks) = &analysis.ranks else { return String::new() };
-    let rows = ranks.ranks.iter().map(|row| cells(row, analysis)).collect();
     let mut out = list(&notes(ranks));
     out += &selector(ranks);
     out += &timelines(ranks);
-    out += &table(&Table { head: HEAD.to_vec(), rows }, "narrow ranks");
+    out += &table(&rank_table(ranks, analysis), "narrow ranks");
     out += &note(
         "Times per step. Exposed: in collectives beside no compute. Waited: in collectives, until the last rank came.",
     );
-    if !ranks.collectives.is_empty() {
-        let rows = ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect();
-        out += &table(&Table { head: COLLECTIVE_HEAD.to_vec(), rows }, "narrow");
+    if let Some(collectives) = collective_table(ranks) {
+        out += &table(&collectives, "narrow");
         out += &note(
             "Medians. Algorithm: the message over the time of its transfer. Bus: what a link carries of that. Of the link: by the \
              device's datasheet, within one machine.",

@@ -9,7 +9,7 @@ use headroom_diagnosis::measures::trust::Verdict;
 use super::facts::facts;
 use super::ranks;
 use super::{critical_path, device_of, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
-use super::{place_of, true_step, withholds_idle};
+use super::{no_findings, place_of, together, true_step, withholds_idle};
 use crate::names::{self, shortened};
 use crate::numbers::{self, bytes};
 
@@ -159,11 +159,8 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 }
 
 fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
-    if analysis.findings.is_empty() && analysis.trust.verdict == Verdict::Broken {
-        return writeln!(out, "\nNo finding can be made from this trace.");
-    }
     if analysis.findings.is_empty() {
-        return writeln!(out, "\nNo finding: nothing stands out in this trace.");
+        return writeln!(out, "\n{}", no_findings(analysis));
     }
     writeln!(out, "\nFindings, by the share of the step they cost:")?;
     for finding in &analysis.findings {
@@ -200,15 +197,7 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
             effort(item.effort)
         )?;
     }
-    writeln!(
-        out,
-        "  together {} expected: from {} to {} a step; at most {}: to no less than {}",
-        percent(roadmap.total_saving_expected_share),
-        milliseconds(roadmap.step_seconds_now),
-        milliseconds(roadmap.step_seconds_expected),
-        percent(roadmap.total_saving_bound_share),
-        milliseconds(roadmap.step_seconds_at_best)
-    )?;
+    writeln!(out, "  {}", together(analysis))?;
     if !roadmap.outside_bound.is_empty() {
         writeln!(out, "  outside of the bound, for want of a model: {}", roadmap.outside_bound.join(", "))?;
     }

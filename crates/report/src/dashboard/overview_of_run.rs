@@ -35,6 +35,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
         if system.device == "null" {
             overview.notes.push("Nothing was computed: times are predicted.".into());
         }
+        overview.notes.extend(record.warnings.iter().cloned());
         speed(&mut overview.headline, record);
     } else {
         overview.notes.push("The run has left no summary: it still goes on, or was stopped.".into());

@@ -9,7 +9,7 @@ use headroom_record::provenance::Origin;
 
 use super::overview::{Figure, Finding, Overview, Part, RankLine, RankTable, RoadmapRow};
 use crate::analyze::ranks as rank_tables;
-use crate::analyze::{device_of, how_steps_were_found, parts, withholds_idle};
+use crate::analyze::{device_of, how_steps_were_found, no_findings, parts, withholds_idle};
 use crate::numbers::{self, bytes, grouped, metric, seconds};
 
 /// Keys are those of `headroom analyze --format json`.
@@ -32,8 +32,11 @@ pub fn overview(analysis: &Analysis) -> Overview {
         notes: reserves(analysis),
         headline: headline(analysis, wall),
         findings: findings(analysis),
-        no_findings: "Nothing stands out.",
-        no_roadmap: "Nothing to gain was found.",
+        no_findings: no_findings(analysis),
+        no_roadmap: match trace_is_broken(analysis) {
+            true => no_findings(analysis),
+            false => "Nothing to gain was found.",
+        },
         roadmap: roadmap(analysis),
         roadmap_note: roadmap_note(analysis),
         roadmap_by: "effort",
@@ -48,6 +51,10 @@ pub fn overview(analysis: &Analysis) -> Overview {
         overview.breakdown_note = format!("mean of {} steps; every moment is in one part", analysis.steps.list.len());
     }
     overview
+}
+
+fn trace_is_broken(analysis: &Analysis) -> bool {
+    analysis.trust.verdict == Verdict::Broken
 }
 
 fn ranks(analysis: &Analysis) -> Option<RankTable> {
@@ -124,19 +131,19 @@ fn headline(analysis: &Analysis, wall: f64) -> Vec<Figure> {
     }
     let roofline = &measures.roofline;
     if roofline.flops_per_step > 0.0 {
-        let mut flops = figure(
+        let flops = figure(
             "FLOPs a step",
             metric(roofline.flops_per_step, "FLOP"),
             roofline.flops_per_step,
             "from the shapes of the operators".into(),
             "measures.roofline.flops_per_step",
         );
-        flops.origin = Some(Origin::Computed);
-        list.push(flops);
+        list.push(Figure { origin: Some(Origin::Computed), ..flops });
     }
     if let Some(mfu) = roofline.mfu_percent {
         let note = roofline.peak_source.clone().unwrap_or_default();
-        list.push(figure("MFU", numbers::mfu(mfu, 2), mfu, note, "measures.roofline.mfu_percent"));
+        let mfu = figure("MFU", numbers::mfu(mfu, 2), mfu, note, "measures.roofline.mfu_percent");
+        list.push(Figure { origin: Some(Origin::Computed), ..mfu });
     }
     if measures.memory.peak_bytes > 0 {
         let peak = measures.memory.peak_bytes;

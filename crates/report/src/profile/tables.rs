@@ -110,7 +110,7 @@ fn recording(profile: &Profile) -> Vec<String> {
 
 fn notes(about: &AboutRun) -> Vec<Vec<String>> {
     let performance = about.performance;
-    let mut rows = vec![];
+    let mut rows: Vec<_> = performance.warnings.iter().map(|warning| row(["Warning", "", warning])).collect();
     if let Some(state) = &performance.gpu_state {
         rows.push(row(["GPU", &format!("{:.0} MHz", state.sm_clock_mhz_median), &gpu_state(state)]));
     }

@@ -15,7 +15,7 @@ pub fn points(points: &[ScalingPoint]) -> Table {
             "× first",
             "KiB/token",
             "attention MiB, at most",
-            "step",
+            "median step",
             "samples/s",
             "process MiB",
             "",
@@ -93,7 +93,7 @@ fn optimization(row: &Optimization) -> Vec<String> {
         format!("{:.1}", row.saved_mb),
         format!("{:.1}%", row.saved_percent),
         measured,
-        row.step_ratio.map_or(String::new(), |ratio| format!("{ratio:.2}×")),
+        row.step_words().unwrap_or_default(),
         how,
     ]
 }

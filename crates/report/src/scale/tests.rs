@@ -15,10 +15,12 @@ fn point(seq_len: u64, peak: f64) -> ScalingPoint {
         peak_to_average: 2.0,
         memory_per_token_kb: 1.0,
         scaling_factor: peak / 10.0,
-        memory_by_component: Components { attention: peak / 2.0, activations: peak / 2.0, ..Components::default() },
+        memory_by_component: Components { attention: peak / 8.0, activations: peak / 2.0, ..Components::default() },
         largest_by_component: Components { attention: peak / 2.0, activations: peak / 2.0, ..Components::default() },
         predicted_step_seconds: 0.01,
         step_seconds: Some(0.02),
+        step_seconds_low: Some(0.019),
+        step_seconds_high: Some(0.021),
         samples_per_sec: Some(400.0),
         tokens_per_sec: None,
         process_peak_memory_mb: Some(peak + 5.0),
@@ -50,6 +52,8 @@ fn record() -> ScalingRecord {
         measured_after_mb: flags.map(|_| 27.0),
         measured_saved_mb: None,
         step_ratio: flags.map(|_| 0.8),
+        step_ratio_low: flags.map(|_| 0.7),
+        step_ratio_high: flags.map(|_| 1.1),
         note: note.map(String::from),
     };
     ScalingRecord {
@@ -83,6 +87,18 @@ fn record() -> ScalingRecord {
     .with_provenance()
 }
 
+/// Attention at its own most, which growth is fitted to, not its part of the fullest moment.
+#[test]
+fn both_tables_have_one_figure_for_attentions_memory() {
+    let record = record();
+    let points = tables::points(&record.sequence_points);
+    let growth = tables::growth(&record);
+    let column = points.head.iter().position(|name| name.starts_with("attention")).unwrap();
+    let row = growth.rows.iter().find(|row| row[0] == "sequence" && row[1] == "attention").unwrap();
+    let [first, last] = [&points.rows[0], &points.rows[1]].map(|row| &row[column]);
+    assert_eq!((first, last), (&row[2], &row[3]));
+}
+
 #[test]
 fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
     let record = record();
@@ -95,6 +111,7 @@ fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
             "--passes v1,+flash-attention",
             "What would save memory at batch 8 × seq 128",
             "45 → 27",
+            "0.80×, within the noise (0.70 to 1.10)",
             "planned for a GPU",
         ] {
             assert!(text.contains(words), "`{words}` is not in\n{text}");

@@ -1,8 +1,7 @@
-//! Batches prepared ahead by a thread, so that the training step finds its data ready, and how long it waited when not.
+//! Batches prepared ahead by a thread, so that the training step finds its data ready.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use super::{Batch, DataError, Source};
 
@@ -24,8 +23,6 @@ pub struct Prefetcher {
 pub struct Fetched<'a> {
     pub batch: &'a Batch,
     pub position: u64,
-    /// Time in which the caller stood still.
-    pub waited: Duration,
 }
 
 impl Prefetcher {
@@ -58,13 +55,10 @@ impl Prefetcher {
             // A thread that has ended said why in what it sent last.
             let _ = empty.send(used);
         }
-        let asked = Instant::now();
-        let received = filled.recv();
-        let waited = asked.elapsed();
-        let batch = received.map_err(|_| DataError::Ended)??;
+        let batch = filled.recv().map_err(|_| DataError::Ended)??;
         let position = self.next_position;
         self.next_position += 1;
-        Ok(Fetched { batch: self.in_use.insert(batch), position, waited })
+        Ok(Fetched { batch: self.in_use.insert(batch), position })
     }
 }
 

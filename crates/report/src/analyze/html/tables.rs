@@ -6,33 +6,16 @@ use headroom_diagnosis::measures::sequences::SequenceRow;
 use headroom_diagnosis::measures::shapes::ShapeRow;
 use headroom_record::intensity::Bound;
 
-use super::super::{has_device_time, milliseconds, percent};
+use super::super::{MOST_ROWS, has_device_time, milliseconds, operator_table, percent};
 use crate::names::{self, shortened};
 use crate::numbers::{grouped, metric};
 use crate::page::{kernel_cell, note, table};
 use crate::svg::escape;
 use crate::table::Table;
 
-const MOST_ROWS: usize = 25;
-
 pub(super) fn operators(analysis: &Analysis) -> String {
-    let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
-    let time = |seconds: f64| milliseconds(seconds / steps);
-    let head = match device {
-        true => vec!["operator", "calls", "device, self", "device, total", "host, self", "host, total", "share"],
-        false => vec!["operator", "calls", "host, self", "host, total", "share"],
-    };
-    let rows = analysis.measures.operators.rows.iter().take(MOST_ROWS).map(|row| {
-        let mut cells = vec![format!("`{}`", row.name), grouped(row.calls)];
-        if device {
-            cells.extend([time(row.device_self_seconds), time(row.device_total_seconds)]);
-        }
-        cells.extend([time(row.host_self_seconds), time(row.host_total_seconds), percent(row.share)]);
-        cells
-    });
-    let rows = rows.collect();
-    let about = note("Times a step. Self: without what an operator calls. Share: of all self time.");
-    table(&Table { head, rows }, "") + &about + &shapes(analysis)
+    let about = note("Times per step. Self: without what an operator calls. Share: of all self time.");
+    table(&operator_table(analysis), "") + &about + &shapes(analysis)
 }
 
 /// Operators that were given several shapes, each with its share of the time; folded, for it is long.
