@@ -29,6 +29,7 @@ mod selection;
 mod settings;
 mod silence;
 mod suppression;
+mod switches;
 mod symbols;
 mod topics;
 mod uses;

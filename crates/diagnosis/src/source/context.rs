@@ -88,6 +88,11 @@ impl Contexts {
         self.all[id].frame = frame;
     }
 
+    /// Runs every few steps, though it trains.
+    pub fn cool(&mut self, id: ContextId) {
+        self.all[id].trains = false;
+    }
+
     pub fn get(&self, id: ContextId) -> &Context {
         &self.all[id]
     }

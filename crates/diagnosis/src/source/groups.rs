@@ -20,9 +20,10 @@ pub fn gather(program: &mut Program) {
             importers[*other].push(file);
         }
     }
-    let (down, up) = (spread(&own, &imports), spread(&own, &importers));
+    // Programs that a file runs in: whatever leads to it, with all that they lead to themselves.
+    let down = spread(&own, &imports);
     let programs = programs(program, &imports);
-    program.groups = Groups { masks: down.iter().zip(up).map(|(down, up)| down | up).collect(), own, programs };
+    program.groups = Groups { masks: spread(&down, &importers), own, programs };
 }
 
 /// A program brings its own few models and files. Who imports more chooses from a library, or is one.

@@ -1,22 +1,23 @@
 //! What runs once per optimizer step.
 //!
 //! A loop is a loop of steps when a backward pass or an optimizer's step is reached inside it and not through an inner
-//! loop. What such a loop, a `forward` or a loss calls is hot too, three calls deep. Guards that hold the training call
+//! loop. What such a loop, a `forward` or a loss calls is hot too, five calls deep. Guards that hold the training call
 //! themselves cool nothing.
 
-use super::classes::is_left_open;
+use super::classes::{ClassKind, is_left_open};
 use super::context::{ContextId, Frame, Guard, Heat, LoopKind, Part};
-use super::interpret::is_optimizer_name;
+use super::interpret::{is_drawing_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::Value;
 
-const MOST_CALLS_DEEP: u8 = 3;
+const MOST_CALLS_DEEP: u8 = 5;
 
 pub fn measure(program: &mut Program) {
     let calls = calls_by_function(program);
     let passes = passes(program, &calls);
     let (training_calls, steps) = mark_training(program, &passes);
+    cool_every_few_steps(program, &steps);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
         // An evaluation that only asks for gradients (attributions, attacks) stays one.
@@ -29,7 +30,10 @@ pub fn measure(program: &mut Program) {
             facts.kind = FunctionKind::Plain;
         }
     }
-    let entries = hot_entries(program, &calls, &steps, &passes);
+    let mut entries = hot_entries(program, &calls, &steps, &passes);
+    while take_for_parts_of_steps(program, &entries) {
+        entries = hot_entries(program, &calls, &steps, &passes);
+    }
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.notes.contexts.get(id).function;
@@ -39,6 +43,52 @@ pub fn measure(program: &mut Program) {
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
     };
+}
+
+/// `sample_noise`, `predict_start`: drawn and predicted by their names, and yet parts of a step where a step calls them.
+/// Answers whether there were any that were not known before.
+fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> bool {
+    let mut found = false;
+    for (function, facts) in program.functions.iter_mut().enumerate() {
+        let name = program.sources.symbols.functions[function].name;
+        if facts.kind == FunctionKind::Evaluation && entries[function].is_some() && is_drawing_name(name) {
+            facts.kind = FunctionKind::Plain;
+            found = true;
+        }
+    }
+    found
+}
+
+/// `if i % n_critic == 0:` around a backward pass of its own, beside a whole step in the same loop: it runs every few
+/// steps. A branch that only updates what was gathered outside of it is the step itself.
+fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
+    let trains =
+        |call: &&Call| is_training_call(call) || matches!(call.callee, Callee::Function(function) if steps[function]);
+    let calls: Vec<(ContextId, &str)> =
+        program.notes.calls.iter().filter(trains).map(|call| (call.context, call.name)).collect();
+    let contexts = &program.notes.contexts;
+    let is_within = |inner: ContextId, outer: ContextId| contexts.outwards(inner).any(|(id, _)| id == outer);
+    let seldom = |(id, guard): (ContextId, &super::context::Context)| {
+        if guard.frame != Frame::Guard(Guard::Cadence) || !guard.trains {
+            return None;
+        }
+        let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
+        let around = contexts.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
+        let is_backward = |name: &str| name.ends_with("backward");
+        let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
+        let mut beside = [false, false];
+        for (_, name) in calls.iter().filter(|(call, _)| !is_within(*call, id) && is_within(*call, around)) {
+            // A function that is a step by itself does both.
+            let is_whole = !is_backward(name) && !matches!(*name, "step" | "optimizer_step");
+            beside[0] |= is_backward(name) || is_whole;
+            beside[1] |= !is_backward(name);
+        }
+        (goes_back && beside == [true, true]).then_some(id)
+    };
+    let found: Vec<ContextId> = contexts.iter().filter_map(seldom).collect();
+    for id in found {
+        program.notes.contexts.cool(id);
+    }
 }
 
 /// Marks the contexts of training calls, through functions that train when they are called.
@@ -88,24 +138,37 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
             break;
         }
     }
+    mark_rollouts(program, passes);
     (is_training, steps)
+}
+
+/// `env.step(action)` in a loop of a function that trains as well: what is done for every move is done all the time.
+fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
+    let moves = |call: &Call| {
+        let function = program.notes.contexts.get(call.context).function;
+        let name = call.receiver_expression().and_then(last_name)?.to_ascii_lowercase();
+        let is_environment = name.contains("env") && !name.contains("eval") && !name.contains("test");
+        let trains = passes[function].backward && passes[function].update;
+        (call.name == "step" && is_environment && trains).then_some(call.context)
+    };
+    let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
+    for context in found {
+        let in_loop =
+            program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
+        if in_loop {
+            program.notes.contexts.mark_training(context, Part::Backward);
+        }
+    }
 }
 
 /// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.
 fn closures(program: &Program) -> Vec<FunctionId> {
     let steps = program.notes.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
-    steps.flat_map(Call::argument_values).filter_map(function_in).collect()
+    steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
 }
 
 fn is_called(call: &Call, function: FunctionId) -> bool {
     call.callee == Callee::Function(function)
-}
-
-fn function_in(value: &Value) -> Option<FunctionId> {
-    match value {
-        Value::Function(function) => Some(*function),
-        _ => None,
-    }
 }
 
 /// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
@@ -121,6 +184,13 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
 fn is_step(program: &Program, function: FunctionId, entry: Option<u8>) -> bool {
     let is_hook = !matches!(program.sources.symbols.functions[function].name, "forward" | "backward" | "forward_train");
     entry == Some(0) && is_hook && program.functions[function].kind != FunctionKind::Loss
+}
+
+/// A function for this file alone, which nothing in it speaks of.
+fn is_left_over(program: &Program, function: FunctionId) -> bool {
+    let symbol = &program.sources.symbols.functions[function];
+    let text = &program.sources.files[symbol.file].text;
+    symbol.class.is_none() && symbol.name.starts_with('_') && text.matches(symbol.name).count() == 1
 }
 
 /// `training_step`, of whatever trainer calls it.
@@ -191,10 +261,14 @@ fn functions_that_train(program: &Program) -> Vec<bool> {
 fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
     let called = match call.callee {
         Callee::Function(function) => Some(function),
+        // Making an object of a plain class runs what it is made by.
+        Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
+            program.sources.symbols.classes[class].methods.get("__init__").copied()
+        }
         _ => None,
     };
     let below = called.map_or(&[][..], |function| program.written_below(function));
-    let handed = call.argument_values().filter_map(function_in);
+    let handed = call.argument_values().flat_map(Value::functions).copied();
     called.into_iter().chain(below.iter().copied()).chain(handed)
 }
 
@@ -258,7 +332,9 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
             {
                 Some(0)
             }
-            FunctionKind::Loss if !facts.is_called && !facts.is_handed_over => Some(0),
+            FunctionKind::Loss if !facts.is_called && !facts.is_handed_over && !is_left_over(program, function) => {
+                Some(0)
+            }
             _ => None,
         })
         .collect();

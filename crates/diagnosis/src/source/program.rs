@@ -90,6 +90,8 @@ pub struct FunctionFacts<'a> {
     pub kind: FunctionKind,
     /// Names a backward pass starts from: what they hold is a loss, wherever it comes from.
     pub trained: HashSet<&'a str>,
+    /// All loaders that known callers pass, by parameter.
+    pub loaders: HashMap<&'a str, Vec<LoaderId>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +108,7 @@ pub enum FunctionKind {
     Kept,
 }
 
+#[derive(Clone)]
 pub struct Call<'a> {
     pub node: &'a ExprCall,
     pub statement: &'a Stmt,

@@ -1,9 +1,10 @@
 //! Reads of a device value by the host: which calls, tests and texts wait for the device.
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::program::{Call, Callee, Program};
+use super::symbols::FunctionId;
 use super::value::{Home, Value};
 
 /// What makes the host wait.
@@ -26,9 +27,42 @@ fn may_be_on_device(value: &Value) -> bool {
     }
 }
 
+/// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, and does so wherever it is called.
+pub fn copies_only(program: &Program, function: FunctionId) -> Option<Read> {
+    let symbol = &program.sources.symbols.functions[function];
+    let parameters = &symbol.definition?.parameters;
+    let is_text = |statement: &&Stmt| matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr());
+    let body: Vec<&Stmt> = symbol.body.iter().filter(|statement| !is_text(statement)).collect();
+    let [Stmt::Return(returned)] = body.as_slice() else { return None };
+    let (mut at, mut read) = (returned.value.as_deref()?, None);
+    loop {
+        at = match at {
+            Expr::Call(call) => {
+                let Expr::Attribute(method) = &*call.func else { return None };
+                match method.attr.as_str() {
+                    "cpu" | "tolist" => read = Some(Read::Copy),
+                    "numpy" | "detach" | "float" | "squeeze" | "flatten" | "astype" | "copy" => {}
+                    _ => return None,
+                }
+                &method.value
+            }
+            Expr::Attribute(attribute) if attribute.attr.as_str() == "data" => &attribute.value,
+            Expr::Name(name) if parameters.includes(name.id.as_str()) => return read,
+            _ => return None,
+        };
+    }
+}
+
 /// The way a call reads back, if it does.
 pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
+    if copies_only(program, program.notes.contexts.get(call.context).function).is_some() {
+        return None;
+    }
     match (&call.callee, call.name) {
+        (Callee::Function(function), _) => {
+            let given = call.arguments.first().is_some_and(Value::is_on_device);
+            copies_only(program, *function).filter(|_| given)
+        }
         (Callee::Method, "item") if call.arguments.is_empty() => {
             let through_copy =
                 call.receiver_expression().is_some_and(|receiver| is_copy_of_device(program, call, receiver));
@@ -99,13 +133,22 @@ pub fn shows(program: &Program, call: &Call) -> bool {
                 named.iter().any(|name| name.to_ascii_lowercase().contains("meter") || *name == "metric_logger");
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter) && given()
         }
-        (Callee::Function(function), "update" | "add") => {
+        // A logger or a meter of the project's own.
+        (Callee::Function(function), name) if records(name) => {
             let owner = program.sources.symbols.functions[*function].class;
-            let reads = program.calls_of(*function).any(|inner| read_of(program, inner) == Some(Read::Scalar));
-            owner.is_some() && reads && given()
+            let reads = |inner: &Call| {
+                let is_sink = inner.callee == Callee::Method && inner.name.starts_with("add_scalar");
+                read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner)
+            };
+            owner.is_some() && given() && program.calls_of(*function).any(reads)
         }
         _ => false,
     }
+}
+
+/// `update`, `log_training`, `write_scalars`: names of methods that keep what they are given.
+fn records(name: &str) -> bool {
+    matches!(name, "update" | "add") || name.split('_').any(|word| matches!(word, "log" | "write" | "record"))
 }
 
 /// `.cpu()` on a device value, right before `.item()`.

@@ -43,9 +43,11 @@ mod workers_respawned;
 mod zero_not_none;
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
+use ruff_text_size::TextRange;
 
+use super::context::{Frame, Guard};
 use super::fix::Edit;
-use super::program::{Call, Callee, Loader, Program};
+use super::program::{Call, Callee, FunctionKind, Loader, Program};
 use super::rule::{Notice, SourceRule};
 use super::value::{Home, Value};
 
@@ -126,6 +128,15 @@ fn moves_to_device(call: &Call) -> bool {
     is_move && lands && !was_there
 }
 
+/// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs in
+/// the same function, else at the move.
+fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRange) -> &'p Call<'a> {
+    let function = |call: &Call| program.notes.contexts.get(call.context).function;
+    let maker = program.places.call_by_range.get(&(program.file_of(moved.context), made));
+    let maker = maker.map(|index| &program.notes.calls[*index]);
+    maker.filter(|maker| function(maker) == function(moved) && program.is_hot(maker.context)).unwrap_or(moved)
+}
+
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.
 fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
     use super::topics::Topic;
@@ -134,8 +145,43 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
         let is_demonstration = program.function_of(loader.context).definition.is_none()
             && !program.groups.mentions(file, Topic::Trains)
             && !program.groups.mentions(file, Topic::Trainer);
-        !is_demonstration
+        !is_demonstration && !evaluates(program, loader)
     })
+}
+
+/// How many workers a loader has, as far as the source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// Not said, and no dictionary could say it.
+    Unsaid,
+    /// Zero, as written or by the setting's default.
+    Zero,
+    Some,
+    Unknown,
+}
+
+fn workers_of(program: &Program, loader: &Loader) -> Workers {
+    let Some(given) = &loader.workers else {
+        return if loader.has_unknown_keywords { Workers::Unknown } else { Workers::Unsaid };
+    };
+    let keyword = loader.node.arguments.find_keyword("num_workers").map(|keyword| &keyword.value);
+    // `int(args.workers)`
+    let written = match keyword {
+        Some(Expr::Call(call)) if called_name(call) == "int" => call.arguments.args.first(),
+        other => other,
+    };
+    let setting = match written {
+        Some(Expr::Attribute(setting)) => {
+            let file = program.file_of(loader.context);
+            program.sources.settings.default_of(file, setting.attr.as_str()).and_then(Value::known_integer)
+        }
+        _ => None,
+    };
+    match given.known_integer().or(setting) {
+        Some(0) => Workers::Zero,
+        Some(_) => Workers::Some,
+        None => Workers::Unknown,
+    }
 }
 
 /// A loader that feeds training, whose option is written where it is made, or left out. An option that a user sets is
@@ -149,7 +195,7 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
     };
     let feeds = match feeds_training(program, loader) {
         Some(feeds) => feeds,
-        None => is_shuffled.unwrap_or_else(|| named(loader).contains("train")),
+        None => is_shuffled.unwrap_or_else(|| phase_of(&named(loader)) == Some(Phase::Training)),
     };
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
 }
@@ -162,7 +208,7 @@ fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
     Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
 }
 
-/// The name that the loader is bound to, in small letters.
+/// The name that the loader is bound to.
 fn named(loader: &Loader) -> String {
     let name = match loader.statement {
         Stmt::Assign(assign) => match assign.targets.as_slice() {
@@ -172,16 +218,52 @@ fn named(loader: &Loader) -> String {
         },
         _ => "",
     };
-    name.to_ascii_lowercase()
+    name.to_string()
 }
 
-/// By its name, or by the function it is made in.
+/// By its name or its dataset's, or by the function it is made in.
 fn evaluates(program: &Program, loader: &Loader) -> bool {
-    let lower = named(loader);
-    program.is_evaluation(loader.context)
-        || lower.split('_').any(|word| {
-            matches!(word, "val" | "valid" | "validation" | "test" | "eval" | "dev" | "valloader" | "testloader")
-        })
+    let name = named(loader);
+    let data = loader.node.arguments.find_argument_value("dataset", 0);
+    let data = data.map(crate::source::names_in).unwrap_or_default();
+    let by_name = match phase_of(&name) {
+        Some(phase) => phase == Phase::Evaluation,
+        None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
+    };
+    let function = program.notes.contexts.get(loader.context).function;
+    program.functions[function].kind == FunctionKind::Evaluation || by_name
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Training,
+    Evaluation,
+}
+
+/// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
+fn phase_of(name: &str) -> Option<Phase> {
+    let mut spread = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            spread.push('_');
+        }
+        spread.push(letter.to_ascii_lowercase());
+    }
+    let mut found = None;
+    for word in spread.split('_') {
+        let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
+            .iter()
+            .find_map(|ending| word.strip_suffix(ending).filter(|rest| !rest.is_empty()))
+            .unwrap_or(word);
+        match bare {
+            _ if bare.starts_with("train") => return Some(Phase::Training),
+            "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
+                found = Some(Phase::Evaluation);
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Adds a keyword to a loader's call, unless a followed dictionary already has it.
@@ -202,11 +284,20 @@ fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
     if has_dictionary && given && !is_written || !is_literal { Vec::new() } else { vec![edit] }
 }
 
+/// Training calls, those last that run only where somebody asks for it.
+fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Call<'a>> {
+    let calls = || program.heat.training_calls.iter().map(|index| &program.notes.calls[*index]);
+    let is_asked = |call: &&Call| {
+        let mut outwards = program.notes.contexts.outwards(call.context);
+        outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::OptIn))
+    };
+    calls().filter(move |call| !is_asked(call)).chain(calls().filter(is_asked))
+}
+
 /// For every file, the first backward pass that runs at every step.
 fn first_backward<'p, 'a>(program: &'p Program<'a>) -> Vec<&'p Call<'a>> {
     let mut found: Vec<&Call> = Vec::new();
-    for index in &program.heat.training_calls {
-        let call = &program.notes.calls[*index];
+    for call in trained_by_default(program) {
         let is_backward = matches!(call.name, "backward" | "manual_backward");
         let file = program.file_of(call.context);
         if is_backward

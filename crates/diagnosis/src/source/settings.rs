@@ -127,8 +127,28 @@ impl<'a> Visitor<'a> for Collector {
                 self.add(name, value);
             }
         }
+        // `HParams(epochs=500, fp16_run=False)`
+        if let Expr::Call(call) = expression
+            && holds_settings(call)
+        {
+            for keyword in &call.arguments.keywords {
+                if let Some(name) = &keyword.arg {
+                    self.add(name.as_str(), literal(&keyword.value));
+                }
+            }
+        }
         walk_expr(self, expression);
     }
+}
+
+/// Makers of bags of settings, by what libraries and people call them.
+fn holds_settings(call: &ruff_python_ast::ExprCall) -> bool {
+    let name = match &*call.func {
+        Expr::Name(name) => name.id.as_str(),
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        _ => return false,
+    };
+    matches!(name, "HParams" | "Namespace" | "SimpleNamespace" | "AttrDict" | "EasyDict" | "edict" | "ConfigDict")
 }
 
 fn is_plain_record(class: &StmtClassDef) -> bool {

@@ -7,6 +7,7 @@ use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::ids::FileId;
+use super::switches::Switches;
 
 /// Facts a rule may ask of a file's surroundings, by the words that tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum Topic {
     Models,
     /// A library that puts batches on the device itself.
     Placed,
+    /// Reduced precision that is off unless it is asked for.
+    PrecisionByChoice,
 }
 
 const WORDS: &[(Topic, &[&str])] = &[
@@ -89,7 +92,6 @@ const WORDS: &[(Topic, &[&str])] = &[
             "LightningModule",
             "Trainer",
             "use_fp16",
-            "precision",
         ],
     ),
     (Topic::TensorFloat, &["set_float32_matmul_precision", "allow_tf32", "fp32_precision"]),
@@ -250,14 +252,24 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
         }
         bits
     });
-    let mut mask = 0;
+    let (mut mask, mut of_trainer, mut has_own_trainer) = (0, 0, false);
+    let mut switches = Switches::default();
     let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or_default();
     let mut before = Before::default();
     for token in tokens {
         match token.kind() {
             TokenKind::Name => {
                 let word = slice(token.range());
-                mask |= bits.get(word).copied().unwrap_or(0);
+                let known = bits.get(word).copied().unwrap_or(0);
+                match (word, before.last) {
+                    // A trainer of the file's own is none of a library's.
+                    ("Trainer", Some(TokenKind::Class)) => has_own_trainer = true,
+                    ("Trainer", _) => of_trainer |= known,
+                    // Half of a width is no precision.
+                    ("half", last) if last != Some(TokenKind::Dot) => {}
+                    _ => mask |= known,
+                }
+                mask |= switches.name(word);
                 // `self._device`, `main_device`
                 if word.ends_with("device") {
                     mask |= bit(Topic::SomeDevice);
@@ -265,6 +277,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
             }
             TokenKind::String => {
                 let text = slice(token.range());
+                mask |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
                 if text.len() < 40 {
                     let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
                     if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
@@ -276,11 +289,11 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                     }
                 }
             }
-            _ => {}
+            kind => mask |= switches.other(kind),
         }
         mask |= before.pass(token.kind(), slice(token.range()));
     }
-    mask
+    if has_own_trainer { mask } else { mask | of_trainer }
 }
 
 /// What stands before a token, as far as it says what `"cpu"` is for.

@@ -4,6 +4,9 @@ use ruff_text_size::TextRange;
 
 use super::ids::{ClassId, FileId, FunctionId};
 
+/// More functions than these are not told apart.
+const MOST_FUNCTIONS: usize = 12;
+
 /// Containers nest at most this deep; what lies deeper is unknown.
 const MOST_NESTING: usize = 4;
 
@@ -33,6 +36,8 @@ pub enum Value {
     /// A module: one of the given classes, or another.
     Model(Option<ClassId>),
     Instance(ClassId),
+    /// An object of one of several given classes.
+    Instances(Vec<ClassId>),
     Optimizer(Option<SiteId>),
     Scaler(Option<SiteId>),
     Scheduler,
@@ -48,6 +53,8 @@ pub enum Value {
         element: Box<Value>,
     },
     Function(FunctionId),
+    /// One of several: `table[name]`, `slow if exact else fast`.
+    Functions(Vec<FunctionId>),
     Class(ClassId),
     Module(FileId),
     /// A name of another library, dotted: `torch.nn.functional.relu`.
@@ -97,7 +104,7 @@ pub enum Role {
     Transposed,
     /// `q · kᵀ`, scaled or masked.
     Scores(TextRange),
-    /// softmax of scores.
+    /// softmax of scores, from where the scores are made.
     Weights(TextRange),
     Parameter,
 }
@@ -261,6 +268,24 @@ impl Value {
         }
     }
 
+    /// The given classes that it may be an object of.
+    pub fn classes(&self) -> &[ClassId] {
+        match self {
+            Value::Instance(class) => std::slice::from_ref(class),
+            Value::Instances(all) => all,
+            _ => &[],
+        }
+    }
+
+    /// The functions that it may be.
+    pub fn functions(&self) -> &[FunctionId] {
+        match self {
+            Value::Function(function) => std::slice::from_ref(function),
+            Value::Functions(all) => all,
+            _ => &[],
+        }
+    }
+
     /// What it may be where two paths meet. A tensor on the device wins over a number: `total = 0.0`, then `total += loss`.
     pub fn join(&self, other: &Value) -> Value {
         use Value::{Bool, Dict, List, Nothing, Number, Text, Tuple, Unknown};
@@ -288,9 +313,33 @@ impl Value {
                 }
                 Value::dict(entries, one.join(two))
             }
+            // A wrapper of which nothing is known hands on what it holds.
+            (Value::Model(one), Value::Model(None)) | (Value::Model(None), Value::Model(one)) => Value::Model(*one),
             (Value::Model(_), Value::Model(_)) => Value::Model(None),
-            (Value::Loader(_), Value::Loader(_)) => Value::Loader(None),
+            // The first of them stands for both: they are made alike.
+            (Value::Loader(one), Value::Loader(other)) => Value::Loader(one.iter().chain(other).min().copied()),
             (Value::Optimizer(_), Value::Optimizer(_)) => Value::Optimizer(None),
+            // Outputs of a model that are taken apart by their names elsewhere.
+            (Value::Tensor(tensor), Dict { entries, element }) | (Dict { entries, element }, Value::Tensor(tensor)) => {
+                let element = element.join(&Value::Tensor(tensor.clone()));
+                Value::dict(entries.clone(), element)
+            }
+            (Value::Device, Text(_)) | (Text(_), Value::Device) => Value::Device,
+            (Value::External(one), Value::External(other)) => {
+                same_on_device(one, other).map_or(Unknown, Value::External)
+            }
+            (one, other) if !one.classes().is_empty() && !other.classes().is_empty() => {
+                let mut all = [one.classes(), other.classes()].concat();
+                all.sort_unstable();
+                all.dedup();
+                if all.len() > MOST_FUNCTIONS { Unknown } else { Value::Instances(all) }
+            }
+            (one, other) if !one.functions().is_empty() && !other.functions().is_empty() => {
+                let mut all = [one.functions(), other.functions()].concat();
+                all.sort_unstable();
+                all.dedup();
+                if all.len() > MOST_FUNCTIONS { Unknown } else { Value::Functions(all) }
+            }
             (left, right) if left.holds_device() || right.holds_device() => Value::Tensor(Tensor::GUESS),
             _ => Unknown,
         }
@@ -308,11 +357,32 @@ impl Tensor {
             home,
             graph: self.graph || other.graph,
             boolean: self.boolean && other.boolean,
-            origin: if self.origin == other.origin { self.origin } else { Origin::Data },
+            origin: self.origin.join(other.origin),
             role: if self.role == other.role { self.role } else { Role::Plain },
             guessed: self.guessed || other.guessed,
         }
     }
+}
+
+impl Origin {
+    /// Two that were made here stay made here: the first stands for both.
+    fn join(self, other: Origin) -> Origin {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (one @ Origin::Constant(_), Origin::Constant(_)) => one,
+            (Origin::Constant(one) | Origin::Factory(one), Origin::Constant(_) | Origin::Factory(_)) => {
+                Origin::Factory(one)
+            }
+            _ => Origin::Data,
+        }
+    }
+}
+
+/// `torch.cuda.FloatTensor if cuda else torch.FloatTensor`: the same thing, on the device.
+fn same_on_device(one: &str, other: &str) -> Option<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
+    let is_same = last(one) == last(other) && one.starts_with("torch.") && other.starts_with("torch.");
+    is_same.then(|| if one.contains(".cuda.") { one.to_string() } else { other.to_string() })
 }
 
 /// Names of libraries that stand for a fixed thing: `torch.float32`, `math.inf`.

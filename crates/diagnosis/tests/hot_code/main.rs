@@ -468,5 +468,5 @@ fn loader_rules_follow_imports_dictionaries_and_parameters() {
         ),
     );
     check("TP301", &with(torch_loader, "kw = {\"batch_size\": 4}\n    loader = Batches(data, **kw)  # <-"));
-    check("TP301", &with("from torch_geometric.loader import DataLoader", "loader = DataLoader(data)"));
+    check("TP301", &with("from torch_geometric.loader import DataLoader", "loader = DataLoader(data)  # <-"));
 }

@@ -80,22 +80,31 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
         let facts = &mut self.program.functions[callee];
         facts.is_called = true;
-        let mut gather = |name: &'a str, value: Value| match facts.gathering.get(name) {
-            Some(known) if *known == value => {}
-            // Somebody hands in something: leaving it out elsewhere does not undo that.
-            Some(Value::Unknown) if value == Value::Nothing => {}
-            Some(known) => {
-                let joined = known.join(&value);
-                // Some callers hand in a tensor, others a number.
-                let is_mixed = known.tensor().is_some() != value.tensor().is_some()
-                    && !matches!(
-                        (known, &value),
-                        (Value::Unknown | Value::Nothing, _) | (_, Value::Unknown | Value::Nothing)
-                    );
-                facts.gathering.insert(name, if is_mixed { joined.guessed() } else { joined });
+        let loaders = &mut facts.loaders;
+        let mut gather = |name: &'a str, value: Value| {
+            if let Value::Loader(Some(id)) = value {
+                let known = loaders.entry(name).or_default();
+                if !known.contains(&id) {
+                    known.push(id);
+                }
             }
-            None => {
-                facts.gathering.insert(name, value);
+            match facts.gathering.get(name) {
+                Some(known) if *known == value => {}
+                // Somebody hands in something: leaving it out elsewhere does not undo that.
+                Some(Value::Unknown) if value == Value::Nothing => {}
+                Some(known) => {
+                    let joined = known.join(&value);
+                    // Some callers hand in a tensor, others a number.
+                    let is_mixed = known.tensor().is_some() != value.tensor().is_some()
+                        && !matches!(
+                            (known, &value),
+                            (Value::Unknown | Value::Nothing, _) | (_, Value::Unknown | Value::Nothing)
+                        );
+                    facts.gathering.insert(name, if is_mixed { joined.guessed() } else { joined });
+                }
+                None => {
+                    facts.gathering.insert(name, value);
+                }
             }
         };
         let parameters = &definition.parameters;
@@ -120,17 +129,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 gather(name, default);
             }
         }
+        let mut element = Value::Unknown;
         for (keyword, value) in &arguments.keywords {
-            if let Some(keyword) = keyword
-                && !parameters.includes(keyword)
-            {
-                extra.push((keyword.to_string(), value.clone()));
+            match (keyword, value) {
+                (Some(keyword), value) if !parameters.includes(keyword) => {
+                    extra.push((keyword.to_string(), value.clone()));
+                }
+                // `**options`, and a model's outputs by their names.
+                (None, Value::Dict { entries, element: others }) => {
+                    extra.extend(entries.iter().filter(|(name, _)| !parameters.includes(name)).cloned());
+                    element = element.join(others);
+                }
+                (None, outputs @ Value::Tensor(_)) => element = element.join(outputs),
+                _ => {}
             }
         }
         if let Some(rest) = &parameters.kwarg
-            && !arguments.has_unknown
+            && (!arguments.has_unknown || element != Value::Unknown)
         {
-            gather(rest.name.as_str(), Value::dict(extra, Value::Unknown));
+            gather(rest.name.as_str(), Value::dict(extra, element));
         }
     }
 }

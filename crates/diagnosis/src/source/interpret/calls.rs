@@ -6,6 +6,7 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use super::names;
+use crate::source::classes::lineage;
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::{Call, Callee, FunctionKind, Loader};
 use crate::source::symbols::ClassId;
@@ -38,6 +39,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if matches!(target, Target::Called(_)) {
             self.merge_dictionaries(node, &arguments);
         }
+        let mut others = Vec::new();
         let (callee, result) = match target {
             Target::Bound(function) => {
                 let bound = usize::from(!self.is_decorated(function, "staticmethod"));
@@ -45,9 +47,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 (Callee::Function(function), self.returned(function, &arguments))
             }
             Target::Called(Value::Function(function)) => {
-                let bound = usize::from(self.is_decorated(function, "classmethod"));
+                let bound = self.bound_by(node, function);
                 self.pass(function, &arguments, bound);
                 (Callee::Function(function), self.returned(function, &arguments))
+            }
+            Target::Called(Value::Functions(all)) => {
+                let mut result = Value::Unknown;
+                for function in &all {
+                    let bound = match receiver {
+                        Value::Instances(_) => usize::from(!self.is_decorated(*function, "staticmethod")),
+                        _ => self.bound_by(node, *function),
+                    };
+                    self.pass(*function, &arguments, bound);
+                    result = result.join(&self.returned(*function, &arguments));
+                }
+                others = all[1..].to_vec();
+                (Callee::Function(all[0]), result)
             }
             Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(class, &arguments)),
             Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
@@ -61,14 +76,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Target::Method(value) => (Callee::Method, self.method_call(node, &value, name, &arguments)),
         };
         for value in arguments.all() {
-            if let Value::Function(function) = value {
+            for function in value.functions() {
                 self.program.functions[*function].is_handed_over = true;
             }
         }
         if self.is_recording
             && let Some(statement) = self.statement
         {
-            self.program.notes.calls.push(Call {
+            let call = Call {
                 node,
                 statement,
                 context: self.context,
@@ -78,9 +93,33 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 arguments: arguments.positional,
                 keywords: arguments.keywords,
                 result: result.clone(),
-            });
+            };
+            for function in others {
+                self.program.notes.calls.push(Call { callee: Callee::Function(function), ..call.clone() });
+            }
+            self.program.notes.calls.push(call);
         }
         result
+    }
+
+    /// How many of a function's parameters are given before the call: `step = self.step; step(batch)`.
+    fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
+        let of_instance = !matches!(&*node.func, Expr::Attribute(_))
+            && self.program.sources.symbols.functions[function].class.is_some()
+            && !self.is_decorated(function, "staticmethod");
+        usize::from(of_instance || self.is_decorated(function, "classmethod"))
+    }
+
+    /// `partial(f, a)`: the function, some of whose arguments are given already.
+    pub(super) fn partial(&mut self, arguments: &Arguments<'a>) -> Value {
+        let Some((given @ Value::Function(function), rest)) = arguments.positional.split_first() else {
+            return Value::Unknown;
+        };
+        let is_method = self.program.sources.symbols.functions[*function].class.is_some()
+            && !self.is_decorated(*function, "staticmethod");
+        let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
+        self.pass(*function, &rest, usize::from(is_method));
+        given.clone()
     }
 
     /// `accumulate(logs, {"loss": loss})`: a function that is handed two dictionaries adds the second to the first.
@@ -114,6 +153,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let name = attribute.attr.as_str();
         let receiver = self.evaluate(&attribute.value);
+        if let Some(function) = self.above(&attribute.value, name) {
+            return (Target::Bound(function), receiver, name);
+        }
         let target = match &receiver {
             Value::External(dotted) => Target::Called(Value::External(format!("{dotted}.{name}"))),
             Value::Module(file) => Target::Called(self.global_value(*file, name)),
@@ -131,12 +173,29 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 _ => Target::Method(receiver.clone()),
             },
+            Value::Instances(classes) => {
+                let found = classes.iter().filter_map(|class| self.member(*class, name));
+                let methods: Vec<usize> = found.flat_map(|member| member.functions().to_vec()).collect();
+                match methods.is_empty() {
+                    true => Target::Method(receiver.clone()),
+                    false => Target::Called(Value::Functions(methods)),
+                }
+            }
             Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
                 Target::Called(Value::Model(None))
             }
             _ => Target::Method(receiver.clone()),
         };
         (target, receiver, name)
+    }
+
+    /// The method that `super().name` means.
+    fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
+        let Expr::Call(call) = receiver else { return None };
+        let is_super = matches!(&*call.func, Expr::Name(function) if function.id.as_str() == "super");
+        let class = self.program.sources.symbols.functions[self.function].class.filter(|_| is_super)?;
+        let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
+        bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
     }
 
     fn returned(&self, function: usize, arguments: &Arguments) -> Value {

@@ -49,7 +49,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let (Some(name), Some(before)) = (narrowed, before) {
             self.names.insert(name, before);
         }
-        value.join(&other)
+        match (value, other) {
+            // `wanted and step % 100 == 0` bound to a name stays what it is.
+            (Value::Cadence, _) | (_, Value::Cadence) => Value::Cadence,
+            (value, other) => value.join(&other),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::source::context::{Frame, LoopKind};
-use crate::source::program::{Product, Shown, Speed, Subscript};
+use crate::source::program::{Loop, Product, Shown, Speed, Subscript};
 use crate::source::settings::literal;
 use crate::source::value::{Home, Origin, Role, Tensor, Value};
 
@@ -52,8 +52,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::tuple(elements)
             }
             Expr::List(list) => {
-                let element = list.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
-                Value::list(element)
+                let elements: Vec<Value> = list.elts.iter().map(|one| self.evaluate(one)).collect();
+                // `[generator, critic]`, `[train_loader, eval_loader]`: few things that are told apart.
+                let is_own =
+                    |value: &Value| matches!(value, Value::Model(_) | Value::Loader(_) | Value::Optimizer(Some(_)));
+                if elements.len() > 1 && elements.iter().any(is_own) {
+                    return Value::tuple(elements);
+                }
+                Value::list(elements.iter().fold(Value::Unknown, |all, one| all.join(one)))
             }
             Expr::Set(set) => {
                 let element = set.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
@@ -116,6 +122,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::YieldFrom(inner) => {
                 let value = self.evaluate(&inner.value);
+                self.note_whole_pass(&inner.value, &value);
                 self.returns = Some(value);
                 Value::Unknown
             }
@@ -333,7 +340,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             (Value::List(_) | Value::Parameters { .. }, _) if matches!(&*subscript.slice, Expr::Slice(_)) => base,
             (Value::Tensor(tensor), _) => {
-                Value::Tensor(Tensor { role: Role::Plain, boolean: tensor.boolean, ..tensor.clone() })
+                // `boxes[:, 4]`: no list is asked for that.
+                let guessed = tensor.guessed && !asks_for_slices(&subscript.slice);
+                // Picked by data, it is data.
+                let origin =
+                    if index.tensor().is_some() || index == Value::Unknown { Origin::Data } else { tensor.origin };
+                Value::Tensor(Tensor { role: Role::Plain, guessed, origin, ..tensor.clone() })
             }
             (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
             (Value::Model(_), _) => Value::Model(None),
@@ -359,6 +371,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
         }
         Value::dict(entries, element)
+    }
+
+    /// `yield from loader` goes over all of it.
+    fn note_whole_pass(&mut self, iterated: &'a Expr, value: &Value) {
+        let Some(statement) = self.statement.filter(|_| self.is_recording && matches!(value, Value::Loader(_))) else {
+            return;
+        };
+        let context = self.within(Frame::Loop(LoopKind::Plain), iterated.range(), |inside| inside.context);
+        let (target, iterated, value) = (None, Some(iterated), value.clone());
+        self.program.notes.loops.push(Loop { statement, target, iterated, value, body: &[], context });
     }
 
     fn comprehension(
@@ -395,6 +417,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (_, result) => result,
         }
     }
+}
+
+/// `[:, 4]`, `[..., None]`.
+fn asks_for_slices(index: &Expr) -> bool {
+    let is_slice = |part: &Expr| matches!(part, Expr::Slice(_) | Expr::EllipsisLiteral(_));
+    matches!(index, Expr::Tuple(parts) if parts.elts.iter().any(is_slice))
 }
 
 fn is_parameter(value: &Value) -> bool {

@@ -237,6 +237,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 // Detours for devices that lack something.
                 "mps" | "npu" | "xla" | "cpu" | "meta" | "onnx" => when_true(Guard::Fallback),
+                "cuda" | "gpu" => when_false(Guard::Fallback),
                 _ => OPEN,
             };
             return match operator {

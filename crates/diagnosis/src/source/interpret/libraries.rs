@@ -1,10 +1,11 @@
 //! What functions of other libraries return: torch's above all.
 
-use ruff_python_ast::{Expr, ExprCall};
+use ruff_python_ast::ExprCall;
 use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::factories::FACTORIES;
 use super::operations::is_boolean_operation;
 use crate::source::value::{Home, Origin, Role, Tensor, Value};
 
@@ -36,33 +37,6 @@ const HOST_LIBRARIES: &[&str] = &[
     "statistics",
     "torchmetrics",
 ];
-
-const FACTORIES: &[&str] = &[
-    "ones",
-    "zeros",
-    "empty",
-    "full",
-    "arange",
-    "eye",
-    "linspace",
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "normal",
-    "logspace",
-    "tril_indices",
-    "triu_indices",
-    "bernoulli",
-    "multinomial",
-    "range",
-    "Tensor",
-];
-
-/// Factories that take tensors of what to draw.
-const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
-
-const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn library_call(&mut self, node: &'a ExprCall, dotted: &str, arguments: &Arguments<'a>) -> Value {
@@ -96,6 +70,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 other => Value::list(self.element_of(&other)),
             },
             "copy" => arguments.first(),
+            "functools" if last == "partial" => self.partial(arguments),
             "deepspeed" if last == "initialize" => {
                 let model = arguments.keyword("model").cloned().unwrap_or(Value::Model(None));
                 let model = if model == Value::Unknown { Value::Model(None) } else { model };
@@ -106,6 +81,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "torchvision" if rest.starts_with("models") => Value::Model(None),
             "transformers" if last.starts_with("get_") && last.contains("schedule") => Value::Scheduler,
             "transformers" if rest.contains("AdamW") || last.contains("Adafactor") => Value::Optimizer(None),
+            "torch_geometric" if last == "DataLoader" => self.make_loader(node, arguments),
             "torch_geometric" if last.contains("Loader") => Value::Loader(None),
             "torch_geometric" if rest.starts_with("nn.") => self.model_or_tensor(last, arguments),
             _ if last == "from_pretrained" || last == "from_config" => {
@@ -267,11 +243,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     return Value::List(element);
                 }
             }
+            // The host, chosen by name.
+            "device" if matches!(arguments.first(), Value::Text(Some(name)) if name == "cpu") => {
+                return arguments.first();
+            }
             "device" => return Value::Device,
+            // It once wrapped a tensor, and now hands it back.
+            "Variable" if rest == "autograd.Variable" => {
+                return match arguments.first() {
+                    Value::Unknown => self.tensor_function(node, last, arguments),
+                    value => value,
+                };
+            }
             "Parameter" => return Value::Tensor(Tensor::PARAMETER),
-            "tensor" | "as_tensor" | "from_numpy" | "FloatTensor" | "LongTensor" | "IntTensor" | "BoolTensor"
-            | "frombuffer" => {
+            "tensor" | "as_tensor" | "from_numpy" | "frombuffer" => {
                 return self.host_data_to_tensor(node, arguments);
+            }
+            "Tensor" | "FloatTensor" | "LongTensor" | "IntTensor" | "BoolTensor" | "ByteTensor" | "HalfTensor"
+            | "DoubleTensor" => {
+                return self.typed_tensor(node, rest, arguments);
             }
             "Size" => return Value::list(Value::SIZE),
             "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
@@ -305,64 +295,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return self.factory(node, last, arguments);
         }
         self.tensor_function(node, last, arguments)
-    }
-
-    fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
-        match arguments.first() {
-            // `torch.tensor(tensor)` copies within its home.
-            Value::Tensor(tensor) => Value::Tensor(Tensor { graph: false, ..tensor }),
-            _ => match self.device_of(node, arguments) {
-                Some(Home::Device) => Value::DEVICE,
-                _ => self.host_data(node),
-            },
-        }
-    }
-
-    /// Where `device=` puts a new tensor; none where it is not given.
-    pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
-        let keyword = node.arguments.find_keyword("device")?;
-        let value = arguments.keyword("device");
-        Some(super::homes::home_named(&keyword.value, value).unwrap_or(Home::Device))
-    }
-
-    fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
-        let home = match self.device_of(node, arguments) {
-            Some(home) => home,
-            // Without `device=` it is made on the host, unless a tensor that it draws from says otherwise. Sizes do not.
-            None if DRAWS_FROM.contains(&last) && arguments.all().any(Value::is_on_device) => Home::Device,
-            None => Home::Host,
-        };
-        let is_random = RANDOM.contains(&last);
-        let shapes_only = !arguments.has_unknown
-            && arguments.keywords.iter().all(|(name, value)| match name {
-                Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
-                Some(_) => value.is_sized(),
-                None => false,
-            })
-            && (arguments.positional.iter().all(Value::is_sized)
-                || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
-        let range = node.range();
-        let origin = if shapes_only && !is_random { Origin::Constant(range) } else { Origin::Factory(range) };
-        Value::Tensor(Tensor { home, origin, ..Tensor::ON_DEVICE })
-    }
-
-    /// Whether an argument that sizes a tensor is made of sizes and settings: what nothing is known of is one where it is
-    /// an attribute of the object itself, since no tensor may stand there.
-    fn is_size(&mut self, expression: &'a Expr) -> bool {
-        match expression {
-            Expr::BinOp(operation) => self.is_size(&operation.left) && self.is_size(&operation.right),
-            Expr::UnaryOp(operation) => self.is_size(&operation.operand),
-            Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
-            Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
-            _ => {
-                let of_self = matches!(expression, Expr::Attribute(attribute)
-                    if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self")
-                        && !super::names::is_step_name(attribute.attr.as_str())
-                        && !attribute.attr.as_str().contains("epoch"));
-                let value = self.quietly(|quiet| quiet.evaluate(expression));
-                value.is_sized() || (of_self && value == Value::Unknown)
-            }
-        }
     }
 
     fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
@@ -400,7 +332,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "stack" | "cat" | "concat" | "hstack" | "vstack" => {
                 let element = self.element_of(&subject);
                 return match element {
-                    Value::Tensor(tensor) => self.tensor(Tensor { role: Role::Plain, origin: Origin::Data, ..tensor }),
+                    Value::Tensor(tensor) => {
+                        // What is put together of pinned parts is new, and not pinned.
+                        let home = if tensor.home == Home::Pinned { Home::Host } else { tensor.home };
+                        let origin = match tensor.origin {
+                            Origin::Data if home == Home::Host => self.made_part(node).unwrap_or(Origin::Data),
+                            origin => origin,
+                        };
+                        self.tensor(Tensor { role: Role::Plain, home, origin, ..tensor })
+                    }
                     Value::Number { .. } => Value::HOST,
                     _ => self.tensor_of(arguments),
                 };
@@ -458,12 +398,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let [Value::Text(Some(equation)), left, right] = arguments.positional.as_slice() else { return None };
         let (inputs, output) = equation.split_once("->")?;
         let (first, second) = inputs.split_once(',')?;
-        let (last_of_first, last_of_second) = (first.trim().chars().last()?, second.trim().chars().last()?);
+        // `bct,bcs->bts`: one index is summed over, and each side brings one of its own.
+        let own = |of: &str, other: &str| {
+            of.chars().any(|index| index.is_alphabetic() && !other.contains(index) && output.contains(index))
+        };
+        let summed: Vec<char> =
+            first.chars().filter(|index| second.contains(*index) && !output.contains(*index)).collect();
+        let is_between = summed.len() == 1 && own(first, second) && own(second, first);
         let right = match right {
-            // Both end with what is summed over: the second stands transposed.
-            Value::Tensor(tensor) if last_of_first == last_of_second && !output.contains(last_of_first) => {
-                Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() })
-            }
+            // What is summed over stands in both alike: the second is transposed.
+            Value::Tensor(tensor) if is_between => Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() }),
             Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
             _ => return None,
         };
@@ -473,7 +417,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     pub(super) fn softmax(&mut self, tensor: Tensor, node: &'a ExprCall) -> Value {
         let role = match tensor.role {
-            Role::Scores(_) => Role::Weights(node.range()),
+            Role::Scores(scores) => Role::Weights(scores.cover(node.range())),
             _ => Role::Plain,
         };
         Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor })

@@ -31,6 +31,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match look_up(&self.program.sources.symbols, &self.program.sources.index, file, name) {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
+            // `import model`, then `model = model.Net()`.
+            Some(Symbol::Module(_))
+                if self.program.sources.symbols.files[file].constants.contains_key(name) && at_top.is_some() =>
+            {
+                at_top.cloned().unwrap_or(Value::Unknown)
+            }
             Some(Symbol::Module(module)) => Value::Module(module),
             // What a star brings along does not hide Python's own: `from torch.distributed import *`.
             Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
@@ -182,7 +188,8 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
         "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
         "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
         // `out.loss`, `out.logits`: models hand out their tensors by name. Other attributes may be anything.
-        "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag" => {
+        "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag"
+        | "x" | "y" | "edge_index" | "edge_attr" | "batch" | "labels" | "input_ids" | "attention_mask" => {
             Value::Tensor(tensor)
         }
         _ => Value::Tensor(Tensor { guessed: true, ..tensor }),

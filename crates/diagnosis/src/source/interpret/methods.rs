@@ -139,8 +139,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             // Shape changes keep what the tensor is.
             "view" | "reshape" | "unsqueeze" | "squeeze" | "expand" | "contiguous" | "clone" | "repeat" | "flatten"
-            | "chunk" | "split" | "float" | "half" | "bfloat16" | "double" | "long" | "int" | "type" | "unbind"
-            | "narrow" => {
+            | "expand_as" | "view_as" | "reshape_as" | "chunk" | "split" | "float" | "half" | "bfloat16" | "double"
+            | "long" | "int" | "type" | "unbind" | "narrow" => {
                 let role = match tensor.role {
                     Role::Transposed
                         if matches!(name, "view" | "reshape" | "expand" | "flatten" | "chunk" | "split") =>
@@ -154,10 +154,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { role, boolean, ..tensor })
             }
             "bool" => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
+            // What was in it is gone.
+            "fill_" | "zero_"
+                if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
+                    && arguments.all().all(Value::is_sized) =>
+            {
+                Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
+            }
             _ => {
-                let boolean = is_boolean_operation(name);
+                let boolean = is_boolean_operation(name) || tensor.boolean && operations::keeps_masks(name);
                 let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
-                let home = if device { Home::Device } else { tensor.home };
+                // The result is new, and not pinned.
+                let home = if device { Home::Device } else { Home::Host };
                 let constant = arguments.all().all(Value::is_sized);
                 let origin = if constant { tensor.origin } else { Origin::Data };
                 let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;

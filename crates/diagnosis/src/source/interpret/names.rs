@@ -261,6 +261,15 @@ pub fn is_evaluation_name(name: &str) -> bool {
     !trains && !makes_inputs && words.iter().any(|word| WORDS.contains(word))
 }
 
+/// `sample_noise`, `q_sample`, `predict_eps_from_start`: drawing and predicting are parts of many a step.
+pub fn is_drawing_name(name: &str) -> bool {
+    const WORDS: &[&str] = &["sample", "generate", "predict", "prediction", "generation"];
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
+    let others = words.iter().filter(|word| !WORDS.contains(word)).copied().collect::<Vec<_>>().join("_");
+    words.iter().any(|word| WORDS.contains(word)) && !is_evaluation_name(&others)
+}
+
 /// Arguments of tensor code that are not tensors.
 pub fn is_settings_like(name: &str) -> bool {
     const PREFIXES: &[&str] = &[

@@ -72,6 +72,26 @@ pub fn may_be_tensor_method(name: &str) -> bool {
     is_tensor_method(name) || name.ends_with('_') || !name.contains('_') && !matches!(name, "get" | "pop" | "count")
 }
 
+/// Operations that leave a mask one: they move and repeat what is in it.
+pub fn keeps_masks(name: &str) -> bool {
+    matches!(
+        name,
+        "expand_as"
+            | "view_as"
+            | "reshape_as"
+            | "index_select"
+            | "gather"
+            | "flip"
+            | "roll"
+            | "tile"
+            | "repeat_interleave"
+            | "unsqueeze_"
+            | "squeeze_"
+            | "movedim"
+            | "data"
+    )
+}
+
 /// Operations whose result is a mask.
 pub fn is_boolean_operation(name: &str) -> bool {
     matches!(

@@ -7,8 +7,9 @@ use super::Interpreter;
 use super::caches::returns_what_follows_fills;
 use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
+use super::names::{is_loader_name, is_model_name};
 use crate::source::context::{Frame, Guard, LoopKind};
-use crate::source::program::{Accumulation, Loop, Subscript};
+use crate::source::program::{Accumulation, Call, Callee, FunctionKind, Loop, Subscript};
 use crate::source::value::Value;
 
 /// Loops nested deeper than this are gone through once.
@@ -48,6 +49,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     && let Expr::Name(start) = &*difference.right
                 {
                     self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
+                }
+                if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value)
+                    && let Some(loader) = self.loader_in(&assign.value)
+                {
+                    self.passes_over.insert(name.id.as_str(), loader);
                 }
                 for target in &assign.targets {
                     self.assign(target, spread(&assign.value, target, value.clone()));
@@ -239,6 +245,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn loader_in(&mut self, iterated: &'a Expr) -> Option<Value> {
         match iterated {
             Expr::Call(call) => call.arguments.args.iter().find_map(|argument| self.loader_in(argument)),
+            Expr::Name(name) if self.passes_over.contains_key(name.id.as_str()) => {
+                self.passes_over.get(name.id.as_str()).cloned()
+            }
             Expr::Name(_) | Expr::Attribute(_) => {
                 let value = self.quietly(|quiet| quiet.evaluate(iterated));
                 matches!(value, Value::Loader(Some(_))).then_some(value)
@@ -301,10 +310,40 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Whether a loop other than over parameters was gone through since.
+    /// Whether a loop over data, or one that runs a model, was gone through since.
     fn repeats_since(&self, first: usize) -> bool {
-        let contexts = &self.program.notes.contexts;
-        (first..contexts.len()).any(|id| contexts.get(id).frame == Frame::Loop(LoopKind::Plain))
+        let notes = &self.program.notes;
+        let is_loop = |id: usize| notes.contexts.get(id).frame == Frame::Loop(LoopKind::Plain);
+        if !(first..notes.contexts.len()).any(is_loop) {
+            return false;
+        }
+        if !self.is_recording {
+            return true;
+        }
+        let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
+            let names = around.iterated.map(crate::source::names_in).unwrap_or_default();
+            let speaks = |name: &&str| is_loader_name(name) || name.contains("batch") || name.contains("data");
+            matches!(around.value, Value::Loader(_)) || around.iterated.is_none() || names.iter().any(speaks)
+        });
+        over_data || notes.calls.iter().rev().take_while(|call| call.context >= first).any(|call| self.runs_model(call))
+    }
+
+    fn runs_model(&self, call: &Call) -> bool {
+        let in_loop = self
+            .program
+            .notes
+            .contexts
+            .outwards(call.context)
+            .any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
+        let is_model = match call.callee {
+            Callee::Function(function) => {
+                let takes_model = call.argument_values().any(|value| matches!(value, Value::Model(_)));
+                takes_model || self.program.functions[function].kind == FunctionKind::Step
+            }
+            Callee::Value => is_model_name(call.name),
+            _ => false,
+        };
+        in_loop && is_model
     }
 
     fn turns_gradients_off(&self, expression: &Expr) -> bool {

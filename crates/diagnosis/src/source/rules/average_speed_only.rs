@@ -1,10 +1,13 @@
 //! TP606: a speed that is averaged since the start, so that it hides every change.
 
 use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::source::context::{ContextId, Frame, LoopKind};
 use crate::source::edits::blocks_of;
 use crate::source::fix::Fix;
+use crate::source::program::{Loop, Program};
 use crate::source::rule::{Check, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
@@ -22,8 +25,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for speed in &program.notes.speeds {
-        let Some(step_loop) = program.step_loop(speed.context) else { continue };
-        let Some(around) = program.loop_at(step_loop) else { continue };
+        let Some(around) = loop_of_steps(program, speed.context) else { continue };
         if is_reset(around.body, speed.start) || program.is_evaluation(speed.context) {
             continue;
         }
@@ -34,6 +36,21 @@ fn check(check: &mut Check) {
         let advice = "also log the speed since the last line: set the clock again after each";
         check.report(speed.context, speed.expression, message, Fix::shown(advice));
     }
+}
+
+/// The loop of steps around, or one that holds such a loop: `for update in …: for minibatch in …`.
+fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option<&'p Loop<'a>> {
+    if let Some(step_loop) = program.step_loop(context) {
+        return program.loop_at(step_loop);
+    }
+    let function = program.notes.contexts.get(context).function;
+    let around = program.notes.contexts.outwards(context).find_map(|(id, _)| program.loop_at(id))?;
+    let holds = program.contexts_of(function).any(|(_, inner)| {
+        inner.trains
+            && inner.frame == Frame::Loop(LoopKind::Plain)
+            && around.statement.range().contains_range(inner.range)
+    });
+    holds.then_some(around)
 }
 
 fn is_reset(body: &[Stmt], name: &str) -> bool {

@@ -24,7 +24,9 @@ fn check(check: &mut Check) {
         let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
-        if !from_pinned || has_flag || has_rest || !super::moves_to_device(call) {
+        // An evaluation runs now and then.
+        let is_seldom = program.is_evaluation(call.context);
+        if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
             continue;
         }
         let message = format!("the batch is pinned, yet `.{}` waits until it is copied", call.name);
@@ -32,7 +34,6 @@ fn check(check: &mut Check) {
             "copy while the host goes on: `non_blocking=True`",
             vec![set_keyword(call.node, "non_blocking", "True")],
         );
-        // An evaluation runs now and then.
         let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, fix);
     }

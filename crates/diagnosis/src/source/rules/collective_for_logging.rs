@@ -25,6 +25,7 @@ pub const RULE: SourceRule = SourceRule {
 };
 
 fn check(check: &mut Check) {
+    check_helpers(check);
     let program = check.program;
     for call in program.hot_calls() {
         let is_part_of_gradient = program
@@ -60,6 +61,22 @@ fn check(check: &mut Check) {
     }
 }
 
+/// `reduce_dict(losses)`: the collective is further down, and the line that asks for it stands here.
+fn check_helpers(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let Callee::Function(function) = call.callee else { continue };
+        let meets = call.name.contains("reduce")
+            && program.calls_of(function).any(|inner| is_collective(inner) && program.is_hot(inner.context));
+        let names = call.node.arguments.args.iter().flat_map(crate::source::names_in);
+        if meets && !program.is_in_parameter_loop(call.context) && names.into_iter().any(is_metric_name) {
+            let message = format!("`{}` of numbers for the log makes all ranks meet at every step", call.name);
+            let fix = Fix::shown("average them only when they are logged");
+            check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
+        }
+    }
+}
+
 fn is_collective(call: &Call) -> bool {
     match &call.callee {
         Callee::External(dotted) => {
@@ -84,18 +101,25 @@ fn is_metric(program: &Program, call: &Call) -> bool {
     {
         names.extend(crate::source::names_in(iterated));
     }
-    names.iter().any(|name| {
-        let lower = name.to_ascii_lowercase();
-        // Norms of gradients, and flags for what is not finite, are part of the step.
-        if ["norm", "grad", "inf", "nan"].iter().any(|part| lower.contains(part)) {
-            return false;
-        }
-        let mut words = lower.split('_');
-        words.any(|word| {
-            ["loss", "accurac", "metric", "correct", "total", "count", "stat", "meter"]
-                .iter()
-                .any(|known| word.starts_with(known))
-                || matches!(word, "log" | "logs" | "acc" | "accs" | "acc1" | "acc5")
-        })
+    // `reduce_dict(losses)` is handed them from outside.
+    let function = program.notes.contexts.get(call.context).function;
+    let is_helper = program.sources.symbols.functions[function].name.contains("reduce");
+    let handed = program.callers_of(function).filter(|caller| is_helper && program.is_hot(caller.context));
+    names.extend(handed.flat_map(|caller| caller.node.arguments.args.iter().flat_map(crate::source::names_in)));
+    names.into_iter().any(is_metric_name)
+}
+
+fn is_metric_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    // Norms of gradients, and flags for what is not finite, are part of the step.
+    if ["norm", "grad", "inf", "nan"].iter().any(|part| lower.contains(part)) {
+        return false;
+    }
+    let mut words = lower.split('_');
+    words.any(|word| {
+        ["loss", "accurac", "metric", "correct", "total", "count", "stat", "meter"]
+            .iter()
+            .any(|known| word.starts_with(known))
+            || matches!(word, "log" | "logs" | "acc" | "accs" | "acc1" | "acc5")
     })
 }

@@ -9,7 +9,8 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::{Edit, Fix};
 use crate::source::program::{Call, Callee, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
-use crate::source::value::{Origin, Value};
+use crate::source::uses::uses_of;
+use crate::source::value::{Home, Origin, Value};
 use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
@@ -28,7 +29,7 @@ const BUILDERS: &[&str] = &["triu", "tril", "triu_", "tril_", "full", "arange"];
 
 fn check(check: &mut Check) {
     let program = check.program;
-    let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call)).collect();
+    let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call) || is_filled(program, call)).collect();
     let mut rebuilt_places: HashMap<usize, Vec<TextRange>> = HashMap::new();
     for call in &rebuilt {
         rebuilt_places.entry(program.file_of(call.context)).or_default().push(call.node.range());
@@ -43,9 +44,12 @@ fn check(check: &mut Check) {
         // `tril(triu(…))` over two lines is one constant as well: the first line stands for it.
         let is_next = call.arguments.first().or(Some(&call.receiver)).is_some_and(|value| {
             matches!(value, Value::Tensor(tensor) if matches!(tensor.origin, Origin::Constant(from)
-                if from != range && rebuilt_places.get(&file).is_some_and(|places| places.contains(&from))))
+                if !range.contains_range(from) && rebuilt_places.get(&file).is_some_and(|places| places.contains(&from))))
         });
-        if is_part || is_next || program.function_of(call.context).name == "__init__" || is_written(program, call) {
+        // A module's own `__init__` runs once, whoever calls it.
+        let function = program.function_of(call.context);
+        let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+        if is_part || is_next || function.name == "__init__" && is_module || is_written(program, call) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
@@ -81,6 +85,40 @@ pub fn is_rebuilt(call: &Call) -> bool {
     let is_constant = matches!(&call.result, Value::Tensor(tensor)
         if matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
     BUILDERS.contains(&call.name) && is_torch && is_constant
+}
+
+/// Whether TP201 reports the call, or what it is a part of.
+pub fn reports(program: &Program, call: &Call) -> bool {
+    is_rebuilt(call) && !is_written(program, call)
+}
+
+/// Ones and zeros on the device that are bound once and only read: targets, masks, first states.
+fn is_filled(program: &Program, call: &Call) -> bool {
+    let is_fill = match &call.callee {
+        Callee::External(dotted) => matches!(dotted.as_str(), "torch.ones" | "torch.zeros" | "torch.eye"),
+        Callee::Method => call.name == "fill_" && matches!(call.receiver_expression(), Some(Expr::Call(_))),
+        _ => false,
+    };
+    let is_constant = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device
+        && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
+    is_fill && is_constant && is_only_read(program, call)
+}
+
+/// Whether the name that the call is bound to is bound nowhere else in the function. What is bound to none is handed on.
+fn is_only_read(program: &Program, call: &Call) -> bool {
+    let (targets, value) = match call.statement {
+        Stmt::Assign(assign) => (assign.targets.as_slice(), &*assign.value),
+        Stmt::Expr(_) | Stmt::Return(_) => return true,
+        _ => return false,
+    };
+    let function = program.notes.contexts.get(call.context).function;
+    let names = targets.iter().flat_map(crate::source::names_in);
+    let stores = |name: &str| uses_of(program, function, name).iter().filter(|one| one.is_store).count();
+    let is_plain = targets.iter().all(|target| matches!(target, Expr::Name(_) | Expr::Tuple(_)));
+    let accumulates = value.range() == call.node.range()
+        && matches!(call.node.arguments.args.first(), None | Some(Expr::NumberLiteral(_)))
+        && call.node.arguments.args.len() <= 1;
+    is_plain && !accumulates && names.into_iter().all(|name| stores(name) == 1)
 }
 
 /// Whether data is written into what the call makes: then it is a place for results, and no constant.

@@ -1,12 +1,13 @@
 //! TP406: a bias that the normalisation behind it takes away again.
 
 use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged;
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::context::ContextId;
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::program::{Call, Program};
+use crate::source::program::{Call, Callee, Program};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::symbols::ClassId;
 
@@ -28,7 +29,7 @@ fn check(check: &mut Check) {
         if matches!(call.external(), Some("torch.nn.Sequential")) {
             for pair in call.node.arguments.args.windows(2) {
                 if let [Expr::Call(first), Expr::Call(second)] = pair
-                    && is_biased_convolution(first)
+                    && (is_biased_convolution(first) || wraps_convolution(program, call, first))
                     && is_batch_norm(second)
                 {
                     report(check, call.context, first);
@@ -59,6 +60,30 @@ fn is_biased_convolution(call: &ExprCall) -> bool {
     let bias = call.arguments.find_keyword("bias").map(|keyword| &keyword.value);
     let is_on = bias.is_none_or(|bias| matches!(bias, Expr::BooleanLiteral(on) if on.value));
     is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
+}
+
+/// `ConvNorm(…)` of a given class that only wraps a convolution, with a bias unless told otherwise.
+fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
+    let made_at = program.places.call_by_range.get(&(program.file_of(near.context), made.range()));
+    let Some(Callee::Class(class)) = made_at.map(|index| &program.notes.calls[*index].callee) else { return false };
+    let init = program.sources.symbols.classes[*class].methods.get("__init__").copied();
+    let Some((init, definition)) =
+        init.and_then(|init| Some((init, program.sources.symbols.functions[init].definition?)))
+    else {
+        return false;
+    };
+    let default = definition.parameters.find("bias").and_then(|parameter| parameter.default());
+    let layers: Vec<&str> = program
+        .calls_of(init)
+        .filter(|call| {
+            call.external().is_some_and(|dotted| dotted.starts_with("torch.nn.") && !dotted.contains("init"))
+        })
+        .map(|call| call.name)
+        .collect();
+    matches!(default, Some(Expr::BooleanLiteral(on)) if on.value)
+        && made.arguments.find_keyword("bias").is_none()
+        && !layers.is_empty()
+        && layers.iter().all(|layer| layer.starts_with("Conv"))
 }
 
 fn is_batch_norm(call: &ExprCall) -> bool {

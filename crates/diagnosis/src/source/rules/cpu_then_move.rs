@@ -36,14 +36,15 @@ fn check(check: &mut Check) {
         // A constant that is built again at every step is TP201's.
         let file = program.file_of(call.context);
         let maker = program.places.call_by_range.get(&(file, made)).map(|index| &program.notes.calls[*index]);
-        if maker.is_some_and(super::constant_rebuilt::is_rebuilt) {
+        if maker.is_some_and(|maker| super::constant_rebuilt::reports(program, maker)) {
             continue;
         }
-        let text = super::short(program.text(call.context, call.node));
+        let at = super::made_at(program, call, made);
+        let text = super::short(program.text(at.context, at.node));
         let message = format!("made on the host and copied to the device at every step: `{text}`");
         // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
         let notice = if maker.is_some() { worth::in_sight(program, call.context) } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, fix(program, call));
+        check.report_as(notice, at.context, at.node, message, fix(program, call));
     }
 }
 

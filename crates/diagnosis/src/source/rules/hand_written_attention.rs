@@ -30,7 +30,12 @@ fn check(check: &mut Check) {
         let message = "scores, softmax and weights are each written to memory at sequence length squared";
         let advice =
             "one call does all three without them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
-        check.report(product.context, product.expression, message, Fix::shown(advice));
+        // From the scores on, where they are made in the same function.
+        let whole = product.weights.cover(product.expression.range());
+        let function = program.function_of(product.context).definition.map(|definition| definition.range());
+        let is_here = function.is_some_and(|function| function.contains_range(whole));
+        let range = if is_here { whole } else { product.expression.range() };
+        check.report(product.context, range, message, Fix::shown(advice));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::{Edit, Fix};
 use crate::source::rule::{Check, Notice, SourceRule};
-use crate::source::value::{Origin, Value};
+use crate::source::value::{Home, Origin, Tensor, Value};
 use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
@@ -23,18 +23,27 @@ pub const RULE: SourceRule = SourceRule {
 };
 
 fn check(check: &mut Check) {
+    check_stored(check);
     let program = check.program;
     for call in program.hot_calls() {
-        let from_data = matches!(&call.receiver, Value::Tensor(tensor) if matches!(tensor.origin, Origin::HostData(_)));
-        let moves = super::moves_to_device(call) && from_data;
+        let made = match &call.receiver {
+            Value::Tensor(Tensor { origin: Origin::HostData(made), .. }) => Some(*made),
+            _ => None,
+        };
+        let made = made.filter(|_| super::moves_to_device(call));
+        let moves = made.is_some();
         let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.keyword("device").is_some()
             && call.result.is_on_device()
-            && call.arguments.first().is_none_or(|value| value.tensor().is_none());
-        if !moves && !makes {
+            && call.arguments.first().is_none_or(|value| value.tensor().is_none_or(|tensor| tensor.guessed));
+        // `torch.cuda.FloatTensor(rows)`
+        let is_typed = matches!(&call.result, Value::Tensor(tensor)
+            if tensor.home == Home::Device && tensor.origin == Origin::HostData(call.node.range()));
+        if !moves && !makes && !is_typed {
             continue;
         }
-        let text = super::short(program.text(call.context, call.node));
+        let at = made.map_or(call, |made| super::made_at(program, call, made));
+        let text = super::short(program.text(at.context, at.node));
         let message = format!("host data is copied to the device at every step, and the copy blocks: `{text}`");
         let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
         let edits = match call.receiver_expression() {
@@ -53,7 +62,22 @@ fn check(check: &mut Check) {
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
         let notice = if is_worth { worth::in_sight(program, call.context) } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
+        check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
+    }
+}
+
+/// `target[2:6] = torch.tensor(shape)`: stored into what lies on the device.
+fn check_stored(check: &mut Check) {
+    let program = check.program;
+    for subscript in program.notes.subscripts.iter().filter(|subscript| program.is_hot(subscript.context)) {
+        let Some(Value::Tensor(stored)) = &subscript.stored else { continue };
+        let is_data = stored.home == Home::Host && matches!(stored.origin, Origin::HostData(_));
+        if is_data && subscript.base.is_surely_on_device() {
+            let text = super::short(program.text(subscript.context, subscript.node));
+            let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");
+            let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+            check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
+        }
     }
 }
 

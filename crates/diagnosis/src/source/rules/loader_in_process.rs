@@ -1,5 +1,6 @@
 //! TP301: a loader that prepares batches in the training process.
 
+use super::Workers;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
@@ -20,10 +21,9 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for loader in super::loaders(program) {
-        let given = loader.workers.as_ref();
-        let is_absent = given.is_none() && !loader.has_unknown_keywords;
-        let is_zero = given.and_then(|value| value.known_integer()) == Some(0);
-        if !(is_absent || is_zero) || super::device_in_dataset::puts_on_device(program, loader) {
+        let workers = super::workers_of(program, loader);
+        let is_zero = workers == Workers::Zero;
+        if !(workers == Workers::Unsaid || is_zero) || super::device_in_dataset::puts_on_device(program, loader) {
             continue;
         }
         let message = if is_zero {

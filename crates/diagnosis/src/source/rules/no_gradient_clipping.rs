@@ -21,8 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     let mut seen = Vec::new();
-    for index in &program.heat.training_calls {
-        let call = &program.notes.calls[*index];
+    for call in super::trained_by_default(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
         if call.name != "step" || !program.is_hot(call.context) || seen.contains(&file) {

@@ -24,7 +24,9 @@ fn check(check: &mut Check) {
     let program = check.program;
     for around in &program.notes.loops {
         let function = program.notes.contexts.get(around.context).function;
-        let in_forward = program.functions[function].kind == FunctionKind::Step;
+        let in_forward = program.functions[function].kind == FunctionKind::Step
+            || program.sources.symbols.functions[function].definition.is_some()
+                && program.step_loop(around.context).is_none();
         let Some(over) = what_it_goes_over(program, around).filter(|_| in_forward && program.is_hot(around.context))
         else {
             continue;
@@ -55,7 +57,10 @@ fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let text = program.text(around.context, &range.arguments.args[0]);
     let over = if text.contains("head") {
         "heads"
-    } else if text.contains("batch_size") || matches!(text, "B" | "bs" | "bsz" | "x.size(0)" | "x.shape[0]" | "len(x)")
+    } else if text.contains("batch_size")
+        || matches!(text, "B" | "bs" | "bsz" | "len(x)")
+        || text.ends_with(".size(0)")
+        || text.ends_with(".shape[0]")
     {
         "samples"
     } else {

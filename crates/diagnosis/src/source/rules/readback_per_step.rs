@@ -27,8 +27,7 @@ fn check(check: &mut Check) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
-        let message =
-            format!("`.{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
+        let message = format!("`{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
         let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
         // A model that asks for sizes of its own parts (routing, packing) needs the numbers where it stands.
         let is_size = call.name == "tolist" && program.step_loop(call.context).is_none();

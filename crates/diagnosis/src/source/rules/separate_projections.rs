@@ -24,9 +24,9 @@ pub const RULE: SourceRule = SourceRule {
 const GROUPS: &[(&[&[&str]], &str)] = &[
     (
         &[
-            &["q", "query", "wq", "queries", "to_q"],
-            &["k", "key", "wk", "keys", "to_k"],
-            &["v", "value", "wv", "values", "to_v"],
+            &["q", "query", "wq", "queries", "to_q", "w_q", "w_qs"],
+            &["k", "key", "wk", "keys", "to_k", "w_k", "w_ks"],
+            &["v", "value", "wv", "values", "to_v", "w_v", "w_vs"],
         ],
         "q, k and v",
     ),

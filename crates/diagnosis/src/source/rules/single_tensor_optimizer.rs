@@ -5,7 +5,8 @@ use ruff_python_ast::Expr;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::program::{Call, Program};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::{Role, Value};
 
 pub const RULE: SourceRule = SourceRule {
@@ -51,6 +52,12 @@ fn check(check: &mut Check) {
             check.report(call.context, call.node, message, Fix::shown(advice));
         }
     }
+    for call in program.hot_calls().filter(|call| averages_weights(program, call)) {
+        let message =
+            "the average of the weights is moved parameter by parameter: small kernels for each, at every step";
+        let advice = "move all of them together: `torch._foreach_lerp_(averages, weights, 1 - decay)`";
+        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+    }
     for sum in &program.notes.accumulations {
         let is_hot = program.is_hot(sum.context) && program.is_in_parameter_loop(sum.context);
         let is_parameter = matches!(sum.target, Expr::Attribute(target) if target.attr.as_str() == "data")
@@ -64,6 +71,26 @@ fn check(check: &mut Check) {
             }
         }
     }
+}
+
+/// `average.mul_(decay).add_(weight, alpha=1 - decay)` in a loop, and the like by `lerp_` and `copy_`.
+fn averages_weights(program: &Program, call: &Call) -> bool {
+    let Some(receiver) = call.receiver_expression().filter(|_| call.is_method()) else { return false };
+    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
+    let Some(iterated) = around.and_then(|around| around.iterated) else { return false };
+    let names = crate::source::names_in(iterated);
+    let over_weights = program.is_in_parameter_loop(call.context)
+        || names.iter().any(|name| name.contains("param") || name.contains("state_dict"))
+        || names.contains(&"keys");
+    let moves = match call.name {
+        "add_" => matches!(receiver, Expr::Call(inner) if super::called_name(inner) == "mul_"),
+        "lerp_" => true,
+        // `target.data.copy_(target.data * (1 - tau) + source.data * tau)`
+        "copy_" => matches!(call.node.arguments.args.first(), Some(Expr::BinOp(sum))
+            if matches!((&*sum.left, &*sum.right), (Expr::BinOp(_), Expr::BinOp(_)))),
+        _ => false,
+    };
+    moves && over_weights && !speaks_of_gradient(call.node.arguments.args.iter())
 }
 
 fn speaks_of_gradient<'a>(mut expressions: impl Iterator<Item = &'a Expr>) -> bool {

@@ -23,8 +23,9 @@ fn check(check: &mut Check) {
     for call in super::first_backward(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
-        if has(Topic::ReducedPrecision) || has(Topic::TensorFloat) || has(Topic::Trainer) || !has(Topic::MatrixProduct)
-        {
+        // Where autocast is asked for, single precision is what runs without.
+        let is_reduced = has(Topic::ReducedPrecision) && !has(Topic::PrecisionByChoice);
+        if is_reduced || has(Topic::TensorFloat) || has(Topic::Trainer) || !has(Topic::MatrixProduct) {
             continue;
         }
         let message = "single-precision products without TF32: `set_float32_matmul_precision` is not called";

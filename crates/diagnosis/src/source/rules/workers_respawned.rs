@@ -1,13 +1,15 @@
 //! TP304: worker processes started anew in every epoch.
 
+use ruff_python_ast::Stmt;
+
+use super::Workers;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::context::{ContextId, Frame, LoopKind};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
-use crate::source::program::{Loader, Program};
+use crate::source::program::{Call, Callee, Loader, Loop, Program};
 use crate::source::rule::{Check, SourceRule};
 use crate::source::value::Value;
-use ruff_python_ast::Expr;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP304",
@@ -24,8 +26,13 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for (id, loader) in program.made.loaders.iter().enumerate() {
+        let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
         let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
-        if is_kept || loader.has_unknown_keywords || !has_workers(program, loader) || !runs_several_epochs(program, id)
+        if is_kept
+            || loader.has_unknown_keywords
+            || !has_workers
+            || !runs_several_epochs(program, id)
+            || super::evaluates(program, loader)
         {
             continue;
         }
@@ -39,37 +46,40 @@ fn check(check: &mut Check) {
     }
 }
 
-fn has_workers(program: &Program, loader: &Loader) -> bool {
-    match &loader.workers {
-        Some(Value::Number { known: Some(workers), .. }) => *workers > 0,
-        Some(Value::Number { .. } | Value::Unknown) => {
-            // `num_workers=args.workers` with a default above zero.
-            let Some(Expr::Attribute(setting)) =
-                loader.node.arguments.find_keyword("num_workers").map(|keyword| &keyword.value)
-            else {
-                return false;
-            };
-            let file = program.file_of(loader.context);
-            let default = program.sources.settings.default_of(file, setting.attr.as_str());
-            default.and_then(Value::known_integer).is_some_and(|workers| workers > 0)
-        }
-        _ => false,
-    }
-}
-
 /// A loop over the loader inside another loop, in the same function or through a call.
 fn runs_several_epochs(program: &Program, id: usize) -> bool {
-    program.notes.loops.iter().filter(|around| is_over(&around.value, id)).any(|around| {
+    program.notes.loops.iter().filter(|around| is_over(program, around, id)).any(|around| {
         let outside = program.notes.contexts.get(around.context).parent;
         outside.is_some_and(|outside| is_repeated(program, outside, 3))
-    })
+    }) || program.notes.calls.iter().any(|call| hands_on(program, call, id))
 }
 
-fn is_over(value: &Value, id: usize) -> bool {
-    match value {
-        Value::Loader(Some(known)) => *known == id,
-        _ => false,
+/// `trainer.train(epoch, loader)` in a loop, of a trainer that is not in sight.
+fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
+    // `batches = iter(loader)` in every epoch, or whenever they have run out.
+    let begins = call.external() == Some("builtins.iter")
+        && !matches!(call.statement, Stmt::For(_))
+        && call.arguments.first() == Some(&Value::Loader(Some(id)));
+    if begins && is_repeated(program, call.context, 3) {
+        return true;
     }
+    let is_given = call.argument_values().any(|value| *value == Value::Loader(Some(id)));
+    let trains = ["train", "fit", "epoch"].iter().any(|word| call.name.contains(word));
+    let in_sight = matches!(call.callee, Callee::Function(_) | Callee::External(_));
+    is_given && trains && !in_sight && is_repeated(program, call.context, 3)
+}
+
+fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
+    let Value::Loader(Some(known)) = around.value else { return false };
+    let function = program.notes.contexts.get(around.context).function;
+    let passed = &program.functions[function].loaders;
+    let names = around.iterated.map(crate::source::names_in).unwrap_or_default();
+    // `loader = DataLoader(…)` in two branches, of which one runs.
+    let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
+    let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let is_twin =
+        owner(one) == owner(other) && !super::named(one).is_empty() && super::named(one) == super::named(other);
+    known == id || is_twin || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {

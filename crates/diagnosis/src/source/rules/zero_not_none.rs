@@ -6,7 +6,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::set_keyword;
 use crate::source::fix::Fix;
 use crate::source::program::Call;
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP501",
@@ -21,6 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 };
 
 fn check(check: &mut Check) {
+    check_by_hand(check);
     let program = check.program;
     for call in &program.notes.calls {
         let keyword = call.node.arguments.find_keyword("set_to_none").map(|keyword| &keyword.value);
@@ -37,6 +38,25 @@ fn check(check: &mut Check) {
                 false => Fix::safe(advice, edits),
             };
             check.report(call.context, call.node, message, fix);
+        }
+    }
+}
+
+/// `p.grad.zero_()` for every parameter, at every step.
+fn check_by_hand(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let of_gradient = match call.receiver_expression() {
+            Some(Expr::Attribute(gradient)) if gradient.attr.as_str() == "data" => {
+                matches!(&*gradient.value, Expr::Attribute(inner) if inner.attr.as_str() == "grad")
+            }
+            Some(Expr::Attribute(gradient)) => gradient.attr.as_str() == "grad",
+            _ => false,
+        };
+        if call.name == "zero_" && of_gradient && call.is_method() {
+            let message = "every gradient is filled with zeros by its own kernel, and the backward pass adds to them";
+            let advice = "let them go: `p.grad = None`, or `optimizer.zero_grad(set_to_none=True)`";
+            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         }
     }
 }

@@ -18,10 +18,10 @@ class PackedHeads(nn.Module):
         b, n, c = x.shape
         qkv = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         q, k, v = qkv[0], qkv[1], qkv[2]
-        attn = (q @ k.transpose(-2, -1)) * self.scale
+        attn = (q @ k.transpose(-2, -1)) * self.scale  # <- TP403
         attn = attn.softmax(dim=-1)
         attn = self.attn_drop(attn)
-        return (attn @ v).transpose(1, 2).reshape(b, n, c)  # <- TP403
+        return (attn @ v).transpose(1, 2).reshape(b, n, c)
 
 
 class Masked(nn.Module):
@@ -38,11 +38,11 @@ class Masked(nn.Module):
         k = k.view(b, t, self.heads, c // self.heads).transpose(1, 2)
         q = q.view(b, t, self.heads, c // self.heads).transpose(1, 2)
         v = v.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))  # <- TP403
         att = att.masked_fill(self.bias[:, :, :t, :t] == 0, float("-inf"))
         att = F.softmax(att, dim=-1)
         att = self.dropout(att)
-        y = att @ v  # <- TP403
+        y = att @ v
         return y.transpose(1, 2).contiguous().view(b, t, c)
 
 
@@ -52,25 +52,25 @@ class Summed(nn.Module):
         self.softmax = nn.Softmax(dim=-1)
 
     def forward(self, q, k, v, mask):
-        scores = torch.einsum("bhid,bhjd->bhij", q, k)
+        scores = torch.einsum("bhid,bhjd->bhij", q, k)  # <- TP403
         scores = torch.where(mask, scores, torch.full_like(scores, -1e9))
         weights = self.softmax(scores)
-        return torch.einsum("bhij,bhjd->bhid", weights, v)  # <- TP403
+        return torch.einsum("bhij,bhjd->bhid", weights, v)
 
 
 class Biased(nn.Module):
     def forward(self, q, k, v, bias):
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(q.size(-1))
+        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(q.size(-1))  # <- TP403
         scores = bias + scores
         weights = F.softmax(scores.float(), dim=-1).type_as(q)
-        return torch.matmul(weights, v.transpose(1, 2))  # <- TP403
+        return torch.matmul(weights, v.transpose(1, 2))
 
 
 class Batched(nn.Module):
     def forward(self, q, k, v):
-        weights = nn.Softmax(dim=-1)(torch.bmm(q, k.permute(0, 2, 1)))
+        weights = nn.Softmax(dim=-1)(torch.bmm(q, k.permute(0, 2, 1)))  # <- TP403
         weights = F.dropout(weights, 0.1, self.training)
-        return torch.bmm(weights, v)  # <- TP403
+        return torch.bmm(weights, v)
 
 
 class Shown(nn.Module):

@@ -1,0 +1,79 @@
+//! Switches for reduced precision that are off by default: `fp16_run=False`, `"--amp", action="store_true"`.
+
+use ruff_python_ast::token::TokenKind;
+
+use super::topics::{Topic, bit};
+
+const NAMES: &[&str] = &[
+    "amp",
+    "use_amp",
+    "fp16",
+    "use_fp16",
+    "fp16_run",
+    "fp16_precision",
+    "half_precision",
+    "mixed_precision",
+    "use_mixed_precision",
+    "enable_amp",
+    "bf16",
+    "use_bf16",
+];
+
+/// Goes through a file token by token.
+#[derive(Default)]
+pub struct Switches {
+    state: State,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Outside,
+    /// Behind a switch's name, in code or as a key.
+    Named,
+    /// Behind the colon or the equals sign that follows it.
+    Given,
+    /// Behind the name of an option of the command line, to the end of the call.
+    Option,
+}
+
+impl Switches {
+    pub fn name(&mut self, word: &str) -> u64 {
+        self.state = match self.state {
+            // An annotation: `amp: bool = False`.
+            State::Given if word == "bool" => State::Named,
+            State::Option => State::Option,
+            _ if NAMES.contains(&word) => State::Named,
+            _ => State::Outside,
+        };
+        0
+    }
+
+    pub fn text(&mut self, text: &str) -> u64 {
+        let name = text.trim_start_matches('-').replace('-', "_");
+        let is_switch = NAMES.contains(&name.as_str());
+        if self.state == State::Option && text == "store_true" {
+            self.state = State::Outside;
+            return bit(Topic::PrecisionByChoice);
+        }
+        self.state = match self.state {
+            State::Option => State::Option,
+            _ if is_switch && text.starts_with("--") => State::Option,
+            _ if is_switch => State::Named,
+            _ => State::Outside,
+        };
+        0
+    }
+
+    pub fn other(&mut self, kind: TokenKind) -> u64 {
+        let (state, found) = match (self.state, kind) {
+            (State::Named, TokenKind::Equal | TokenKind::Colon) => (State::Given, 0),
+            (State::Given | State::Option, TokenKind::False) => (State::Outside, bit(Topic::PrecisionByChoice)),
+            (State::Option, TokenKind::Newline) => (State::Outside, 0),
+            (State::Option, _) => (State::Option, 0),
+            _ => (State::Outside, 0),
+        };
+        self.state = state;
+        found
+    }
+}
