@@ -18,5 +18,6 @@ pub mod rng;
 pub mod run;
 pub mod safetensors_file;
 pub mod scales;
+pub mod schedule;
 pub mod trainer;
 pub mod tree;

@@ -1,5 +1,6 @@
-//! AdamW, clipping and gradient accumulation as nodes of the graph, and the learning rate over the steps.
+//! AdamW, clipping and gradient accumulation as nodes of the graph, and the rates of a step.
 
+use crate::schedule::Schedule;
 use headroom_graph::choice::bias_corrections;
 use headroom_graph::ops::accumulate::{Accumulate, Zero};
 use headroom_graph::ops::adamw::AdamW;
@@ -13,7 +14,9 @@ use std::str::FromStr;
 pub struct OptimizerConfig {
     pub learning_rate: f64,
     pub schedule: Schedule,
-    pub warmup_steps: u64,
+    /// Shares of the moments before that a step keeps.
+    pub betas: [f64; 2],
+    pub eps: f64,
     pub weight_decay: f64,
     /// Largest global norm of the gradients; 0 is off.
     pub clip: f64,
@@ -66,24 +69,14 @@ impl FromStr for Update {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    Constant,
-    /// Half a cosine from the full rate down to zero at the last step.
-    Cosine,
-}
-
-pub const BETA1: f64 = 0.9;
-pub const BETA2: f64 = 0.999;
-pub const EPS: f64 = 1e-8;
-
 /// AdamW as a run has it where nothing else is asked for.
 impl Default for OptimizerConfig {
     fn default() -> OptimizerConfig {
         OptimizerConfig {
             learning_rate: 3e-4,
-            schedule: Schedule::Constant,
-            warmup_steps: 0,
+            schedule: Schedule::default(),
+            betas: [0.9, 0.999],
+            eps: 1e-8,
             weight_decay: 0.01,
             clip: 0.0,
             accumulation: 1,
@@ -100,22 +93,12 @@ impl OptimizerConfig {
 
     /// The learning rate of a step, counted from 1, in a run that ends at `last`.
     pub fn learning_rate_at(&self, step: u64, last: u64) -> f64 {
-        if step <= self.warmup_steps {
-            return self.learning_rate * step as f64 / self.warmup_steps as f64;
-        }
-        match self.schedule {
-            Schedule::Constant => self.learning_rate,
-            Schedule::Cosine => {
-                let whole = last.saturating_sub(self.warmup_steps).max(1) as f64;
-                let done = (step - self.warmup_steps - 1) as f64;
-                self.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * (done / whole).min(1.0)).cos())
-            }
-        }
+        self.learning_rate * self.schedule.share_at(step, last)
     }
 
     /// What the `rates` input of [`AdamW`] takes at a step, counted from 1.
     pub fn rates_at(&self, step: u64, last: u64) -> [f32; 3] {
-        let [first, second] = bias_corrections(BETA1, BETA2, step);
+        let [first, second] = bias_corrections(self.betas[0], self.betas[1], step);
         [self.learning_rate_at(step, last) as f32, first, second]
     }
 }
@@ -203,9 +186,10 @@ pub fn optimize(
     };
     let rates = match config.update {
         Update::Dense => vec![rates; trained.len()],
-        Update::Chosen { rule, seed } => choose(graph, rule, seed, rates, &squares)?,
+        Update::Chosen { rule, seed } => choose(graph, rule, seed, config.betas, rates, &squares)?,
     };
-    let update = AdamW { beta1: BETA1, beta2: BETA2, eps: EPS, weight_decay: config.weight_decay, halves: 0 };
+    let [beta1, beta2] = config.betas;
+    let update = AdamW { beta1, beta2, eps: config.eps, weight_decay: config.weight_decay, halves: 0 };
     for ((one, &gradient), rates) in trained.iter().zip(&gradients).zip(rates) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
         match clip {
@@ -226,6 +210,7 @@ fn choose(
     graph: &mut Graph,
     rule: Rule,
     seed: u64,
+    [beta1, beta2]: [f64; 2],
     rates: ValueId,
     squares: &[ValueId],
 ) -> Result<Vec<ValueId>, GraphError> {
@@ -235,7 +220,7 @@ fn choose(
     let tree = graph.state(CHOICE_TREE, TensorType::i32(&[leaves, 3]), state);
     let counts = graph.state(CHOICE_COUNTS, TensorType::f32(&[leaves]), state);
     let log = graph.state(CHOICE_LOG, TensorType::f32(&[LOG_ROWS, 2 * leaves]), state);
-    let choice = Choose { rule, seed, beta1: BETA1, beta2: BETA2 };
+    let choice = Choose { rule, seed, beta1, beta2 };
     graph.add(choice, &[&[rates, at, tree, counts, log], squares].concat())
 }
 
@@ -252,27 +237,4 @@ fn accumulate(graph: &mut Graph, parameters: &[ValueId], gradients: &[ValueId]) 
             Ok(sum)
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(schedule: Schedule) -> OptimizerConfig {
-        OptimizerConfig { learning_rate: 1.0, schedule, warmup_steps: 4, ..OptimizerConfig::default() }
-    }
-
-    #[test]
-    fn the_rate_rises_to_its_full_height_and_stays() {
-        let rates = [1, 2, 4, 5, 100].map(|step| config(Schedule::Constant).learning_rate_at(step, 100));
-        assert_eq!(rates, [0.25, 0.5, 1.0, 1.0, 1.0]);
-    }
-
-    #[test]
-    fn the_cosine_starts_full_after_warm_up_and_falls_towards_zero() {
-        let rate = |step| config(Schedule::Cosine).learning_rate_at(step, 104);
-        assert_eq!(rate(5), 1.0);
-        assert!((rate(55) - 0.5).abs() < 1e-12);
-        assert!(rate(104) > 0.0 && rate(104) < 1e-3);
-    }
 }

@@ -4,7 +4,7 @@ use crate::checkpoint::{
     Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
 };
 use crate::config::ModelConfig;
-use crate::optimizer::{BETA1, BETA2, EPS, OptimizerConfig};
+use crate::optimizer::OptimizerConfig;
 use crate::trainer::Trainer;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -32,8 +32,8 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         optimizer: OptimizerSettings {
             name: "AdamW".into(),
             learning_rate: notes.optimizer.learning_rate,
-            betas: [BETA1, BETA2],
-            eps: EPS,
+            betas: notes.optimizer.betas,
+            eps: notes.optimizer.eps,
             weight_decay: notes.optimizer.weight_decay,
             clip: notes.optimizer.clip,
         },

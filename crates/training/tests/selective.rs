@@ -9,9 +9,10 @@ use headroom_training::attribution::{Start, moved};
 use headroom_training::checkpoint::{Checkpoint, Content, Saver};
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::persist::{self, Notes};
 use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::schedule::{Schedule, Shape};
 use headroom_training::trainer::{StepTimes, Trainer};
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -57,8 +58,7 @@ impl Case {
         };
         OptimizerConfig {
             learning_rate: 3e-3,
-            schedule: Schedule::Cosine,
-            warmup_steps: 2,
+            schedule: Schedule { shape: Shape::Cosine, warmup_steps: 2, ..Schedule::default() },
             weight_decay: 0.1,
             clip: self.clip,
             accumulation: self.accumulation,

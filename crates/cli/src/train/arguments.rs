@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(clap::Args)]
 #[command(allow_negative_numbers = true)]
@@ -70,7 +71,9 @@ pub struct ModelArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LearningRateSchedule {
     Constant,
+    Linear,
     Cosine,
+    Wsd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,6 +81,24 @@ pub enum SpikeChoice {
     Tell,
     Stop,
     GoBack,
+}
+
+/// Two shares, divided by a comma.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Betas(pub [f64; 2]);
+
+impl FromStr for Betas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Betas, String> {
+        let shares = text.split_once(',').map(|(first, second)| (first.trim().parse(), second.trim().parse()));
+        match shares {
+            Some((Ok(first), Ok(second))) if [first, second].iter().all(|share| (0.0..1.0).contains(share)) => {
+                Ok(Betas([first, second]))
+            }
+            _ => Err("two shares from 0 to below 1 are wanted, such as 0.9,0.95".into()),
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -88,15 +109,28 @@ pub struct TrainingArguments {
     /// [default: 3e-4; for a hidden size beyond 1024 less in proportion, such as 1.5e-4 at 2048]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Cosine falls to zero at the last step [default: constant]
+    /// Linear and cosine fall from the warm-up to the last step, wsd (warm-up, stable, decay) in its last steps only
+    /// [default: constant]
     #[arg(long, value_enum)]
     pub lr_schedule: Option<LearningRateSchedule>,
+    /// Share of the learning rate that a falling schedule ends at [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    pub lr_floor: Option<f64>,
+    /// Last steps, in which wsd falls [default: a fifth of the run]
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub lr_decay_steps: Option<u64>,
     /// Steps in which the rate rises from zero [default: 0; from a hidden size of 1024 on a fifth of the run, 100 at most]
     #[arg(long)]
     pub lr_warmup_steps: Option<u64>,
     /// [default: 0.01]
     #[arg(long)]
     pub weight_decay: Option<f64>,
+    /// Shares of both moments that AdamW keeps per step [default: 0.9,0.999]
+    #[arg(long, value_name = "FIRST,SECOND")]
+    pub betas: Option<Betas>,
+    /// Added to the root of AdamW's second moment [default: 1e-8]
+    #[arg(long)]
+    pub eps: Option<f64>,
     /// Largest global norm of the gradients; 0 is off [default: 0; from a hidden size of 1024 on 1]
     #[arg(long)]
     pub clip: Option<f64>,

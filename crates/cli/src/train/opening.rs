@@ -5,8 +5,9 @@ use super::settings::Settings;
 use headroom_engine::DeviceSpec;
 use headroom_engine::cpu::isa::Isa;
 use headroom_report::training::{self as text, Opening};
-use headroom_training::optimizer::Schedule;
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::kernels;
+use headroom_training::schedule::Shape;
 
 pub fn describe(settings: &Settings, planned: &Planned) -> String {
     let count = settings.model.parameters();
@@ -67,13 +68,24 @@ fn steps_line(settings: &Settings, planned: &Planned) -> String {
         first => format!("{} to {}", first + 1, settings.last_step),
     };
     line += &format!(", learning rate {}", optimizer.learning_rate);
-    if optimizer.schedule == Schedule::Cosine {
-        line += " falling as a cosine";
+    let schedule = &optimizer.schedule;
+    line += match schedule.shape {
+        Shape::Constant => "",
+        Shape::Linear => " falling by a line",
+        Shape::Cosine => " falling as a cosine",
+        Shape::Wsd => " falling at the end",
+    };
+    if schedule.floor > 0.0 {
+        line += &format!(" to {} of it", schedule.floor);
     }
-    if optimizer.warmup_steps > 0 {
-        line += &format!(" after {} steps of warm-up", optimizer.warmup_steps);
+    if schedule.warmup_steps > 0 {
+        line += &format!(" after {} steps of warm-up", schedule.warmup_steps);
     }
     line += &format!(", weight decay {}", optimizer.weight_decay);
+    let house = OptimizerConfig::default();
+    if (optimizer.betas, optimizer.eps) != (house.betas, house.eps) {
+        line += &format!(", betas {} and {}, eps {}", optimizer.betas[0], optimizer.betas[1], optimizer.eps);
+    }
     if optimizer.clip > 0.0 {
         line += &format!(", gradients clipped to {}", optimizer.clip);
     }

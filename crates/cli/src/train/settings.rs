@@ -2,13 +2,14 @@
 
 mod data;
 mod model;
+mod optimizer;
 mod resumed;
 mod update;
 
 pub use data::Sources;
 pub use update::tree_of;
 
-use super::arguments::{Arguments, LearningRateSchedule, PrecisionChoice};
+use super::arguments::{Arguments, PrecisionChoice};
 use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::proved::{self, Question};
@@ -23,7 +24,7 @@ use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::config::ModelConfig;
 use headroom_training::data::{BatchShape, SourceSettings, Split};
-use headroom_training::optimizer::{OptimizerConfig, Schedule, Update};
+use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
 use resumed::Resumed;
@@ -100,7 +101,7 @@ impl Settings {
         let last_step = last_step(arguments, &before, first_step)?;
         let seed = arguments.training.seed.or(state.map(|state| state.seed)).unwrap_or(42);
         let update = update_of(arguments, &before, state, &model, seed)?;
-        let optimizer = optimizer_of(arguments, &before, update, &Usual::of(&model, last_step))?;
+        let optimizer = optimizer::resolved(arguments, &before, update, &optimizer::Usual::of(&model, last_step))?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
         let sources =
@@ -130,8 +131,12 @@ impl Settings {
             weight_decay: Some(optimizer.weight_decay),
             clip: Some(optimizer.clip),
             gradient_accumulation_steps: Some(optimizer.accumulation),
-            lr_schedule: Some(schedule_name(optimizer.schedule).into()),
-            lr_warmup_steps: Some(optimizer.warmup_steps),
+            lr_schedule: Some(optimizer.schedule.shape.to_string()),
+            lr_warmup_steps: Some(optimizer.schedule.warmup_steps),
+            lr_floor: Some(optimizer.schedule.floor),
+            lr_decay_steps: optimizer.schedule.decay_steps,
+            betas: Some(optimizer.betas),
+            eps: Some(optimizer.eps),
             update: Some(optimizer.update.to_string()),
             passes: Some(list),
             precision: Some(precision.to_string()),
@@ -226,68 +231,6 @@ fn precision_of(
         );
     }
     Ok(precision)
-}
-
-/// How a model is trained where nothing else is asked for.
-struct Usual {
-    learning_rate: f64,
-    warmup_steps: u64,
-    clip: f64,
-}
-
-impl Usual {
-    /// From this width on, a model is trained with more care.
-    const WIDE: usize = 1024;
-    const MOST_WARMUP: u64 = 100;
-
-    fn of(model: &ModelConfig, last_step: u64) -> Usual {
-        const RATE: f64 = 3e-4;
-        match model.hidden_dim >= Usual::WIDE {
-            true => Usual {
-                learning_rate: RATE * Usual::WIDE as f64 / model.hidden_dim as f64,
-                warmup_steps: (last_step / 5).clamp(1, Usual::MOST_WARMUP),
-                clip: 1.0,
-            },
-            false => Usual { learning_rate: RATE, warmup_steps: 0, clip: 0.0 },
-        }
-    }
-}
-
-fn optimizer_of(
-    arguments: &Arguments,
-    before: &Resumed,
-    update: Update,
-    usual: &Usual,
-) -> anyhow::Result<OptimizerConfig> {
-    let flags = &arguments.training;
-    let schedule = match (flags.lr_schedule, before.lr_schedule.as_deref()) {
-        (Some(LearningRateSchedule::Cosine), _) | (None, Some("cosine")) => Schedule::Cosine,
-        _ => Schedule::Constant,
-    };
-    let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
-    let house = OptimizerConfig::updating(update);
-    let config = OptimizerConfig {
-        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(usual.learning_rate),
-        schedule,
-        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(usual.warmup_steps),
-        weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
-        clip: flags.clip.or(before.clip).unwrap_or(usual.clip),
-        accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
-        ..house
-    };
-    for (flag, value) in
-        [("--learning-rate", config.learning_rate), ("--weight-decay", config.weight_decay), ("--clip", config.clip)]
-    {
-        ensure!(value.is_finite() && value >= 0.0, "{flag} is {value}\n  help: a number from 0 up");
-    }
-    Ok(config)
-}
-
-fn schedule_name(schedule: Schedule) -> &'static str {
-    match schedule {
-        Schedule::Constant => "constant",
-        Schedule::Cosine => "cosine",
-    }
 }
 
 fn last_step(arguments: &Arguments, before: &Resumed, first_step: u64) -> anyhow::Result<u64> {

@@ -3,8 +3,8 @@
 use crate::place::{Place, SMALL};
 
 /// Everything of a run that could go wrong when it is cut in two.
-const DEMANDING: &str = "--data markov --gradient-accumulation-steps 3 --clip 0.5 --lr-schedule cosine \
-                         --lr-warmup-steps 4 --weight-decay 0.1 --learning-rate 1e-3 --seed 7 --passes v1";
+const DEMANDING: &str = "--data markov --gradient-accumulation-steps 3 --clip 0.5 --lr-schedule wsd --lr-floor 0.1 \
+                         --lr-decay-steps 6 --betas 0.8,0.95 --eps 1e-6 --lr-warmup-steps 4 --weight-decay 0.1 --learning-rate 1e-3 --seed 7 --passes v1";
 
 fn assert_same_checkpoint(place: &Place, left: &str, right: &str) {
     for file in ["model.safetensors", "optimizer.safetensors", "config.json", "training_state.json"] {

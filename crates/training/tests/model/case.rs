@@ -28,9 +28,8 @@ pub struct Case {
 
 impl Case {
     pub fn load(name: &str) -> Case {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
-        let json =
-            |file: &str| -> Value { serde_json::from_slice(&std::fs::read(folder.join(file)).unwrap()).unwrap() };
+        let folder = folder(name);
+        let json = |file: &str| json(name, file);
         let (hf, losses) = (json("config.json"), json("losses.json"));
         let size = |key: &str| hf[key].as_u64().unwrap() as usize;
         let config = ModelConfig {
@@ -79,7 +78,18 @@ impl Case {
     }
 
     pub fn trainer_at(&self, precision: Precision, isa: Isa, threads: usize, passes: PassList, keep: Keep) -> Trainer {
-        let optimizer = self.optimizer();
+        self.trainer_by(self.optimizer(), precision, isa, threads, passes, keep)
+    }
+
+    pub fn trainer_by(
+        &self,
+        optimizer: OptimizerConfig,
+        precision: Precision,
+        isa: Isa,
+        threads: usize,
+        passes: PassList,
+        keep: Keep,
+    ) -> Trainer {
         let (model, shape) = (self.config.clone(), self.shape);
         let step = StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target: Target::Cpu };
         let training = training_program(&step, keep).unwrap();
@@ -98,6 +108,14 @@ impl Case {
         trainer.update(20, &mut times);
         f64::from(loss)
     }
+}
+
+fn folder(case: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(case)
+}
+
+pub fn json(case: &str, file: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(folder(case).join(file)).unwrap()).unwrap()
 }
 
 fn floats(tensors: &SafeTensors) -> BTreeMap<String, Vec<f32>> {

@@ -4,5 +4,6 @@ mod bf16;
 mod case;
 mod fp8;
 mod gradient_norm;
+mod optimizers;
 mod passes;
 mod reference;

@@ -1,0 +1,95 @@
+//! The optimizer of a run: what flags ask for, else what the resumed run had, else what is usual for the model.
+
+use super::resumed::Resumed;
+use crate::train::arguments::{Arguments, LearningRateSchedule};
+use anyhow::ensure;
+use headroom_training::config::ModelConfig;
+use headroom_training::optimizer::{OptimizerConfig, Update};
+use headroom_training::schedule::{Schedule, Shape};
+
+/// How a model is trained where nothing else is asked for.
+pub struct Usual {
+    learning_rate: f64,
+    warmup_steps: u64,
+    clip: f64,
+}
+
+impl Usual {
+    /// From this width on, a model is trained with more care.
+    const WIDE: usize = 1024;
+    const MOST_WARMUP: u64 = 100;
+
+    pub fn of(model: &ModelConfig, last_step: u64) -> Usual {
+        const RATE: f64 = 3e-4;
+        match model.hidden_dim >= Usual::WIDE {
+            true => Usual {
+                learning_rate: RATE * Usual::WIDE as f64 / model.hidden_dim as f64,
+                warmup_steps: (last_step / 5).clamp(1, Usual::MOST_WARMUP),
+                clip: 1.0,
+            },
+            false => Usual { learning_rate: RATE, warmup_steps: 0, clip: 0.0 },
+        }
+    }
+}
+
+pub fn resolved(
+    arguments: &Arguments,
+    before: &Resumed,
+    update: Update,
+    usual: &Usual,
+) -> anyhow::Result<OptimizerConfig> {
+    let flags = &arguments.training;
+    let house = OptimizerConfig::updating(update);
+    let schedule = Schedule {
+        shape: match (flags.lr_schedule, &before.lr_schedule) {
+            (Some(asked), _) => shape_of(asked),
+            (None, Some(noted)) => noted.parse().map_err(anyhow::Error::msg)?,
+            (None, None) => house.schedule.shape,
+        },
+        warmup_steps: flags.lr_warmup_steps.or(before.lr_warmup_steps).unwrap_or(usual.warmup_steps),
+        floor: flags.lr_floor.or(before.lr_floor).unwrap_or(house.schedule.floor),
+        decay_steps: flags.lr_decay_steps.or(before.lr_decay_steps),
+    };
+    let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
+    let config = OptimizerConfig {
+        learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(usual.learning_rate),
+        schedule,
+        betas: flags.betas.map(|betas| betas.0).or(before.betas).unwrap_or(house.betas),
+        eps: flags.eps.or(before.eps).unwrap_or(house.eps),
+        weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
+        clip: flags.clip.or(before.clip).unwrap_or(usual.clip),
+        accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
+        ..house
+    };
+    let sizes =
+        [("--learning-rate", config.learning_rate), ("--weight-decay", config.weight_decay), ("--clip", config.clip)];
+    for (flag, value) in sizes {
+        ensure!(value.is_finite() && value >= 0.0, "{flag} is {value}\n  help: a number from 0 up");
+    }
+    ensure!(
+        config.eps.is_finite() && config.eps > 0.0,
+        "--eps is {}\n  help: a number above 0, such as 1e-8",
+        config.eps
+    );
+    let floor = schedule.floor;
+    ensure!((0.0..=1.0).contains(&floor), "--lr-floor is {floor}\n  help: a share of the learning rate, from 0 to 1");
+    let unused = |flag: &str, shapes: &str| {
+        format!("{flag} has no effect with --lr-schedule {}\n  help: it goes with {shapes}", schedule.shape)
+    };
+    ensure!(
+        flags.lr_floor.is_none() || schedule.shape != Shape::Constant,
+        "{}",
+        unused("--lr-floor", "linear, cosine and wsd")
+    );
+    ensure!(flags.lr_decay_steps.is_none() || schedule.shape == Shape::Wsd, "{}", unused("--lr-decay-steps", "wsd"));
+    Ok(config)
+}
+
+fn shape_of(asked: LearningRateSchedule) -> Shape {
+    match asked {
+        LearningRateSchedule::Constant => Shape::Constant,
+        LearningRateSchedule::Linear => Shape::Linear,
+        LearningRateSchedule::Cosine => Shape::Cosine,
+        LearningRateSchedule::Wsd => Shape::Wsd,
+    }
+}
