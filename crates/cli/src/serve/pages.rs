@@ -14,6 +14,7 @@ use headroom_report::dashboard::roofline::{self, RooflineChart};
 use headroom_report::dashboard::runs::{Kind, RunRow};
 use headroom_report::dashboard::{Page, RunRecords};
 use headroom_report::dashboard::{overview_of_run, overview_of_trace};
+use serde::Serialize;
 
 use super::cache::Cache;
 use super::catalog::Entry;
@@ -48,6 +49,23 @@ pub fn row(entry: &Entry, cache: &Cache) -> RunRow {
     }
 }
 
+/// The JSON that a page of a run asks for; `None` where it has none.
+pub fn data(page: Page, entry: &Entry, cache: &Cache) -> Option<Answer<Vec<u8>>> {
+    Some(match page {
+        Page::Overview => json(overview(entry, cache)),
+        Page::Operators => json(operators(entry, cache)),
+        Page::Memory => json(memory(entry, cache)),
+        Page::Roofline => json(roofline(entry, cache)),
+        Page::Live => json(progress(entry)),
+        Page::Attribution => json(attribution(entry)),
+        _ => return None,
+    })
+}
+
+fn json(found: Answer<impl Serialize>) -> Answer<Vec<u8>> {
+    serde_json::to_vec(&found?).map_err(|error| error.to_string())
+}
+
 /// Pages that have something to show.
 pub fn offered(entry: &Entry) -> Vec<Page> {
     let has_trace = trace_path(entry).is_some();
@@ -58,7 +76,7 @@ pub fn offered(entry: &Entry) -> Vec<Page> {
         Page::Attribution => is_run && entry.path.join(ATTRIBUTION_FILE).is_file(),
         _ => true,
     };
-    Page::OF_A_RUN.into_iter().filter(has).collect()
+    Page::OF_A_RUN.iter().copied().filter(has).collect()
 }
 
 pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
@@ -79,7 +97,7 @@ pub fn overview(entry: &Entry, cache: &Cache) -> Answer<Overview> {
     Ok(overview)
 }
 
-pub fn operators(entry: &Entry, cache: &Cache) -> Answer<Operators> {
+fn operators(entry: &Entry, cache: &Cache) -> Answer<Operators> {
     if let Some(record) = run_records(entry).and_then(|records| records.operators) {
         return Ok(operators::of_run(&record));
     }
@@ -87,7 +105,7 @@ pub fn operators(entry: &Entry, cache: &Cache) -> Answer<Operators> {
     Ok(operators::of_trace(held.trace()?, held.analysis()?))
 }
 
-pub fn memory(entry: &Entry, cache: &Cache) -> Answer<MemoryChart> {
+fn memory(entry: &Entry, cache: &Cache) -> Answer<MemoryChart> {
     if let Some(record) = run_records(entry).and_then(|records| records.timeline) {
         return Ok(memory::of_run(&record));
     }
@@ -100,7 +118,7 @@ pub fn alive(entry: &Entry, cache: &Cache, seconds: f64) -> Answer<Alive> {
     Ok(memory::alive(held.trace()?, seconds))
 }
 
-pub fn roofline(entry: &Entry, cache: &Cache) -> Answer<RooflineChart> {
+fn roofline(entry: &Entry, cache: &Cache) -> Answer<RooflineChart> {
     if let Some(records) = run_records(entry)
         && let Some(record) = &records.roofline
     {
@@ -130,7 +148,7 @@ fn side<'a>(entry: &'a Entry, known: &'a (Option<RunRecords>, Option<&'a Analysi
     Side { id: &entry.id, name: &entry.name, records: known.0.as_ref(), analysis: known.1 }
 }
 
-pub fn progress(entry: &Entry) -> Answer<Live> {
+fn progress(entry: &Entry) -> Answer<Live> {
     if entry.kind == Kind::Trace {
         return Err("A trace is not a run: there is nothing to follow.".into());
     }
@@ -142,7 +160,7 @@ pub fn progress(entry: &Entry) -> Answer<Live> {
     Ok(live(folder::status(&entry.path), last, &text(PROGRESS_FILE), &text(LOG_FILE)))
 }
 
-pub fn attribution(entry: &Entry) -> Answer<Attribution> {
+fn attribution(entry: &Entry) -> Answer<Attribution> {
     let bytes = folder::read_plain_file(&entry.path.join(ATTRIBUTION_FILE))
         .map_err(|_| "This run was not trained selectively: it has no attribution.json.".to_string())?;
     Attribution::read(&String::from_utf8_lossy(&bytes))

@@ -157,14 +157,12 @@ async fn runs(Shared(state): App) -> Reply {
 }
 
 async fn data(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
-    with_entry(state, id, move |entry, state| match Page::of_a_run(&name) {
-        Some(Page::Overview) => answer(pages::overview(entry, &state.cache)),
-        Some(Page::Operators) => answer(pages::operators(entry, &state.cache)),
-        Some(Page::Memory) => answer(pages::memory(entry, &state.cache)),
-        Some(Page::Roofline) => answer(pages::roofline(entry, &state.cache)),
-        Some(Page::Live) => answer(pages::progress(entry)),
-        Some(Page::Attribution) => answer(pages::attribution(entry)),
-        _ => reply::problem(StatusCode::NOT_FOUND, "there is no such data"),
+    with_entry(state, id, move |entry, state| {
+        match Page::of_a_run(&name).and_then(|page| pages::data(page, entry, &state.cache)) {
+            Some(Ok(text)) => reply::file("application/json", text),
+            Some(Err(reason)) => reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+            None => reply::problem(StatusCode::NOT_FOUND, "there is no such data"),
+        }
     })
     .await
 }

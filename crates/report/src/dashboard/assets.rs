@@ -1,5 +1,7 @@
 //! Scripts and styles, embedded in the binary.
 
+use super::shell::Page;
+
 /// A file that pages ask for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asset {
@@ -20,26 +22,23 @@ macro_rules! assets {
 assets! {
     "dashboard.css" "text/css; charset=utf-8";
     "icon.svg" "image/svg+xml";
-    "attribution.js" SCRIPT;
     "charts.js" SCRIPT;
-    "compare.js" SCRIPT;
-    "live.js" SCRIPT;
-    "memory.js" SCRIPT;
     "numbers.js" SCRIPT;
-    "operators.js" SCRIPT;
-    "overview.js" SCRIPT;
     "page.js" SCRIPT;
     "ranks.js" SCRIPT;
-    "roofline.js" SCRIPT;
-    "runs.js" SCRIPT;
     "table.js" SCRIPT;
-    "timeline.js" SCRIPT;
     "timeline_data.js" SCRIPT;
     "timeline_drawing.js" SCRIPT;
 }
 
+/// What pages share, and the script of each.
+fn all() -> impl Iterator<Item = Asset> {
+    let scripts = Page::ALL.iter().map(|page| page.script());
+    ASSETS.iter().copied().chain(scripts.map(|(name, text)| Asset { name, content_type: SCRIPT, text }))
+}
+
 pub fn asset(name: &str) -> Option<Asset> {
-    ASSETS.iter().find(|asset| asset.name == name).copied()
+    all().find(|asset| asset.name == name)
 }
 
 #[cfg(test)]
@@ -48,7 +47,7 @@ mod tests {
 
     #[test]
     fn no_asset_reaches_out_to_the_network() {
-        for asset in ASSETS {
+        for asset in all() {
             // The one address that is a name and not a place: SVG's namespace.
             let text = asset.text.replace("http://www.w3.org/2000/svg", "");
             for scheme in ["http://", "https://", "//cdn", "ws://", "wss://"] {
@@ -59,7 +58,7 @@ mod tests {
 
     #[test]
     fn every_module_that_a_script_imports_is_there() {
-        for script in ASSETS.iter().filter(|asset| asset.content_type == SCRIPT) {
+        for script in all().filter(|asset| asset.content_type == SCRIPT) {
             for imported in script.text.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next()) {
                 assert!(asset(imported).is_some(), "{} imports {imported}", script.name);
             }

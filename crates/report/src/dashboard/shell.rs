@@ -2,55 +2,61 @@
 
 use crate::svg::escape;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    Runs,
-    Compare,
-    Overview,
-    Operators,
-    Timeline,
-    Memory,
-    Roofline,
-    Live,
-    Attribution,
+macro_rules! pages {
+    (alone { $($alone:ident $alone_name:literal;)* } of_a_run { $($page:ident $name:literal;)* }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Page { $($alone,)* $($page,)* }
+
+        impl Page {
+            pub const ALL: &[Page] = &[$(Page::$alone,)* $(Page::$page,)*];
+
+            /// Pages of one run, in the order of their tabs.
+            pub const OF_A_RUN: &[Page] = &[$(Page::$page,)*];
+
+            pub fn title(self) -> &'static str {
+                match self { $(Page::$alone => stringify!($alone),)* $(Page::$page => stringify!($page),)* }
+            }
+
+            /// Its script without the ending, and for a page of a run its name in the address.
+            pub fn name(self) -> &'static str {
+                match self { $(Page::$alone => $alone_name,)* $(Page::$page => $name,)* }
+            }
+
+            /// The file of its script, and what it holds.
+            pub fn script(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Page::$alone => (concat!($alone_name, ".js"), include_str!(concat!("assets/", $alone_name, ".js"))),)*
+                    $(Page::$page => (concat!($name, ".js"), include_str!(concat!("assets/", $name, ".js"))),)*
+                }
+            }
+        }
+    };
+}
+
+pages! {
+    alone {
+        Runs "runs";
+        Compare "compare";
+    }
+    of_a_run {
+        Overview "overview";
+        Operators "operators";
+        Timeline "timeline";
+        Memory "memory";
+        Roofline "roofline";
+        Live "live";
+        Attribution "attribution";
+    }
 }
 
 impl Page {
-    /// Pages of one run, in the order of their tabs.
-    pub const OF_A_RUN: [Page; 7] =
-        [Page::Overview, Page::Operators, Page::Timeline, Page::Memory, Page::Roofline, Page::Live, Page::Attribution];
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Page::Runs => "Runs",
-            Page::Compare => "Compare",
-            Page::Overview => "Overview",
-            Page::Operators => "Operators",
-            Page::Timeline => "Timeline",
-            Page::Memory => "Memory",
-            Page::Roofline => "Roofline",
-            Page::Live => "Live",
-            Page::Attribution => "Attribution",
-        }
-    }
-
-    /// Its script without the ending, and for a page of a run its name in the address.
-    pub fn name(self) -> &'static str {
-        match self {
-            Page::Runs => "runs",
-            Page::Compare => "compare",
-            Page::Overview => "overview",
-            Page::Operators => "operators",
-            Page::Timeline => "timeline",
-            Page::Memory => "memory",
-            Page::Roofline => "roofline",
-            Page::Live => "live",
-            Page::Attribution => "attribution",
-        }
-    }
-
     pub fn of_a_run(name: &str) -> Option<Page> {
-        Page::OF_A_RUN.into_iter().find(|page| page.name() == name)
+        Page::OF_A_RUN.iter().copied().find(|page| page.name() == name)
+    }
+
+    /// The others have a heading of their own.
+    fn needs_heading(self) -> bool {
+        Page::OF_A_RUN.contains(&self) && self != Page::Overview
     }
 }
 
@@ -69,11 +75,9 @@ pub fn page(page: Page, subject: Option<&Subject>) -> String {
     };
     let run = subject.map_or(String::new(), |subject| format!(r#" data-run="{}""#, escape(subject.id)));
     let name = page.name();
-    let heading = match (page, subject) {
-        (Page::Timeline | Page::Operators | Page::Memory | Page::Roofline | Page::Live | Page::Attribution, _) => {
-            format!(r#"<h1 class="unseen">{}</h1>"#, page.title())
-        }
-        _ => String::new(),
+    let heading = match page.needs_heading() {
+        true => format!(r#"<h1 class="unseen">{}</h1>"#, page.title()),
+        false => String::new(),
     };
     format!(
         r##"<!doctype html>
@@ -129,12 +133,5 @@ mod tests {
         let html = page(Page::Overview, Some(&subject));
         assert!(!html.contains("<script>alert"), "{html}");
         assert!(html.contains(r#"<a href="/runs/ab12/overview" aria-current="page">Overview</a>"#), "{html}");
-    }
-
-    #[test]
-    fn every_page_has_its_script() {
-        for page in Page::OF_A_RUN.into_iter().chain([Page::Runs, Page::Compare]) {
-            assert!(super::super::asset(&format!("{}.js", page.name())).is_some(), "{}", page.name());
-        }
     }
 }
