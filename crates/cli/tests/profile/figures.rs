@@ -108,6 +108,24 @@ fn a_predicted_profile_says_that_its_times_are_computed() {
 }
 
 #[test]
+fn the_wait_for_data_is_one_figure_in_summary_and_breakdown() {
+    // Every step after the warm-up is recorded.
+    let run = Run::done("profile --size nano --num-steps 8 --warmup-steps 3 --profile-steps 5");
+    let breakdown = &run.json("operator_analysis.json")["step_breakdown"];
+    assert_eq!(breakdown["steps"], 5);
+    let trace: Value = serde_json::from_slice(&std::fs::read(run.only("trace_step_", ".json")).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let copied = events.iter().filter(|event| event["name"] == "inputs" && event["ph"] == "X");
+    let copied: f64 = copied.map(|event| event["dur"].as_f64().unwrap() / 1e6).sum::<f64>() / 5.0;
+    let waited = number(breakdown, "/data_wait");
+    let both = number(&run.json("performance_summary.json"), "/performance_summary/avg_data_time");
+    assert!(
+        waited > 0.0 && (both - waited - copied).abs() < 1e-8,
+        "{both} s, {waited} s of waiting, {copied} s of copies"
+    );
+}
+
+#[test]
 fn a_profile_of_tiny_ends_within_twenty_seconds() {
     let took = tiny().took.as_secs_f64();
     assert!(took < 20.0, "{took} s");
