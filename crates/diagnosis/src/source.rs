@@ -16,6 +16,7 @@ mod islands;
 mod nesting;
 mod notebook;
 mod parameter_norms;
+mod part_norms;
 mod program;
 mod projects;
 mod purpose;

@@ -1,7 +1,7 @@
 //! Whatever the bytes, reading them ends without a panic, and fixes leave a file that parses.
 
 use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{Input, Selection, lint, repair};
+use headroom_diagnosis::source::{Input, Projects, Selection, lint, repair, silence};
 
 /// Seconds to go on for; a run in development sets more.
 fn seconds() -> u64 {
@@ -44,6 +44,96 @@ fn mutated_scripts_and_noise_never_panic() {
     assert!(runs > 10, "only {runs} runs");
 }
 
+/// No script of this size takes longer, also on a busy machine.
+const MOST_SECONDS: f64 = 20.0;
+
+/// Script, fixes, parse again: what is written is whole Python, says so by itself, and needs no second fix.
+#[test]
+fn fixes_of_mutated_scripts_parse_and_are_final() {
+    let mut draws = Draws(23);
+    let seeds = seeds();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds());
+    let (mut runs, mut fixed) = (0u32, 0u32);
+    while std::time::Instant::now() < until || fixed < 10 {
+        let script = mutate_lines(&seeds, &mut draws);
+        let is_notebook = draws.below(3) == 0;
+        let (path, bytes) = if is_notebook { ("a.ipynb", as_notebook(&script)) } else { ("a.py", script.into_bytes()) };
+        let start = std::time::Instant::now();
+        let inputs = [Input { path: path.to_string(), bytes }];
+        let repairs = repair(&inputs, &Selection::default(), Safety::Unsafe);
+        for file in &repairs.files {
+            let again = [Input { path: path.to_string(), bytes: file.after.clone().into_bytes() }];
+            let report = lint(&again, &Selection::default());
+            assert_eq!(report.problems, [], "of\n{}\nbecame\n{}", file.before, file.after);
+            assert_eq!(report.findings, repairs.remaining.findings, "of\n{}\nbecame\n{}", file.before, file.after);
+            let second = repair(&again, &Selection::default(), Safety::Unsafe);
+            assert_eq!(second.files, [], "of\n{}\nbecame\n{}", file.before, file.after);
+            fixed += 1;
+        }
+        let silenced = silence(&inputs, &Projects::of_all(&inputs), &Selection::default());
+        for file in &silenced.files {
+            let again = [Input { path: path.to_string(), bytes: file.after.clone().into_bytes() }];
+            let report = lint(&again, &Selection::default());
+            assert_eq!(report.problems, [], "{}", file.after);
+            assert_eq!(report.findings.len(), silenced.left.len(), "{}", file.after);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(seconds < MOST_SECONDS, "{seconds} s for\n{}", String::from_utf8_lossy(&inputs[0].bytes));
+        runs += 1;
+    }
+    println!("{runs} scripts, {fixed} of them fixed");
+}
+
+/// Scripts that still parse most of the time: lines moved, doubled, dropped, taken from another, put under an `if`.
+fn mutate_lines(seeds: &[Vec<u8>], draws: &mut Draws) -> String {
+    let pick = |draws: &mut Draws| String::from_utf8_lossy(&seeds[draws.below(seeds.len())]).into_owned();
+    let script = pick(draws);
+    let mut lines: Vec<String> = script.lines().map(str::to_string).collect();
+    for _ in 0..draws.below(5) {
+        let at = draws.below(lines.len());
+        match draws.below(7) {
+            0 if !lines.is_empty() => drop(lines.remove(at)),
+            1 if !lines.is_empty() => lines.insert(at, lines[at].clone()),
+            2 => {
+                let other = pick(draws);
+                let other: Vec<&str> = other.lines().collect();
+                lines.insert(at, other.get(draws.below(other.len())).unwrap_or(&"").to_string());
+            }
+            3 if !lines.is_empty() => {
+                let indent: String = lines[at].chars().take_while(|space| *space == ' ').collect();
+                lines[at] = format!("{indent}if x: {}", lines[at].trim_start());
+            }
+            4 if !lines.is_empty() => {
+                lines[at] += ["  # noqa: E501", " \\", "; pass", ", é=1)", "  # 'it\"s", "\t"][draws.below(6)]
+            }
+            5 => lines.extend(pick(draws).lines().map(str::to_string)),
+            _ => lines = lines.iter().map(|line| line.replace("    ", "\t")).collect(),
+        }
+    }
+    let end = ["\n", "\r\n", "\n\n"][draws.below(3)];
+    lines.join(end) + if draws.below(2) == 0 { "\n" } else { "" }
+}
+
+/// The script in cells, cut where a line begins a statement of the module.
+fn as_notebook(script: &str) -> Vec<u8> {
+    let mut cells: Vec<String> = vec![String::new()];
+    for line in script.split_inclusive('\n') {
+        let begins = !line.starts_with([' ', '\t', ')', ']', '}', '\r', '\n']) && !line.starts_with("el");
+        if begins && cells.len() < 6 && cells.last().is_some_and(|cell| cell.len() > 40) {
+            cells.push(String::new());
+        }
+        if let Some(cell) = cells.last_mut() {
+            cell.push_str(line);
+        }
+    }
+    let cell = |code: &String| {
+        let lines: Vec<&str> = code.split_inclusive('\n').collect();
+        serde_json::json!({"cell_type": "code", "metadata": {}, "outputs": [], "source": lines})
+    };
+    let cells: Vec<serde_json::Value> = cells.iter().map(cell).collect();
+    serde_json::json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).to_string().into_bytes()
+}
+
 #[test]
 fn deep_and_long_inputs_are_refused_or_read() {
     let deep = [
@@ -57,6 +147,14 @@ fn deep_and_long_inputs_are_refused_or_read() {
         "elif x:\n pass\n".repeat(10_000),
         "x = [".to_string() + &"1, ".repeat(300_000) + "]",
         "\0\u{feff}\u{2028}".repeat(1000),
+        "x = ".to_string() + &"1+\\\n".repeat(200_000) + "1",
+        "lambda a, b: ".repeat(100_000) + "0",
+        "(\ndef ".repeat(100_000),
+        "x = ".to_string() + &"f(a)\n(".repeat(100_000),
+        "f\"{x:{".repeat(5_000),
+        "yield a, ".repeat(100_000),
+        "if x, y: ".repeat(100_000),
+        "case a, b | ".repeat(100_000),
     ];
     for text in deep {
         lint(&[Input { path: "deep.py".to_string(), bytes: text.into_bytes() }], &Selection::default());

@@ -150,9 +150,19 @@ fn nothing_unmeasured_is_critical() {
 }
 
 #[test]
-fn gradients_of_a_node_are_read_once_after_the_fix() {
+fn gradients_of_all_nodes_are_read_once_after_the_fix() {
     let repairs = repair(&[script("nodes_in_a_list.py")], &Selection::default(), Safety::Unsafe);
     let after = &repairs.files[0].after;
-    let line = "total += torch.stack(torch._foreach_norm([p.grad for p in self.parameters() if p.grad is not None])).square().sum().item()";
-    assert!(after.contains(line), "{after}");
+    let lines = [
+        "    def gradient_norm(self) -> torch.Tensor:\n        gradients = [p.grad for p in self.parameters() if p.grad is not None]\n",
+        "        return torch.stack(torch._foreach_norm(gradients)).norm()\n",
+        "        found_values = [node.gradient_norm() for node in self.all_nodes]\n",
+        "            found.update(zip([node.number for node in self.all_nodes], torch.stack(found_values).tolist()))\n",
+    ];
+    for line in lines {
+        assert!(after.contains(line), "{line} in {after}");
+    }
+    let again =
+        lint(&[Input { path: "again.py".to_string(), bytes: after.clone().into_bytes() }], &Selection::default());
+    assert!(again.findings.iter().all(|finding| finding.code != "TP107"), "{:?}", again.findings);
 }

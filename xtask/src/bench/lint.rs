@@ -42,14 +42,17 @@ pub fn run(options: &Options) -> Result<Outcome> {
         None => write_tree(options.copies)?,
     };
     let (files, bytes) = size_of(&tree)?;
-    let mut ours = Vec::new();
+    let (mut ours, mut unread) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
-        ours.push(seconds(Command::new(&headroom).args(["lint", "--no-config", "--format", "json"]).arg(&tree))?);
+        let mut command = Command::new(&headroom);
+        let timed = time(command.args(["lint", "--no-config", "--format", "json"]).arg(&tree))?;
+        ours.push(timed.seconds);
+        unread = timed.errors;
         eprintln!("headroom, round {round}: {:.3} s", ours[ours.len() - 1]);
     }
     ours.sort_by(f64::total_cmp);
     let median = ours[ours.len() / 2];
-    let peer = seconds(Command::new(torchfix).arg("--select=ALL").arg(&tree))?;
+    let peer = time(Command::new(torchfix).arg("--select=ALL").arg(&tree))?.seconds;
     let ratio = peer / median;
     let machine = machine::machine();
     let mut text = String::from("# Linting\n\n");
@@ -65,6 +68,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let _ = writeln!(text, "| | seconds | Headroom is faster by |\n|---|---|---|");
     let _ = writeln!(text, "| Headroom, all rules, median of {} | {median:.3} | |", options.rounds);
     let _ = writeln!(text, "| TorchFix, all rules | {peer:.2} | {ratio:.0}× |");
+    if !unread.is_empty() {
+        let _ = writeln!(text, "\nNot read whole by Headroom, {}:\n\n{}", unread.len(), listed(&unread));
+    }
     print!("{text}");
     if let Some(folder) = &options.out {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -75,6 +81,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             "gate": {"faster_at_least": SPEED_AT_LEAST},
             "files": files,
             "bytes": bytes,
+            "files_not_read_whole": unread.len(),
             "headroom_seconds": median,
             "torchfix_seconds": peer,
             "headroom_is_faster_by": ratio,
@@ -90,16 +97,34 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome::from_success(ratio >= SPEED_AT_LEAST))
 }
 
-/// Wall time of a process; linters end with 1 where they found something.
-fn seconds(command: &mut Command) -> Result<f64> {
+struct Timed {
+    seconds: f64,
+    /// What the linter could not read, by its own words.
+    errors: Vec<String>,
+}
+
+/// Wall time of a process. Linters end with 1 where they found something; with 2, Headroom has read the rest and says what it
+/// could not.
+fn time(command: &mut Command) -> Result<Timed> {
     let spelled = process::spell(command);
     let start = Instant::now();
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let status = status.with_context(|| format!("cannot start `{spelled}`"))?;
-    if !matches!(status.code(), Some(0 | 1)) {
-        bail!("`{spelled}` ended with {status}");
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.with_context(|| format!("cannot start `{spelled}`"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let errors = errors_in(&String::from_utf8_lossy(&output.stderr));
+    match output.status.code() {
+        Some(0 | 1) => Ok(Timed { seconds, errors: Vec::new() }),
+        Some(2) if !errors.is_empty() => Ok(Timed { seconds, errors }),
+        _ => bail!("`{spelled}` ended with {}", output.status),
     }
-    Ok(start.elapsed().as_secs_f64())
+}
+
+fn errors_in(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| Some(line.strip_prefix("error: ")?.to_string())).collect()
+}
+
+fn listed(errors: &[String]) -> String {
+    errors.iter().map(|error| format!("- {error}\n")).collect()
 }
 
 /// Every example of every page and the whole scripts, each in `copies` files.
@@ -145,4 +170,25 @@ fn size_of(folder: &Path) -> Result<(usize, u64)> {
         }
     }
     Ok((files, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_not_read_is_said_and_the_rest_is_timed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'error: a.py: not read whole: line 3' >&2; echo 'looked at: 2 steps' >&2; exit 2"]);
+        let timed = time(&mut command).expect("the rest was read");
+        assert_eq!(timed.errors, ["a.py: not read whole: line 3"]);
+        assert_eq!(listed(&timed.errors), "- a.py: not read whole: line 3\n");
+    }
+
+    #[test]
+    fn a_run_that_ended_for_another_reason_is_an_error() {
+        for script in ["exit 2", "echo 'error: x' >&2; exit 3"] {
+            assert!(time(Command::new("sh").args(["-c", script])).is_err(), "{script}");
+        }
+    }
 }

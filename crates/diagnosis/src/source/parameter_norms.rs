@@ -6,6 +6,7 @@ use ruff_text_size::{Ranged, TextRange};
 use super::context::{ContextId, Frame};
 use super::edits::block_around;
 use super::fix::{Edit, Fix};
+use super::part_norms;
 use super::program::{Call, Program};
 use super::uses::uses_of;
 
@@ -256,6 +257,9 @@ fn sum_of_squares(program: &Program, call: &Call, repeat: &StmtFor, norm: &Gradi
     };
     if !is_square || assign.op != Operator::Add {
         return None;
+    }
+    if let Some(edits) = part_norms::repair(program, call, repeat, &norm.gradients()) {
+        return Some(edits);
     }
     let total = program.text(call.context, &*assign.target);
     let text = format!("{total} += torch.stack(torch._foreach_norm({})).square().sum().item()", norm.gradients());

@@ -332,7 +332,9 @@ fn writes_under_mask(statement: &Stmt) -> bool {
 /// `if loss.item() > 1: loss = torch.tensor(1.0)`: a clamp.
 fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
     let Stmt::Assign(assign) = statement else { return false };
-    assign.targets.iter().all(|target| matches!(target, Expr::Name(name) if asked.contains(&name.id.as_str())))
+    // Nothing instead of a mask leaves out more than a write.
+    !assign.value.is_none_literal_expr()
+        && assign.targets.iter().all(|target| matches!(target, Expr::Name(name) if asked.contains(&name.id.as_str())))
 }
 
 fn asks_for_numbers(test: &Expr) -> bool {

@@ -49,6 +49,7 @@ use super::context::{Frame, Guard};
 use super::fix::Edit;
 use super::program::{Call, Callee, FunctionKind, Loader, Program};
 use super::rule::{Notice, SourceRule};
+use super::topics::Topic;
 use super::value::{Home, Value};
 
 /// In the order of their codes.
@@ -139,7 +140,6 @@ fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRang
 
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.
 fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
-    use super::topics::Topic;
     program.made.loaders.iter().filter(|loader| {
         let file = program.file_of(loader.context);
         let is_demonstration = program.function_of(loader.context).definition.is_none()
@@ -195,7 +195,10 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
     };
     let feeds = match feeds_training(program, loader) {
         Some(feeds) => feeds,
-        None => is_shuffled.unwrap_or_else(|| phase_of(&named(loader)) == Some(Phase::Training)),
+        None => is_shuffled.unwrap_or_else(|| {
+            let trains = program.groups.mentions_itself(program.file_of(loader.context), Topic::Trains);
+            trains || phase_of(&named(loader)) == Some(Phase::Training)
+        }),
     };
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
 }
