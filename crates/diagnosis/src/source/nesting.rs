@@ -13,6 +13,8 @@ struct Open {
     levels: u32,
     /// Lambdas whose colon is to come: the commas before it part their parameters.
     lambdas: u32,
+    /// `yield a, yield b`: the second stands inside the first, commas or not.
+    yields: u32,
 }
 
 /// An upper estimate by the parser's own tokens: within one bracket every operator and keyword up to the next comma may add
@@ -38,7 +40,7 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
             TokenKind::Lpar | TokenKind::Lsqb | TokenKind::Lbrace => {
                 around += here.levels;
                 outer.push(here);
-                here = Open { levels: 1, lambdas: 0 };
+                here = Open { levels: 1, ..Open::default() };
             }
             TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
                 if let Some(open) = outer.pop() {
@@ -47,11 +49,15 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
                     here = Open { levels: open.levels + 1, ..open };
                 }
             }
-            TokenKind::Comma if here.lambdas == 0 => here.levels = 0,
+            TokenKind::Comma if here.lambdas == 0 => here.levels = here.yields,
             // The bracket before it was never closed, and the parser gives it up here.
             _ if after_line && begins_statement(token) => {
                 outer.clear();
                 (here, around) = (Open::default(), 0);
+            }
+            TokenKind::Yield => {
+                here.yields += 1;
+                here.levels += 1;
             }
             TokenKind::Lambda => {
                 here.lambdas += 1;
@@ -137,6 +143,7 @@ mod tests {
             "[b]",
             "x if y else ",
             "await ",
+            "yield a, ",
         ];
         for deep in others.map(|piece| format!("x = {}", piece.repeat(5_000))).into_iter().chain([blocks]) {
             let first = deep.get(..16).unwrap_or_default();
