@@ -142,6 +142,9 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     if names::is_seldom_name(function.name) {
         return FunctionKind::Kept;
     }
+    if decodes_by_class(program, function) {
+        return FunctionKind::Evaluation;
+    }
     match function.name {
         "training_step" | "compute_loss" | "optimizer_step" if class == ClassKind::Trainer => FunctionKind::Step,
         name if class == ClassKind::Callback && names::is_step_hook(name) => FunctionKind::Step,
@@ -165,7 +168,13 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
 /// `class ValidEpoch`, `class Evaluator`: what they do is not done at every step.
 fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    ["Valid", "Eval", "Test", "Infer", "Predict", "PostProcess"].iter().any(|word| name.starts_with(word))
+    ["Valid", "Eval", "Test", "Infer", "Predict"].iter().any(|word| name.starts_with(word))
+}
+
+/// `class PostProcess`, `class BeamSearcher`: modules that turn outputs into answers, which training never asks for.
+fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
+    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
+    name.starts_with("PostProcess") || name.ends_with("Searcher") || name.contains("BeamSearch")
 }
 
 /// A loop over something that hands out data, by its name: what is evaluated batch by batch.

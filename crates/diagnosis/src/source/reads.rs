@@ -125,7 +125,12 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let is_lightning = ["on_step", "on_epoch", "prog_bar", "sync_dist"]
                 .iter()
                 .any(|option| call.node.arguments.find_keyword(option).is_some());
-            !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
+            // `run.track(loss)` writes down, `tracker.track(boxes)` follows them.
+            let follows = call.name == "track"
+                && call.receiver_expression().is_some_and(|owner| {
+                    super::names_in(owner).first().is_some_and(|name| name.to_ascii_lowercase().contains("tracker"))
+                });
+            !follows && !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
         }
         (Callee::Method, "update" | "add") => {
             let named = call.receiver_expression().map(|receiver| super::names_in(receiver)).unwrap_or_default();

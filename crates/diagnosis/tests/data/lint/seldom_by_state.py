@@ -25,6 +25,24 @@ class Objectives(nn.Module):
         return x, losses
 
 
+class BeamSearcher(nn.Module):
+    def forward(self, scores):
+        best = []
+        for row in scores:
+            best.append(row.argmax().item())
+        return best
+
+
+class Follower(nn.Module):
+    def __init__(self, tracker):
+        super().__init__()
+        self.tracker = tracker
+
+    def forward(self, x):
+        boxes = torch.relu(x)
+        return self.tracker.track(boxes)
+
+
 def train(model, optimizer, loader):
     for x in loader:
         has_oom = False
