@@ -45,8 +45,13 @@ impl Roots {
 fn find(folder: &Path, shared: &[PathBuf]) -> PathBuf {
     let around = considered(folder, shared);
     let holds = |names: &'static [&str]| move |folder: &&&Path| names.iter().any(|name| folder.join(name).exists());
-    if let Some(root) = around.iter().find(holds(REPOSITORY)).or_else(|| around.iter().find(holds(PROJECT))) {
+    if let Some(root) = around.iter().find(holds(REPOSITORY)) {
         return root.to_path_buf();
+    }
+    if let Some(at) = around.iter().position(|folder| holds(PROJECT)(&folder)) {
+        // A part with a `setup.py` of its own, beside the scripts that use it.
+        let whole = around[at + 1..].iter().take_while(|folder| holds_scripts(folder)).last();
+        return whole.unwrap_or(&around[at]).to_path_buf();
     }
     let with_scripts = around.iter().skip(1).take_while(|folder| holds_scripts(folder)).last();
     with_scripts.map_or(folder, |folder| folder).to_path_buf()
@@ -95,6 +100,8 @@ mod tests {
             ("with_git/.git/HEAD", "with_git/a/b", "with_git"),
             ("with_git/a/pyproject.toml", "with_git/a/b", "with_git"),
             ("with_project/pyproject.toml", "with_project/src/deep", "with_project"),
+            ("bundle/train.py", "bundle", "bundle"),
+            ("bundle/align/setup.py", "bundle/align", "bundle"),
             ("plain/train.py", "plain/models/blocks", "plain/models/blocks"),
             ("plain/models/net.py", "plain/models/blocks", "plain"),
             ("lib/site-packages/torch/setup.py", "lib/site-packages/torch/nn", "lib/site-packages/torch"),

@@ -59,8 +59,9 @@ fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> boo
     found
 }
 
-/// `if i % n_critic == 0:` around a backward pass of its own, beside a whole step in the same loop: it runs every few
-/// steps. A branch that only updates what was gathered outside of it is the step itself.
+/// `if i % n_critic == 0:` around a backward pass of its own, beside a whole step that always runs in the same loop: it
+/// runs every few steps, or where it is asked for. A branch that only updates what was gathered outside of it, or that
+/// stands for another, is the step itself.
 fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
     let trains =
         |call: &&Call| is_training_call(call) || matches!(call.callee, Callee::Function(function) if steps[function]);
@@ -69,15 +70,19 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
     let contexts = &program.notes.contexts;
     let is_within = |inner: ContextId, outer: ContextId| contexts.outwards(inner).any(|(id, _)| id == outer);
     let seldom = |(id, guard): (ContextId, &super::context::Context)| {
-        if guard.frame != Frame::Guard(Guard::Cadence) || !guard.trains {
+        if !matches!(guard.frame, Frame::Guard(Guard::Cadence | Guard::OptIn)) || !guard.trains {
             return None;
         }
         let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
         let around = contexts.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
         let is_backward = |name: &str| name.ends_with("backward");
         let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
+        let always_runs = |call: ContextId| {
+            let mut guards = contexts.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
+            !is_within(call, id) && is_within(call, around) && guards.all(|(over, _)| is_within(id, over))
+        };
         let mut beside = [false, false];
-        for (_, name) in calls.iter().filter(|(call, _)| !is_within(*call, id) && is_within(*call, around)) {
+        for (_, name) in calls.iter().filter(|(call, _)| always_runs(*call)) {
             // A function that is a step by itself does both.
             let is_whole = !is_backward(name) && !matches!(*name, "step" | "optimizer_step");
             beside[0] |= is_backward(name) || is_whole;

@@ -14,6 +14,7 @@ mod factories;
 mod guards;
 mod homes;
 mod libraries;
+mod loaders;
 mod lookups;
 mod methods;
 mod modes;

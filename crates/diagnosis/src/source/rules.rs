@@ -121,9 +121,9 @@ fn called_name(call: &ExprCall) -> &str {
     }
 }
 
-/// `.to(device)` and `.cuda()` of something that is not a module.
+/// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
 fn moves_to_device(call: &Call) -> bool {
-    let is_move = call.callee == Callee::Method && matches!(call.name, "to" | "cuda");
+    let is_move = call.callee == Callee::Method && matches!(call.name, "to" | "cuda" | "type" | "type_as");
     let lands = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device);
     let was_there = call.receiver.is_on_device();
     is_move && lands && !was_there
@@ -234,7 +234,10 @@ fn evaluates(program: &Program, loader: &Loader) -> bool {
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
     };
     let function = program.notes.contexts.get(loader.context).function;
-    program.functions[function].kind == FunctionKind::Evaluation || by_name
+    // `if train: … else: …`
+    let mut outwards = program.notes.contexts.outwards(loader.context);
+    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
+    program.functions[function].kind == FunctionKind::Evaluation || by_name || by_branch
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -313,6 +313,10 @@ impl Value {
                 }
                 Value::dict(entries, one.join(two))
             }
+            // A module, or an object that wraps one and is called like it.
+            (Value::Model(_), wrapper @ Value::Instance(_)) | (wrapper @ Value::Instance(_), Value::Model(_)) => {
+                wrapper.clone()
+            }
             // A wrapper of which nothing is known hands on what it holds.
             (Value::Model(one), Value::Model(None)) | (Value::Model(None), Value::Model(one)) => Value::Model(*one),
             (Value::Model(_), Value::Model(_)) => Value::Model(None),

@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use super::names;
 use crate::source::classes::lineage;
 use crate::source::context::{Frame, Guard, LoopKind};
-use crate::source::program::{Call, Callee, FunctionKind, Loader};
+use crate::source::program::{Call, Callee, FunctionKind};
 use crate::source::symbols::ClassId;
 use crate::source::topics;
 use crate::source::value::{Home, Origin, Tensor, Value};
@@ -64,7 +64,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 others = all[1..].to_vec();
                 (Callee::Function(all[0]), result)
             }
-            Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(class, &arguments)),
+            Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(node, class, &arguments)),
             Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
             Target::Called(Value::Instance(class)) => self.call_instance(class, "__call__", &arguments),
             Target::Called(Value::Model(None)) => (Callee::Value, self.layer_call(node, name, &arguments)),
@@ -226,7 +226,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    fn construct(&mut self, class: ClassId, arguments: &Arguments<'a>) -> Value {
+    fn construct(&mut self, node: &'a ExprCall, class: ClassId, arguments: &Arguments<'a>) -> Value {
         if let Some(Value::Function(function)) = self.member(class, "__init__") {
             self.pass(function, arguments, 1);
         }
@@ -234,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match self.program.sources.classes[class].kind {
             ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
             ClassKind::Optimizer => Value::Optimizer(None),
-            ClassKind::Loader => Value::Loader(None),
+            ClassKind::Loader => self.make_derived_loader(node, class, arguments),
             _ => Value::Instance(class),
         }
     }
@@ -291,38 +291,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         } else {
             Value::Unknown
         }
-    }
-
-    pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
-        let key = (self.file(), node.range().start());
-        let known = self.program.made.loader_ids.get(&key).copied();
-        let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
-        let get = |name: &str, position: usize| arguments.get(name, position).cloned();
-        let loader = Loader {
-            node,
-            statement,
-            context: self.context,
-            workers: get("num_workers", 5),
-            pin_memory: get("pin_memory", 7),
-            persistent: get("persistent_workers", usize::MAX),
-            batch_size: get("batch_size", 1),
-            dataset: get("dataset", 0).unwrap_or(Value::Unknown),
-            collate: get("collate_fn", 6).unwrap_or(Value::Unknown),
-            has_unknown_keywords: arguments.has_unknown,
-        };
-        // Numbers stay the same from round to round: parameters of the last one may still hold them.
-        let id = match known {
-            Some(id) => {
-                self.program.made.loaders[id] = loader;
-                id
-            }
-            None => {
-                self.program.made.loaders.push(loader);
-                self.program.made.loader_ids.insert(key, self.program.made.loaders.len() - 1);
-                self.program.made.loaders.len() - 1
-            }
-        };
-        Value::Loader(Some(id))
     }
 
     pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {

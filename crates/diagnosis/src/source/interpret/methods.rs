@@ -78,10 +78,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Some(home) => Value::Tensor(Tensor { home, ..tensor }),
                 None => Value::Tensor(Tensor { boolean: false, ..tensor }),
             },
-            "type_as" => Value::Tensor(Tensor {
-                home: arguments.first().tensor().map_or(tensor.home, |other| other.home),
-                ..tensor
-            }),
+            "type_as" => match arguments.first().tensor().map_or(tensor.home, |other| other.home) {
+                Home::Device => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
+                home => Value::Tensor(Tensor { home, ..tensor }),
+            },
+            // `.type(torch.cuda.FloatTensor)`
+            "type" if matches!(arguments.first(), Value::External(name) if name.contains(".cuda.")) => {
+                Value::Tensor(Tensor { home: Home::Device, boolean: false, ..moved(tensor) })
+            }
             "pin_memory" => Value::Tensor(Tensor { home: Home::Pinned, origin: Origin::Data, ..tensor }),
             "detach" | "detach_" => Value::Tensor(Tensor { graph: false, ..tensor }),
             "size" | "stride" => {

@@ -101,7 +101,19 @@ fn is_filled(program: &Program, call: &Call) -> bool {
     };
     let is_constant = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device
         && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
-    is_fill && is_constant && is_only_read(program, call)
+    is_fill && is_constant && is_only_read(program, call) && !is_overwritten(program, call)
+}
+
+/// `torch.zeros(n, classes).scatter_(1, labels, 1)`: what it was made of is gone at once.
+fn is_overwritten(program: &Program, call: &Call) -> bool {
+    let writes = |name: &str| {
+        name.ends_with('_') && !matches!(name, "fill_" | "zero_" | "requires_grad_" | "triu_" | "tril_")
+            || matches!(name, "scatter" | "scatter_add" | "index_add" | "index_put" | "index_copy")
+    };
+    let function = program.notes.contexts.get(call.context).function;
+    program.calls_of(function).filter(|other| writes(other.name)).any(|other| {
+        other.receiver_expression().is_some_and(|receiver| receiver.range().contains_range(call.node.range()))
+    })
 }
 
 /// Whether the name that the call is bound to is bound nowhere else in the function. What is bound to none is handed on.

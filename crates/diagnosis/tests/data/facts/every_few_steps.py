@@ -37,3 +37,30 @@ def train_and_show(model, loader, optimizer, wanted, every=100):
         shows_now = wanted > 0 and step % every == 0
         if shows_now:
             print(loss.item())
+
+
+def train_by_turns(critic, generator, loader, optimizer, generator_optimizer):
+    for step, real in enumerate(loader):
+        real = real.cuda()
+        if step % 2 == 0:
+            loss = critic(real).mean()
+            loss.backward()
+            optimizer.step()
+            print(loss.item())  # <- TP101
+        else:
+            loss = generator(real).mean()
+            loss.backward()
+            generator_optimizer.step()
+            print(loss.item())  # <- TP101
+
+
+def train_with_a_second_pass(model, loader, optimizer, twice=False):
+    for batch in loader:
+        loss = model(batch.cuda()).mean()
+        if twice:
+            other = model(batch.cuda()).square().mean()
+            other.backward()
+            print(other.item())
+        loss.backward()
+        optimizer.step()
+        print(loss.item())  # <- TP101

@@ -22,7 +22,8 @@ def run(generator, critic, loader, criterion, optimizer):
         valid = Variable(Tensor(real.shape[0], 1).fill_(1.0), requires_grad=False)  # <- TP201
         noise = Variable(Tensor(np.random.normal(0, 1, (real.shape[0], 100))))  # <- TP203
         labels = torch.ones(real.shape[0], device=real.device)  # <- TP201
-        total = torch.zeros(1, device=real.device)
+        hot = torch.zeros(real.shape[0], 10, device=real.device).scatter_(1, real.argmax(1, keepdim=True), 1.0)
+        total = torch.zeros(1, device=real.device) + hot.sum()
         total = total + criterion(critic(generator(noise)), valid) + penalty(critic, real) + labels.sum()
         optimizer.zero_grad()
         total.backward()

@@ -24,6 +24,17 @@ class MatchLoss(nn.Module):
         return (scores * weights).sum() + places.sum() + labels.sum() + gain.sum()
 
 
+FloatTensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        drawn = torch.randn(x.size(0), 8)  # <- TP202
+        drawn = drawn.type_as(x)
+        other = torch.rand(x.size(0), 8).type(FloatTensor)  # <- TP202
+        return x + drawn + other
+
+
 def run(model, loader, device, optimizer, criterion=MatchLoss()):
     for batch in loader:
         length = batch.shape[1]

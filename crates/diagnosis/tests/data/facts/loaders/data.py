@@ -21,5 +21,12 @@ def make_endless(dataset):
         yield from loader
 
 
+def make_either(dataset, train):
+    if train:
+        return DataLoader(dataset, batch_size=8, num_workers=2)  # <- TP302
+    else:
+        return DataLoader(dataset, batch_size=1)
+
+
 def get_test_dataloader(dataset):
     return DataLoader(dataset, batch_size=1)

@@ -77,3 +77,15 @@ def run_by_hand(model, optimizer, trainset, epochs):
     loader = DataLoader(trainset, num_workers=2, pin_memory=True)  # <- TP304
     for epoch in range(epochs):
         one_epoch(model, loader, optimizer)
+
+
+class Paired(DataLoader):
+    def __init__(self, dataset, pairs, num_workers=0, pin_memory=False):
+        super().__init__(dataset, batch_size=2 * pairs, num_workers=num_workers, pin_memory=pin_memory)
+
+
+def run_paired(model, optimizer, trainset):
+    loader = Paired(trainset, 4, num_workers=2)  # <- TP302
+    for batch in loader:
+        model(batch.cuda()).mean().backward()
+        optimizer.step()

@@ -16,7 +16,18 @@ class Attention(nn.Module):
 
 class Diffusion(Schedule):
     def losses(self, model, x, t):
-        return super().losses(model, x, t)
+        return super().losses(self.wrapped(model), x, t)
+
+    def wrapped(self, model):
+        return model if isinstance(model, Rescaled) else Rescaled(model, [0, 10, 20])
+
+
+class Rescaled:
+    def __init__(self, model, table):
+        self.model, self.table = model, table
+
+    def __call__(self, x):
+        return self.model(x * torch.tensor(self.table, device=x.device).sum())  # <- TP203
 
 
 def run(loader, device, optimizer):
