@@ -74,7 +74,11 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     let true_step = played.as_ref().map_or_else(|| retiming::estimated(recorded), |played| played.step.clone());
     let calls = Calls::new(view);
     // In a trace that was played again nothing of the profiler is left.
-    let left = Unprofiled { step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given) };
+    let left = Unprofiled {
+        step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given),
+        estimated_seconds: (true_step.from == "estimated")
+            .then(|| [true_step.seconds, true_step.lower_seconds, true_step.upper_seconds]),
+    };
     let (mut trust, measures) = measure(view, calls.as_ref(), left);
     let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);
     trust.notes.extend(skipped.map(|file| format!("not read: {file}")));
@@ -96,8 +100,8 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     let roadmap = roadmap(view, &mut findings);
     if played.is_some() {
         trust.taken_out(true_step.seconds, true_step.recorded_seconds);
-        trust.notes.extend(true_step.notes.iter().cloned());
     }
+    trust.notes.extend(true_step.notes.iter().cloned());
     Some(Analysis {
         schema_version: 1,
         trace: TraceSummary {

@@ -7,6 +7,7 @@ pub mod collectives;
 pub mod communication;
 pub mod constants;
 pub mod copies;
+pub mod counters;
 pub mod critical_path;
 pub mod data_loading;
 pub mod explained;
@@ -16,6 +17,7 @@ pub mod kernels;
 pub mod kinds;
 pub mod launches;
 pub mod memory;
+pub mod model_parts;
 pub mod operators;
 pub mod overhead;
 pub mod patterns;
@@ -68,6 +70,12 @@ pub struct Measures {
     pub stops: Vec<stops::Stop>,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
+    /// Attention, feed-forward and the rest, where the trace names modules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_parts: Option<model_parts::ModelParts>,
+    /// What else was sampled over time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<counters::CounterRow>,
 }
 
 /// `calls` are those of the plan, where the trace is of a run of ours.
@@ -121,6 +129,8 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         stops,
         sequences: sequences::sequences(view),
         queue: queue::queue(view),
+        model_parts: model_parts::model_parts(view),
+        counters: counters::counters(view),
     };
     (trust, measures)
 }

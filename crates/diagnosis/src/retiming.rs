@@ -2,9 +2,10 @@
 
 mod join;
 
-use headroom_trace::Trace;
+use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
 
+use crate::measures::intervals::covered;
 use crate::measures::profiler_cost::{EventCosts, cost_spans};
 use crate::measures::view::View;
 use crate::simulation::{HostClock, NOT_PLAYED, Play, Removal, Simulation};
@@ -49,6 +50,9 @@ const CLOSE_ENOUGH: f64 = 0.001;
 const LEAST_JOINED: f64 = 0.75;
 /// Steps of one run differ by this much, whatever is attached.
 const NOISE: f64 = 0.08;
+/// Costs per event explained recorded steps with up to 6 waits of the host per step, and none of those with 25 and with 288.
+const MANY_WAITS: f64 = 10.0;
+const STEPS_TO_ESTIMATE_BY: usize = 8;
 
 /// The trace played again, where the true time is known: from its header, or `given` in seconds per step.
 pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
@@ -119,12 +123,15 @@ pub fn estimated(view: &View) -> TrueStep {
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
     let view = light.as_ref().unwrap_or(view);
-    let simulation = Simulation::new(view);
+    // Steps are alike: a few tell what recording costs, in a fraction of the time.
+    let steps = view.steps.ordered.len().min(STEPS_TO_ESTIMATE_BY);
+    let range = view.steps.host_range_of_first(steps);
+    let simulation = Simulation::of_first_steps(view, steps);
     let usual = EventCosts::usual(view);
     let now = simulation.run(&Removal::default());
     let with = |costs: EventCosts| {
-        let removal = Removal { host: cost_spans(view, costs), ..Removal::default() };
-        let saved = (now - simulation.run(&removal)).max(0) as f64 / 1e9 / view.steps.count();
+        let removal = Removal { host: cost_spans(view, costs, range), ..Removal::default() };
+        let saved = (now - simulation.run(&removal)).max(0) as f64 / 1e9 / steps.max(1) as f64;
         (mean_step(view) - saved).max(0.0)
     };
     step.from = "estimated";
@@ -132,14 +139,35 @@ pub fn estimated(view: &View) -> TrueStep {
     let [least, most] = usual.bounds();
     step.seconds = with(usual);
     (step.lower_seconds, step.upper_seconds) = ((1.0 - NOISE) * with(most), (1.0 + NOISE) * with(least));
+    let waits = waits_per_step(view);
+    let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();
+    let device = view.steps.seconds_a_step(device);
+    if waits > MANY_WAITS && device > 0.0 && (1.0 - NOISE) * device < step.lower_seconds {
+        step.lower_seconds = (1.0 - NOISE) * device;
+        step.notes.push(format!(
+            "the host waits for the device {waits:.0} times per step: what recording costs there cannot be told \
+             from the number of events, so the lower bound of the step is the device's own work"
+        ));
+    }
     step
+}
+
+/// Of the host for the device.
+fn waits_per_step(view: &View) -> f64 {
+    let (host, range) = (&view.trace.host, view.steps.host_range());
+    let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);
+    let waits = (0..host.len()).filter(inside).filter(|&at| view.call_kind(at) == Some(CallKind::Synchronise));
+    waits.count() as f64 / view.steps.count()
 }
 
 /// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
 fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     let simulation = Simulation::new(view);
     let usual = EventCosts::usual(view);
-    let removal = |factor: f64| Removal { host: cost_spans(view, usual.times(factor)), ..Removal::default() };
+    let removal = |factor: f64| Removal {
+        host: cost_spans(view, usual.times(factor), view.steps.host_range()),
+        ..Removal::default()
+    };
     let now = simulation.run(&Removal::default());
     let saved = |factor: f64| now - simulation.run(&removal(factor));
     let to_save = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
@@ -180,6 +208,7 @@ fn replayed(view: &View, play: &Play) -> Trace {
         };
     }
     trace.memory.time.iter_mut().for_each(|time| *time = clock.at(*time));
+    trace.counters.iter_mut().for_each(|sample| sample.time = clock.at(sample.time));
     trace
 }
 

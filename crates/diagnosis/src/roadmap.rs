@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use crate::finding::{Confidence, Effort};
+use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::view::View;
 use crate::simulation::{Removal, Simulation};
 use crate::trace_rules::TraceFinding;
+use crate::what_if::model;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roadmap {
@@ -31,6 +32,8 @@ pub struct RoadmapItem {
     pub advice: String,
     pub effort: Effort,
     pub confidence: Confidence,
+    /// How expected saving and bound are found.
+    pub model: &'static str,
     /// At most, by itself.
     pub alone_share: f64,
     /// At most, beyond what the items before it save.
@@ -68,8 +71,12 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
                 Effort::High => 4.0,
             }
     };
+    // Idle time is what no other finding explains: it saves what those before it leave.
+    let is_rest = |finding: &TraceFinding| finding.cause == Cause::GpuIdle;
     order.sort_by(|&left, &right| {
-        worth(&findings[right]).total_cmp(&worth(&findings[left])).then(findings[left].code.cmp(findings[right].code))
+        let (left, right) = (&findings[left], &findings[right]);
+        let by_worth = worth(right).total_cmp(&worth(left)).then(left.code.cmp(right.code));
+        is_rest(left).cmp(&is_rest(right)).then(by_worth)
     });
     let now = view.steps.seconds_a_step(view.steps.wall_nanos());
     let (mut removed, mut expected_removed) = (Removal::default(), Removal::default());
@@ -91,6 +98,7 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
             advice: finding.advice.clone(),
             effort: finding.effort,
             confidence: finding.confidence,
+            model: model(finding.cause).unwrap_or_default(),
             alone_share: alone,
             additional_share: additional,
             expected_share: finding.saving_expected_share,
@@ -103,8 +111,10 @@ pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
         findings[at].saving_bound_share = alone;
     }
     let expected = expected_so_far.min(saved_so_far);
-    let without_model =
-        findings.iter().filter(|finding| finding.found.removal.is_empty() && finding.saving_bound_share == 0.0);
+    let has_model = |finding: &TraceFinding| {
+        model(finding.cause).is_some() && !(finding.found.removal.is_empty() && finding.saving_bound_share == 0.0)
+    };
+    let without_model = findings.iter().filter(|finding| !has_model(finding));
     let mut outside_bound: Vec<String> =
         without_model.map(|finding| format!("{} {}", finding.code, finding.name)).collect();
     outside_bound.sort();

@@ -2,8 +2,7 @@
 
 mod points;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use headroom_trace::CallKind;
 
@@ -41,6 +40,8 @@ pub struct Simulation {
     /// When the device is free for them: what was ordered before them runs until then.
     device_free: i64,
     points: Vec<Point>,
+    /// Points at which the host waits.
+    waits: usize,
     lanes: usize,
     device_spans: usize,
     /// Launches that waited for room in a full queue: the host has that time to spare.
@@ -65,10 +66,18 @@ const LONGEST_LAUNCH_NANOS: i64 = 100_000;
 
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
+        Simulation::of_first_steps(view, view.steps.ordered.len())
+    }
+
+    /// Of the first `count` steps alone.
+    pub fn of_first_steps(view: &View, count: usize) -> Simulation {
+        let host = view.steps.host_range_of_first(count);
+        let points = points(view, host);
         Simulation {
-            host: view.steps.host_range(),
+            host,
             device_free: view.steps.range().start,
-            points: points(view),
+            waits: points.iter().filter(|point| matches!(point.what, What::Wait { .. })).count(),
+            points,
             lanes: view.trace.lanes.len(),
             device_spans: view.trace.device.len(),
             blocked: blocked(view),
@@ -93,34 +102,33 @@ impl Simulation {
         let mut device_start = vec![NOT_PLAYED; self.device_spans];
         let mut device_end = vec![NOT_PLAYED; self.device_spans];
         let mut waits = Vec::new();
-        // Work that was not done at the last wait, by when it was done in the trace; and when what was done then is done now.
-        let mut unfinished: BinaryHeap<Reverse<(i64, i64)>> = BinaryHeap::new();
-        let mut finished_end = self.device_free;
+        // When all that each wait waited for is done, and what waits before it did.
+        let mut done_by_wait: Vec<i64> = vec![self.device_free; self.waits];
+        let (mut finished_end, mut wait) = (self.device_free, 0);
         // How much later (or, negative, earlier) than "time less what is removed" the host is, because of waits.
         let mut lag = 0;
         for point in &self.points {
             match point.what {
-                What::Order { device, lane, delay, gap, after, ended, duration } => {
+                What::Order { device, lane, delay, gap, after, waited_by, duration } => {
+                    let (device, lane) = (device as usize, lane as usize);
                     let ordered = clock.without_removed(point.time) + lag;
                     let duration = removal.device.get(&device).copied().unwrap_or(duration);
                     let mut start = (stream_ends[lane] + gap).max(ordered + delay);
                     if let Some((other, distance)) = after
-                        && device_end[other] != NOT_PLAYED
+                        && device_end[other as usize] != NOT_PLAYED
                     {
-                        start = start.max(device_end[other] + distance);
+                        start = start.max(device_end[other as usize] + distance);
                     }
                     (device_start[device], device_end[device]) = (start, start + duration);
                     stream_ends[lane] = start + duration;
                     last_end = last_end.max(start + duration);
-                    unfinished.push(Reverse((ended, start + duration)));
-                }
-                What::Wait { end, until, after_device } => {
-                    while let Some(&Reverse((ended, now))) = unfinished.peek()
-                        && ended <= until
-                    {
-                        finished_end = finished_end.max(now);
-                        unfinished.pop();
+                    if let Some(done) = done_by_wait.get_mut(waited_by as usize) {
+                        *done = (*done).max(start + duration);
                     }
+                }
+                What::Wait { end, after_device } => {
+                    finished_end = finished_end.max(done_by_wait[wait]);
+                    wait += 1;
                     let was_removed = removed_at(&removed, point.time);
                     let began = clock.without_removed(point.time) + lag;
                     let ends = clock.without_removed(end);

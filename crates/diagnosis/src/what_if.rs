@@ -1,5 +1,5 @@
 //! What a fix is expected to leave of a cost, and what it leaves at least: models of attention, products, element-wise runs,
-//! the optimizer, the loader and read-backs.
+//! the optimizer, the loader, read-backs, copies on the device and idle time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use headroom_trace::{Category, NONE};
 use crate::finding::Cause;
 use crate::measures::Measures;
 use crate::measures::data_loading::loading_spans;
-use crate::measures::flops::{Cost, Precision, costs, shapes};
+use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
 use crate::measures::intervals::{Span, merged};
 use crate::measures::kinds::{Kind, kinds_of_names};
 use crate::measures::view::View;
@@ -29,6 +29,47 @@ const WORKERS: i64 = 8;
 /// Bytes that AdamW moves per parameter in single precision: weight, gradient and two moments read, all but the gradient written.
 const ADAM_BYTES: f64 = 28.0;
 
+/// How the saving of a finding's fix is found, by its cause; `None` where nothing in a trace tells: what it saves is outside of the
+/// bound.
+pub fn model(cause: Cause) -> Option<&'static str> {
+    Some(match cause {
+        Cause::HostSync => "the step without the waits; at best the host is ahead of the device throughout",
+        Cause::GpuIdle => {
+            "the host's time in long stops done ahead; at best the host is ahead of the device throughout"
+        }
+        Cause::LaunchBound => "launches replayed at once; at best every element-wise kernel is fused as well",
+        Cause::DataLoading => {
+            "the loader's work divided among workers; at best the step is as long as the device works"
+        }
+        Cause::HostCopies => "copies hidden behind compute, and nobody waits for them",
+        Cause::NoTensorCores => {
+            "the same FLOPs at the rate that tensor cores reach; at best bf16 throughout at its full rate"
+        }
+        Cause::AttentionMaterialised => {
+            "the products' FLOPs at the rate of fused attention; at best half of them at the full rate"
+        }
+        Cause::SmallKernels => "each run of kernels as long as its longest; at best no element-wise kernel is left",
+        Cause::OptimizerPerParameter => "the bytes of one fused update at the memory's rate; at best half of them",
+        Cause::AllocatorChurn => "the step without the calls",
+        Cause::BelowRoof => "the operator at most of its roof; at best at its roof",
+        Cause::ConstantRebuilt => "the step without making it",
+        Cause::CommunicationExposed => "collectives hidden behind the compute beside them",
+        Cause::Straggler => "collectives without the wait for the last rank",
+        Cause::UnevenSteps => "slow steps without their long stops",
+        Cause::CpuBoundOperator => "the step without the operator's time on the host",
+        Cause::PassMissing => "the calls of a fused plan",
+        Cause::DeviceCopies => "readers take the other layout, half as fast; at best no copy is left",
+        // Memory, the batch and the recording itself are not times of the step; what a stalled stream waits for is not in the trace.
+        Cause::MemoryNearLimit
+        | Cause::MemoryGrows
+        | Cause::BatchTooSmall
+        | Cause::ProfilerOverhead
+        | Cause::ColdStart
+        | Cause::DeviceStalled
+        | Cause::Practice => return None,
+    })
+}
+
 /// Replaces what each finding takes out by its bound, and adds what is expected, where there is a model of the fix.
 pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
     let mut known = Known { view, costs: None };
@@ -43,7 +84,8 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
             Cause::LaunchBound | Cause::SmallKernels => (fused(view, &asked), asked),
             Cause::OptimizerPerParameter => optimizer(view, asked),
             Cause::DataLoading => loading(view, asked),
-            Cause::HostSync => read_backs(view, asked),
+            Cause::HostSync | Cause::GpuIdle => host_ahead(view, asked),
+            Cause::DeviceCopies => layouts(view, asked),
             Cause::BelowRoof => at_roof(view, asked),
             _ => (asked.clone(), asked),
         };
@@ -190,8 +232,30 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// Without the waits. At least as long as the device works: at best the host is ahead of it all the time.
-fn read_backs(view: &View, asked: Removal) -> (Removal, Removal) {
+/// By the bytes of the copies: who reads a tensor in another order instead reads it at about half the speed, which costs as much
+/// again as reading it once. At best no copy is left. Without sizes or a known part half of the copy's time.
+fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let tensor_bytes = |at: usize| {
+        let owner = view.operator_of_device(at)?;
+        let first = shapes(view.name(host.dims[owner])).into_iter().find(|shape| !shape.is_empty())?;
+        let types: Vec<String> = serde_json::from_str(view.name(host.types[owner])).unwrap_or_default();
+        let element = types.first().map_or(0.0, |kind| element_bytes(kind));
+        Some(first.iter().map(|size| *size as f64).product::<f64>() * element).filter(|bytes| *bytes > 0.0)
+    };
+    let rate = part(view).map(|part| STREAM_SHARE * part.bytes_per_second);
+    let left = |at: usize| {
+        let stated = Some(device.bytes[at] as f64).filter(|bytes| *bytes > 0.0);
+        let read_once = stated.or_else(|| tensor_bytes(at)).zip(rate).map(|(bytes, rate)| nanos(bytes / rate));
+        read_once.unwrap_or(device.duration[at] / 2).min(device.duration[at])
+    };
+    let expected = Removal { device: asked.device.keys().map(|&at| (at, left(at))).collect(), ..asked.clone() };
+    (asked, expected)
+}
+
+/// Without the waits, or without what keeps the host. At least as long as the device works: at best the host is ahead of it all
+/// the time.
+fn host_ahead(view: &View, asked: Removal) -> (Removal, Removal) {
     let bound = Removal { host: vec![view.steps.host_range()], ..asked.clone() };
     (bound, asked)
 }

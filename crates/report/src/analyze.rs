@@ -1,5 +1,6 @@
 //! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
 
+mod counters;
 pub(crate) mod facts;
 mod html;
 mod markdown;

@@ -2,6 +2,7 @@
 
 pub mod category;
 pub mod columns;
+pub mod counters;
 pub mod messages;
 pub mod names;
 mod read;
@@ -12,8 +13,9 @@ pub mod write;
 
 pub use category::{CallKind, Category};
 pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+pub use counters::Sample;
 pub use messages::Message;
 pub use names::{NameId, Names};
-pub use read::{GzipRatio, ReadError, read, read_bytes, read_file, read_packed};
+pub use read::{GzipRatio, ReadError, begins_as_trace, read, read_bytes, read_file, read_packed};
 pub use run::{Phase, RecordingHeader, RunHeader, Stated};
 pub use trace::{DeviceProperties, Distributed, Header, Reading, Trace};

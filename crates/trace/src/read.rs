@@ -6,6 +6,7 @@ mod events;
 mod fragment;
 mod header;
 mod json;
+mod opening;
 mod order;
 mod text;
 mod tracks;
@@ -23,6 +24,7 @@ use crate::trace::Trace;
 use events::{Events, MOST_BYTES_BESIDE_EVENTS};
 use fragment::Fragment;
 use header::{Found, Members};
+pub use opening::begins_as_trace;
 pub use text::GzipRatio;
 use text::TooDense;
 

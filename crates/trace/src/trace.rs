@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
+use crate::counters::Sample;
 use crate::messages::{self, Message};
 use crate::names::{NameId, Names};
 use crate::run::{RecordingHeader, RunHeader, Stated};
@@ -19,6 +20,8 @@ pub struct Trace {
     pub stated: Vec<Stated>,
     pub device: DeviceSpans,
     pub memory: MemoryEvents,
+    /// In order of time.
+    pub counters: Vec<Sample>,
     /// Of collectives, in order of lane and start.
     pub messages: Vec<Message>,
     pub reading: Reading,
@@ -78,6 +81,9 @@ pub struct Reading {
     /// Categories of a file that has none of a profiler's: its spans are taken for operators of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_categories: Vec<String>,
+    /// Whether XLA ran the work: a trace of JAX's profiler.
+    #[serde(skip)]
+    pub is_of_xla: bool,
     /// What could not be taken along: files of the folder that are no traces, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped_files: Vec<String>,

@@ -27,7 +27,8 @@ pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
 }
 
 pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Result<Analysis> {
-    let unprofiled = Unprofiled { step_seconds: about.step_without_profiler.map(|milliseconds| milliseconds / 1e3) };
+    let step_seconds = about.step_without_profiler.map(|milliseconds| milliseconds / 1e3);
+    let unprofiled = Unprofiled { step_seconds, ..Unprofiled::default() };
     let options = Options { unprofiled, thresholds };
     let Some(analysis) = analyze_rank(traces, about.rank, &options) else {
         bail!("no trace to analyze");

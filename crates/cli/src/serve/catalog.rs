@@ -130,9 +130,18 @@ fn is_run(folder: &Path) -> bool {
     [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE].iter().filter(|name| folder.join(name).is_file()).count() >= 2
 }
 
+/// Files of JSON that are opened to see whether they are traces, of one folder.
+const MOST_OPENED: usize = 16;
+
+/// Traces by name, or whatever `analyze` accepts by what it begins with.
 fn holds_traces(folder: &Path) -> bool {
     let Ok(children) = fs::read_dir(folder) else { return false };
-    children
-        .flatten()
-        .any(|child| is_trace_name(&child.file_name().to_string_lossy()) && folder::lies_inside(folder, &child.path()))
+    let mut files: Vec<(String, PathBuf)> =
+        children.flatten().map(|child| (child.file_name().to_string_lossy().into_owned(), child.path())).collect();
+    files.retain(|(name, path)| {
+        (name.ends_with(".json") || name.ends_with(".json.gz")) && folder::lies_inside(folder, path)
+    });
+    files.sort();
+    files.iter().any(|(name, _)| is_trace_name(name))
+        || files.iter().take(MOST_OPENED).any(|(_, path)| headroom_trace::begins_as_trace(path))
 }

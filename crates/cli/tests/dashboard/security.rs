@@ -360,6 +360,20 @@ fn a_trace_behind_a_link_that_leads_out_of_the_folder_is_not_read() {
 }
 
 #[test]
+fn a_folder_with_a_trace_of_any_name_is_listed_and_one_with_other_json_is_not() {
+    with_a_run(&[], |folder, server| {
+        let trace = r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":9}]}"#;
+        for (name, file, text) in [("exported", "trace_cold.json", trace), ("samples", "list.json", r#"[{"id":1}]"#)] {
+            fs::create_dir_all(folder.join("runs").join(name)).unwrap();
+            fs::write(folder.join("runs").join(name).join(file), text).unwrap();
+        }
+        let id = server.id("exported");
+        assert!(server.get(&format!("/api/runs/{id}/operators")).text().contains("\"a\""));
+        assert!(!server.get("/api/runs").text().contains("samples"));
+    });
+}
+
+#[test]
 fn a_stray_trace_hides_no_run() {
     with_a_run(&[], |folder, server| {
         let trace = r#"[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":9}]"#;

@@ -1,6 +1,6 @@
 //! What a step's time went into, in parts that add up to it; idle time with its cause.
 
-use headroom_trace::{CallKind, Category};
+use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
 use super::data_loading::loading_spans;
@@ -42,6 +42,9 @@ pub struct Idle {
     pub host_busy_in_long_gaps_seconds: f64,
     /// Between the order for the next work and its start.
     pub launch_delay_seconds: f64,
+    /// Busy host and launch delay in short gaps that no launch of a kernel ends: a graph does, or copies for it, or nothing more came.
+    #[serde(skip)]
+    pub without_launches_seconds: f64,
     /// The next work was queued and the device stood all the same: it waited for another stream, another rank, or something
     /// outside of the file.
     pub stalled_seconds: f64,
@@ -86,12 +89,12 @@ fn of_device(view: &View, stops: &[Stop]) -> Breakdown {
         sum.copies_exposed_seconds += seconds(covered(&exposed_copies, step.span));
         busy_nanos += covered(&view.busy, step.span);
     }
-    stops.iter().for_each(|stop| add_stop(&mut sum.idle, stop, &loading, &waiting));
+    stops.iter().for_each(|stop| add_stop(view, &mut sum.idle, stop, &loading, &waiting));
     sum.busy_share = view.steps.share(busy_nanos);
     sum
 }
 
-fn add_stop(idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
+fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
     let gap = stop.span;
     idle.total_seconds += seconds(gap.nanos());
     idle.longest_seconds = idle.longest_seconds.max(seconds(gap.nanos()));
@@ -111,9 +114,27 @@ fn add_stop(idle: &mut Idle, stop: &Stop, loading: &[Span], waiting: &[Span]) {
     if gap.nanos() > LONG_GAP_NANOS {
         idle.host_busy_in_long_gaps_seconds += host_busy;
     }
+    let delay = seconds(gap.nanos() - before.nanos() - stop.stalled().nanos());
     idle.stalled_seconds += seconds(stop.stalled().nanos());
-    idle.launch_delay_seconds += seconds(gap.nanos() - before.nanos() - stop.stalled().nanos());
+    idle.launch_delay_seconds += delay;
+    if stop.after().is_none_or(|at| begins_a_graph(view, at)) {
+        idle.without_launches_seconds += delay + if gap.nanos() > LONG_GAP_NANOS { 0.0 } else { host_busy };
+    }
 }
+
+/// Whether a device span is of a graph, or a copy or fill of what the graph after it reads.
+fn begins_a_graph(view: &View, at: usize) -> bool {
+    let device = &view.trace.device;
+    let kinds = (at..device.len()).take_while(|&next| device.lane[next] == device.lane[at]).map(|next| {
+        let call = Some(view.call_of[next]).filter(|call| *call != NONE)?;
+        view.call_kind(call as usize)
+    });
+    let first = kinds.take(MOST_COPIES).find(|kind| !matches!(kind, Some(CallKind::Copy | CallKind::Fill)));
+    first == Some(Some(CallKind::GraphLaunch))
+}
+
+/// Inputs that are copied before a graph is launched.
+const MOST_COPIES: usize = 16;
 
 /// When the host was in a call that waits for the device.
 pub fn waiting_spans(view: &View) -> Vec<Span> {

@@ -4,6 +4,7 @@ use headroom_trace::Category;
 use serde::Serialize;
 
 use super::intervals::{Span, covered, merged, seconds};
+use super::steps::is_fetch;
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -41,14 +42,9 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
     merged(loading_indices(view).into_iter().map(|at| view.host_span(at)).collect())
 }
 
-/// Torch's annotation of a fetched batch.
-pub fn is_loader(name: &str) -> bool {
-    name.starts_with("enumerate(DataLoader)#")
-}
-
 /// By torch's annotation, else by the iterator's own function.
 fn loading_indices(view: &View) -> Vec<usize> {
-    let annotated = view.host_spans_named(is_loader);
+    let annotated = view.host_spans_named(is_fetch);
     if !annotated.is_empty() {
         return annotated;
     }

@@ -78,12 +78,11 @@ fn speed(view: &View) -> f64 {
     (nanos[nanos.len() / 10] as f64 / 1e3 / LAUNCH_MICROS_THEN).clamp(0.4, 1.5)
 }
 
-/// Where the host's time went into recording, as spans to be taken out: after each event as much as it costs, as far as the
+/// Where the host's time within `range` went into recording, as spans to be taken out: after each event as much as it costs, as far as the
 /// host was not waiting. At most four fifths of the time up to the next event, so that spans stay within each other; the rest
 /// is carried over to it.
-pub fn cost_spans(view: &View, costs: EventCosts) -> Vec<Span> {
+pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     let host = &view.trace.host;
-    let range = view.steps.host_range();
     let is_compiled: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("triton_")).collect();
     let nanos = |micros: f64| (1e3 * micros) as i64;
     let mut spans: Vec<Span> = Vec::new();

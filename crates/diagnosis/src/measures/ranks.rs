@@ -29,6 +29,8 @@ pub struct Ranks {
     pub meetings: usize,
     /// Time per step that the analyzed rank spends waiting in collectives, beside no compute.
     pub waiting_seconds: f64,
+    /// The same of all ranks, in the mean: the rank that the others wait for waits least itself.
+    pub mean_waiting_seconds: f64,
     /// The rank that more than half of all waiting is for. `None` where no rank stands out, or ranks are missing that may.
     pub straggler: Option<u32>,
     pub missing_ranks: Vec<u32>,
@@ -142,11 +144,15 @@ pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Rank
     let analyzed_view = views[analyzed];
     let exposed_waits = without(&merged(waits.iter().map(|wait| wait.wait).collect()), &compute(analyzed_view));
     let sets = sums.iter().map(|sum| merged(sum.waits.clone())).collect::<Vec<_>>();
+    let exposed_wait =
+        |(view, waits): (&&View, &Vec<Span>)| view.steps.seconds_a_step(total(&without(waits, &compute(view))));
+    let mean_waiting = views.iter().zip(&sets).map(exposed_wait).sum::<f64>() / views.len() as f64;
     let strips = strips::strips(views, &sets, &offsets, aligned.iter().all(|aligned| *aligned), analyzed);
     let straggler = straggler(&rows, meetings.len(), &missing);
     Some(Ranks {
         meetings: meetings.len(),
         waiting_seconds: analyzed_view.steps.seconds_a_step(total(&exposed_waits)),
+        mean_waiting_seconds: mean_waiting,
         straggler,
         notes: notes(&rows, &aligned, &meetings, &missing, world),
         collectives: collective_rows(traces, views, &lists, &meetings),

@@ -75,7 +75,13 @@ impl Steps {
 
     /// From the first to the last moment at which the host was at the steps.
     pub fn host_range(&self) -> Span {
-        match (self.ordered.first(), self.ordered.last()) {
+        self.host_range_of_first(self.ordered.len())
+    }
+
+    /// The same of the first `count` steps.
+    pub fn host_range_of_first(&self, count: usize) -> Span {
+        let steps = &self.ordered[..count.min(self.ordered.len())];
+        match (steps.first(), steps.last()) {
             (Some(first), Some(last)) => Span { start: first.start, end: last.end },
             _ => Span { start: 0, end: 0 },
         }
@@ -105,9 +111,17 @@ pub struct Found<'v> {
     pub cold: &'v Cold,
 }
 
+/// Torch's annotation around the fetch of one batch.
+pub fn is_fetch(name: &str) -> bool {
+    name.starts_with("enumerate(DataLoader)#")
+}
+
 pub fn find_steps(trace: &Trace, found: &Found) -> Steps {
     let (found_by, mut windows) = windows::host_windows(trace, found.call_of, found.parent, found.busy);
     let left_out = leave_out_cold(&mut windows, found.cold);
+    if found_by == FoundBy::OptimizerSpans && left_out.is_empty() {
+        windows::drop_overlong(&mut windows);
+    }
     let ordered = windows.iter().map(|step| step.span).collect();
     let mut steps = Steps { found_by, measured_on: MeasuredOn::Host, list: windows, left_out, ordered };
     if found_by != FoundBy::WholeTrace

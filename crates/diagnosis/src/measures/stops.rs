@@ -22,7 +22,7 @@ const UNKNOWN: i64 = i64::MIN;
 
 /// A launch reaches an idle stream in some 10 µs, under a profiler in some 50. Work that stands longer in a queue waits for
 /// something.
-const LONGEST_LAUNCH_DELAY_NANOS: i64 = 100_000;
+pub const LONGEST_LAUNCH_DELAY_NANOS: i64 = 100_000;
 
 impl Stop {
     /// Nothing was queued: from the gap's start to the order for the work that ends it. `None` where nothing tells who ordered

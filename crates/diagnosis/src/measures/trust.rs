@@ -42,6 +42,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unprofiled {
     pub step_seconds: Option<f64>,
+    /// Where it is not known: the middle of an estimate and its two bounds.
+    pub estimated_seconds: Option<[f64; 3]>,
 }
 
 /// Above this share the profiler is said to be in the way.
@@ -135,7 +137,19 @@ fn lost_work(view: &View, trust: &mut Trust) {
         .filter(|&at| view.call_kind(at) == Some(CallKind::Launch) && !is_captured(at))
         .map(|at| at as u32)
         .collect();
-    let lost = launches.iter().filter(|call| !arrived.contains(call)).count();
+    // What was launched last may not have run yet when recording ended.
+    let start_of = |call: u32| host.start[call as usize];
+    let last_arrived = arrived.iter().map(|&call| start_of(call)).max().unwrap_or(i64::MIN);
+    let device_end = view.busy.last().map_or(i64::MIN, |span| span.end);
+    let is_cut = |call: u32| start_of(call) > last_arrived && start_of(call) <= device_end;
+    let lost = launches.iter().filter(|&&call| !arrived.contains(&call) && !is_cut(call)).count();
+    let cut = launches.iter().filter(|&&call| !arrived.contains(&call) && is_cut(call)).count();
+    if cut * 50 > launches.len() {
+        trust.note(
+            Verdict::Limited,
+            format!("recording ended before the work of the last {cut} launches had run: it is not in the file"),
+        );
+    }
     if lost * 50 > launches.len() {
         let share = 100.0 * lost as f64 / launches.len() as f64;
         trust.note(
@@ -301,20 +315,17 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     // Where the device sets the pace, a slower host changes nothing.
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
     if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
-        let milliseconds = |share: f64| 1e3 * step_seconds * (1.0 - share);
+        let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
+        let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(|seconds| 1e3 * seconds);
         trust.note(
             Verdict::Limited,
             format!(
-                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded: the profiler makes \
-                 the host's time about {:.1}× what it is without, so host and launch times are too long. The step of {:.1} ms \
-                 takes an estimated {:.1} ms without it, between {:.1} and {:.1} (time some steps without it to know)",
+                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, which slows the host, so \
+                 host and launch times are too long: the step of {:.1} ms takes an estimated {middle:.1} ms without the profiler, \
+                 between {lower:.1} and {upper:.1} (time some steps without it to know)",
                 estimate.events_per_step,
                 estimate.functions_per_step,
-                1.0 / (1.0 - estimate.middle),
                 1e3 * step_seconds,
-                milliseconds(estimate.middle),
-                milliseconds(estimate.high),
-                milliseconds(estimate.low),
             ),
         );
     }

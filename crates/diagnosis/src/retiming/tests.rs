@@ -158,3 +158,47 @@ fn the_median_lies_between_two_values_that_rarely_both_miss_it() {
     assert_eq!(median_interval(&[3.0]), (3.0, 3.0));
     assert_eq!(median(&[]), None);
 }
+
+#[test]
+fn without_a_true_time_the_step_lies_between_cheap_and_dear_events() {
+    // 20 · 7.5 - 6 = 144 µs of recording as usual; 0.4 and 1.7 of it at least and at most, and 8% of noise besides.
+    let trace = launching(100 * MICRO, |_, _| {}).trace();
+    let step = estimated(&View::new(&trace));
+    assert_eq!(step.from, "estimated");
+    assert!(near(step.seconds, 1_856e-6, 1e-6), "{step:?}");
+    assert!(near(step.lower_seconds, 0.92 * (2_000.0 - 1.7 * 144.0) * 1e-6, 1e-6), "{step:?}");
+    assert!(near(step.upper_seconds, 1.08 * (2_000.0 - 0.4 * 144.0) * 1e-6, 1e-6), "{step:?}");
+    assert!(step.notes.is_empty(), "{step:?}");
+}
+
+#[test]
+fn many_waits_leave_the_devices_own_work_as_the_lower_bound() {
+    // In each of 20 turns the host waits; the device works 100 µs of 2,000.
+    let trace = launching(100 * MICRO, |made, start| {
+        made.span("cuda_runtime", "cudaStreamSynchronize", 1, start + 50 * MICRO, start + 60 * MICRO, "");
+    });
+    let step = estimated(&View::new(&trace.trace()));
+    assert!(near(step.lower_seconds, 0.92 * 100e-6, 1e-6), "{step:?}");
+    assert!(step.seconds > 0.9e-3 && step.notes[0].contains("waits for the device 20 times per step"), "{step:?}");
+}
+
+#[test]
+fn of_many_equal_steps_the_first_few_give_the_same_estimate() {
+    let steps = |count: i64| {
+        let mut made = Fabricated::default();
+        for number in 0..count {
+            let first = number * 1_000 * MICRO;
+            made.step(number as u32, first, first + 1_000 * MICRO);
+            for start in (0..10).map(|nth| first + nth * 100 * MICRO) {
+                made.operator("aten::mul", start, start + 40 * MICRO);
+                let call = start + 10 * MICRO;
+                made.launch((call, call + 4_500), "k", (call + 10 * MICRO, call + 15 * MICRO));
+            }
+        }
+        estimated(&View::new(&made.trace()))
+    };
+    let (few, many) = (steps(8), steps(40));
+    // Ten launches of 7.5 µs per step; the last of all the steps may not be paid for.
+    assert!(near(few.seconds, 925e-6, 1e-6) && near(many.seconds, 925e-6, 1e-6), "{few:?} {many:?}");
+    assert!(near(many.lower_seconds, few.lower_seconds, 2e-6), "{few:?} {many:?}");
+}

@@ -1,7 +1,7 @@
 //! Findings with known costs, in one step of 1,000 microseconds without a device: what is taken out is saved.
 
 use super::*;
-use crate::finding::{Cause, Severity};
+use crate::finding::Severity;
 use crate::measures::intervals::Span;
 use crate::simulation::tests::trace_of;
 use crate::trace_rules::Found;
@@ -137,4 +137,15 @@ fn expected_and_bound_are_two_numbers_and_the_order_goes_by_what_is_expected() {
     assert!(close(made.step_seconds_expected, 0.6e-3) && close(made.step_seconds_at_best, 0.1e-3), "{made:?}");
     assert_eq!(made.outside_bound, ["TR003 a-cost"], "what has no model is said");
     assert!(close(findings[0].saving_expected_share, 0.1));
+}
+
+#[test]
+fn idle_time_that_nothing_explains_comes_after_what_explains_some() {
+    let mut findings = [finding("TR102", Effort::Low, 0, 900), finding("TR101", Effort::High, 100, 300)];
+    findings[1].cause = Cause::HostSync;
+    let made = roadmap_of(&mut findings);
+    let shares: Vec<(&str, f64)> = made.items.iter().map(|item| (item.code, item.additional_share)).collect();
+    assert_eq!((shares[0].0, shares[1].0), ("TR101", "TR102"));
+    assert!(close(shares[0].1, 0.2) && close(shares[1].1, 0.7), "{shares:?}");
+    assert_eq!(made.items[1].model, crate::what_if::model(Cause::GpuIdle).unwrap_or_default());
 }

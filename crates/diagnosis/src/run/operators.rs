@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::kinds;
 use crate::measures::Measures;
 use crate::measures::calls::{Call, Calls};
-use crate::measures::data_loading::is_loader;
 use crate::measures::flops::shapes;
 use crate::measures::intervals::Span;
+use crate::measures::steps::is_fetch;
 use crate::measures::view::View;
 
 /// One row per operator name, over all recorded steps, the costliest first: the table of operators under the workshop's keys.
@@ -148,7 +148,7 @@ fn annotations(view: &View) -> Vec<(Part, Span)> {
         .filter(|&at| host.category[at] == Category::UserAnnotation)
         .filter_map(|at| {
             let part = match view.host_name(at) {
-                name if is_loader(name) => Part::DataWait,
+                name if is_fetch(name) => Part::DataWait,
                 "inputs" | "loss" => Part::HostCopy,
                 "forward" | "backward" => Part::Phase,
                 name if name.starts_with("Optimizer.step") => Part::Phase,

@@ -1,7 +1,11 @@
 //! Points of the trace at which the host orders work or waits for it, with what bound each piece of work.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use headroom_trace::{CallKind, NONE};
 
+use crate::measures::intervals::Span;
 use crate::measures::launches::median;
 use crate::measures::view::View;
 
@@ -14,22 +18,20 @@ pub struct Point {
 #[derive(Clone, Copy)]
 pub enum What {
     Order {
-        device: usize,
-        lane: usize,
+        device: u32,
+        lane: u32,
         /// From the order to the start on an idle stream.
         delay: i64,
         /// From the end of the work before it on the stream, where it was queued.
         gap: i64,
         /// Work of another stream that it waited for, and the time from that one's end to its start.
-        after: Option<(usize, i64)>,
-        /// When it was done in the trace.
-        ended: i64,
+        after: Option<(u32, i64)>,
+        /// The first wait after the order that it was done by in the trace, counted from 0; [`NONE`] where there is none.
+        waited_by: u32,
         duration: i64,
     },
     Wait {
         end: i64,
-        /// Work that was done by then was waited for.
-        until: i64,
         after_device: i64,
     },
 }
@@ -41,9 +43,9 @@ const LONGEST_GAP_NANOS: i64 = 10_000;
 /// Clocks of host and device differ by this much.
 const CLOCK_NANOS: i64 = 1_000;
 
-pub fn points(view: &View) -> Vec<Point> {
+/// Of what the host did within `range`.
+pub fn points(view: &View, range: Span) -> Vec<Point> {
     let (host, device) = (&view.trace.host, &view.trace.device);
-    let range = view.steps.host_range();
     let inside = |time: i64| (range.start..range.end).contains(&time);
     let mut ends: Vec<(i64, u32)> = device.busy().map(|at| (device.end(at), at as u32)).collect();
     ends.sort_unstable();
@@ -65,12 +67,12 @@ pub fn points(view: &View) -> Vec<Point> {
         let after = if is_late && queued.is_none() { other_stream(view, &ends, at) } else { None };
         gaps.extend(queued.filter(|gap| *gap >= 0));
         let what = What::Order {
-            device: at,
-            lane,
+            device: at as u32,
+            lane: lane as u32,
             delay: (start - time).clamp(0, LONGEST_DELAY_NANOS),
             gap: queued.unwrap_or(i64::MAX),
             after,
-            ended: device.end(at),
+            waited_by: NONE,
             duration: device.duration[at],
         };
         points.push((start, Point { time, what }));
@@ -87,24 +89,56 @@ pub fn points(view: &View) -> Vec<Point> {
     for at in (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Synchronise)) {
         if inside(host.start[at]) {
             let (start, end) = (host.start[at], host.end(at));
-            let until = end + CLOCK_NANOS.min((end - start) / 2);
+            let until = until(start, end);
             let next = ends.partition_point(|(ended, _)| *ended <= until);
             let ready = next.checked_sub(1).map_or(i64::MIN, |index| ends[index].0);
             let after_device = end - ready.clamp(start, end);
-            points.push((i64::MAX, Point { time: start, what: What::Wait { end, until, after_device } }));
+            points.push((i64::MAX, Point { time: start, what: What::Wait { end, after_device } }));
         }
     }
     // Work of one graph has one order: it comes as the device ran it.
     points.sort_by_key(|(start, point)| (point.time, *start));
-    points.into_iter().map(|(_, point)| point).collect()
+    let mut points: Vec<Point> = points.into_iter().map(|(_, point)| point).collect();
+    tie_to_waits(view, &mut points);
+    points
+}
+
+/// Work that was done by then was waited for.
+fn until(start: i64, end: i64) -> i64 {
+    end + CLOCK_NANOS.min((end - start) / 2)
+}
+
+/// Finds once what every replay needs: which wait each piece of work was done by.
+fn tie_to_waits(view: &View, points: &mut [Point]) {
+    let device = &view.trace.device;
+    // Work that was not done at the last wait, by when it was done.
+    let mut unfinished: BinaryHeap<Reverse<(i64, usize)>> = BinaryHeap::new();
+    let mut waits = 0;
+    for at in 0..points.len() {
+        match points[at].what {
+            What::Order { device: span, .. } => unfinished.push(Reverse((device.end(span as usize), at))),
+            What::Wait { end, .. } => {
+                let until = until(points[at].time, end);
+                while let Some(&Reverse((ended, order))) = unfinished.peek()
+                    && ended <= until
+                {
+                    if let What::Order { waited_by, .. } = &mut points[order].what {
+                        *waited_by = waits;
+                    }
+                    unfinished.pop();
+                }
+                waits += 1;
+            }
+        }
+    }
 }
 
 /// Work of another stream that ended just before this began.
-fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(usize, i64)> {
+fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(u32, i64)> {
     let device = &view.trace.device;
     let start = device.start[at];
     let next = ends.partition_point(|(end, _)| *end <= start);
     let (end, other) =
         ends[..next].iter().rev().take(8).find(|(_, other)| device.lane[*other as usize] != device.lane[at])?;
-    (start - end <= LONGEST_GAP_NANOS).then_some((*other as usize, start - end))
+    (start - end <= LONGEST_GAP_NANOS).then_some((*other, start - end))
 }

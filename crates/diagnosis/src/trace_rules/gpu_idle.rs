@@ -6,7 +6,9 @@ use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::explained::{longest_stops, recorded};
 use crate::measures::intervals::{Span, covered, merged, without};
 use crate::measures::steps::FoundBy;
-use crate::measures::stops::Stop;
+use crate::measures::stops::{LONGEST_LAUNCH_DELAY_NANOS, Stop};
+use crate::simulation::Removal;
+use headroom_trace::Category;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -30,9 +32,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let stops = &evidence.measures.stops;
     let stalled: Vec<Span> = stops.iter().map(Stop::stalled).filter(|span| span.nanos() > 0).collect();
     let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
-    // Without steps, time in which nothing at all was recorded need not be the run's.
+    // Without steps, time in which nothing at all was recorded need not be the run's; unless calls of the device are all that was
+    // recorded of the host, which then may do anything between them.
+    let calls_alone = evidence.trust.withheld.contains(&"operators")
+        && view.trace.host.category.iter().any(|category| *category == Category::Runtime);
     let outside = match view.steps.found_by {
-        FoundBy::WholeTrace => without(&[view.steps.range()], &recorded(view)),
+        FoundBy::WholeTrace if !calls_alone => without(&[view.steps.range()], &recorded(view)),
         _ => Vec::new(),
     };
     explained = merged([explained, outside].concat());
@@ -52,6 +57,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Found::new(Some(share), message, "look at what the host does in the longest gaps, and order work earlier");
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
+    // In stops too long for a launch the host was at something that may be done earlier, or beside the device's work.
+    let dry = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::dry);
+    let dry = merged(dry.filter(|span| span.nanos() > 0).collect());
+    found.removal = Removal { host: without(&dry, &explained), ..Removal::default() };
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }

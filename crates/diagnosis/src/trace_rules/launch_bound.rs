@@ -33,8 +33,16 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(breakdown.busy_share),
         percent(recorded)
     );
-    let advice = "launch less or ahead: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and attention, \
-                  a larger batch";
+    let advice = match view.trace.reading.is_of_xla {
+        true => {
+            "launch less or ahead: put more of the step under one jax.jit, scan over layers and steps (jax.lax.scan), donate \
+                 arguments that are replaced, a larger batch"
+        }
+        false => {
+            "launch less or ahead: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and attention, \
+                  a larger batch"
+        }
+    };
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = vec![
         format!("{:.0} launches a step of {:.1} µs each (median)", launches.per_step, launches.call_micros_median),
@@ -81,11 +89,20 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 fn applies(evidence: &Evidence) -> bool {
     let launches = &evidence.measures.launches;
     let thresholds = evidence.thresholds;
+    // Recording may be what keeps the host from running ahead: then a short queue says nothing.
+    let (_, least) = evidence.trust.without_profiler(share(evidence));
+    let is_hardly_ahead = launches.queue_depth_median <= NOT_AHEAD && least >= thresholds.launch_bound_share;
     evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device
         && !evidence.trust.withholds_idle()
         && share(evidence) >= thresholds.launch_bound_share
-        && (launches.nothing_ahead_share > thresholds.nothing_ahead_share || launches.shorter_than_launch_share > 0.5)
+        && launches.count > 0
+        && (launches.nothing_ahead_share > thresholds.nothing_ahead_share
+            || launches.shorter_than_launch_share > 0.5
+            || is_hardly_ahead)
 }
+
+/// A host that most often has one piece of work ahead, the one that runs, does not keep ahead of the device.
+const NOT_AHEAD: f64 = 1.0;
 
 fn share(evidence: &Evidence) -> f64 {
     waiting_seconds(evidence) / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE)
@@ -94,5 +111,7 @@ fn share(evidence: &Evidence) -> f64 {
 /// Waiting for the host's next order, in gaps that launches explain.
 fn waiting_seconds(evidence: &Evidence) -> f64 {
     let idle = &evidence.measures.breakdown.idle;
-    idle.host_busy_seconds - idle.host_busy_in_long_gaps_seconds + idle.launch_delay_seconds
+    let waiting = idle.host_busy_seconds - idle.host_busy_in_long_gaps_seconds + idle.launch_delay_seconds;
+    // A graph is launched once for all its kernels: what the host does before that is not a matter of launches.
+    (waiting - idle.without_launches_seconds).max(0.0)
 }

@@ -21,9 +21,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 }
 
 fn found(rebuilt: &Rebuilt) -> Found {
+    // Sizes of scalars are empty lists.
+    let size = match rebuilt.size.contains(|letter: char| letter.is_ascii_digit()) {
+        true => format!("of size {}", rebuilt.size),
+        false => "of a single value".to_string(),
+    };
     let message = format!(
-        "the same constant of size {} is made anew in every step: {}",
-        rebuilt.size,
+        "the same constant {size} is made anew in every step: {}",
         rebuilt.operators.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     );
     let advice = "make it once, keep it as a buffer (register_buffer with persistent=False) and take a slice";

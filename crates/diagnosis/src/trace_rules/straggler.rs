@@ -20,7 +20,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     };
     let step = evidence.measures.breakdown.wall_seconds / evidence.view.steps.count();
-    let share = ranks.waiting_seconds / step.max(f64::MIN_POSITIVE);
+    let of_step = |seconds: f64| (seconds / step.max(f64::MIN_POSITIVE)).min(1.0);
+    let (own, mean) = (of_step(ranks.waiting_seconds), of_step(ranks.mean_waiting_seconds));
+    // Named is a cost of the run: the late rank itself waits least.
+    let share = if ranks.straggler.is_some() { own.max(mean) } else { own };
     // One or two collectives show when ranks began, not who is slow.
     if share < evidence.thresholds.skew_share || ranks.meetings < FEWEST_MEETINGS {
         return Vec::new();
@@ -30,7 +33,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         None if !ranks.missing_ranks.is_empty() => "ranks wait for each other at collectives".to_string(),
         None => "ranks arrive at their collectives unevenly, now one last, now another".to_string(),
     };
-    let message = format!("{who}: {} of the step", percent(share));
+    let message = match share > own {
+        true => format!("{who}: {} of the step in the mean over ranks, {} on this one", percent(share), percent(own)),
+        false => format!("{who}: {} of the step", percent(share)),
+    };
     let advice = "balance the work a rank (length of sequences, data on slow disks), and look at that machine: clocks, heat, other users";
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = ranks.ranks.iter().map(|row| line(row, evidence.view.steps.count())).collect();

@@ -43,15 +43,24 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let lost: i64 = slow.iter().map(|&index| length(index) - median).sum();
     let share = evidence.view.steps.share(lost);
-    let message = format!(
-        "{} of {} steps take over {:.1} times the median: {} of all time",
-        slow.len(),
-        steps.len(),
-        evidence.thresholds.step_spread,
-        percent(share)
-    );
+    // A start comes once: one slow step at the beginning says nothing about how often it comes again.
+    let is_start = slow == [0];
+    let message = match is_start {
+        true => format!(
+            "the first of {} steps takes {:.1} times the median: a start, or something rare",
+            steps.len(),
+            length(0) as f64 / median.max(1) as f64
+        ),
+        false => format!(
+            "{} of {} steps take over {:.1} times the median: {} of all time",
+            slow.len(),
+            steps.len(),
+            evidence.thresholds.step_spread,
+            percent(share)
+        ),
+    };
     let mut found = Found::new(
-        Some(share),
+        Some(share).filter(|_| !is_start),
         message,
         "move checkpoints, logging and evaluation off the training thread, or do them less often",
     );

@@ -1,7 +1,9 @@
 //! Traces made with one fault each, with none, and in odd shapes.
 
+mod edges;
 mod faults;
 mod foreign;
+mod graphs;
 mod healthy;
 mod odd;
 mod peers;

@@ -49,6 +49,15 @@ fn the_rank_that_the_others_wait_for_is_named() {
 }
 
 #[test]
+fn on_the_late_rank_the_others_waits_are_the_cost() {
+    let traces = [rank(0, 2, LONGEST), rank(1, 2, 500.0)];
+    let late = analyze_rank(&traces, Some(1), &Options::default()).expect("there are traces");
+    let found = late.findings.iter().find(|finding| finding.code == "TR116").expect("a straggler is found");
+    assert_near(found.share_of_step.expect("has a share"), 0.5 * 3500.0 / 13_200.0);
+    assert!(found.message.contains("in the mean over ranks, 0.00% on this one"), "{}", found.message);
+}
+
+#[test]
 fn waiting_is_told_from_transfer_and_billed_once() {
     let traces = [rank(0, 2, LONGEST), rank(1, 2, 500.0)];
     let analysis = analyze_rank(&traces, Some(0), &Options::default()).expect("there are traces");

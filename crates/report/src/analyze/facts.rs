@@ -23,6 +23,20 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         let (median, most) = (launches.queue_depth_median, launches.queue_depth_most);
         facts.push(("queue", format!("{median:.0} pieces of work ahead of a launch (median), at most {most}")));
     }
+    if let Some(parts) = &measures.model_parts {
+        let share = |share: f64| format!("{:.0}%", 100.0 * share);
+        let (attention, feed_forward) = (share(parts.attention_share), share(parts.feed_forward_share));
+        let (rest, products) = (share(parts.rest_share), share(parts.product_share));
+        let text = format!(
+            "attention {attention}, feed-forward {feed_forward}, rest {rest} of device time; products {products}"
+        );
+        facts.push(("by module", text));
+    }
+    for counter in measures.counters.iter().take(4) {
+        let text =
+            format!("{}: {:.4} on average, {:.4} to {:.4}", counter.name, counter.mean, counter.least, counter.most);
+        facts.push(("counter", text));
+    }
     let queue = &measures.queue;
     if queue.blocked_calls > 0 {
         let time = milliseconds(queue.blocked_seconds_per_step);

@@ -8,11 +8,11 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::trust::Verdict;
 
 use super::facts::{BANDS, Band, facts};
+use super::{counters, queue, ranks};
 use super::{
     critical_path, device_of, how_steps_were_found, milliseconds, no_findings, part_table, parts, percent, place_of,
     roadmap_table, together, withholds_idle,
 };
-use super::{queue, ranks};
 use crate::breakdown_bar::breakdown_bar;
 use crate::memory_plot::{MemoryPoint, legend, memory_plot};
 use crate::names::shortened;
@@ -76,6 +76,7 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     }
     section("Kernels", kernels(analysis) + &tables::sequences(analysis));
     section("Queue", queue::html(analysis));
+    section("Counters", counters::html(analysis));
     if !withholds_idle(analysis) && analysis.measures.critical_path.device_seconds > 0.0 {
         section("Critical path", tables::path(analysis));
     }

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use headroom_diagnosis::measures::counters::counters;
 use headroom_diagnosis::measures::critical_path::{On, critical_path};
 use headroom_diagnosis::measures::queue::queue;
 use headroom_diagnosis::measures::view::View;
@@ -29,7 +30,20 @@ struct Header {
     /// Work in the queue: when, how much on average until the next, and the most in all.
     queue: Vec<[f64; 2]>,
     queue_most: u32,
+    counters: Vec<CounterHeader>,
 }
+
+/// A sampled value over time.
+#[derive(Serialize)]
+struct CounterHeader {
+    name: String,
+    least: f64,
+    most: f64,
+    curve: Vec<[f64; 2]>,
+}
+
+/// Strips over the rows: more would leave no room for them.
+const MOST_COUNTERS: usize = 4;
 
 #[derive(Serialize)]
 struct LaneHeader {
@@ -122,6 +136,16 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         path_events: on_device.collect(),
         queue: waiting.curve.iter().map(|point| [first + 1e9 * point.seconds, point.mean]).collect(),
         queue_most: waiting.most,
+        counters: counters(&view)
+            .into_iter()
+            .take(MOST_COUNTERS)
+            .map(|row| CounterHeader {
+                name: row.name,
+                least: row.least.min(0.0),
+                most: row.most.max(0.0),
+                curve: row.curve.iter().map(|[seconds, value]| [first + 1e9 * seconds, *value]).collect(),
+            })
+            .collect(),
         span_nanos: (last - origin) as f64,
         events: order.len(),
         names: names.texts,

@@ -16,6 +16,8 @@ pub struct RawEvent<'a> {
     pub start: Option<i64>,
     pub duration: Duration,
     pub arguments: RawArguments<'a>,
+    /// Their text, for events whose arguments have names of their own.
+    pub all_arguments: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +90,11 @@ pub fn event<'a>(cursor: &mut Cursor<'a>) -> Step<RawEvent<'a>> {
                     _ => Duration::Impossible,
                 }
             }
-            b"args" if cursor.peek()? == b'{' => event.arguments = arguments(cursor)?,
+            b"args" if cursor.peek()? == b'{' => {
+                let from = cursor.at;
+                event.arguments = arguments(cursor)?;
+                event.all_arguments = &cursor.text[from..cursor.at];
+            }
             _ => {
                 cursor.raw_value()?;
             }

@@ -6,6 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::category::Category;
 use crate::columns::{HOST_MEMORY, Label, Lane, LaneId, NONE};
+use crate::counters::{self, Sample};
 use crate::messages::Message;
 use crate::names::{NameId, Names};
 use crate::run::{Phase, Stated};
@@ -122,6 +123,7 @@ impl Fragment {
             b'B' | b'E' => self.add_edge(event),
             b'M' => self.add_track_name(event),
             b'i' | b'I' if event.name.bytes == b"[memory]" => self.add_memory(event),
+            b'C' => self.add_counter(event),
             _ => {}
         }
     }
@@ -245,6 +247,15 @@ impl Fragment {
         });
     }
 
+    fn add_counter(&mut self, event: &RawEvent) {
+        let Some(time) = event.start else { return self.trace.reading.damaged_events += 1 };
+        let name = String::from_utf8_lossy(event.name.bytes);
+        for (series, value) in counters::series(&name, event.all_arguments) {
+            let series = self.trace.names.intern(&series);
+            self.trace.counters.push(Sample { series, time, value });
+        }
+    }
+
     /// Adds what `next` holds, its names and lanes renumbered.
     pub fn append(&mut self, next: Fragment) {
         let names: Vec<NameId> = next.trace.names.iter().map(|(_, name)| self.trace.names.intern(name)).collect();
@@ -289,6 +300,8 @@ impl Fragment {
         }));
         append_device(&mut self.trace.device, next.trace.device, &names, &lanes);
         append_memory(&mut self.trace.memory, next.trace.memory, &lanes);
+        let renamed = |sample: &Sample| Sample { series: names[sample.series.index()], ..*sample };
+        self.trace.counters.extend(next.trace.counters.iter().map(renamed));
         let (sum, part) = (&mut self.trace.reading, &next.trace.reading);
         sum.events += part.events;
         sum.damaged_events += part.damaged_events;

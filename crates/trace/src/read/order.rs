@@ -38,6 +38,7 @@ pub fn sort(trace: &mut Trace) {
         permute(&mut device.occupancy, &order);
     }
     messages::sort(&mut trace.messages);
+    trace.counters.sort_by_key(|sample| sample.time);
     let memory = &mut trace.memory;
     if !memory.time.is_sorted() {
         let mut order: Vec<u32> = (0..memory.time.len() as u32).collect();

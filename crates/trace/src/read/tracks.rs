@@ -125,6 +125,7 @@ pub fn place(trace: &mut Trace, untyped: Vec<Untyped>, names: &TrackNames) {
         return;
     }
     let tracks: Vec<Track> = trace.lanes.iter().map(|lane| names.track(lane)).collect();
+    trace.reading.is_of_xla = tracks.iter().any(|track| matches!(track, Track::XlaHost));
     for mut span in untyped {
         let name = trace.name(span.name).to_string();
         let category = match tracks[span.lane.0 as usize] {

@@ -16,7 +16,11 @@ const COSTS: EventCosts = EventCosts {
 /// Spans in microseconds.
 fn spans(made: &Fabricated, costs: EventCosts) -> Vec<(i64, i64)> {
     let trace = made.trace();
-    cost_spans(&View::new(&trace), costs).iter().map(|span| (span.start / MICRO, span.end / MICRO)).collect()
+    let view = View::new(&trace);
+    cost_spans(&view, costs, view.steps.host_range())
+        .iter()
+        .map(|span| (span.start / MICRO, span.end / MICRO))
+        .collect()
 }
 
 fn step() -> Fabricated {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headroom_trace::{Category, NONE, NameId, Trace};
 
-use super::{FoundBy, Step, step};
+use super::{FoundBy, Step, is_fetch, step};
 use crate::measures::intervals::Span;
 
 pub fn host_windows(trace: &Trace, call_of: &[u32], parent: &[u32], busy: &[Span]) -> (FoundBy, Vec<Step>) {
@@ -116,18 +116,29 @@ fn ends_of_the_commonest(trace: &Trace, spans: &[usize]) -> Option<Vec<i64>> {
     (ends.len() >= 2).then_some(ends)
 }
 
-/// A step ends with the optimizer. What lies before the first end is a step if it is about as long as one.
+/// A step ends with the optimizer. What lies before the first end is a step if it is not much shorter than one; if it is much
+/// longer, it is one with a cold start, or not a step ([`drop_overlong`]).
 fn between(ends: &[i64], trace_start: i64) -> Vec<Step> {
     let mut lengths: Vec<i64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
     lengths.sort_unstable();
     let median = lengths[lengths.len() / 2];
     let first = ends[0] - trace_start;
     let mut bounds = ends.to_vec();
-    if first * 2 > median && first < median * 2 {
+    if first * 2 > median {
         bounds.insert(0, trace_start);
     }
     let pairs = bounds.windows(2).enumerate();
     pairs.map(|(at, pair)| step(format!("step {at}"), Span { start: pair[0], end: pair[1] })).collect()
+}
+
+/// Takes out a first window that is at least twice as long as the steps after it.
+pub fn drop_overlong(steps: &mut Vec<Step>) {
+    let mut lengths: Vec<i64> = steps.iter().skip(1).map(|step| step.span.nanos()).collect();
+    lengths.sort_unstable();
+    let median = lengths.get(lengths.len() / 2).copied();
+    if median.is_some_and(|median| steps[0].span.nanos() >= 2 * median) {
+        steps.remove(0);
+    }
 }
 
 /// One piece of work: when it began, its name, and the host span that ordered it or is it.
@@ -162,8 +173,25 @@ fn period(trace: &Trace, call_of: &[u32], parent: &[u32]) -> Option<Vec<i64>> {
     })
 }
 
-/// Whether the repeats are parts of one pass over a model: something follows the last of them that none of them holds (a
-/// head after the layers), or one module, operator or annotated forward pass holds several of them.
+/// Whether each of most repeats has a batch fetched for it, where fetches are recorded at all.
+fn are_fetched_for(trace: &Trace, work: &[Piece], places: &[u32]) -> bool {
+    let host = &trace.host;
+    let are_fetches: Vec<bool> = trace.names.iter().map(|(_, name)| is_fetch(name)).collect();
+    let mut fetches: Vec<i64> =
+        (0..host.len()).filter(|&at| are_fetches[host.name[at].index()]).map(|at| host.start[at]).collect();
+    fetches.sort_unstable();
+    let ordered = |index: u32| match work[index as usize] {
+        (time, _, NONE) => time,
+        (_, _, call) => host.start[call as usize],
+    };
+    let fetched_until = |index: u32| fetches.partition_point(|time| *time <= ordered(index));
+    let separated = places.windows(2).filter(|pair| fetched_until(pair[1]) > fetched_until(pair[0])).count();
+    fetches.is_empty() || separated * 2 >= places.len() - 1
+}
+
+/// Whether the repeats are parts of one pass over a model: batches are fetched for several of them at once, something follows the
+/// last of them that none of them holds (a head after the layers), or one module, operator or annotated forward pass holds several
+/// of them.
 fn are_layers(trace: &Trace, parent: &[u32], work: &[Piece], places: &[u32]) -> bool {
     let (first, last) = (places[0] as usize, places[places.len() - 1] as usize);
     let period = places[1] as usize - first;
@@ -173,6 +201,9 @@ fn are_layers(trace: &Trace, parent: &[u32], work: &[Piece], places: &[u32]) -> 
         return true;
     }
     let host = &trace.host;
+    if !are_fetched_for(trace, work, places) {
+        return true;
+    }
     let is_pass = |name: &str| name.starts_with("nn.Module: ") || name.to_ascii_lowercase().contains("forward");
     let is_pass: Vec<bool> = trace.names.iter().map(|(_, name)| is_pass(name)).collect();
     let holders = |index: u32| {

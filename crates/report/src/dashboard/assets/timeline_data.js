@@ -34,7 +34,7 @@ export function decode(buffer) {
       return row;
     }),
   }));
-  return { span: header.span_nanos || 1, events, names: header.names, categories: header.categories, steps: header.steps, path: header.path, pathEvents: header.path_events, queue: header.queue, queueMost: header.queue_most, lanes, start, end, name, module, launcher, category, busy };
+  return { span: header.span_nanos || 1, events, names: header.names, categories: header.categories, steps: header.steps, path: header.path, pathEvents: header.path_events, queue: header.queue, queueMost: header.queue_most, counters: header.counters ?? [], lanes, start, end, name, module, launcher, category, busy };
 }
 
 /** The first event of `[from, to)` whose value in an ascending column is above (or, with `orEqual`, at) a limit. */

@@ -8,16 +8,19 @@ import { nanos } from "./numbers.js";
 export const ROW = 17;
 export const LANE = 22;
 const RULER = 38;
-/** Below the ruler, where they are shown: the critical path, and the queue over time. */
+/** Below the ruler, where they are shown: the critical path, the queue over time and counters. */
 const PATH = 9;
 const QUEUE = 30;
 /** Narrower than this, events are painted together. */
 const APART_PIXELS = 2;
 
+/** The queue's strip and one for each counter. */
+const curvesHeight = (data) => QUEUE * ((data.queueMost > 0 ? 1 : 0) + data.counters.length);
+
 /** Where rows lie below each other, in pixels from the top of everything. */
 export function layout(data) {
   const rows = [];
-  const head = RULER + PATH + (data.queueMost > 0 ? QUEUE : 0);
+  const head = RULER + PATH + curvesHeight(data);
   let top = head;
   const lanes = data.lanes.map((lane) => {
     const place = { name: lane.name, top };
@@ -166,11 +169,11 @@ function paintSelected(context, data, places, colours, view, scale) {
   context.stroke();
 }
 
-/** The path as a strip, and the queue as a curve; both stay while rows are scrolled. */
+/** The path as a strip, the queue and counters as curves; all stay while rows are scrolled. */
 function paintStrips(context, data, colours, view, scale) {
   context.globalAlpha = 1;
   context.fillStyle = colours.background;
-  context.fillRect(0, RULER - 2, view.width, PATH + 2 + (data.queueMost > 0 ? QUEUE : 0));
+  context.fillRect(0, RULER - 2, view.width, PATH + 2 + curvesHeight(data));
   const fills = [colours.host, colours.launch, colours.device];
   let drawn = -1;
   for (const [start, end, on] of data.path) {
@@ -183,16 +186,28 @@ function paintStrips(context, data, colours, view, scale) {
     context.fillStyle = fills[on];
     context.fillRect(x, RULER, Math.max(1, right - x), PATH - 3);
   }
-  if (!data.queueMost) return;
-  const base = RULER + PATH + QUEUE - 4;
+  let top = RULER + PATH;
+  if (data.queueMost > 0) {
+    paintCurve(context, data.queue, 0, data.queueMost, top, `queue, at most ${data.queueMost}`, colours, view, scale);
+    top += QUEUE;
+  }
+  for (const { name, least, most, curve } of data.counters) {
+    paintCurve(context, curve, least, most, top, `${name}, at most ${+most.toPrecision(4)}`, colours, view, scale);
+    top += QUEUE;
+  }
+}
+
+/** Values over time, each of which holds until the next. */
+function paintCurve(context, curve, least, most, top, label, colours, view, scale) {
+  const base = top + QUEUE - 4;
   context.fillStyle = colours.device;
   context.globalAlpha = 0.45;
   context.beginPath();
   context.moveTo(0, base);
-  data.queue.forEach(([time, depth], at) => {
-    const next = data.queue[at + 1]?.[0] ?? view.to;
+  curve.forEach(([time, value], at) => {
+    const next = curve[at + 1]?.[0] ?? view.to;
     if (next < view.from || time > view.to) return;
-    const y = base - (depth / data.queueMost) * (QUEUE - 8);
+    const y = base - ((value - least) / (most - least || 1)) * (QUEUE - 8);
     context.lineTo(Math.max(0, (time - view.from) * scale), y);
     context.lineTo(Math.min(view.width, (next - view.from) * scale), y);
   });
@@ -204,7 +219,7 @@ function paintStrips(context, data, colours, view, scale) {
   context.fillRect(0, base, view.width, 1);
   context.fillStyle = colours.soft;
   context.textAlign = "left";
-  context.fillText(`queue, at most ${data.queueMost}`, 6, RULER + PATH + 6);
+  context.fillText(label, 6, top + 6);
 }
 
 /** Marks the work of the device that sets the steps' length. */
