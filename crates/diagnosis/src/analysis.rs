@@ -76,8 +76,11 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     // In a trace that was played again nothing of the profiler is left.
     let left = Unprofiled {
         step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given),
-        estimated_seconds: (true_step.from == "estimated")
-            .then(|| [true_step.seconds, true_step.lower_seconds, true_step.upper_seconds]),
+        estimated_seconds: (true_step.from == "estimated").then_some([
+            true_step.seconds,
+            true_step.lower_seconds,
+            true_step.upper_seconds,
+        ]),
     };
     let (mut trust, measures) = measure(view, calls.as_ref(), left);
     let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);

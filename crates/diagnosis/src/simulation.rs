@@ -15,6 +15,8 @@ use points::{Point, What, points};
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
+    /// Work follows work on a stream without a gap, as in one kernel; a graph comes close.
+    pub without_gaps: bool,
 }
 
 impl Removal {
@@ -22,6 +24,7 @@ impl Removal {
     pub fn and(&self, other: &Removal) -> Removal {
         let mut both = self.clone();
         both.host.extend_from_slice(&other.host);
+        both.without_gaps |= other.without_gaps;
         for (at, nanos) in &other.device {
             both.device.entry(*at).and_modify(|kept| *kept = (*kept).min(*nanos)).or_insert(*nanos);
         }
@@ -113,6 +116,7 @@ impl Simulation {
                     let (device, lane) = (device as usize, lane as usize);
                     let ordered = clock.without_removed(point.time) + lag;
                     let duration = removal.device.get(&device).copied().unwrap_or(duration);
+                    let gap = if removal.without_gaps { gap.min(0) } else { gap };
                     let mut start = (stream_ends[lane] + gap).max(ordered + delay);
                     if let Some((other, distance)) = after
                         && device_end[other as usize] != NOT_PLAYED

@@ -37,7 +37,9 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::GpuIdle => {
             "the host's time in long stops done ahead; at best the host is ahead of the device throughout"
         }
-        Cause::LaunchBound => "launches replayed at once; at best every element-wise kernel is fused as well",
+        Cause::LaunchBound => {
+            "launches replayed at once; at best every element-wise kernel is fused as well and no gap is left"
+        }
         Cause::DataLoading => {
             "the loader's work divided among workers; at best the step is as long as the device works"
         }
@@ -179,11 +181,11 @@ fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// A compiler may fuse every element-wise kernel into its neighbours.
+/// A compiler may fuse every element-wise kernel into its neighbours, and a graph leave next to nothing between the others.
 fn fused(view: &View, asked: &Removal) -> Removal {
     let device = &view.trace.device;
     let kinds = kinds_of_names(view);
-    let mut bound = asked.clone();
+    let mut bound = Removal { without_gaps: true, ..asked.clone() };
     for at in device.busy().filter(|&at| kinds[device.name[at].index()] == Kind::ElementWise) {
         bound.device.insert(at, 0);
     }

@@ -104,7 +104,8 @@ fn the_roadmap_counts_nothing_twice() {
         let roadmap = &analysis.roadmap;
         let sum: f64 = roadmap.items.iter().map(|item| item.additional_share).sum();
         assert_near(sum, roadmap.total_saving_bound_share, 1e-9);
-        assert!(roadmap.total_saving_bound_share <= 1.0 - analysis.measures.breakdown.busy_share + 0.01);
+        // Kernels may be fused away and the gaps between them with it, so the device's time is not a floor; something is left.
+        assert!((0.0..1.0).contains(&roadmap.total_saving_bound_share), "{}", roadmap.total_saving_bound_share);
         assert!(roadmap.step_seconds_at_best > 0.0);
     }
 }

@@ -38,6 +38,7 @@ fn removal(host: &[(i64, i64)], kernels: &[(usize, i64)]) -> Removal {
     Removal {
         host: host.iter().map(|&(start, end)| Span { start: start * MICRO, end: end * MICRO }).collect(),
         device: kernels.iter().map(|&(at, left)| (at, left * MICRO)).collect(),
+        ..Removal::default()
     }
 }
 
@@ -112,6 +113,22 @@ fn work_of_one_stream_queues_and_of_two_does_not() {
     check(100, &one, 100, &[(removal(&[], &[(0, 0)]), 72), (removal(&[], &[(0, 20)]), 80)]);
     let two = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 40, 1), kernel(8, 16, 76, 2), wait(20, 92)];
     check(100, &two, 100, &[(removal(&[], &[(0, 0)]), 100), (removal(&[], &[(1, 30)]), 60)]);
+}
+
+#[test]
+fn without_gaps_queued_work_follows_at_once() {
+    // Three kernels with 3 between them; the wait ends with the last.
+    let events = [
+        launch(10, 2, 1),
+        launch(12, 2, 2),
+        launch(14, 2, 3),
+        kernel(7, 20, 20, 1),
+        kernel(7, 43, 20, 2),
+        kernel(7, 66, 20, 3),
+        wait(20, 86),
+    ];
+    let packed = Removal { without_gaps: true, ..Removal::default() };
+    check(90, &events, 90, &[(packed.clone(), 84), (packed.and(&removal(&[], &[(0, 10)])), 74)]);
 }
 
 #[test]

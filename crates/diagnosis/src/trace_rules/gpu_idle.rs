@@ -34,8 +34,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
     // Without steps, time in which nothing at all was recorded need not be the run's; unless calls of the device are all that was
     // recorded of the host, which then may do anything between them.
-    let calls_alone = evidence.trust.withheld.contains(&"operators")
-        && view.trace.host.category.iter().any(|category| *category == Category::Runtime);
+    let calls_alone =
+        evidence.trust.withheld.contains(&"operators") && view.trace.host.category.contains(&Category::Runtime);
     let outside = match view.steps.found_by {
         FoundBy::WholeTrace if !calls_alone => without(&[view.steps.range()], &recorded(view)),
         _ => Vec::new(),

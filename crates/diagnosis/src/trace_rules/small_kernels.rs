@@ -58,6 +58,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.removal = Removal {
         host: launchers.map(|at| view.host_span(at)).collect(),
         device: small.beside_longest.iter().map(|&at| (at, 0)).collect(),
+        ..Removal::default()
     };
     vec![found]
 }

@@ -154,6 +154,7 @@ fn fused_work_leaves_no_element_wise_kernel_at_least() {
         let (bound, expected) = filled(&made.trace(), cause, device(&[(0, 0)]), &Measures::default());
         assert_eq!(expected.device, device(&[(0, 0)]).device);
         assert_eq!(bound.device, device(&[(0, 0), (2, 0)]).device);
+        assert!(bound.without_gaps && !expected.without_gaps, "a graph packs what is left");
     }
 }
 

@@ -53,13 +53,13 @@ fn picture(row: &CounterRow, end: f64) -> String {
         row.samples,
         escape(&row.name)
     );
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{0}\" y1=\"{base:.1}\" y2=\"{base:.1}\"/>\
          <text class=\"tick\" x=\"{1}\" y=\"14\" text-anchor=\"end\">{most:.4}</text>\
          <polygon class=\"part0\" points=\"{2:.1},{base:.1} {3} {0},{base:.1}\"/>\
          <text class=\"tick\" x=\"{LEFT}\" y=\"88\">0</text>\
-         <text class=\"tick\" x=\"{0}\" y=\"88\" text-anchor=\"end\">{4}</text></svg></figure>\n",
+         <text class=\"tick\" x=\"{0}\" y=\"88\" text-anchor=\"end\">{4}</text></svg></figure>",
         LEFT + WIDTH,
         LEFT - 6.0,
         x(first),
