@@ -22,6 +22,7 @@ mod names;
 mod operations;
 mod statements;
 mod trained;
+mod unpacking;
 
 use std::collections::HashMap;
 

@@ -2,8 +2,6 @@
 
 use ruff_python_ast::token::TokenKind;
 
-use super::topics::{Topic, bit};
-
 const NAMES: &[&str] = &[
     "amp",
     "use_amp",
@@ -19,7 +17,7 @@ const NAMES: &[&str] = &[
     "use_bf16",
 ];
 
-/// Goes through a file token by token.
+/// Goes through a file token by token, and says where a switch that is off ends.
 #[derive(Default)]
 pub struct Switches {
     state: State,
@@ -38,7 +36,7 @@ enum State {
 }
 
 impl Switches {
-    pub fn name(&mut self, word: &str) -> u64 {
+    pub fn name(&mut self, word: &str) {
         self.state = match self.state {
             // An annotation: `amp: bool = False`.
             State::Given if word == "bool" => State::Named,
@@ -46,15 +44,14 @@ impl Switches {
             _ if NAMES.contains(&word) => State::Named,
             _ => State::Outside,
         };
-        0
     }
 
-    pub fn text(&mut self, text: &str) -> u64 {
+    pub fn text(&mut self, text: &str) -> bool {
         let name = text.trim_start_matches('-').replace('-', "_");
         let is_switch = NAMES.contains(&name.as_str());
         if self.state == State::Option && text == "store_true" {
             self.state = State::Outside;
-            return bit(Topic::PrecisionByChoice);
+            return true;
         }
         self.state = match self.state {
             State::Option => State::Option,
@@ -62,16 +59,16 @@ impl Switches {
             _ if is_switch => State::Named,
             _ => State::Outside,
         };
-        0
+        false
     }
 
-    pub fn other(&mut self, kind: TokenKind) -> u64 {
+    pub fn other(&mut self, kind: TokenKind) -> bool {
         let (state, found) = match (self.state, kind) {
-            (State::Named, TokenKind::Equal | TokenKind::Colon) => (State::Given, 0),
-            (State::Given | State::Option, TokenKind::False) => (State::Outside, bit(Topic::PrecisionByChoice)),
-            (State::Option, TokenKind::Newline) => (State::Outside, 0),
-            (State::Option, _) => (State::Option, 0),
-            _ => (State::Outside, 0),
+            (State::Named, TokenKind::Equal | TokenKind::Colon) => (State::Given, false),
+            (State::Given | State::Option, TokenKind::False) => (State::Outside, true),
+            (State::Option, TokenKind::Newline) => (State::Outside, false),
+            (State::Option, _) => (State::Option, false),
+            _ => (State::Outside, false),
         };
         self.state = state;
         found

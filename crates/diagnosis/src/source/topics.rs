@@ -253,7 +253,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
         bits
     });
     let (mut mask, mut of_trainer, mut has_own_trainer) = (0, 0, false);
-    let mut switches = Switches::default();
+    let (mut switches, mut is_off) = (Switches::default(), false);
     let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or_default();
     let mut before = Before::default();
     for token in tokens {
@@ -269,7 +269,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                     ("half", last) if last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }
-                mask |= switches.name(word);
+                switches.name(word);
                 // `self._device`, `main_device`
                 if word.ends_with("device") {
                     mask |= bit(Topic::SomeDevice);
@@ -277,7 +277,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
             }
             TokenKind::String => {
                 let text = slice(token.range());
-                mask |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
+                is_off |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
                 if text.len() < 40 {
                     let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
                     if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
@@ -289,9 +289,12 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                     }
                 }
             }
-            kind => mask |= switches.other(kind),
+            kind => is_off |= switches.other(kind),
         }
         mask |= before.pass(token.kind(), slice(token.range()));
+    }
+    if is_off {
+        mask |= bit(Topic::PrecisionByChoice);
     }
     if has_own_trainer { mask } else { mask | of_trainer }
 }

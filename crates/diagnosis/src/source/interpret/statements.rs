@@ -8,6 +8,7 @@ use super::caches::returns_what_follows_fills;
 use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
 use super::names::{is_loader_name, is_model_name};
+use super::unpacking::spread;
 use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::program::{Accumulation, Call, Callee, FunctionKind, Loop, Subscript};
 use crate::source::value::Value;
@@ -481,23 +482,4 @@ pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> 
         }
     }
     one
-}
-
-/// `b, n, d, device = *x.shape, x.device`: the starred part stands for as many values as the names leave it.
-fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
-    let (Expr::Tuple(written), Expr::Tuple(names), Value::Tuple(elements)) = (expression, target, &value) else {
-        return value;
-    };
-    let is_starred = |part: &Expr| matches!(part, Expr::Starred(_));
-    let starred: Vec<usize> = (0..written.elts.len()).filter(|at| is_starred(&written.elts[*at])).collect();
-    let ([at], false) = (starred.as_slice(), names.elts.iter().any(is_starred)) else { return value };
-    let (Some(times), true) =
-        ((names.elts.len() + 1).checked_sub(elements.len()), elements.len() == written.elts.len())
-    else {
-        return value;
-    };
-    let mut spread = elements[..*at].to_vec();
-    spread.extend(std::iter::repeat_n(elements[*at].clone(), times));
-    spread.extend_from_slice(&elements[at + 1..]);
-    Value::tuple(spread)
 }
