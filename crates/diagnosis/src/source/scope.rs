@@ -92,7 +92,9 @@ impl Program<'_> {
         let module = &self.source(context).module;
         match of_names.or_else(|| of_module(module)) {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
-            _ if is_example(module) => Scope::Example,
+            _ if is_example(module) || is_copied_library(module) => Scope::Example,
+            _ if is_merge(&function.name) => Scope::DataPreparation,
+            _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
             // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
             Some(Scope::Inference | Scope::DataPreparation)
                 if self.groups.mentions_itself(function.file, Topic::Trains) =>
@@ -102,6 +104,16 @@ impl Program<'_> {
             Some(scope) => scope,
             None => Scope::Training,
         }
+    }
+}
+
+impl Program<'_> {
+    /// In a folder of metrics, or in a class that is one by its own or its bases' names: computed at an epoch's end.
+    fn is_of_metric(&self, context: ContextId) -> bool {
+        let (_, folders) = self.source(context).module.split_last().unwrap_or((&String::new(), &[]));
+        let is_word = |name: &str| matches!(name, "metric" | "metrics");
+        folders.iter().any(|folder| is_word(&folder.to_ascii_lowercase()))
+            || self.function_of(context).qualified.split('.').any(|part| part.ends_with("Metric"))
     }
 }
 
@@ -123,6 +135,18 @@ fn is_example(parts: &[String]) -> bool {
     ];
     let folders = parts.len().saturating_sub(1);
     parts[..folders].iter().any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
+}
+
+/// A library that everybody knows, deep inside a package of another name: copied in, and rarely trained there.
+fn is_copied_library(parts: &[String]) -> bool {
+    const LIBRARIES: &[&str] = &["mmcv", "mmseg", "mmdet", "mmpose", "detectron2", "fairseq", "apex"];
+    let folders = parts.len().saturating_sub(1);
+    parts[..folders].iter().skip(2).any(|folder| LIBRARIES.contains(&folder.as_str()))
+}
+
+/// Adapters are merged into weights when a model is saved or served.
+fn is_merge(function: &str) -> bool {
+    matches!(function, "merge" | "unmerge" | "merge_and_unload" | "unmerge_adapter" | "merge_adapter")
 }
 
 /// `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.

@@ -5,6 +5,7 @@ use crate::source::context::{Frame, Guard, LoopKind};
 use crate::source::fix::Fix;
 use crate::source::rule::{Check, SourceRule};
 use crate::source::topics::Topic;
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP503",
@@ -45,7 +46,8 @@ fn check(check: &mut Check) {
         if let Some(backward) = backward {
             let message = "gradients are averaged across ranks at every backward pass, though the optimizer steps only now and then";
             let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
-            check.report(backward.context, backward.node, message, Fix::shown(advice));
+            let notice = worth::in_sight(program, backward.context);
+            check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::classes::ClassKind;
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Loader, Program};
-use crate::source::rule::{Check, SourceRule};
+use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::symbols::{ClassId, FunctionId};
 use crate::source::value::Value;
 
@@ -31,7 +31,9 @@ fn check(check: &mut Check) {
         }
         let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
         let fix = Fix::shown("return host tensors and move the whole batch in the training loop");
-        check.report(call.context, call.node, message, fix);
+        let is_here = program.groups.is_of_program(program.file_of(call.context));
+        let notice = if is_here { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, fix);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::edits::remove_statement;
 use crate::source::fix::Fix;
 use crate::source::rule::{Check, SourceRule};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP204",
@@ -35,6 +36,7 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         let advice = "take it out of the step; keep fewer tensors alive instead";
-        check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+        let notice = worth::in_sight(program, call.context);
+        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

@@ -7,6 +7,7 @@ use crate::source::edits::remove_statement;
 use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
 use crate::source::rule::{Check, SourceRule};
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP105",
@@ -38,7 +39,8 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
-        check.report(call.context, call.node, message, Fix::unsafe_(advice, edits));
+        let notice = worth::in_sight(program, call.context);
+        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }
 

@@ -8,6 +8,7 @@ use crate::source::fix::Fix;
 use crate::source::program::{Call, Callee};
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::value::Value;
+use crate::source::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP603",
@@ -30,7 +31,11 @@ fn check(check: &mut Check) {
         let is_log = ["log", "print", "write", "report"].iter().any(|word| function.contains(word));
         let appends = call.name == "open"
             && matches!(call.arguments.get(1).or(call.keyword("mode")), Some(Value::Text(Some(mode))) if mode.starts_with('a'));
-        let notice = if is_log || appends || call.name == "flush" { Notice::Pedantic } else { Notice::Default };
+        let notice = if is_log || appends || call.name == "flush" {
+            Notice::Pedantic
+        } else {
+            worth::in_sight(program, call.context)
+        };
         let message = format!("`{}` {what} at every step, and the device waits", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)

@@ -4,7 +4,6 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::source::fix::Fix;
 use crate::source::rule::{Check, Notice, SourceRule};
 use crate::source::topics::Topic;
-use crate::source::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP605",
@@ -33,9 +32,6 @@ fn check(check: &mut Check) {
         seen.push(file);
         let message = "gradients are not clipped: one bad batch can undo the run (stability, not speed)";
         let advice = "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before the step; results change";
-        // Half precision overflows first: with a scaler, what is not clipped is skipped or lost.
-        let is_scaled = matches!(call.receiver, Value::Scaler(_));
-        let notice = if is_scaled { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
     }
 }

@@ -75,7 +75,7 @@ class TreeTrainer:
                     if node.number not in dict(ranked[:5]):
                         for p in node.parameters():
                             p.grad.zero_()
-            self.scaler.step(self.optimizer)  # <- TP605
+            self.scaler.step(self.optimizer)
             self.scaler.update()
             total_loss += loss.item()  # <- TP101
             if step % 100 == 0:
