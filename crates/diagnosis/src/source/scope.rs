@@ -93,7 +93,7 @@ impl Program<'_> {
         match of_names.or_else(|| of_module(module)) {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
             _ if is_example(module) || is_copied_library(module) => Scope::Example,
-            _ if is_merge(&function.name) => Scope::DataPreparation,
+            _ if is_merge(function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
             // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
             Some(Scope::Inference | Scope::DataPreparation)
