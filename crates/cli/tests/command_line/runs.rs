@@ -184,7 +184,7 @@ fn regress_answers_by_its_exit_code() {
     place.succeeds("runs name 1 main");
     // Runs of a busy machine differ; with room enough these two do not.
     place.succeeds("regress --baseline main --threshold 900");
-    slow_down(&place, 2, 100.0);
+    slow_down(&place, 2, 10_000.0);
     let slower = place.run("regress --baseline main newest --threshold 900");
     assert_eq!(slower.code, Some(1), "{}{}", slower.stdout, slower.stderr);
     assert!(slower.stdout.starts_with("regression: steps are slower"), "{}", slower.stdout);
