@@ -78,7 +78,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(4..))]
     rounds: u16,
     /// Seconds for all measuring: what does not stand by then is called undecided
-    #[arg(long, value_name = "SECONDS", default_value_t = 80)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 72)]
     time: u64,
     /// Steps of the final loss curve
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]

@@ -73,14 +73,23 @@ fn train(place: &Place) -> String {
     if place.path("ck/training_state.json").exists() { format!("{run} --resume ck") } else { run }
 }
 
-/// A kill between the last checkpoint and the end leaves a run that is complete, and nothing to resume.
+/// A kill between the last checkpoint and the end leaves a run that is complete, and nothing to resume. Where it fell among
+/// the last save's renames, whoever opens the folder finishes them first.
 fn checkpoint_is_whole(place: &Place) -> Result<()> {
     place.registry_is_whole()?;
     if !place.path("ck/training_state.json").exists() {
         return Ok(());
     }
     match place.json("ck/training_state.json")?["step"].as_u64() {
-        Some(80) => trained_the_same(place),
+        Some(80) => {
+            if place.path("ck/commit.json").exists() {
+                let (_, stderr) = place.run_to_its_end(&train(place))?;
+                if !stderr.contains("stands at step 80 already") {
+                    bail!("a journal is left, and opening the checkpoint says: {stderr}");
+                }
+            }
+            trained_the_same(place)
+        }
         Some(_) => Ok(()),
         None => bail!("the checkpoint does not say its step"),
     }
