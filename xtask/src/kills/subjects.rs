@@ -80,16 +80,15 @@ fn checkpoint_is_whole(place: &Place) -> Result<()> {
     if !place.path("ck/training_state.json").exists() {
         return Ok(());
     }
-    match place.json("ck/training_state.json")?["step"].as_u64() {
-        Some(80) => {
-            if place.path("ck/commit.json").exists() {
-                let (_, stderr) = place.run_to_its_end(&train(place))?;
-                if !stderr.contains("stands at step 80 already") {
-                    bail!("a journal is left, and opening the checkpoint says: {stderr}");
-                }
-            }
-            trained_the_same(place)
+    if place.path("ck/commit.json").exists() {
+        let (code, stderr) = place.run_to_its_end(&train(place))?;
+        if code != 0 && !stderr.contains("stands at step 80 already") {
+            bail!("a journal is left, and going on from the checkpoint ends with {code}: {stderr}");
         }
+        return trained_the_same(place);
+    }
+    match place.json("ck/training_state.json")?["step"].as_u64() {
+        Some(80) => trained_the_same(place),
         Some(_) => Ok(()),
         None => bail!("the checkpoint does not say its step"),
     }
