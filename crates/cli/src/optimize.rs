@@ -78,7 +78,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(4..))]
     rounds: u16,
     /// Seconds for all measuring: what does not stand by then is called undecided
-    #[arg(long, value_name = "SECONDS", default_value_t = 72)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time: u64,
     /// Steps of the final loss curve
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
@@ -222,7 +222,7 @@ fn try_precisions(
 }
 
 /// Precisions have this part of the passes' time, on top of it.
-const SHARE_OF_PRECISIONS: u32 = 4;
+const SHARE_OF_PRECISIONS: u32 = 6;
 
 /// Is the answer no? A gate that is not decided is one only where that was asked for.
 fn is_no(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
