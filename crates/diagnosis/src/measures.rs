@@ -73,7 +73,7 @@ pub struct Measures {
     /// Attention, feed-forward and the rest, where the trace names modules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parts: Option<model_parts::ModelParts>,
-    /// What else was sampled over time.
+    /// Other values that were sampled over time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<counters::CounterRow>,
 }

@@ -152,7 +152,7 @@ pub fn estimated(view: &View) -> TrueStep {
     step
 }
 
-/// Of the host for the device.
+/// Waits of the host for the device.
 fn waits_per_step(view: &View) -> f64 {
     let (host, range) = (&view.trace.host, view.steps.host_range());
     let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);

@@ -78,7 +78,7 @@ impl Ended<'_> {
 /// A median that is known no better than to this share of itself.
 const NOISY: f64 = 0.1;
 
-/// What a reader of the run's figures has to know, wherever they are shown.
+/// Warnings that a reader of the run's figures has to know, wherever they are shown.
 fn warnings(spikes: &[String], other_load: Option<f64>, statistics: &StepStatistics) -> Vec<String> {
     let mut warnings = spikes.to_vec();
     if let Some(percent) = other_load.map(|share| 100.0 * share).filter(|percent| *percent > HIGH_LOAD_PERCENT) {

@@ -141,7 +141,7 @@ fn a_script_ends_with_the_command_that_was_killed() {
     assert!(!is_alive(), "the script outlives the command that started it");
 }
 
-/// What the header of the only trace in `folder` says of the recording.
+/// The recording, as the header of the only trace in `folder` has it.
 fn recording(place: &Place, folder: &str) -> serde_json::Value {
     let name = traces_in(place, folder).into_iter().find(|name| name.ends_with(".pt.trace.json")).expect("a trace");
     let trace: serde_json::Value = serde_json::from_slice(&place.read(&format!("{folder}/{name}"))).unwrap();

@@ -137,7 +137,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
         .filter(|&at| view.call_kind(at) == Some(CallKind::Launch) && !is_captured(at))
         .map(|at| at as u32)
         .collect();
-    // What was launched last may not have run yet when recording ended.
+    // Work that was launched last may not have run yet when recording ended.
     let start_of = |call: u32| host.start[call as usize];
     let last_arrived = arrived.iter().map(|&call| start_of(call)).max().unwrap_or(i64::MIN);
     let device_end = view.busy.last().map_or(i64::MIN, |span| span.end);

@@ -26,7 +26,7 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     }
     let lanes = fellows_of_lanes(full, light);
     let (mut events, mut matched) = (0, 0);
-    // Of each lane of the full trace: its moments, and where they lie in the timed one.
+    // Each lane of the full trace: its moments, and where they lie in the timed one.
     let mut anchors: HashMap<u32, Vec<(i64, i64)>> = HashMap::new();
     let mut fellow_of_call: HashMap<usize, usize> = HashMap::new();
     let light_lanes = by_lane(light);

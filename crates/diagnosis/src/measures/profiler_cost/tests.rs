@@ -39,7 +39,7 @@ fn an_event_is_paid_for_after_it_began_and_the_rest_is_carried_over() {
     at(&mut made, "cpu_op", "aten::mul", 100, 200);
     at(&mut made, "cuda_runtime", "cudaLaunchKernel", 110, 115);
     at(&mut made, "cpu_op", "aten::add", 300, 310);
-    // Of the operator's 10 there is room for four fifths of 10 up to the launch; 2 are paid with the launch's 20.
+    // There is room for four fifths of the operator's 10 up to the launch; 2 are paid with the launch's 20.
     assert_eq!(spans(&made, COSTS), [(100, 108), (110, 132)]);
     assert_eq!(spans(&made, COSTS.times(0.5)), [(100, 105), (110, 120)]);
     assert_eq!(spans(&made, EventCosts::default()), []);
