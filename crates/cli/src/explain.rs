@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use headroom_diagnosis::source::rules;
 use headroom_diagnosis::trace_rules::TRACE_RULES;
+use headroom_lint::rules;
 
 use crate::output;
 

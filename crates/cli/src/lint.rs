@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use headroom_diagnosis::join::{join, measure};
-use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{
+use headroom_lint::fix::Safety;
+use headroom_lint::{
     Input, Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence,
 };
 use headroom_report::lint as formats;
@@ -118,7 +118,7 @@ fn differences(arguments: &Arguments, scripts: &Scripts, repairs: &Repairs) -> R
 
 /// `2 findings fixed in 1 file; 3 more with --unsafe-fixes`.
 fn what_was_fixed(repairs: &Repairs) -> String {
-    let waiting = |finding: &&headroom_diagnosis::source::SourceFinding| finding.fix.safety == Safety::Unsafe;
+    let waiting = |finding: &&headroom_lint::SourceFinding| finding.fix.safety == Safety::Unsafe;
     let more = match repairs.remaining.findings.iter().filter(waiting).count() {
         0 => String::new(),
         count => format!("; {count} more with --unsafe-fixes"),

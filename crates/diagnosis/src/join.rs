@@ -3,8 +3,8 @@
 use crate::finding::{Cause, Place, Severity};
 use crate::locate::{call_place, callee};
 use crate::measures::python::frame;
-use crate::source::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
 use crate::trace_rules::{SourceFinding, TraceFinding};
+use headroom_lint::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
 
 /// Gives findings of the trace their lines and the source findings that agree with them.
 pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input]) {

@@ -4,7 +4,7 @@ pub mod analysis;
 pub mod compare;
 #[cfg(test)]
 mod fabricated;
-pub mod finding;
+pub use headroom_lint::finding;
 pub mod join;
 mod locate;
 pub mod measures;
@@ -13,7 +13,6 @@ pub mod retiming;
 pub mod roadmap;
 pub mod run;
 mod simulation;
-pub mod source;
 pub mod trace_rules;
 mod what_if;
 

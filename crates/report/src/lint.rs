@@ -17,8 +17,8 @@ pub use sarif::show as sarif;
 pub use statistics::{show as statistics, show_as_json as statistics_as_json};
 pub use text::show as text;
 
-use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{SourceFinding, SourceReport};
+use headroom_lint::fix::Safety;
+use headroom_lint::{SourceFinding, SourceReport};
 
 /// What a source finding says of its cost when no trace has measured it.
 pub const UNMEASURED: &str = "unmeasured";
@@ -59,7 +59,7 @@ fn counted(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_diagnosis::source::{Input, Selection, SourceReport, lint};
+    use headroom_lint::{Input, Selection, SourceReport, lint};
 
     /// What the rules say of a small script with two faults.
     pub fn report() -> SourceReport {

@@ -1,8 +1,8 @@
 //! The text that every command prints, whole, from stored inputs: a changed word is a changed snapshot, to be read before it is
 //! accepted (`INSTA_UPDATE=always cargo nextest run -p headroom-report --test texts`, then the difference).
 
-use headroom_diagnosis::source::{Input, Selection, lint};
 use headroom_diagnosis::{Analysis, Options, analyze};
+use headroom_lint::{Input, Selection, lint};
 use headroom_record::attribution::{AttributionRecord, StepChoice};
 use headroom_record::study::StudyRecord;
 use headroom_record::validation::ValidationRecord;
@@ -91,7 +91,7 @@ fn k1_of_nano() {
 
 #[test]
 fn lint_of_a_slow_script() {
-    let bytes = fs::read(crates().join("diagnosis/tests/data/slow_train.py")).unwrap();
+    let bytes = fs::read(crates().join("lint/tests/data/slow_train.py")).unwrap();
     let inputs = [Input { path: "train.py".into(), bytes }];
     assert_snapshot!(report::lint::text(&lint(&inputs, &Selection::default())));
 }

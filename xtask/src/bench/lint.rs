@@ -13,8 +13,8 @@ use super::machine;
 use crate::{Outcome, process, python};
 
 /// Where the tree's scripts come from: the rules' own examples and whole training scripts.
-const PAGES: &str = "crates/diagnosis/src/source/rules";
-const SCRIPTS: &[&str] = &["crates/diagnosis/tests/data/slow_train.py", "crates/diagnosis/tests/data/fixed_train.py"];
+const PAGES: &str = "crates/lint/src/rules";
+const SCRIPTS: &[&str] = &["crates/lint/tests/data/slow_train.py", "crates/lint/tests/data/fixed_train.py"];
 const SPEED_AT_LEAST: f64 = 100.0;
 
 #[derive(Args)]

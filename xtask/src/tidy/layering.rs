@@ -11,12 +11,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("trace", &[]),
     ("record", &[]),
+    ("lint", &[]),
     ("engine", &["graph", "trace"]),
     ("training", &["engine", "graph", "trace", "record"]),
-    ("diagnosis", &["trace", "record"]),
+    ("diagnosis", &["lint", "trace", "record"]),
     ("experiments", &["training", "diagnosis", "engine", "graph", "trace", "record"]),
-    ("report", &["diagnosis", "trace", "record"]),
-    ("cli", &["graph", "trace", "record", "engine", "training", "diagnosis", "experiments", "report"]),
+    ("report", &["diagnosis", "lint", "trace", "record"]),
+    ("cli", &["graph", "trace", "record", "engine", "training", "lint", "diagnosis", "experiments", "report"]),
 ];
 
 /// What the tests of a crate may use beyond its row above, as (folder, used).
@@ -154,8 +155,7 @@ mod tests {
                 &[&graph(spelled)],
             );
         }
-        let report =
-            "crates/report/Cargo.toml:4: `report` may not use `engine` (normal): it may use diagnosis, trace, record";
+        let report = "crates/report/Cargo.toml:4: `report` may not use `engine` (normal): it may use diagnosis, lint, trace, record";
         check_package("crates/report/Cargo.toml", "headroom-report", &[("headroom-engine", Value::Null)], &[report]);
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use headroom_diagnosis::source::matches_path;
+use headroom_lint::matches_path;
 use serde::Deserialize;
 
 use super::FailOn;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use headroom_diagnosis::source::{Belonging, Input, Problem, Projects};
+use headroom_lint::{Belonging, Input, Problem, Projects};
 
 use super::configuration::{self, Configurations};
 use super::project::{Roots, SKIPPED, is_script};

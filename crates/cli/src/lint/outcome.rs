@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::SourceReport;
+use headroom_lint::SourceReport;
 
 use super::arguments::{Arguments, FailOn};
 use super::configuration::Configurations;

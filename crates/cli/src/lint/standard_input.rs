@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use headroom_diagnosis::source::{Belonging, Input, Projects};
+use headroom_lint::{Belonging, Input, Projects};
 
 use super::configuration::Configurations;
 use super::discovery::{self, Scripts};

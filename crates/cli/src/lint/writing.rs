@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use headroom_diagnosis::source::Repaired;
+use headroom_lint::Repaired;
 use headroom_record::atomic::write_atomically;
 use headroom_record::replace::{recover, replace_file};
 use headroom_report::printable::printable;

@@ -1,6 +1,6 @@
 //! What a report without findings looked at, and what it could not.
 
-use headroom_diagnosis::source::{Coverage, SourceReport};
+use headroom_lint::{Coverage, SourceReport};
 
 use super::counted;
 
@@ -39,7 +39,7 @@ pub fn show(report: &SourceReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_diagnosis::source::{Input, Selection, lint};
+    use headroom_lint::{Input, Selection, lint};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::SourceReport;
+use headroom_lint::SourceReport;
 
 use super::evidence;
 

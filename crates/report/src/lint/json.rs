@@ -1,6 +1,6 @@
 //! Findings as JSON, in the shape that programs rely on.
 
-use headroom_diagnosis::source::SourceReport;
+use headroom_lint::SourceReport;
 use serde_json::{Value, json};
 
 use super::UNMEASURED;

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::fix::Safety;
-use headroom_diagnosis::source::{SourceFinding, SourceReport};
+use headroom_lint::fix::Safety;
+use headroom_lint::{SourceFinding, SourceReport};
 
 use super::{UNMEASURED, counted, evidence, how_measured, safety_name};
 

@@ -1,8 +1,8 @@
 //! Findings as SARIF 2.1.0, with the rules they come from and the fixes that can be applied.
 
 use headroom_diagnosis::finding::{Place, Severity};
-use headroom_diagnosis::source::rules::RULES;
-use headroom_diagnosis::source::{SourceFinding, SourceReport};
+use headroom_lint::rules::RULES;
+use headroom_lint::{SourceFinding, SourceReport};
 use serde_json::{Value, json};
 
 use super::{evidence, safety_name};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::SourceReport;
-use headroom_diagnosis::source::fix::Safety;
+use headroom_lint::SourceReport;
+use headroom_lint::fix::Safety;
 use serde_json::{Value, json};
 
 use super::text::{problems, summary};

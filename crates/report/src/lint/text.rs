@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use headroom_diagnosis::finding::Severity;
-use headroom_diagnosis::source::{Problem, SourceFinding, SourceReport};
+use headroom_lint::{Problem, SourceFinding, SourceReport};
 
 use super::{counted, evidence, how_measured, safety_name};
 

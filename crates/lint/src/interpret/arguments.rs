@@ -1,0 +1,153 @@
+//! Hands a call's arguments on to the function that is called.
+
+use ruff_python_ast::{Expr, ExprCall};
+
+use super::Interpreter;
+use crate::settings::literal;
+use crate::symbols::FunctionId;
+use crate::value::Value;
+
+/// The values of a call, in the order they are written.
+pub(super) struct Arguments<'a> {
+    pub positional: Vec<Value>,
+    pub keywords: Vec<(Option<&'a str>, Value)>,
+    /// `*rest` or a `**rest` that could not be followed.
+    pub has_unknown: bool,
+}
+
+impl Arguments<'_> {
+    pub fn all(&self) -> impl Iterator<Item = &Value> {
+        self.positional.iter().chain(self.keywords.iter().map(|(_, value)| value))
+    }
+
+    pub fn keyword(&self, name: &str) -> Option<&Value> {
+        self.keywords.iter().find(|(keyword, _)| *keyword == Some(name)).map(|(_, value)| value)
+    }
+
+    /// The argument called `name` or at `position`, entries of followed dictionaries included.
+    pub fn get(&self, name: &str, position: usize) -> Option<&Value> {
+        self.keyword(name).or_else(|| self.positional.get(position)).or_else(|| {
+            self.keywords.iter().filter(|(keyword, _)| keyword.is_none()).find_map(|(_, value)| match value {
+                Value::Dict { entries, .. } => {
+                    entries.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+                }
+                _ => None,
+            })
+        })
+    }
+
+    pub fn first(&self) -> Value {
+        self.positional.first().cloned().unwrap_or(Value::Unknown)
+    }
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn arguments(&mut self, node: &'a ExprCall) -> Arguments<'a> {
+        let mut has_unknown = false;
+        let mut positional = Vec::with_capacity(node.arguments.args.len());
+        for argument in &node.arguments.args {
+            match argument {
+                Expr::Starred(starred) => match self.evaluate(&starred.value) {
+                    Value::Tuple(elements) => positional.extend(elements),
+                    value => {
+                        has_unknown = true;
+                        positional.push(self.element_of(&value));
+                    }
+                },
+                other => positional.push(self.evaluate(other)),
+            }
+        }
+        let mut keywords = Vec::with_capacity(node.arguments.keywords.len());
+        for keyword in &node.arguments.keywords {
+            let value = self.evaluate(&keyword.value);
+            if keyword.arg.is_none() && !matches!(value, Value::Dict { .. }) {
+                has_unknown = true;
+            }
+            keywords.push((keyword.arg.as_ref().map(|name| name.as_str()), value));
+        }
+        Arguments { positional, keywords, has_unknown }
+    }
+
+    /// Notes what `callee` is called with; its first `bound` parameters are bound already (`self`).
+    pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
+        for at in 0..self.program.written_below(callee).len() {
+            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
+        }
+        self.pass_to(callee, arguments, bound);
+    }
+
+    fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
+        let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
+        let facts = &mut self.program.functions[callee];
+        facts.is_called = true;
+        let loaders = &mut facts.loaders;
+        let mut gather = |name: &'a str, value: Value| {
+            if let Value::Loader(Some(id)) = value {
+                let known = loaders.entry(name).or_default();
+                if !known.contains(&id) {
+                    known.push(id);
+                }
+            }
+            match facts.gathering.get(name) {
+                Some(known) if *known == value => {}
+                // Somebody hands in something: leaving it out elsewhere does not undo that.
+                Some(Value::Unknown) if value == Value::Nothing => {}
+                Some(known) => {
+                    let joined = known.join(&value);
+                    // Some callers hand in a tensor, others a number.
+                    let is_mixed = known.tensor().is_some() != value.tensor().is_some()
+                        && !matches!(
+                            (known, &value),
+                            (Value::Unknown | Value::Nothing, _) | (_, Value::Unknown | Value::Nothing)
+                        );
+                    facts.gathering.insert(name, if is_mixed { joined.guessed() } else { joined });
+                }
+                None => {
+                    facts.gathering.insert(name, value);
+                }
+            }
+        };
+        let parameters = &definition.parameters;
+        let by_position = parameters.posonlyargs.iter().chain(&parameters.args).skip(bound);
+        let mut taken: Vec<&str> = Vec::new();
+        for (parameter, value) in by_position.zip(&arguments.positional) {
+            let name = parameter.parameter.name.as_str();
+            taken.push(name);
+            gather(name, value.clone());
+        }
+        let mut extra = Vec::new();
+        for parameter in parameters.iter_non_variadic_params().skip(bound) {
+            let name = parameter.parameter.name.as_str();
+            if taken.contains(&name) {
+                continue;
+            }
+            if let Some(value) = arguments.get(name, usize::MAX) {
+                gather(name, value.clone());
+            } else if arguments.has_unknown {
+                gather(name, Value::Unknown);
+            } else if let Some(default) = parameter.default().map(literal) {
+                gather(name, default);
+            }
+        }
+        let mut element = Value::Unknown;
+        for (keyword, value) in &arguments.keywords {
+            match (keyword, value) {
+                (Some(keyword), value) if !parameters.includes(keyword) => {
+                    extra.push((keyword.to_string(), value.clone()));
+                }
+                // `**options`, and a model's outputs by their names.
+                (None, Value::Dict { entries, element: others }) => {
+                    extra.extend(entries.iter().filter(|(name, _)| !parameters.includes(name)).cloned());
+                    element = element.join(others);
+                }
+                (None, outputs @ Value::Tensor(_)) => element = element.join(outputs),
+                _ => {}
+            }
+        }
+        if let Some(rest) = &parameters.kwarg
+            && (!arguments.has_unknown || element != Value::Unknown)
+        {
+            gather(rest.name.as_str(), Value::dict(extra, element));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Branches that fill the cache they ask about: they run once, however often their test does.
+
+use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
+
+use crate::classes::dotted_name;
+use crate::settings::{literal, text_of};
+
+/// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
+/// A local name is a cache only where a loop keeps it from one turn to the next.
+pub(super) fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
+    let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
+    let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
+    let asked = asked_names(test);
+    asked.iter().any(|asked| filled.contains(asked) && keeps(asked)) || keeps_what_it_makes(&asked, &filled, body)
+}
+
+/// `cached = self.cache.get(key)`, then `if cached is None: cached = …; self.cache[key] = cached`.
+fn keeps_what_it_makes(asked: &[String], filled: &[String], body: &[Stmt]) -> bool {
+    let is_made = asked.iter().any(|asked| !asked.contains('.') && filled.contains(asked));
+    is_made
+        && body.iter().any(|statement| {
+            matches!(statement, Stmt::Assign(assign) if assign.targets.iter().any(|target| matches!(target, Expr::Subscript(_)))
+                && dotted_name(&assign.value).is_some_and(|kept| asked.contains(&kept)))
+        })
+}
+
+/// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.
+pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool {
+    let [Stmt::Return(_)] = branch.body.as_slice() else { return false };
+    let found = match &*branch.test {
+        Expr::BoolOp(operation) => operation.values.iter().collect(),
+        test => vec![test],
+    };
+    let is_there = |part: &Expr| match part {
+        Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
+            ([CmpOp::IsNot], [Expr::NoneLiteral(_)]) => dotted_name(&compare.left),
+            ([CmpOp::In], [cache]) => dotted_name(cache),
+            _ => None,
+        },
+        Expr::Call(call) => has_attribute_of(call)
+            .or_else(|| call.arguments.args.first().and_then(dotted_name))
+            .filter(|_| dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "hasattr" | "exists"))),
+        _ => None,
+    };
+    let asked: Vec<String> = found.into_iter().filter_map(is_there).filter(|name| name.contains('.')).collect();
+    branch.elif_else_clauses.is_empty()
+        && !asked.is_empty()
+        && rest.iter().flat_map(stored_names).any(|kept| asked.contains(&kept))
+}
+
+/// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the
+/// branch itself moves what it asks about out of reach.
+pub(super) fn winds_up_again(test: &Expr, body: &[Stmt]) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let ([CmpOp::Gt | CmpOp::GtE | CmpOp::Eq], [right]) = (&*compare.ops, &*compare.comparators) else { return false };
+    let (left, right) = (dotted_name(&compare.left), dotted_name(right));
+    body.iter().any(|statement| match statement {
+        Stmt::AugAssign(assign) => right.is_some() && dotted_name(&assign.target) == right,
+        Stmt::Assign(assign) => {
+            let is_zero = literal(&assign.value).known_integer() == Some(0);
+            is_zero && left.is_some() && assign.targets.iter().any(|target| dotted_name(target) == left)
+        }
+        _ => false,
+    })
+}
+
+/// Names whose absence, emptiness, size or truth the test asks for.
+fn asked_names(test: &Expr) -> Vec<String> {
+    match test {
+        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => match &*operation.operand {
+            Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
+            inner => dotted_name(inner).into_iter().collect(),
+        },
+        Expr::BoolOp(operation) => operation.values.iter().flat_map(asked_names).collect(),
+        Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
+            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => match &*compare.left {
+                Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
+                left => dotted_name(left).into_iter().collect(),
+            },
+            ([CmpOp::NotIn], [right]) => dotted_name(right).into_iter().collect(),
+            (_, [right]) => {
+                [size_owner(&compare.left), size_owner(right), cached_number(&compare.left), cached_number(right)]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            _ => Vec::new(),
+        },
+        Expr::Name(_) | Expr::Attribute(_) => dotted_name(test).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
+fn has_attribute_of(call: &ruff_python_ast::ExprCall) -> Option<String> {
+    let name = dotted_name(&call.func)?;
+    let ("hasattr" | "getattr", [owner, attribute, ..]) = (name.as_str(), &*call.arguments.args) else { return None };
+    Some(format!("{}.{}", dotted_name(owner)?, text_of(attribute)?))
+}
+
+/// `self.mask` in `self.mask.size(0)`, `self.mask.shape[0]`, `len(self.mask)`.
+fn size_owner(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Subscript(subscript) => size_owner(&subscript.value),
+        Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "shape" | "device" | "dtype") => {
+            dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+        }
+        Expr::Call(call) => match &*call.func {
+            Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "size" | "numel" | "nelement") => {
+                dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+            }
+            Expr::Name(name) if name.id.as_str() == "len" => dotted_name(call.arguments.args.first()?),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `self.max_seq_cached` in `seq_len > self.max_seq_cached`.
+fn cached_number(expression: &Expr) -> Option<String> {
+    dotted_name(expression).filter(|name| name.starts_with("self."))
+}
+
+/// `first = False`.
+fn is_flag_flip(body: &[Stmt], name: &str) -> bool {
+    body.iter().any(|statement| {
+        matches!(statement, Stmt::Assign(assign) if matches!(&*assign.value, Expr::BooleanLiteral(_))
+            && assign.targets.iter().any(|target| dotted_name(target).as_deref() == Some(name)))
+    })
+}
+
+fn stored_names(statement: &Stmt) -> Vec<String> {
+    let of_target = |target: &Expr| match target {
+        Expr::Subscript(subscript) => dotted_name(&subscript.value),
+        other => dotted_name(other),
+    };
+    match statement {
+        Stmt::Assign(assign) => assign
+            .targets
+            .iter()
+            .flat_map(|target| match target {
+                Expr::Tuple(targets) => targets.elts.iter().filter_map(of_target).collect::<Vec<_>>(),
+                other => of_target(other).into_iter().collect(),
+            })
+            .collect(),
+        Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
+        Stmt::Expr(inner) => match &*inner.value {
+            Expr::Call(call) => match &*call.func {
+                Expr::Attribute(attribute) if attribute.attr.as_str() == "register_buffer" => call
+                    .arguments
+                    .args
+                    .first()
+                    .and_then(text_of)
+                    .map(|name| format!("self.{name}"))
+                    .into_iter()
+                    .collect(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        },
+        Stmt::If(branch) => branch.body.iter().flat_map(stored_names).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Tests that are true at some steps only, or never while training, by how they are written.
+
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
+
+use super::names::is_step_name;
+use crate::classes::dotted_name;
+use crate::settings::{literal, text_of};
+
+/// `log_now`, `should_print`, `is_log_step`.
+pub(super) fn says_cadence(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.starts_with("should_")
+        || [
+            "log_now",
+            "do_log",
+            "is_log",
+            "log_this",
+            "log_step",
+            "print_now",
+            "time_to_",
+            "is_print",
+            "every_n",
+            "log_flag",
+            "to_print",
+            "to_log",
+            "to_report",
+        ]
+        .iter()
+        .any(|part| lower.contains(part))
+}
+
+/// The `n` of an `x % n` anywhere in an arithmetic expression.
+pub(super) fn modulo_of(expression: &Expr) -> Option<&Expr> {
+    match expression {
+        Expr::BinOp(operation)
+            if operation.op == Operator::Mod && !matches!(&*operation.left, Expr::StringLiteral(_)) =>
+        {
+            Some(&operation.right)
+        }
+        Expr::BinOp(operation) => modulo_of(&operation.left).or_else(|| modulo_of(&operation.right)),
+        _ => None,
+    }
+}
+
+pub(super) fn is_one(expression: &Expr) -> bool {
+    literal(expression).known_integer() == Some(1)
+}
+
+pub(super) fn counts_steps(expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => is_step_name(name.id.as_str()),
+        Expr::Attribute(attribute) => is_step_name(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
+        Expr::BinOp(operation) => counts_steps(&operation.left),
+        _ => false,
+    }
+}
+
+/// The first of `{"mps", "npu"}`.
+pub(super) fn first_text(expression: &Expr) -> Option<&str> {
+    let elements = match expression {
+        Expr::Set(set) => &set.elts,
+        Expr::Tuple(tuple) => &tuple.elts,
+        Expr::List(list) => &list.elts,
+        _ => return None,
+    };
+    text_of(elements.first()?)
+}
+
+pub(super) fn is_random_draw(expression: &Expr) -> bool {
+    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| name.contains("random")))
+}
+
+pub(super) fn mentions_version(expression: &Expr) -> bool {
+    match expression {
+        Expr::Name(name) => name.id.as_str().to_ascii_lowercase().contains("version"),
+        Expr::Attribute(attribute) => attribute.attr.as_str().to_ascii_lowercase().contains("version"),
+        Expr::Call(call) => {
+            call.arguments.args.iter().any(mentions_version)
+                || dotted_name(&call.func)
+                    .is_some_and(|name| name.ends_with("LooseVersion") || name.ends_with("version.parse"))
+        }
+        Expr::Subscript(subscript) => mentions_version(&subscript.value),
+        _ => false,
+    }
+}
+
+/// `if loss.item() > 1.0: print("out of range")`: a value is asked for, and what should not be is said.
+pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let is_asked = |side: &Expr| match side {
+        Expr::Call(call) => matches!(last_part(call), "item" | "min" | "max" | "any" | "sum"),
+        _ => false,
+    };
+    let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
+    let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
+        if matches!(last_part(call), "print" | "warn" | "warning" | "error" | "info")));
+    says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
+}
+
+/// State that one call of a decoder leaves for the next: training, which sees all tokens at once, hands in none.
+pub(super) fn is_decoding_name(name: &str) -> bool {
+    matches!(
+        name,
+        "incremental_state"
+            | "past_key_values"
+            | "past_key_value"
+            | "past_kv"
+            | "past_kvs"
+            | "layer_past"
+            | "kv_cache"
+            | "inference_params"
+            | "use_cache"
+            | "is_decoding"
+            | "saved_state"
+            | "prev_key"
+            | "prev_value"
+            | "prev_key_padding_mask"
+    )
+}
+
+/// The name of what is called, without what it belongs to.
+pub(super) fn last_part(call: &ExprCall) -> &str {
+    match &*call.func {
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::Name(name) => name.id.as_str(),
+        _ => "",
+    }
+}

@@ -1,0 +1,380 @@
+//! Calls: which function is meant, what it is handed, what comes back.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged;
+
+use super::Interpreter;
+use super::arguments::Arguments;
+use super::names;
+use crate::classes::lineage;
+use crate::context::{Frame, Guard, LoopKind};
+use crate::program::{Call, Callee, FunctionKind};
+use crate::symbols::ClassId;
+use crate::topics;
+use crate::value::{Home, Origin, Tensor, Value};
+
+enum Target {
+    /// Something that is called itself.
+    Called(Value),
+    /// A function of a class, called on an instance: `self` is bound.
+    Bound(usize),
+    /// A method of a value that is not one of the given classes.
+    Method(Value),
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn call(&mut self, node: &'a ExprCall) -> Value {
+        if is_warning(node) {
+            return self.within(Frame::Guard(Guard::Once), node.range(), |inside| inside.run_call(node));
+        }
+        self.run_call(node)
+    }
+
+    fn run_call(&mut self, node: &'a ExprCall) -> Value {
+        let (target, receiver, name) = self.target(node);
+        if matches!(name, "backward" | "manual_backward") {
+            self.note_trained(node);
+        }
+        let arguments = self.arguments(node);
+        if matches!(target, Target::Called(_)) {
+            self.merge_dictionaries(node, &arguments);
+        }
+        let mut others = Vec::new();
+        let (callee, result) = match target {
+            Target::Bound(function) => {
+                let bound = usize::from(!self.is_decorated(function, "staticmethod"));
+                self.pass(function, &arguments, bound);
+                (Callee::Function(function), self.returned(function, &arguments))
+            }
+            Target::Called(Value::Function(function)) => {
+                let bound = self.bound_by(node, function);
+                self.pass(function, &arguments, bound);
+                (Callee::Function(function), self.returned(function, &arguments))
+            }
+            Target::Called(Value::Functions(all)) => {
+                let mut result = Value::Unknown;
+                for function in &all {
+                    let bound = match receiver {
+                        Value::Instances(_) => usize::from(!self.is_decorated(*function, "staticmethod")),
+                        _ => self.bound_by(node, *function),
+                    };
+                    self.pass(*function, &arguments, bound);
+                    result = result.join(&self.returned(*function, &arguments));
+                }
+                others = all[1..].to_vec();
+                (Callee::Function(all[0]), result)
+            }
+            Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(node, class, &arguments)),
+            Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
+            Target::Called(Value::Instance(class)) => self.call_instance(class, "__call__", &arguments),
+            Target::Called(Value::Model(None)) => (Callee::Value, self.layer_call(node, name, &arguments)),
+            Target::Called(Value::External(dotted)) => {
+                let result = self.library_call(node, &dotted, &arguments);
+                (Callee::External(dotted), result)
+            }
+            Target::Called(_) => (Callee::Value, self.unknown_call(name, &arguments)),
+            Target::Method(value) => (Callee::Method, self.method_call(node, &value, name, &arguments)),
+        };
+        for value in arguments.all() {
+            for function in value.functions() {
+                self.program.functions[*function].is_handed_over = true;
+            }
+        }
+        if self.is_recording
+            && let Some(statement) = self.statement
+        {
+            let call = Call {
+                node,
+                statement,
+                context: self.context,
+                callee,
+                name,
+                receiver,
+                arguments: arguments.positional,
+                keywords: arguments.keywords,
+                result: result.clone(),
+            };
+            for function in others {
+                self.program.notes.calls.push(Call { callee: Callee::Function(function), ..call.clone() });
+            }
+            self.program.notes.calls.push(call);
+        }
+        result
+    }
+
+    /// How many of a function's parameters are given before the call: `step = self.step; step(batch)`.
+    fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
+        let of_instance = !matches!(&*node.func, Expr::Attribute(_))
+            && self.program.sources.symbols.functions[function].class.is_some()
+            && !self.is_decorated(function, "staticmethod");
+        usize::from(of_instance || self.is_decorated(function, "classmethod"))
+    }
+
+    /// `partial(f, a)`: the function, some of whose arguments are given already.
+    pub(super) fn partial(&mut self, arguments: &Arguments<'a>) -> Value {
+        let Some((given @ Value::Function(function), rest)) = arguments.positional.split_first() else {
+            return Value::Unknown;
+        };
+        let is_method = self.program.sources.symbols.functions[*function].class.is_some()
+            && !self.is_decorated(*function, "staticmethod");
+        let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
+        self.pass(*function, &rest, usize::from(is_method));
+        given.clone()
+    }
+
+    /// `accumulate(logs, {"loss": loss})`: a function that is handed two dictionaries adds the second to the first.
+    fn merge_dictionaries(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
+        let (
+            [Expr::Name(into), _, ..],
+            [Value::Dict { entries, element }, Value::Dict { entries: more, element: other }, ..],
+        ) = (&*node.arguments.args, arguments.positional.as_slice())
+        else {
+            return;
+        };
+        let mut entries = entries.clone();
+        entries.retain(|(known, _)| !more.iter().any(|(key, _)| key == known));
+        entries.extend(more.iter().cloned());
+        let merged = Value::dict(entries, element.join(other));
+        self.names.insert(into.id.as_str(), merged);
+    }
+
+    fn target(&mut self, node: &'a ExprCall) -> (Target, Value, &'a str) {
+        let Expr::Attribute(attribute) = &*node.func else {
+            let name = match &*node.func {
+                Expr::Name(name) => name.id.as_str(),
+                _ => "",
+            };
+            let value = self.evaluate(&node.func);
+            let value = match value {
+                Value::Unknown if names::is_criterion_name(name) || names::is_model_name(name) => Value::Model(None),
+                value => value,
+            };
+            return (Target::Called(value), Value::Unknown, name);
+        };
+        let name = attribute.attr.as_str();
+        let receiver = self.evaluate(&attribute.value);
+        if let Some(function) = self.above(&attribute.value, name) {
+            return (Target::Bound(function), receiver, name);
+        }
+        let target = match &receiver {
+            Value::External(dotted) => Target::Called(Value::External(format!("{dotted}.{name}"))),
+            Value::Module(file) => Target::Called(self.global_value(*file, name)),
+            Value::Class(class) => match self.member(*class, name) {
+                Some(value) => Target::Called(value),
+                None => Target::Method(receiver.clone()),
+            },
+            Value::Instance(class) | Value::Model(Some(class)) => match self.member(*class, name) {
+                Some(Value::Function(function)) if self.program.sources.symbols.functions[function].class.is_some() => {
+                    Target::Bound(function)
+                }
+                Some(value) if value != Value::Unknown => Target::Called(value),
+                _ if names::is_criterion_name(name) || (names::is_model_name(name) && !name.starts_with("get")) => {
+                    Target::Called(Value::Model(None))
+                }
+                _ => Target::Method(receiver.clone()),
+            },
+            Value::Instances(classes) => {
+                let found = classes.iter().filter_map(|class| self.member(*class, name));
+                let methods: Vec<usize> = found.flat_map(|member| member.functions().to_vec()).collect();
+                match methods.is_empty() {
+                    true => Target::Method(receiver.clone()),
+                    false => Target::Called(Value::Functions(methods)),
+                }
+            }
+            Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
+                Target::Called(Value::Model(None))
+            }
+            _ => Target::Method(receiver.clone()),
+        };
+        (target, receiver, name)
+    }
+
+    /// The method that `super().name` means.
+    fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
+        let Expr::Call(call) = receiver else { return None };
+        let is_super = matches!(&*call.func, Expr::Name(function) if function.id.as_str() == "super");
+        let class = self.program.sources.symbols.functions[self.function].class.filter(|_| is_super)?;
+        let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
+        bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
+    }
+
+    fn returned(&self, function: usize, arguments: &Arguments) -> Value {
+        let facts = &self.program.functions[function];
+        let returns = |function: usize| self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+        let below = self.program.written_below(function).iter();
+        let value = below.fold(returns(function), |all, written| all.join(&returns(*written)));
+        let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
+        match value {
+            Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
+            // A generator hands on what it is given: `for batch in log_every(loader)`.
+            Value::Unknown | Value::List(_) => arguments
+                .all()
+                .find(|value| matches!(value, Value::Loader(_)))
+                .filter(|_| is_generator(self, function))
+                .cloned()
+                .unwrap_or(value),
+            value => self.as_here(value),
+        }
+    }
+
+    /// A returned tensor, without its graph where none is recorded.
+    fn as_here(&self, value: Value) -> Value {
+        match value {
+            Value::Tensor(tensor) => self.tensor(tensor),
+            Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(|element| self.as_here(element)).collect()),
+            value => value,
+        }
+    }
+
+    fn construct(&mut self, node: &'a ExprCall, class: ClassId, arguments: &Arguments<'a>) -> Value {
+        if let Some(Value::Function(function)) = self.member(class, "__init__") {
+            self.pass(function, arguments, 1);
+        }
+        use crate::classes::ClassKind;
+        match self.program.sources.classes[class].kind {
+            ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
+            ClassKind::Optimizer => Value::Optimizer(None),
+            ClassKind::Loader => self.make_derived_loader(node, class, arguments),
+            _ => Value::Instance(class),
+        }
+    }
+
+    fn call_instance(&mut self, class: ClassId, method: &str, arguments: &Arguments<'a>) -> (Callee, Value) {
+        match self.member(class, method) {
+            Some(Value::Function(function)) => {
+                self.pass(function, arguments, 1);
+                let returned = self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+                let result = match method {
+                    "forward" => self.as_here(tensors_for_unknown(returned)),
+                    _ => returned,
+                };
+                (Callee::Function(function), result)
+            }
+            _ if method == "forward" => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
+            _ => (Callee::Value, self.unknown_call("", arguments)),
+        }
+    }
+
+    /// A module of a library: dropout hands on what it is given, a softmax of scores makes weights.
+    fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
+        let made = match &*node.func {
+            Expr::Call(made) => crate::names_in(&made.func).first().copied().unwrap_or_default(),
+            _ => name,
+        };
+        let lower = made.to_ascii_lowercase();
+        match arguments.first() {
+            Value::Tensor(tensor) if lower.contains("drop") => self.tensor(tensor),
+            Value::Tensor(tensor) if lower.contains("softmax") => self.softmax(tensor, node),
+            _ => self.tensor(Tensor::WITH_GRAPH),
+        }
+    }
+
+    /// A function that nothing is known of: what it is given flows through it.
+    pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
+        // A class of another library: what it makes is an object, not a tensor.
+        if name.starts_with(|first: char| first.is_ascii_uppercase()) {
+            return if name.ends_with("Meter") { Value::Meter } else { Value::Unknown };
+        }
+        if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
+            return loader.clone();
+        }
+        // `exists(mask)`, `is_main_process()`: asked of the host.
+        if name == "exists" || names::is_question(name) {
+            return Value::Bool(None);
+        }
+        if arguments.all().any(Value::holds_device) {
+            let graph = arguments.all().any(Value::carries_graph);
+            return self.tensor(Tensor { graph, ..Tensor::GUESS });
+        }
+        if names::is_loss_function_name(name) && !name.is_empty() {
+            self.tensor(Tensor::WITH_GRAPH)
+        } else {
+            Value::Unknown
+        }
+    }
+
+    pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
+        let file = self.file();
+        let key = (file, node.range().start());
+        *self.program.made.site_ids.entry(key).or_insert_with(|| {
+            self.program.made.sites.push((file, node));
+            self.program.made.sites.len() - 1
+        })
+    }
+
+    /// What a loop over the value yields, loaders included.
+    pub(super) fn element_of(&self, value: &Value) -> Value {
+        match value {
+            Value::Loader(id) => {
+                let pinned =
+                    id.and_then(|id| self.program.made.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
+                let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
+                let home = match pinned {
+                    // accelerate and fabric hand out batches that lie on the device.
+                    _ if is_placed => Home::Device,
+                    Some(value) if value.known_bool() == Some(true) => Home::Pinned,
+                    _ => Home::Host,
+                };
+                // Beside tensors, batches hold names, numbers and indices.
+                Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
+            }
+            value => value.element(),
+        }
+    }
+
+    /// Whether the turns of a loop are steps or parts of one.
+    pub(super) fn loop_kind(&self, iterated: &Expr, value: &Value) -> LoopKind {
+        match value {
+            Value::Parameters { .. } => return LoopKind::Parameters,
+            Value::List(element) if **element == Value::Parameters { named: false } => return LoopKind::WithinStep,
+            Value::List(element) | Value::Dict { element, .. }
+                if matches!(**element, Value::Optimizer(_) | Value::Model(_) | Value::Scheduler) =>
+            {
+                return LoopKind::WithinStep;
+            }
+            Value::Tuple(elements) if !elements.is_empty() => return LoopKind::WithinStep,
+            Value::List(element) if element.is_on_device() => return LoopKind::WithinStep,
+            Value::Tensor(tensor) if tensor.home == Home::Device => return LoopKind::WithinStep,
+            _ => {}
+        }
+        let names = crate::names_in(iterated);
+        let few = |name: &&str| {
+            let lower = name.to_ascii_lowercase();
+            ["optim", "losses", "layers", "blocks", "scheduler", "scalers", "param_groups", "heads"]
+                .iter()
+                .any(|part| lower.contains(part))
+                || matches!(lower.as_str(), "opts" | "models" | "nets" | "params" | "parameters")
+        };
+        match iterated {
+            Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
+            _ if names.iter().any(few) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
+            _ => LoopKind::Plain,
+        }
+    }
+
+    pub(super) fn host_data(&self, node: &'a ExprCall) -> Value {
+        let range = node.range();
+        Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
+    }
+}
+
+/// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.
+fn is_warning(node: &ExprCall) -> bool {
+    let Expr::Attribute(attribute) = &*node.func else { return false };
+    matches!(attribute.attr.as_str(), "warn" | "warning" | "warning_once" | "error" | "critical" | "exception")
+}
+
+fn is_generator(interpreter: &Interpreter, function: usize) -> bool {
+    let body = interpreter.program.sources.symbols.functions[function].body;
+    ruff_python_ast::helpers::any_over_body(body, |expression| {
+        matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_))
+    })
+}
+
+fn tensors_for_unknown(value: Value) -> Value {
+    match value {
+        Value::Unknown => Value::DEVICE_WITH_GRAPH,
+        Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(tensors_for_unknown).collect()),
+        value => value,
+    }
+}

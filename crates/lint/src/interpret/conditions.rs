@@ -1,0 +1,79 @@
+//! Conditions: values whose truth decides, in the order in which they are asked.
+
+use ruff_python_ast::{BoolOp, Expr};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::Interpreter;
+use crate::context::Frame;
+use crate::program::Test;
+use crate::value::Value;
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    /// A condition: every value whose truth it needs is noted.
+    pub(super) fn test(&mut self, expression: &'a Expr) -> Value {
+        match expression {
+            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
+            Expr::UnaryOp(operation) if operation.op == ruff_python_ast::UnaryOp::Not => {
+                self.test(&operation.operand);
+                Value::Bool(None)
+            }
+            _ => {
+                let value = self.evaluate(expression);
+                if self.is_recording
+                    && let Some(statement) = self.statement
+                {
+                    let test = Test { expression, statement, context: self.context, value: value.clone() };
+                    self.program.notes.tests.push(test);
+                }
+                value
+            }
+        }
+    }
+
+    /// `step % 100 == 0 and torch.isnan(loss)`: what stands behind is reached only where the first part holds.
+    pub(super) fn test_in_order(&mut self, operator: BoolOp, values: &'a [Expr]) -> Value {
+        let Some((first, rest)) = values.split_first() else { return Value::Unknown };
+        let value = self.test(first);
+        if rest.is_empty() {
+            return value;
+        }
+        let branches = self.quietly(|quiet| quiet.classify(first, &[]));
+        let guard = match operator {
+            BoolOp::And => branches.when_true,
+            BoolOp::Or => branches.when_false,
+        };
+        let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
+        let narrowed = asked_for_another_type(first).filter(|_| operator == BoolOp::And);
+        let before = narrowed.and_then(|name| self.names.insert(name, Value::Unknown));
+        let other = self.within(Frame::Guard(guard), range, |inside| inside.test_in_order(operator, rest));
+        if let (Some(name), Some(before)) = (narrowed, before) {
+            self.names.insert(name, before);
+        }
+        match (value, other) {
+            // `wanted and step % 100 == 0` bound to a name stays what it is.
+            (Value::Cadence, _) | (_, Value::Cadence) => Value::Cadence,
+            (value, other) => value.join(&other),
+        }
+    }
+}
+
+/// `x` of `isinstance(x, torch.Tensor)` and `torch.is_tensor(x)`.
+pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
+    let Expr::Call(call) = test else { return None };
+    let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
+    let named = |expression: &Expr| crate::names_in(expression).first().is_some_and(|name| *name == "Tensor");
+    let is_asked = match (&*call.func, call.arguments.args.get(1)) {
+        (Expr::Name(function), Some(types)) => function.id.as_str() == "isinstance" && named(types),
+        (Expr::Attribute(function), None) => function.attr.as_str() == "is_tensor",
+        _ => false,
+    };
+    is_asked.then(|| asked.id.as_str())
+}
+
+/// `x` of `isinstance(x, tuple)`: what stands behind speaks of something that is no tensor.
+fn asked_for_another_type(test: &Expr) -> Option<&str> {
+    let Expr::Call(call) = test else { return None };
+    let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
+    let is_tensor = crate::names_in(types).iter().any(|name| name.ends_with("Tensor"));
+    (function.id.as_str() == "isinstance" && !is_tensor).then(|| asked.id.as_str())
+}

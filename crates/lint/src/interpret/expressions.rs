@@ -1,0 +1,430 @@
+//! Expressions: what each is worth, noting on the way what rules look at.
+
+use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprSubscript, Operator, UnaryOp};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::Interpreter;
+use crate::context::{Frame, LoopKind};
+use crate::program::{Loop, Product, Shown, Speed, Subscript};
+use crate::settings::literal;
+use crate::value::{Home, Origin, Role, Tensor, Value};
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn evaluate(&mut self, expression: &'a Expr) -> Value {
+        match expression {
+            Expr::Name(name) => self.name_value(name.id.as_str()),
+            Expr::Attribute(attribute) => self.attribute_value(attribute),
+            Expr::Call(call) => self.call(call),
+            Expr::BinOp(operation) => {
+                let left = self.evaluate(&operation.left);
+                let right = self.evaluate(&operation.right);
+                self.binary(expression, operation.op, &operation.right, left, right)
+            }
+            Expr::Compare(compare) => self.compare(compare),
+            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
+            Expr::UnaryOp(operation) => match operation.op {
+                UnaryOp::Not => {
+                    let value = self.test(&operation.operand);
+                    if value == Value::Cadence {
+                        Value::Bool(None)
+                    } else {
+                        Value::Bool(value.known_bool().map(|on| !on))
+                    }
+                }
+                UnaryOp::USub => match self.evaluate(&operation.operand) {
+                    Value::Number { known, sized } => Value::Number { known: known.and_then(i64::checked_neg), sized },
+                    value => value,
+                },
+                _ => self.evaluate(&operation.operand),
+            },
+            Expr::If(choice) => {
+                let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
+                self.test(&choice.test);
+                let (body, orelse) = (&*choice.body, &*choice.orelse);
+                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.evaluate(body));
+                let other =
+                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
+                one.join(&other)
+            }
+            Expr::Subscript(subscript) => self.subscript(subscript),
+            Expr::Tuple(tuple) => {
+                let elements = tuple.elts.iter().map(|element| self.evaluate(element)).collect();
+                Value::tuple(elements)
+            }
+            Expr::List(list) => {
+                let elements: Vec<Value> = list.elts.iter().map(|one| self.evaluate(one)).collect();
+                // `[generator, critic]`, `[train_loader, eval_loader]`: few things that are told apart.
+                let is_own =
+                    |value: &Value| matches!(value, Value::Model(_) | Value::Loader(_) | Value::Optimizer(Some(_)));
+                if elements.len() > 1 && elements.iter().any(is_own) {
+                    return Value::tuple(elements);
+                }
+                Value::list(elements.iter().fold(Value::Unknown, |all, one| all.join(one)))
+            }
+            Expr::Set(set) => {
+                let element = set.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
+                Value::list(element)
+            }
+            Expr::Dict(dict) => self.dictionary(dict),
+            Expr::ListComp(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::SetComp(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::Generator(all) => {
+                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            }
+            Expr::DictComp(all) => self.comprehension(&all.generators, all.range, |inside| {
+                if let Some(key) = &all.key {
+                    inside.evaluate(key);
+                }
+                let element = inside.evaluate(&all.value);
+                Value::dict(Vec::new(), element)
+            }),
+            Expr::FString(text) => {
+                for element in text.value.elements() {
+                    if let Some(part) = element.as_interpolation() {
+                        let value = self.evaluate(&part.expression);
+                        if self.is_recording
+                            && let Some(statement) = self.statement
+                        {
+                            let expression = &*part.expression;
+                            self.program.notes.shown.push(Shown {
+                                expression,
+                                statement,
+                                context: self.context,
+                                value,
+                            });
+                        }
+                    }
+                }
+                Value::Text(None)
+            }
+            Expr::Starred(starred) => {
+                let value = self.evaluate(&starred.value);
+                self.element_of(&value)
+            }
+            Expr::Named(named) => {
+                let value = self.evaluate(&named.value);
+                self.assign(&named.target, value.clone());
+                value
+            }
+            Expr::Await(inner) => self.evaluate(&inner.value),
+            Expr::Yield(inner) => {
+                let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
+                let before = match self.returns.take() {
+                    Some(Value::List(element)) => *element,
+                    _ => Value::Unknown,
+                };
+                self.returns = Some(Value::list(before.join(&value)));
+                Value::Unknown
+            }
+            Expr::YieldFrom(inner) => {
+                let value = self.evaluate(&inner.value);
+                self.note_whole_pass(&inner.value, &value);
+                self.returns = Some(value);
+                Value::Unknown
+            }
+            Expr::Slice(slice) => {
+                for part in [&slice.lower, &slice.upper, &slice.step].into_iter().flatten() {
+                    self.evaluate(part);
+                }
+                Value::Bool(None)
+            }
+            _ => literal(expression),
+        }
+    }
+
+    fn binary(
+        &mut self,
+        whole: &'a Expr,
+        operator: Operator,
+        right_node: &'a Expr,
+        left: Value,
+        right: Value,
+    ) -> Value {
+        if operator == Operator::MatMult {
+            return self.product(whole, &left, &right);
+        }
+        if operator == Operator::Mod && matches!(left, Value::Text(_)) {
+            if right.surely_holds_device()
+                && self.is_recording
+                && let Some(statement) = self.statement
+            {
+                let context = self.context;
+                self.program.notes.shown.push(Shown {
+                    expression: right_node,
+                    statement,
+                    context,
+                    value: Value::DEVICE,
+                });
+            }
+            return Value::Text(None);
+        }
+        if operator == Operator::Div && right == Value::Clock {
+            self.note_speed(whole, right_node);
+            return Value::NUMBER;
+        }
+        match (&left, &right) {
+            (Value::Number { known: Some(one), .. }, Value::Number { known: Some(two), .. }) => {
+                let known = match operator {
+                    Operator::Add => one.checked_add(*two),
+                    Operator::Sub => one.checked_sub(*two),
+                    Operator::Mult => one.checked_mul(*two),
+                    Operator::FloorDiv => one.checked_div(*two),
+                    _ => None,
+                };
+                Value::Number { known, sized: true }
+            }
+            _ => self.combine(&left, &right),
+        }
+    }
+
+    /// What arithmetic on two values gives.
+    pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
+        match (left, right) {
+            (Value::Tensor(one), Value::Tensor(two)) => {
+                // A bias or a mask is added to scores; weights that are mixed with others are no longer a softmax's.
+                let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_));
+                let role =
+                    [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
+                let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
+                // Random numbers of the host meet only what lies there: who was taken for a device's tensor is none.
+                let drawn = |tensor: &Tensor| tensor.home == Home::Host && matches!(tensor.origin, Origin::Factory(_));
+                let is_host = drawn(one) && two.guessed || drawn(two) && one.guessed;
+                let home = match !is_host && (one.home == Home::Device || two.home == Home::Device) {
+                    true => Home::Device,
+                    false => Home::Host,
+                };
+                self.tensor(Tensor {
+                    home,
+                    graph: one.graph || two.graph,
+                    boolean: one.boolean && two.boolean,
+                    origin: if constant { one.origin } else { Origin::Data },
+                    role,
+                    // Arithmetic with a tensor is a tensor.
+                    guessed: one.guessed && two.guessed,
+                })
+            }
+            (Value::Tensor(tensor), _) | (_, Value::Tensor(tensor)) => {
+                let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
+                self.tensor(Tensor { role, boolean: false, ..tensor.clone() })
+            }
+            (Value::Clock, _) | (_, Value::Clock) => Value::Clock,
+            (Value::Numpy, _) | (_, Value::Numpy) => Value::Numpy,
+            (Value::Number { sized: one, .. }, Value::Number { sized: two, .. }) => {
+                Value::Number { known: None, sized: *one && *two }
+            }
+            (Value::Number { sized, .. }, Value::Bool(_)) | (Value::Bool(_), Value::Number { sized, .. }) => {
+                Value::Number { known: None, sized: *sized }
+            }
+            (Value::Number { .. }, Value::Unknown) | (Value::Unknown, Value::Number { .. }) => Value::Unknown,
+            (Value::List(one), Value::List(two)) => Value::list(one.join(two)),
+            (Value::List(_), _) => left.clone(),
+            (Value::Text(_), _) => Value::Text(None),
+            (Value::Tuple(one), Value::Tuple(two)) => Value::tuple(one.iter().chain(two).cloned().collect()),
+            (Value::External(name), other) | (other, Value::External(name)) if name.starts_with("builtins") => {
+                other.clone()
+            }
+            _ => left.join(right),
+        }
+    }
+
+    /// `left @ right`, where the steps of a hand-written attention are recognised.
+    pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
+        let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
+            // Values may be transposed as well: heads before positions.
+            (Some(Role::Weights(weights)), Some(values)) if !matches!(values, Role::Weights(_) | Role::Scores(_)) => {
+                if self.is_recording
+                    && let Some(statement) = self.statement
+                {
+                    let context = self.context;
+                    self.program.notes.products.push(Product { expression: whole, statement, context, weights });
+                }
+                Role::Plain
+            }
+            (Some(_), Some(Role::Transposed)) => Role::Scores(whole.range()),
+            _ => Role::Plain,
+        };
+        match self.combine(left, right) {
+            Value::Tensor(tensor) => Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor }),
+            other => other,
+        }
+    }
+
+    fn note_speed(&mut self, whole: &'a Expr, divisor: &'a Expr) {
+        let difference = match divisor {
+            Expr::BinOp(operation) if operation.op == Operator::Sub => Some(operation),
+            _ => None,
+        };
+        let start = match (difference, divisor) {
+            (Some(operation), _) => match &*operation.right {
+                Expr::Name(start) => Some(start.id.as_str()),
+                _ => None,
+            },
+            // `elapsed = time.time() - start` further up.
+            (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
+            _ => None,
+        };
+        if let Some(start) = start.filter(|_| self.is_recording) {
+            let speed = Speed { expression: whole, context: self.context, start };
+            self.program.notes.speeds.push(speed);
+        }
+    }
+
+    fn compare(&mut self, compare: &'a ExprCompare) -> Value {
+        let left = self.evaluate(&compare.left);
+        let rights: Vec<Value> = compare.comparators.iter().map(|right| self.evaluate(right)).collect();
+        let by_identity =
+            compare.ops.iter().all(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn));
+        let with_text = left == Value::Nothing
+            || rights.contains(&Value::Nothing)
+            || rights.iter().chain([&left]).any(|value| matches!(value, Value::Text(_)));
+        if !by_identity
+            && !with_text
+            && let Some(tensor) = rights
+                .iter()
+                .chain([&left])
+                .filter_map(Value::tensor)
+                .max_by_key(|tensor| (tensor.home == Home::Device, !tensor.guessed))
+        {
+            let constant = rights.iter().chain([&left]).all(Value::is_sized);
+            let origin = if constant { tensor.origin } else { Origin::Data };
+            return Value::Tensor(Tensor { boolean: true, graph: false, role: Role::Plain, origin, ..tensor.clone() });
+        }
+        if left == Value::Numpy || rights.contains(&Value::Numpy) {
+            return Value::Numpy;
+        }
+        let branches = self.quietly(|quiet| quiet.classify_expression(compare));
+        branches.unwrap_or(Value::Bool(None))
+    }
+
+    /// `step % 10 == 0` bound to a name stays what it is.
+    fn classify_expression(&mut self, compare: &'a ExprCompare) -> Option<Value> {
+        use crate::context::Guard;
+        let branches = self.classify_compare(compare);
+        match (branches.when_true, branches.when_false) {
+            (Guard::Cadence, _) => Some(Value::Cadence),
+            (_, Guard::Fallback) => Some(Value::Capability),
+            _ => None,
+        }
+    }
+
+    fn subscript(&mut self, subscript: &'a ExprSubscript) -> Value {
+        let base = self.evaluate(&subscript.value);
+        let index = self.evaluate(&subscript.slice);
+        if self.is_recording
+            && let Some(statement) = self.statement
+        {
+            self.program.notes.subscripts.push(Subscript {
+                node: subscript,
+                statement,
+                context: self.context,
+                base: base.clone(),
+                index: index.clone(),
+                stored: None,
+            });
+        }
+        match (&base, &index) {
+            (Value::Dict { entries, element }, Value::Text(Some(key))) => {
+                let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+                known.unwrap_or_else(|| (**element).clone())
+            }
+            (Value::Dict { element, entries }, _) => {
+                entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value))
+            }
+            (Value::Tuple(elements), Value::Number { known: Some(at), .. }) => {
+                let at = if *at < 0 { elements.len() as i64 + at } else { *at };
+                usize::try_from(at).ok().and_then(|at| elements.get(at).cloned()).unwrap_or(Value::Unknown)
+            }
+            (Value::List(_) | Value::Parameters { .. }, _) if matches!(&*subscript.slice, Expr::Slice(_)) => base,
+            (Value::Tensor(tensor), _) => {
+                // `boxes[:, 4]`: no list is asked for that.
+                let guessed = tensor.guessed && !asks_for_slices(&subscript.slice);
+                // Picked by data, it is data.
+                let origin =
+                    if index.tensor().is_some() || index == Value::Unknown { Origin::Data } else { tensor.origin };
+                Value::Tensor(Tensor { role: Role::Plain, guessed, origin, ..tensor.clone() })
+            }
+            (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
+            (Value::Model(_), _) => Value::Model(None),
+            _ => base.element(),
+        }
+    }
+
+    fn dictionary(&mut self, dict: &'a ruff_python_ast::ExprDict) -> Value {
+        let mut entries = Vec::new();
+        let mut element = Value::Unknown;
+        for item in &dict.items {
+            let value = self.evaluate(&item.value);
+            match item.key.as_ref().map(|key| self.evaluate(key)) {
+                Some(Value::Text(Some(key))) => entries.push((key, value)),
+                Some(_) => element = element.join(&value),
+                None => match value {
+                    Value::Dict { entries: more, element: inner } => {
+                        entries.extend(more);
+                        element = element.join(&inner);
+                    }
+                    other => element = element.join(&other),
+                },
+            }
+        }
+        Value::dict(entries, element)
+    }
+
+    /// `yield from loader` goes over all of it.
+    fn note_whole_pass(&mut self, iterated: &'a Expr, value: &Value) {
+        let Some(statement) = self.statement.filter(|_| self.is_recording && matches!(value, Value::Loader(_))) else {
+            return;
+        };
+        let context = self.within(Frame::Loop(LoopKind::Plain), iterated.range(), |inside| inside.context);
+        let (target, iterated, value) = (None, Some(iterated), value.clone());
+        self.program.notes.loops.push(Loop { statement, target, iterated, value, body: &[], context });
+    }
+
+    fn comprehension(
+        &mut self,
+        generators: &'a [Comprehension],
+        range: TextRange,
+        inside: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        let Some((first, rest)) = generators.split_first() else {
+            return inside(self);
+        };
+        let iterated = self.evaluate(&first.iter);
+        let kind = match self.loop_kind(&first.iter, &iterated) {
+            // `[step(batch) for batch in loader]` goes over batches like any loop.
+            LoopKind::Plain if matches!(iterated, Value::Loader(_)) => LoopKind::Plain,
+            LoopKind::Plain => LoopKind::WithinStep,
+            kind => kind,
+        };
+        let element = self.element_of(&iterated);
+        let outer = self.names.clone();
+        let result = self.within(Frame::Loop(kind), range, |nested| {
+            nested.assign(&first.target, element);
+            for condition in &first.ifs {
+                nested.test(condition);
+            }
+            nested.comprehension(rest, range, inside)
+        });
+        self.names = outer;
+        match (kind, result) {
+            // A list of parameters stays one: `[p for p in model.parameters() if p.grad is not None]`.
+            (LoopKind::Parameters, Value::List(element)) if is_parameter(&element) => {
+                Value::Parameters { named: false }
+            }
+            (_, result) => result,
+        }
+    }
+}
+
+/// `[:, 4]`, `[..., None]`.
+fn asks_for_slices(index: &Expr) -> bool {
+    let is_slice = |part: &Expr| matches!(part, Expr::Slice(_) | Expr::EllipsisLiteral(_));
+    matches!(index, Expr::Tuple(parts) if parts.elts.iter().any(is_slice))
+}
+
+fn is_parameter(value: &Value) -> bool {
+    value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
+}

@@ -1,0 +1,138 @@
+//! Tensors that are made anew: by factories of sizes, of data of the host, by their types.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged;
+
+use super::Interpreter;
+use super::arguments::Arguments;
+use crate::value::{Home, Origin, Tensor, Value};
+
+pub(super) const FACTORIES: &[&str] = &[
+    "ones",
+    "zeros",
+    "empty",
+    "full",
+    "arange",
+    "eye",
+    "linspace",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "normal",
+    "logspace",
+    "tril_indices",
+    "triu_indices",
+    "bernoulli",
+    "multinomial",
+    "range",
+];
+
+/// Factories that take tensors of what to draw.
+const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
+
+const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
+        match arguments.first() {
+            // `torch.tensor(tensor)` copies within its home. What was only guessed to be a tensor is none by that.
+            Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
+            _ => match self.device_of(node, arguments) {
+                Some(Home::Device) => Value::DEVICE,
+                _ => self.host_data(node),
+            },
+        }
+    }
+
+    /// `torch.FloatTensor(rows, columns)` is a place of that size, `torch.FloatTensor(rows)` holds what it is given.
+    pub(super) fn typed_tensor(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
+        let home = if rest.starts_with("cuda.") { Home::Device } else { Home::Host };
+        let range = node.range();
+        let is_size = |argument: &Expr, value: &Value| match argument {
+            Expr::Starred(_) => true,
+            _ => matches!(value, Value::Number { .. }),
+        };
+        let is_place = !node.arguments.args.is_empty()
+            && (arguments.has_unknown
+                || node.arguments.args.iter().zip(&arguments.positional).all(|(node, value)| is_size(node, value)));
+        match arguments.first() {
+            Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
+            _ if is_place => Value::Tensor(Tensor { home, origin: Origin::Factory(range), ..Tensor::ON_DEVICE }),
+            _ => Value::Tensor(Tensor { home, origin: Origin::HostData(range), ..Tensor::ON_DEVICE }),
+        }
+    }
+
+    /// Where `device=` puts a new tensor; none where it is not given.
+    pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
+        let keyword = node.arguments.find_keyword("device")?;
+        let value = arguments.keyword("device");
+        Some(super::homes::home_named(&keyword.value, value).unwrap_or(Home::Device))
+    }
+
+    pub(super) fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
+        let home = match self.device_of(node, arguments) {
+            Some(home) => home,
+            // Without `device=` it is made on the host, unless a tensor that it draws from says otherwise. Sizes do not.
+            None if DRAWS_FROM.contains(&last) && arguments.all().any(Value::is_on_device) => Home::Device,
+            None => Home::Host,
+        };
+        let is_random = RANDOM.contains(&last);
+        let shapes_only = !arguments.has_unknown
+            && arguments.keywords.iter().all(|(name, value)| match name {
+                Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
+                Some(_) => value.is_sized(),
+                None => false,
+            })
+            && (arguments.positional.iter().all(Value::is_sized)
+                || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
+        let range = node.range();
+        // Counting from a fixed start gives the beginning of the same row, however far it goes.
+        let is_row = last == "arange"
+            && !arguments.has_unknown
+            && match (arguments.positional.as_slice(), arguments.keyword("start")) {
+                ([_], _) => true,
+                ([start, ..], _) | ([], Some(start)) => start.known_integer().is_some(),
+                ([], None) => arguments.keyword("end").is_some(),
+            };
+        let is_constant = is_row || shapes_only && !is_random;
+        let origin = if is_constant { Origin::Constant(range) } else { Origin::Factory(range) };
+        let boolean = matches!(node.arguments.find_keyword("dtype").map(|keyword| &keyword.value),
+            Some(Expr::Attribute(dtype)) if dtype.attr.as_str() == "bool");
+        Value::Tensor(Tensor { home, origin, boolean, ..Tensor::ON_DEVICE })
+    }
+
+    /// Whether an argument that sizes a tensor is made of sizes and settings: what nothing is known of is one where it is
+    /// an attribute of the object itself, since no tensor may stand there.
+    fn is_size(&mut self, expression: &'a Expr) -> bool {
+        match expression {
+            Expr::BinOp(operation) => self.is_size(&operation.left) && self.is_size(&operation.right),
+            Expr::UnaryOp(operation) => self.is_size(&operation.operand),
+            Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
+            Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
+            _ => {
+                let of_self = matches!(expression, Expr::Attribute(attribute)
+                    if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self")
+                        && !super::names::is_step_name(attribute.attr.as_str())
+                        && !attribute.attr.as_str().contains("epoch"));
+                let value = self.quietly(|quiet| quiet.evaluate(expression));
+                value.is_sized() || (of_self && value == Value::Unknown)
+            }
+        }
+    }
+
+    /// `cat([batch, torch.zeros(…)])`: a part that is made on the host here, to be moved with the rest.
+    pub(super) fn made_part(&mut self, node: &'a ExprCall) -> Option<Origin> {
+        let parts = match node.arguments.args.first()? {
+            Expr::List(list) => &list.elts,
+            Expr::Tuple(tuple) => &tuple.elts,
+            _ => return None,
+        };
+        parts.iter().find_map(|part| match self.quietly(|quiet| quiet.evaluate(part)) {
+            Value::Tensor(Tensor {
+                home: Home::Host, origin: Origin::Constant(made) | Origin::Factory(made), ..
+            }) => Some(Origin::Factory(made)),
+            _ => None,
+        })
+    }
+}

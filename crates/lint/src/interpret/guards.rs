@@ -1,0 +1,468 @@
+//! How often a branch runs, by its test.
+
+use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
+
+use super::Interpreter;
+use super::caches::{fills_what_it_tests, winds_up_again};
+use super::cadence::{
+    counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_part, mentions_version, modulo_of,
+    says_cadence, speaks_of_trouble,
+};
+use crate::classes::dotted_name;
+use crate::context::{Frame, Guard, LoopKind};
+use crate::program::FunctionKind;
+use crate::settings::{is_settings_name, literal, text_of};
+use crate::symbols::ClassId;
+use crate::value::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Branches {
+    pub when_true: Guard,
+    pub when_false: Guard,
+}
+
+const OPEN: Branches = Branches { when_true: Guard::Open, when_false: Guard::Open };
+
+fn when_true(guard: Guard) -> Branches {
+    Branches { when_true: guard, when_false: Guard::Open }
+}
+
+fn when_false(guard: Guard) -> Branches {
+    Branches { when_true: Guard::Open, when_false: guard }
+}
+
+impl Branches {
+    fn swapped(self) -> Branches {
+        Branches { when_true: self.when_false, when_false: self.when_true }
+    }
+}
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    /// What the test of an `if` with this body says of its branches.
+    pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
+        let mut branches = self.classify_test(test);
+        let in_loop = self.is_in_plain_loop();
+        if !branches.when_true.cools() && (fills_what_it_tests(test, body, in_loop) || self.ends_the_run(body)) {
+            branches.when_true = Guard::Once;
+        }
+        if !branches.when_true.cools() && speaks_of_trouble(test, body) {
+            branches.when_true = Guard::Once;
+        }
+        if !branches.when_true.cools() && in_loop && winds_up_again(test, body) {
+            branches.when_true = Guard::Cadence;
+        }
+        branches
+    }
+
+    fn classify_test(&mut self, test: &'a Expr) -> Branches {
+        match test {
+            Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => {
+                self.classify_test(&operation.operand).swapped()
+            }
+            Expr::BoolOp(operation) => {
+                let parts: Vec<Branches> = operation.values.iter().map(|value| self.classify_test(value)).collect();
+                // All parts must hold for the first guard; one that holds suffices for the second.
+                let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
+                let every = |pick: fn(&Branches) -> Guard| {
+                    if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None }
+                };
+                let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
+                    (|part| part.when_true, |part| part.when_false);
+                let (when_true, when_false) = match operation.op {
+                    BoolOp::And => (any(taken), every(other)),
+                    // `step % 100 == 0 or is_last`: still now and then.
+                    BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => {
+                        (Some(Guard::Cadence), any(other))
+                    }
+                    BoolOp::Or => (every(taken), any(other)),
+                };
+                Branches { when_true: when_true.unwrap_or(Guard::Open), when_false: when_false.unwrap_or(Guard::Open) }
+            }
+            Expr::Compare(compare) => self.classify_compare(compare),
+            Expr::BinOp(operation) if operation.op == Operator::Mod => {
+                if is_one(&operation.right) {
+                    OPEN
+                } else {
+                    when_false(Guard::Cadence)
+                }
+            }
+            Expr::Call(call) => {
+                let name = dotted_name(&call.func).unwrap_or_default();
+                match last_part(call) {
+                    "hasattr" => when_false(Guard::Fallback),
+                    "is_grad_enabled" => when_false(Guard::Evaluation),
+                    "is_in_onnx_export" => when_true(Guard::Fallback),
+                    last if ["is_tracing", "is_scripting", "is_exporting", "is_compiling"]
+                        .iter()
+                        .any(|end| last.ends_with(end)) =>
+                    {
+                        when_true(Guard::Fallback)
+                    }
+                    "getenv" => when_true(Guard::OptIn),
+                    "get" if name.contains("environ") => when_true(Guard::OptIn),
+                    last if says_cadence(last) => when_true(Guard::Cadence),
+                    // What is no number ends a run, or spoils a step: it does not go on for long.
+                    "isnan" | "isinf" => when_true(Guard::Once),
+                    "isfinite" => when_false(Guard::Once),
+                    "any" | "all" => self.classify_inner(call),
+                    last if last.contains("available") || last.contains("supports") => when_false(Guard::Fallback),
+                    _ => self.classify_value(test),
+                }
+            }
+            Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
+            Expr::Subscript(subscript) if text_of(&subscript.slice).is_some_and(says_cadence) => {
+                when_true(Guard::Cadence)
+            }
+            Expr::Subscript(_) => match self.quietly(|quiet| quiet.is_off_unless_asked(test)) {
+                true => when_true(Guard::OptIn),
+                false => OPEN,
+            },
+            Expr::BooleanLiteral(literal) if !literal.value => when_true(Guard::Once),
+            Expr::NumberLiteral(_) => match literal(test) {
+                Value::Number { known: Some(0), .. } => when_true(Guard::Once),
+                _ => OPEN,
+            },
+            Expr::Named(named) => self.classify_test(&named.value),
+            _ => OPEN,
+        }
+    }
+
+    /// `torch.isnan(loss).any()`, `torch.any(torch.isnan(loss))`, `torch.isfinite(loss).all()`.
+    fn classify_inner(&mut self, call: &'a ExprCall) -> Branches {
+        let inner = match (&*call.func, call.arguments.args.first()) {
+            (_, Some(inner @ Expr::Call(_))) => Some(inner),
+            (Expr::Attribute(method), None) => Some(&*method.value),
+            _ => None,
+        };
+        match inner {
+            Some(Expr::Call(asked)) if asks_for_numbers(asked) => self.classify_test(inner.unwrap_or(&call.func)),
+            _ => OPEN,
+        }
+    }
+
+    fn classify_value(&mut self, expression: &'a Expr) -> Branches {
+        match self.quietly(|quiet| quiet.evaluate(expression)) {
+            Value::Cadence => when_true(Guard::Cadence),
+            Value::Capability => when_false(Guard::Fallback),
+            _ => OPEN,
+        }
+    }
+
+    fn classify_flag(&mut self, test: &'a Expr) -> Branches {
+        let by_value = self.classify_value(test);
+        if by_value != OPEN {
+            return by_value;
+        }
+        let name = match test {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            _ => return OPEN,
+        };
+        let lower = name.to_ascii_lowercase();
+        if matches!(
+            lower.as_str(),
+            "training" | "train" | "is_train" | "is_training" | "train_mode" | "istrain" | "do_train"
+        ) {
+            return when_false(Guard::Evaluation);
+        }
+        if matches!(
+            lower.as_str(),
+            "eval"
+                | "is_eval"
+                | "evaluate"
+                | "eval_mode"
+                | "val"
+                | "is_val"
+                | "validation"
+                | "is_test"
+                | "test"
+                | "testing"
+                | "inference"
+                | "eval_only"
+                | "test_only"
+                | "test_mode"
+                | "do_eval"
+                | "is_validation"
+                | "validate"
+                | "is_inference"
+        ) {
+            return when_true(Guard::Evaluation);
+        }
+        if says_cadence(&lower) {
+            return when_true(Guard::Cadence);
+        }
+        if is_decoding_name(&lower) {
+            return when_true(Guard::Evaluation);
+        }
+        if lower.split('_').any(|word| word == "oom") {
+            return when_true(Guard::Once);
+        }
+        if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
+    }
+
+    pub(super) fn classify_compare(&mut self, compare: &'a ExprCompare) -> Branches {
+        let ([operator], [right]) = (&*compare.ops, &*compare.comparators) else { return self.classify_range(compare) };
+        let left = &*compare.left;
+        if mentions_version(left) || mentions_version(right) {
+            return match operator {
+                CmpOp::Lt | CmpOp::LtE => when_true(Guard::Fallback),
+                _ => when_false(Guard::Fallback),
+            };
+        }
+        let (left_value, right_value) = self.quietly(|quiet| (quiet.evaluate(left), quiet.evaluate(right)));
+        if left_value.surely_holds_device() || right_value.surely_holds_device() {
+            return OPEN;
+        }
+        if let Some(divisor) = modulo_of(left).or_else(|| modulo_of(right)) {
+            if is_one(divisor) {
+                return OPEN;
+            }
+            return match operator {
+                CmpOp::NotEq => when_false(Guard::Cadence),
+                _ => when_true(Guard::Cadence),
+            };
+        }
+        if left_value == Value::Clock || right_value == Value::Clock {
+            return match operator {
+                CmpOp::Gt | CmpOp::GtE if left_value == Value::Clock => when_true(Guard::Cadence),
+                CmpOp::Lt | CmpOp::LtE if right_value == Value::Clock => when_true(Guard::Cadence),
+                _ => when_false(Guard::Cadence),
+            };
+        }
+        if let Some(phase) = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)) {
+            let branches = match phase.to_ascii_lowercase().as_str() {
+                "train" | "training" => when_false(Guard::Evaluation),
+                "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {
+                    when_true(Guard::Evaluation)
+                }
+                // Detours for devices that lack something.
+                "mps" | "npu" | "xla" | "cpu" | "meta" | "onnx" => when_true(Guard::Fallback),
+                "cuda" | "gpu" => when_false(Guard::Fallback),
+                _ => OPEN,
+            };
+            return match operator {
+                CmpOp::Eq | CmpOp::In => branches,
+                CmpOp::NotEq | CmpOp::NotIn => branches.swapped(),
+                _ => OPEN,
+            };
+        }
+        if let Some(phase) = phase_of(right).or_else(|| phase_of(left)) {
+            return match operator {
+                CmpOp::Eq | CmpOp::Is => phase,
+                CmpOp::NotEq | CmpOp::IsNot => phase.swapped(),
+                _ => OPEN,
+            };
+        }
+        let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
+        match operator {
+            CmpOp::IsNot if decodes => when_true(Guard::Evaluation),
+            CmpOp::Is if decodes => when_false(Guard::Evaluation),
+            CmpOp::IsNot if matches!(right, Expr::NoneLiteral(_)) => {
+                if self.is_missing_unless_asked(left) {
+                    when_true(Guard::OptIn)
+                } else {
+                    OPEN
+                }
+            }
+            CmpOp::Is if matches!(right, Expr::NoneLiteral(_)) => {
+                if self.is_missing_unless_asked(left) {
+                    when_false(Guard::OptIn)
+                } else {
+                    OPEN
+                }
+            }
+            CmpOp::Eq if counts_steps(left) || counts_steps(right) => when_true(Guard::Cadence),
+            CmpOp::NotEq if counts_steps(left) || counts_steps(right) => when_false(Guard::Cadence),
+            CmpOp::In if counts_steps(left) && !matches!(right, Expr::Call(_)) => when_true(Guard::Cadence),
+            CmpOp::Lt | CmpOp::LtE if counts_steps(left) && matches!(right, Expr::NumberLiteral(_)) => {
+                when_true(Guard::Cadence)
+            }
+            CmpOp::Lt | CmpOp::LtE if is_random_draw(left) => when_true(Guard::Cadence),
+            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if flag.value) => {
+                self.classify_test(left)
+            }
+            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if !flag.value) => {
+                self.classify_test(left).swapped()
+            }
+            CmpOp::Gt if self.is_off_unless_asked(left) => when_true(Guard::OptIn),
+            _ => OPEN,
+        }
+    }
+
+    /// `0 < step < 10` and the like.
+    fn classify_range(&mut self, compare: &'a ExprCompare) -> Branches {
+        let all = || std::iter::once(&*compare.left).chain(&*compare.comparators);
+        if all().any(|part| modulo_of(part).is_some_and(|divisor| !is_one(divisor))) {
+            return when_true(Guard::Cadence);
+        }
+        OPEN
+    }
+
+    /// A switch that is off by default: a parameter, a setting, a constant.
+    fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
+        let speaks_of_debugging = |name: &str| {
+            let lower = name.to_ascii_lowercase();
+            [
+                "debug",
+                "verbose",
+                "profile",
+                "dry_run",
+                "detect_anomaly",
+                "sanity",
+                "trace",
+                "visuali",
+                "nan_check",
+                "check_nan",
+                "onnx",
+                "is_mps",
+                "is_npu",
+            ]
+            .iter()
+            .any(|word| lower.contains(word))
+        };
+        // `return_loss=False`: who trains asks for it.
+        let asks_for_loss = |name: &str| name.contains("loss");
+        match expression {
+            Expr::Name(name) if asks_for_loss(name.id.as_str()) => false,
+            Expr::Name(name) => {
+                let name = name.id.as_str();
+                if let Some(default) = self.parameter_default(name) {
+                    let passed = self.program.functions[self.function].passed.get(name);
+                    return default.known_bool() == Some(false)
+                        && passed.is_none_or(|passed| passed.known_bool() != Some(true))
+                        && !(self.kind() == FunctionKind::Step && default == Value::Nothing);
+                }
+                match self.names.get(name) {
+                    Some(value) if value.known_bool() == Some(false) => return true,
+                    Some(value) if value.known_bool() == Some(true) => return false,
+                    Some(_) => {}
+                    None => {
+                        if let Some(constant) = self.program.sources.symbols.files[self.file()].constants.get(name) {
+                            return match literal(constant).known_bool() {
+                                Some(on) => !on,
+                                None => speaks_of_debugging(name),
+                            };
+                        }
+                    }
+                }
+                speaks_of_debugging(name)
+            }
+            Expr::Attribute(attribute) => {
+                let name = attribute.attr.as_str();
+                let owner = match &*attribute.value {
+                    Expr::Name(owner) => owner.id.as_str(),
+                    Expr::Attribute(owner) => owner.attr.as_str(),
+                    _ => return false,
+                };
+                if is_settings_name(owner) {
+                    return match self.program.sources.settings.default_of(self.file(), name).map(Value::known_bool) {
+                        Some(Some(on)) => !on,
+                        Some(None) => false,
+                        None => speaks_of_debugging(name),
+                    };
+                }
+                speaks_of_debugging(name) || (owner == "self" && self.is_off_when_made(name))
+            }
+            Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
+            _ => false,
+        }
+    }
+
+    /// Something that is None unless a caller or a setting hands it in.
+    fn is_missing_unless_asked(&mut self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Name(name) if self.kind() != FunctionKind::Step && self.kind() != FunctionKind::Loss => {
+                let name = name.id.as_str();
+                let is_missing = self.parameter_default(name) == Some(Value::Nothing);
+                let passed = self.program.functions[self.function].passed.get(name);
+                is_missing && passed.is_none_or(|passed| *passed == Value::Nothing)
+            }
+            Expr::Attribute(attribute) => {
+                let owner = match &*attribute.value {
+                    Expr::Name(owner) => owner.id.as_str(),
+                    Expr::Attribute(owner) => owner.attr.as_str(),
+                    _ => return false,
+                };
+                let name = attribute.attr.as_str();
+                is_settings_name(owner)
+                    && self.program.sources.settings.default_of(self.file(), name) == Some(&Value::Nothing)
+            }
+            _ => false,
+        }
+    }
+
+    /// `self.track` of a class that is made with `track=False`.
+    fn is_off_when_made(&self, name: &str) -> bool {
+        let symbols = &self.program.sources.symbols;
+        // Options of a module say what the model is.
+        let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
+        let class = symbols.functions[self.function].class.filter(is_other);
+        let made = class.and_then(|class| symbols.classes[class].methods.get("__init__"));
+        let definition = made.and_then(|made| symbols.functions[*made].definition);
+        let parameter = definition.and_then(|definition| definition.parameters.find(name));
+        parameter
+            .and_then(|parameter| parameter.default())
+            .is_some_and(|default| matches!(default, Expr::BooleanLiteral(literal) if !literal.value))
+            && !name.contains("loss")
+    }
+
+    fn parameter_default(&self, name: &str) -> Option<Value> {
+        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        let parameter = definition.parameters.find(name)?;
+        parameter.default().map(literal)
+    }
+
+    /// A body that leaves the loop of steps, or the program: it runs at most once.
+    fn ends_the_run(&self, body: &[Stmt]) -> bool {
+        let in_loop = self.is_in_plain_loop();
+        match body.last() {
+            Some(Stmt::Raise(_)) => true,
+            Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
+            Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
+                if dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "exit" | "quit" | "sys.exit" | "os._exit"))),
+            _ => false,
+        }
+    }
+
+    fn is_in_plain_loop(&self) -> bool {
+        let mut outwards = self.program.notes.contexts.outwards(self.context);
+        outwards.any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain))
+    }
+
+    /// Evaluates without taking notes.
+    pub(super) fn quietly<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> T {
+        let was_recording = std::mem::replace(&mut self.is_recording, false);
+        let result = inside(self);
+        self.is_recording = was_recording;
+        result
+    }
+}
+
+/// Whether what follows in the block is not reached after this body.
+pub fn ends_turn(body: &[Stmt]) -> bool {
+    matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
+}
+
+/// `Stage.TRAIN`, `sb.Stage.VALID`: a constant that names a phase.
+fn phase_of(expression: &Expr) -> Option<Branches> {
+    let Expr::Attribute(attribute) = expression else { return None };
+    match attribute.attr.as_str() {
+        "TRAIN" | "TRAINING" => Some(when_false(Guard::Evaluation)),
+        "VAL" | "VALID" | "VALIDATION" | "VALIDATE" | "TEST" | "EVAL" | "PREDICT" | "INFERENCE" => {
+            Some(when_true(Guard::Evaluation))
+        }
+        _ => None,
+    }
+}
+
+fn last_name(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
+}
+
+fn asks_for_numbers(call: &ExprCall) -> bool {
+    matches!(last_part(call), "isnan" | "isinf" | "isfinite")
+}

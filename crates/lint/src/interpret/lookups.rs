@@ -1,0 +1,197 @@
+//! What a name or an attribute is worth where it stands.
+
+use ruff_python_ast::{Expr, ExprAttribute, Stmt};
+
+use super::Interpreter;
+use super::names;
+use crate::classes::lineage;
+use crate::resolve::{Symbol, look_up};
+use crate::settings::is_settings_name;
+use crate::value::{Role, Tensor, Value, is_dtype_name};
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    pub(super) fn name_value(&mut self, name: &str) -> Value {
+        if let Some(value) = self.names.get(name) {
+            return value.clone();
+        }
+        let mut outer = self.program.sources.symbols.functions[self.function].parent;
+        while let Some(function) = outer {
+            if let Some(value) = self.program.functions[function].locals.get(name) {
+                return value.clone();
+            }
+            outer = self.program.sources.symbols.functions[function].parent;
+        }
+        let file = self.file();
+        self.global_value(file, name)
+    }
+
+    pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
+        let body = self.program.sources.symbols.files[file].body;
+        let at_top = self.program.functions[body].locals.get(name);
+        match look_up(&self.program.sources.symbols, &self.program.sources.index, file, name) {
+            Some(Symbol::Function(function)) => Value::Function(function),
+            Some(Symbol::Class(class)) => Value::Class(class),
+            // `import model`, then `model = model.Net()`.
+            Some(Symbol::Module(_))
+                if self.program.sources.symbols.files[file].constants.contains_key(name) && at_top.is_some() =>
+            {
+                at_top.cloned().unwrap_or(Value::Unknown)
+            }
+            Some(Symbol::Module(module)) => Value::Module(module),
+            // What a star brings along does not hide Python's own: `from torch.distributed import *`.
+            Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
+                Value::External(format!("builtins.{name}"))
+            }
+            Some(Symbol::External(dotted)) => {
+                if at_top == Some(&Value::Capability) {
+                    Value::Capability
+                } else {
+                    Value::External(dotted)
+                }
+            }
+            Some(Symbol::Constant(owner, _)) if owner != file => {
+                let body = self.program.sources.symbols.files[owner].body;
+                self.program.functions[body].locals.get(name).cloned().unwrap_or(Value::Unknown)
+            }
+            Some(Symbol::Constant(..)) | None => match at_top {
+                Some(value) => value.clone(),
+                None if names::is_builtin(name) => Value::External(format!("builtins.{name}")),
+                None => Value::Unknown,
+            },
+        }
+    }
+
+    pub(super) fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
+        let owner = self.evaluate(&attribute.value);
+        let name = attribute.attr.as_str();
+        match owner {
+            Value::External(dotted) if dotted.starts_with("torch") && is_dtype_name(name) => Value::Dtype,
+            Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
+            Value::Module(file) => self.global_value(file, name),
+            Value::Tensor(tensor) => tensor_attribute(tensor, name),
+            Value::Model(Some(class)) | Value::Instance(class) => {
+                let is_model = matches!(self.program.sources.classes[class].kind, kind if kind.is_module());
+                match self.member(class, name) {
+                    Some(Value::Function(function)) if self.is_decorated(function, "property") => {
+                        self.property(function)
+                    }
+                    Some(value) if value != Value::Unknown => value,
+                    _ if self.field(class, name).is_some() => self.field(class, name).unwrap_or(Value::Unknown),
+                    _ if name == "device" || name.ends_with("_device") => Value::Device,
+                    _ if is_settings_name(name) => Value::Unknown,
+                    _ if is_model && name == "module" => Value::Model(Some(class)),
+                    _ => names::by_name(name),
+                }
+            }
+            Value::Model(None) => match name {
+                "module" => Value::Model(None),
+                "device" => Value::Device,
+                "dtype" => Value::Dtype,
+                "weight" | "bias" => Value::Tensor(Tensor::PARAMETER),
+                _ => names::by_name(name),
+            },
+            Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
+            Value::Numpy => match name {
+                "shape" | "size" | "ndim" => Value::SIZE,
+                _ => Value::Numpy,
+            },
+            Value::Number { .. } => owner,
+            Value::Loader(_) if name == "dataset" || name == "sampler" => Value::Unknown,
+            Value::Optimizer(_) => match name {
+                "param_groups" => Value::list(Value::dict(
+                    vec![("params".to_string(), Value::Parameters { named: false })],
+                    Value::NUMBER,
+                )),
+                _ => Value::Unknown,
+            },
+            Value::Device => Value::Text(None),
+            _ => self.attribute_of_unknown(attribute),
+        }
+    }
+
+    fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
+        let name = attribute.attr.as_str();
+        let owner = match &*attribute.value {
+            Expr::Name(owner) => owner.id.as_str(),
+            Expr::Attribute(owner) => owner.attr.as_str(),
+            _ => "",
+        };
+        match name {
+            "shape" => Value::list(Value::SIZE),
+            "ndim" => Value::SIZE,
+            "device" => Value::Device,
+            "dtype" => Value::Dtype,
+            "grad" => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
+            _ if is_settings_name(owner) => match names::by_name(name) {
+                Value::Device => Value::Device,
+                Value::Dtype => Value::Dtype,
+                _ => Value::SIZE,
+            },
+            _ => names::by_name(name),
+        }
+    }
+
+    /// Whether the function has a decorator of this plain name.
+    pub(super) fn is_decorated(&self, function: usize, by: &str) -> bool {
+        let definition = self.program.sources.symbols.functions[function].definition;
+        definition.is_some_and(|definition| {
+            definition
+                .decorator_list
+                .iter()
+                .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == by))
+        })
+    }
+
+    /// Reading a property runs it.
+    fn property(&mut self, function: usize) -> Value {
+        self.program.functions[function].is_called = true;
+        if self.is_recording {
+            self.program.notes.property_reads.push((self.context, function));
+        }
+        self.program.functions[function].returns.clone().unwrap_or(Value::Unknown)
+    }
+
+    /// An attribute or method of one of the given classes, bases included.
+    pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
+        lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
+            let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
+            method.or_else(|| self.program.sources.classes[class].attributes.get(name).cloned())
+        })
+    }
+}
+
+impl Interpreter<'_, '_> {
+    /// What a field's annotation in the class says: `width: int = 64`.
+    fn field(&self, class: usize, name: &str) -> Option<Value> {
+        lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
+            let body = &self.program.sources.symbols.classes[class].definition.body;
+            body.iter().find_map(|statement| match statement {
+                Stmt::AnnAssign(field) => match &*field.target {
+                    Expr::Name(target) if target.id.as_str() == name => self.annotated(Some(&field.annotation)),
+                    _ => None,
+                },
+                _ => None,
+            })
+        })
+    }
+}
+
+fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
+    match name {
+        "shape" => Value::list(Value::SIZE),
+        "ndim" | "nbytes" | "itemsize" => Value::SIZE,
+        "device" => Value::Device,
+        "dtype" => Value::Dtype,
+        "requires_grad" | "is_cuda" | "is_sparse" | "is_leaf" | "training" => Value::Bool(None),
+        "data" => Value::Tensor(Tensor { graph: false, ..tensor }),
+        "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
+        "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
+        "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
+        // `out.loss`, `out.logits`: models hand out their tensors by name. Other attributes may be anything.
+        "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag"
+        | "x" | "y" | "edge_index" | "edge_attr" | "batch" | "labels" | "input_ids" | "attention_mask" => {
+            Value::Tensor(tensor)
+        }
+        _ => Value::Tensor(Tensor { guessed: true, ..tensor }),
+    }
+}

@@ -1,0 +1,485 @@
+//! Statements, in order.
+
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::Interpreter;
+use super::caches::returns_what_follows_fills;
+use super::conditions::asked_for_tensor;
+use super::guards::{Branches, ends_turn};
+use super::names::{is_loader_name, is_model_name};
+use super::unpacking::spread;
+use crate::context::{Frame, Guard, LoopKind};
+use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop, Subscript};
+use crate::value::Value;
+
+/// Loops nested deeper than this are gone through once.
+const MOST_REPEATED: usize = 2;
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    /// A block in order. `if cond: continue` and `model.eval()` change what the rest of the block runs under.
+    pub(super) fn run_block(&mut self, body: &'a [Stmt]) {
+        for (index, statement) in body.iter().enumerate() {
+            let rest = &body[index + 1..];
+            let around = self.run_statement(statement);
+            let around = around.or_else(|| self.starts_evaluation(&body[..=index], rest).then_some(Frame::Evaluation));
+            let around = around.or_else(|| {
+                let is_filled = matches!(statement, Stmt::If(branch) if returns_what_follows_fills(branch, rest));
+                is_filled.then_some(Frame::Guard(Guard::Once))
+            });
+            if let Some(frame) = around
+                && !rest.is_empty()
+            {
+                let end = rest[rest.len() - 1].range().end();
+                let range = TextRange::new(rest[0].range().start(), end);
+                self.within(frame, range, |inside| inside.run_block(rest));
+                return;
+            }
+        }
+    }
+
+    /// Runs one statement; the frame that the rest of its block runs under, if it makes one.
+    fn run_statement(&mut self, statement: &'a Stmt) -> Option<Frame> {
+        let outer = self.statement.replace(statement);
+        let mut around = None;
+        match statement {
+            Stmt::Assign(assign) => {
+                let value = self.evaluate(&assign.value);
+                if let ([Expr::Name(elapsed)], Expr::BinOp(difference), Value::Clock) =
+                    (assign.targets.as_slice(), &*assign.value, &value)
+                    && let Expr::Name(start) = &*difference.right
+                {
+                    self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
+                }
+                if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value)
+                    && let Some(loader) = self.loader_in(&assign.value)
+                {
+                    self.passes_over.insert(name.id.as_str(), loader);
+                }
+                for target in &assign.targets {
+                    self.assign(target, spread(&assign.value, target, value.clone()));
+                }
+            }
+            Stmt::AnnAssign(assign) => {
+                if let Some(expression) = &assign.value {
+                    let value = self.evaluate(expression);
+                    // `nodes: List[Node] = []`: what it will hold is said, not seen.
+                    let value = match self.annotated(Some(&assign.annotation)) {
+                        Some(said @ (Value::List(_) | Value::Dict { .. })) if value != Value::Unknown => {
+                            said.join(&value)
+                        }
+                        Some(said) if matches!(value, Value::Unknown | Value::Nothing) => said,
+                        _ => value,
+                    };
+                    self.assign(&assign.target, value);
+                }
+            }
+            Stmt::AugAssign(assign) => {
+                let before = self.evaluate(&assign.target);
+                let value = self.evaluate(&assign.value);
+                if self.is_recording {
+                    self.program.notes.accumulations.push(Accumulation {
+                        target: &assign.target,
+                        expression: &assign.value,
+                        statement,
+                        context: self.context,
+                        value: value.clone(),
+                    });
+                }
+                let after = self.combine(&before, &value);
+                self.assign(&assign.target, after);
+            }
+            Stmt::Expr(inner) => {
+                self.evaluate(&inner.value);
+            }
+            Stmt::Return(inner) => {
+                let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
+                self.returns = Some(match self.returns.take() {
+                    Some(before) => before.join(&value),
+                    None => value,
+                });
+            }
+            Stmt::If(branch) => around = self.run_if(branch),
+            Stmt::For(repeat) => self.run_for(statement, repeat),
+            Stmt::While(repeat) => {
+                self.test(&repeat.test);
+                self.run_loop(statement, LoopKind::Plain, &repeat.body, None, None, Value::Unknown);
+                self.run_block(&repeat.orelse);
+            }
+            Stmt::With(with) => {
+                self.run_with(with);
+                // What follows `with …: return` is reached where the block swallowed an error.
+                around = matches!(with.body.last(), Some(Stmt::Return(_))).then_some(Frame::Handler);
+            }
+            Stmt::Try(attempt) => self.run_try(attempt),
+            Stmt::Assert(assert) => {
+                self.test(&assert.test);
+            }
+            Stmt::Match(choice) => {
+                self.evaluate(&choice.subject);
+                let before = self.names.clone();
+                let mut after = before.clone();
+                for case in &choice.cases {
+                    self.names = before.clone();
+                    self.run_block(&case.body);
+                    let names = std::mem::take(&mut self.names);
+                    after = join_names(after, names);
+                }
+                self.names = after;
+            }
+            Stmt::FunctionDef(definition) => {
+                for decorator in &definition.decorator_list {
+                    self.evaluate(&decorator.expression);
+                }
+                if let Some(id) = self.inner_function(definition) {
+                    self.names.insert(definition.name.as_str(), Value::Function(id));
+                }
+            }
+            Stmt::ClassDef(definition) => {
+                if let Some(id) = self.program.sources.symbols.files[self.file()].classes.get(definition.name.as_str())
+                {
+                    self.names.insert(definition.name.as_str(), Value::Class(*id));
+                }
+            }
+            Stmt::Delete(delete) => {
+                for target in &delete.targets {
+                    if let Expr::Name(name) = target {
+                        self.names.remove(name.id.as_str());
+                    }
+                }
+            }
+            Stmt::Raise(raise) => {
+                if let Some(exception) = &raise.exc {
+                    self.within(Frame::Guard(Guard::Once), raise.range, |inside| inside.evaluate(exception));
+                }
+            }
+            _ => {}
+        }
+        self.statement = outer;
+        around
+    }
+
+    fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
+        let functions = &self.program.sources.symbols.functions;
+        // Functions are numbered in the order of the text: the inner one comes after the one that holds it.
+        let holds = |function: &crate::symbols::Function| {
+            function.definition.is_some_and(|known| std::ptr::eq(known, definition))
+        };
+        functions[self.function..].iter().position(holds).map(|offset| self.function + offset)
+    }
+
+    fn run_if(&mut self, branch: &'a StmtIf) -> Option<Frame> {
+        let Branches { when_true, when_false } = self.classify(&branch.test, &branch.body);
+        self.test(&branch.test);
+        let before = self.names.clone();
+        let leaves = ends_turn(&branch.body);
+        self.within(Frame::Guard(when_true), body_range(&branch.body), |inside| inside.run_block(&branch.body));
+        let mut after = if leaves { None } else { Some(std::mem::replace(&mut self.names, before.clone())) };
+        if leaves {
+            self.names = before.clone();
+        }
+        let mut otherwise = when_false;
+        let mut has_else = false;
+        for clause in &branch.elif_else_clauses {
+            self.names = before.clone();
+            let guard = match &clause.test {
+                Some(test) => {
+                    let inner = self.classify(test, &clause.body);
+                    self.test(test);
+                    let guard = match (when_true, inner.when_true) {
+                        // The `elif` of a cadence guard belongs to it.
+                        (Guard::Cadence, _) => Guard::Cadence,
+                        (_, Guard::Open) => otherwise,
+                        (_, own) => own,
+                    };
+                    if !otherwise.cools() {
+                        otherwise = inner.when_false;
+                    }
+                    guard
+                }
+                None => {
+                    has_else = true;
+                    otherwise
+                }
+            };
+            self.within(Frame::Guard(guard), body_range(&clause.body), |inside| inside.run_block(&clause.body));
+            if !ends_turn(&clause.body) {
+                let names = std::mem::take(&mut self.names);
+                after = Some(match after {
+                    Some(after) => join_names(after, names),
+                    None => names,
+                });
+            }
+        }
+        self.names = match after {
+            Some(after) if has_else => after,
+            Some(after) => {
+                // `if isinstance(x, Tensor): x = x.item()`: who passed it by is no tensor.
+                let mut before = before;
+                if let Some(name) = asked_for_tensor(&branch.test) {
+                    before.remove(name);
+                }
+                join_names(before, after)
+            }
+            None => before,
+        };
+        let rest_is_guarded = leaves && branch.elif_else_clauses.is_empty() && when_false.cools();
+        rest_is_guarded.then_some(Frame::Guard(when_false))
+    }
+
+    fn run_for(&mut self, statement: &'a Stmt, repeat: &'a StmtFor) {
+        let iterated = self.evaluate(&repeat.iter);
+        let kind = self.loop_kind(&repeat.iter, &iterated);
+        let element = self.element_of(&iterated);
+        let loader = self.loader_in(&repeat.iter);
+        self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
+        if self.is_recording
+            && let Some(last) =
+                self.program.notes.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
+        {
+            last.value = loader.unwrap_or(iterated);
+        }
+        self.run_block(&repeat.orelse);
+    }
+
+    /// The loader that `enumerate(loader)`, `tqdm(loader)` or `zip(range(n), loader)` goes over.
+    fn loader_in(&mut self, iterated: &'a Expr) -> Option<Value> {
+        match iterated {
+            Expr::Call(call) => call.arguments.args.iter().find_map(|argument| self.loader_in(argument)),
+            Expr::Name(name) if self.passes_over.contains_key(name.id.as_str()) => {
+                self.passes_over.get(name.id.as_str()).cloned()
+            }
+            Expr::Name(_) | Expr::Attribute(_) => {
+                let value = self.quietly(|quiet| quiet.evaluate(iterated));
+                matches!(value, Value::Loader(Some(_))).then_some(value)
+            }
+            _ => None,
+        }
+    }
+
+    fn run_loop(
+        &mut self,
+        statement: &'a Stmt,
+        kind: LoopKind,
+        body: &'a [Stmt],
+        target: Option<&'a Expr>,
+        iterated: Option<&'a Expr>,
+        element: Value,
+    ) {
+        let was_recording = self.is_recording;
+        let turns = if self.loop_depth < MOST_REPEATED { 2 } else { 1 };
+        self.loop_depth += 1;
+        for turn in 1..=turns {
+            self.is_recording = was_recording && turn == turns;
+            let before = self.names.clone();
+            if let Some(target) = target {
+                self.assign(target, element.clone());
+            }
+            self.within(Frame::Loop(kind), statement.range(), |inside| {
+                if inside.is_recording {
+                    let context = inside.context;
+                    let value = Value::Unknown;
+                    inside.program.notes.loops.push(Loop { statement, target, iterated, value, body, context });
+                }
+                inside.run_block(body);
+            });
+            let after = std::mem::take(&mut self.names);
+            self.names = join_names(before, after);
+        }
+        self.loop_depth -= 1;
+        self.is_recording = was_recording;
+    }
+
+    fn run_with(&mut self, with: &'a StmtWith) {
+        let mut frame = Frame::With;
+        for item in &with.items {
+            let value = self.evaluate(&item.context_expr);
+            if self.turns_gradients_off(&item.context_expr) {
+                frame = Frame::Evaluation;
+            }
+            if let Some(target) = &item.optional_vars {
+                self.assign(target, value);
+            }
+        }
+        let off = usize::from(frame == Frame::Evaluation);
+        self.without_graph += off;
+        let block = self.program.notes.contexts.len();
+        self.within(frame, with.range, |inside| inside.run_block(&with.body));
+        self.without_graph -= off;
+        if frame == Frame::Evaluation && !self.repeats_since(block) {
+            self.program.notes.contexts.reframe(block, Frame::WithoutGraph);
+        }
+    }
+
+    /// Whether a loop over data, or one that runs a model, was gone through since.
+    fn repeats_since(&self, first: usize) -> bool {
+        let notes = &self.program.notes;
+        let is_loop = |id: usize| notes.contexts.get(id).frame == Frame::Loop(LoopKind::Plain);
+        if !(first..notes.contexts.len()).any(is_loop) {
+            return false;
+        }
+        if !self.is_recording {
+            return true;
+        }
+        let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
+            let names = around.iterated.map(crate::names_in).unwrap_or_default();
+            let speaks = |name: &&str| is_loader_name(name) || name.contains("batch") || name.contains("data");
+            matches!(around.value, Value::Loader(_)) || around.iterated.is_none() || names.iter().any(speaks)
+        });
+        over_data || notes.calls.iter().rev().take_while(|call| call.context >= first).any(|call| self.runs_model(call))
+    }
+
+    fn runs_model(&self, call: &Call) -> bool {
+        let in_loop = self
+            .program
+            .notes
+            .contexts
+            .outwards(call.context)
+            .any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
+        let is_model = match call.callee {
+            Callee::Function(function) => {
+                let takes_model = call.argument_values().any(|value| matches!(value, Value::Model(_)));
+                takes_model || self.program.functions[function].kind == FunctionKind::Step
+            }
+            Callee::Value => is_model_name(call.name),
+            _ => false,
+        };
+        in_loop && is_model
+    }
+
+    fn turns_gradients_off(&self, expression: &Expr) -> bool {
+        let (function, arguments) = match expression {
+            Expr::Call(call) => (&*call.func, Some(&call.arguments)),
+            other => (other, None),
+        };
+        let name = match function {
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            Expr::Name(name) => name.id.as_str(),
+            _ => return false,
+        };
+        match name {
+            "no_grad" | "inference_mode" => !arguments
+                .is_some_and(|all| matches!(all.args.first(), Some(Expr::BooleanLiteral(flag)) if !flag.value)),
+            "set_grad_enabled" => {
+                arguments.is_some_and(|all| matches!(all.args.first(), Some(Expr::BooleanLiteral(flag)) if !flag.value))
+            }
+            _ => false,
+        }
+    }
+
+    fn run_try(&mut self, attempt: &'a StmtTry) {
+        let before = self.names.clone();
+        self.run_block(&attempt.body);
+        self.run_block(&attempt.orelse);
+        let mut after = std::mem::take(&mut self.names);
+        for handler in &attempt.handlers {
+            let ExceptHandler::ExceptHandler(handler) = handler;
+            self.names = before.clone();
+            self.within(Frame::Handler, handler.range, |inside| inside.run_block(&handler.body));
+            let names = std::mem::take(&mut self.names);
+            after = join_names(after, names);
+        }
+        self.names = after;
+        self.run_block(&attempt.finalbody);
+    }
+
+    pub(super) fn assign(&mut self, target: &'a Expr, value: Value) {
+        match target {
+            Expr::Name(name) => {
+                let value = self.bound_to(name.id.as_str(), value);
+                self.names.insert(name.id.as_str(), value);
+            }
+            Expr::Tuple(targets) => self.unpack(&targets.elts, value),
+            Expr::List(targets) => self.unpack(&targets.elts, value),
+            Expr::Starred(starred) => self.assign(&starred.value, Value::list(value)),
+            Expr::Attribute(attribute) => {
+                let owner = self.evaluate(&attribute.value);
+                if let Value::Instance(class) | Value::Model(Some(class)) = owner {
+                    let attributes = &mut self.program.sources.classes[class].attributes;
+                    let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
+                    *known = known.join(&value);
+                }
+            }
+            Expr::Subscript(subscript) => {
+                let base = self.evaluate(&subscript.value);
+                let index = self.evaluate(&subscript.slice);
+                if self.is_recording
+                    && let Some(statement) = self.statement
+                {
+                    self.program.notes.subscripts.push(Subscript {
+                        node: subscript,
+                        statement,
+                        context: self.context,
+                        base: base.clone(),
+                        index: index.clone(),
+                        stored: Some(value.clone()),
+                    });
+                }
+                if let Expr::Name(name) = &*subscript.value {
+                    self.store_into(name.id.as_str(), base, index, value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn store_into(&mut self, name: &'a str, base: Value, index: Value, value: Value) {
+        let updated = match (base, index) {
+            (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {
+                match entries.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, known)) => *known = value.clone(),
+                    None => entries.push((key, value.clone())),
+                }
+                let element = element.join(&value);
+                Value::dict(entries, element)
+            }
+            (Value::Dict { entries, element }, _) => Value::dict(entries, element.join(&value)),
+            (Value::List(element), _) => Value::list(element.join(&value)),
+            _ => return,
+        };
+        self.names.insert(name, updated);
+    }
+
+    fn unpack(&mut self, targets: &'a [Expr], value: Value) {
+        match value {
+            Value::Tuple(elements) if elements.len() == targets.len() => {
+                for (target, element) in targets.iter().zip(elements) {
+                    self.assign(target, element);
+                }
+            }
+            value => {
+                let element = self.element_of(&value);
+                for target in targets {
+                    self.assign(target, element.clone());
+                }
+            }
+        }
+    }
+}
+
+fn body_range(body: &[Stmt]) -> TextRange {
+    match (body.first(), body.last()) {
+        (Some(first), Some(last)) => TextRange::new(first.range().start(), last.range().end()),
+        _ => TextRange::default(),
+    }
+}
+
+type Names<'a> = std::collections::HashMap<&'a str, Value>;
+
+/// What names may hold where two paths meet.
+pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {
+    for (name, value) in other {
+        match one.entry(name) {
+            std::collections::hash_map::Entry::Occupied(mut known) => {
+                if *known.get() != value {
+                    let joined = known.get().join(&value);
+                    known.insert(joined);
+                }
+            }
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(value);
+            }
+        }
+    }
+    one
+}

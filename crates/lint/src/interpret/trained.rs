@@ -1,0 +1,80 @@
+//! Values a backward pass starts from: losses on the device, however they were made.
+
+use ruff_python_ast::{Expr, ExprCall, Operator};
+
+use super::Interpreter;
+use crate::value::Value;
+
+impl<'p, 'a> Interpreter<'p, 'a> {
+    /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with a
+    /// graph. Its name is remembered, so that the next round knows it from where it is bound.
+    pub(super) fn note_trained(&mut self, node: &'a ExprCall) {
+        match (node.arguments.args.first(), &*node.func) {
+            (Some(loss), _) => self.mark_trained(loss),
+            (None, Expr::Attribute(method)) => self.mark_trained(&method.value),
+            _ => {}
+        }
+    }
+
+    fn mark_trained(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) => {
+                let name = name.id.as_str();
+                self.program.functions[self.function].trained.insert(name);
+                if self.names.get(name) == Some(&Value::Unknown) {
+                    self.names.insert(name, Value::DEVICE_WITH_GRAPH);
+                }
+            }
+            Expr::Attribute(attribute) => {
+                if let Value::Instance(class) | Value::Model(Some(class)) =
+                    self.quietly(|quiet| quiet.evaluate(&attribute.value))
+                {
+                    let attributes = &mut self.program.sources.classes[class].attributes;
+                    let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
+                    if *known == Value::Unknown {
+                        *known = Value::DEVICE_WITH_GRAPH;
+                    }
+                }
+            }
+            // `losses["total"].backward()`: a dictionary of losses is followed like one of them.
+            Expr::Subscript(subscript) => self.mark_trained(&subscript.value),
+            Expr::BinOp(operation) => {
+                self.mark_trained(&operation.left);
+                if matches!(operation.op, Operator::Add | Operator::Sub) {
+                    self.mark_trained(&operation.right);
+                }
+            }
+            Expr::Call(call) => match (&*call.func, call.arguments.args.first()) {
+                (Expr::Attribute(method), Some(loss)) if method.attr.as_str() == "scale" => self.mark_trained(loss),
+                (Expr::Attribute(method), _) if matches!(method.attr.as_str(), "mean" | "sum") => {
+                    self.mark_trained(&method.value);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// What is bound to a name: where nothing is known of it, what the name itself tells.
+    pub(super) fn bound_to(&self, name: &str, value: Value) -> Value {
+        match value {
+            // `model, state, step = load(…)`: what counts steps is a number, whatever it was packed with.
+            Value::Tensor(_) if is_counter(name) => Value::NUMBER,
+            Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
+            Value::Unknown => match super::names::by_name(name) {
+                Value::Number { .. } => Value::Unknown,
+                guess => guess,
+            },
+            value => value,
+        }
+    }
+}
+
+fn is_counter(name: &str) -> bool {
+    matches!(name, "step" | "epoch" | "iteration" | "global_step")
+        || ["start_", "current_", "last_", "num_"].iter().any(|part| {
+            name.strip_prefix(part).is_some_and(|rest| {
+                matches!(rest, "step" | "steps" | "epoch" | "epochs" | "iter" | "iteration" | "iterations")
+            })
+        })
+}

@@ -1,0 +1,221 @@
+//! Reads training scripts and says what in them costs time at every step, and how to repair it.
+
+mod cells;
+mod classes;
+mod comments;
+mod context;
+mod coverage;
+mod edits;
+mod file;
+pub mod finding;
+pub mod fix;
+mod groups;
+mod heat;
+mod ids;
+mod interpret;
+mod islands;
+mod nesting;
+mod notebook;
+mod parameter_norms;
+mod part_norms;
+mod program;
+mod projects;
+mod purpose;
+mod reads;
+mod repair;
+mod resolve;
+mod rule;
+pub mod rules;
+mod scope;
+mod selection;
+mod settings;
+mod silence;
+mod suppression;
+mod switches;
+mod symbols;
+mod topics;
+mod uses;
+mod value;
+mod worth;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use file::SourceFile;
+pub use islands::check_stack;
+use islands::{Map, in_parallel};
+use program::Program;
+use rule::Check;
+use symbols::FileId;
+
+pub use coverage::Coverage;
+pub use file::Problem;
+pub use projects::{Belonging, Projects};
+pub use repair::{Repaired, Repairs, repair, repair_within};
+pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
+pub use selection::{Selection, SelectionError, matches_path};
+pub use silence::{Silenced, silence};
+
+/// Deep trees are walked by recursion: the thread that does so has room for it.
+const STACK_BYTES: usize = 256 << 20;
+
+/// A file to read: the path that findings show, and what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub path: String,
+    pub bytes: Vec<u8>,
+}
+
+/// What was found in all files together, in the order of path and line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceReport {
+    pub files: usize,
+    pub findings: Vec<SourceFinding>,
+    /// Findings of rules that need a trace to agree before they are shown.
+    pub candidates: Vec<SourceFinding>,
+    /// Pedantic findings that were not asked for. See `SourceFinding::pedantic`.
+    pub held_back: Vec<SourceFinding>,
+    /// Files that did not parse whole, or were not read, and why.
+    pub problems: Vec<(String, Problem)>,
+    /// How many findings comments and settings in the source silenced.
+    pub suppressed: usize,
+    /// What there was to look at.
+    pub coverage: Coverage,
+}
+
+/// Reads all files together, so that what one imports from another is followed, and runs the chosen rules.
+pub fn lint(inputs: &[Input], selection: &Selection) -> SourceReport {
+    lint_within(inputs, &Projects::of_all(inputs), selection)
+}
+
+/// The same, of what is asked about; the other files are read for what they say of it.
+pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection) -> SourceReport {
+    let map = Map::draw(inputs, projects);
+    let reports = in_parallel(&map.islands, |island| {
+        let files = map.files(island, inputs, projects);
+        let mut found = report(&files, selection);
+        number(&mut found, island, &files);
+        found
+    });
+    gather(&map, projects, reports)
+}
+
+/// Findings of an island's files, by the files' numbers among all and, in notebooks, by cells.
+fn number(report: &mut SourceReport, island: &[FileId], files: &[SourceFile]) {
+    for finding in report.findings.iter_mut().chain(&mut report.candidates).chain(&mut report.held_back) {
+        cells::show(&files[finding.file], finding);
+        finding.file = island[finding.file];
+    }
+}
+
+fn gather(map: &Map, projects: &Projects, reports: Vec<SourceReport>) -> SourceReport {
+    let asked =
+        map.outlines.iter().enumerate().filter(|(file, _)| projects.is_asked(*file)).map(|(_, outline)| outline);
+    let problems = asked.clone().filter_map(|outline| Some((outline.path.clone(), outline.problem.clone()?)));
+    let mut all =
+        SourceReport { files: asked.clone().count(), problems: problems.collect(), ..SourceReport::default() };
+    for report in reports {
+        all.findings.extend(report.findings);
+        all.candidates.extend(report.candidates);
+        all.held_back.extend(report.held_back);
+        all.suppressed += report.suppressed;
+        all.coverage.add(report.coverage);
+    }
+    let key = |finding: &SourceFinding| (finding.file, finding.range.start(), finding.code);
+    all.findings.sort_by_key(key);
+    all.candidates.sort_by_key(key);
+    all.held_back.sort_by_key(key);
+    all
+}
+
+fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
+    let program = understand(files);
+    let mut findings = Vec::new();
+    for rule in rules::RULES.iter().filter(|rule| selection.wants(rule.code)) {
+        let mut check = Check { program: &program, rule, found: Vec::new(), lines: Default::default() };
+        (rule.check)(&mut check);
+        findings.extend(check.found);
+    }
+    findings.retain(|finding| files[finding.file].asked && selection.wants_at(finding.code, &finding.place.file));
+    let before = findings.len();
+    let silenced: Vec<suppression::Suppressions> = files.iter().map(suppression::Suppressions::read).collect();
+    findings.retain(|finding| !silenced[finding.file].silence(finding.code, &finding.place));
+    let suppressed = before - findings.len();
+    for finding in &mut findings {
+        finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
+    }
+    let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
+    let is_held_back =
+        |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
+    let (held_back, findings) = findings.into_iter().partition(is_held_back);
+    let coverage = coverage::of(&program, |file| files[file].asked);
+    SourceReport { findings, candidates, held_back, suppressed, coverage, ..SourceReport::default() }
+}
+
+fn understand(files: &[SourceFile]) -> Program<'_> {
+    let symbols = symbols::collect(files);
+    let index = resolve::ModuleIndex::new(files.iter().map(|file| file.module.clone()).collect());
+    let classes = classes::classify(&symbols, &index);
+    let settings = settings::Settings::collect(files);
+    let mut program = Program {
+        sources: program::Sources { files, symbols, index, classes, settings },
+        functions: Vec::new(),
+        notes: program::Notes::default(),
+        made: program::Made::default(),
+        heat: context::Heat::default(),
+        groups: topics::Groups::none(),
+        places: program::Places::default(),
+    };
+    interpret::interpret(&mut program);
+    heat::measure(&mut program);
+    groups::gather(&mut program);
+    program.index_calls();
+    program
+}
+
+/// All names and attributes that an expression speaks of.
+fn names_in(expression: &Expr) -> Vec<&str> {
+    struct Names<'a>(Vec<&'a str>);
+    impl<'a> Visitor<'a> for Names<'a> {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            match expression {
+                Expr::Name(name) => self.0.push(name.id.as_str()),
+                Expr::Attribute(attribute) => self.0.push(attribute.attr.as_str()),
+                _ => {}
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let mut names = Names(Vec::new());
+    names.visit_expr(expression);
+    names.0
+}
+
+/// The expression of a statement that covers exactly `range`.
+fn find_expression(statement: &Stmt, range: TextRange) -> Option<&Expr> {
+    struct Finder<'a> {
+        range: TextRange,
+        found: Option<&'a Expr>,
+    }
+    impl<'a> Visitor<'a> for Finder<'a> {
+        fn visit_stmt(&mut self, statement: &'a Stmt) {
+            if self.found.is_none() && statement.range().contains_range(self.range) {
+                walk_stmt(self, statement);
+            }
+        }
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            if self.found.is_some() || !expression.range().contains_range(self.range) {
+                return;
+            }
+            if expression.range() == self.range {
+                self.found = Some(expression);
+                return;
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let mut finder = Finder { range, found: None };
+    finder.visit_stmt(statement);
+    finder.found
+}

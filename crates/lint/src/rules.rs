@@ -1,0 +1,317 @@
+//! Every source rule. A new one is its file, its page and two lines here; tests find it by themselves.
+
+mod accumulate_without_no_sync;
+mod average_speed_only;
+mod blocking_copy;
+mod collective_for_logging;
+mod constant_rebuilt;
+mod conv_autotune_off;
+mod conv_bias_before_norm;
+mod cpu_then_move;
+mod data_parallel;
+mod debug_left_on;
+mod device_in_dataset;
+mod dynamic_shape;
+mod empty_cache_per_step;
+mod eval_builds_graph;
+mod explicit_sync;
+mod find_unused_parameters;
+mod full_precision;
+mod gradscaler_sync;
+mod graph_kept_alive;
+mod hand_written_attention;
+mod host_data_per_step;
+mod io_per_step;
+mod item_per_step;
+mod loader_in_process;
+mod loader_read_twice;
+mod loader_unpinned;
+mod no_gradient_clipping;
+mod not_channels_last;
+mod not_compiled;
+mod python_loop_in_forward;
+mod readback_per_step;
+mod separate_projections;
+mod single_tensor_optimizer;
+mod small_eval_batch;
+mod sync_per_parameter;
+mod tensor_to_logger;
+mod tensor_truth;
+mod tf32_off;
+mod unaligned_dimension;
+mod workers_respawned;
+mod zero_not_none;
+
+use ruff_python_ast::{Expr, ExprCall, Stmt};
+use ruff_text_size::TextRange;
+
+use super::context::{Frame, Guard};
+use super::fix::Edit;
+use super::program::{Call, Callee, FunctionKind, Loader, Program};
+use super::rule::{Notice, SourceRule};
+use super::topics::Topic;
+use super::value::{Home, Value};
+
+/// In the order of their codes.
+pub const RULES: &[SourceRule] = &[
+    item_per_step::RULE,
+    readback_per_step::RULE,
+    tensor_to_logger::RULE,
+    tensor_truth::RULE,
+    explicit_sync::RULE,
+    dynamic_shape::RULE,
+    sync_per_parameter::RULE,
+    gradscaler_sync::RULE,
+    constant_rebuilt::RULE,
+    cpu_then_move::RULE,
+    host_data_per_step::RULE,
+    empty_cache_per_step::RULE,
+    graph_kept_alive::RULE,
+    loader_in_process::RULE,
+    loader_unpinned::RULE,
+    blocking_copy::RULE,
+    workers_respawned::RULE,
+    loader_read_twice::RULE,
+    device_in_dataset::RULE,
+    full_precision::RULE,
+    tf32_off::RULE,
+    hand_written_attention::RULE,
+    not_compiled::RULE,
+    unaligned_dimension::RULE,
+    conv_bias_before_norm::RULE,
+    conv_autotune_off::RULE,
+    not_channels_last::RULE,
+    python_loop_in_forward::RULE,
+    separate_projections::RULE,
+    zero_not_none::RULE,
+    single_tensor_optimizer::RULE,
+    accumulate_without_no_sync::RULE,
+    data_parallel::RULE,
+    find_unused_parameters::RULE,
+    collective_for_logging::RULE,
+    eval_builds_graph::RULE,
+    debug_left_on::RULE,
+    io_per_step::RULE,
+    small_eval_batch::RULE,
+    no_gradient_clipping::RULE,
+    average_speed_only::RULE,
+];
+
+/// The rule of that code or name.
+pub fn find(code_or_name: &str) -> Option<&'static SourceRule> {
+    RULES.iter().find(|rule| rule.code.eq_ignore_ascii_case(code_or_name) || rule.name == code_or_name)
+}
+
+/// A piece of source that fits into a message: one line, at most sixty characters.
+fn short(text: &str) -> String {
+    const MOST: usize = 60;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= MOST {
+        return line;
+    }
+    line.chars().take(MOST - 1).chain(['…']).collect()
+}
+
+/// The last word of what is called: `Linear` in `nn.Linear(…)`.
+fn called_name(call: &ExprCall) -> &str {
+    match &*call.func {
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::Name(name) => name.id.as_str(),
+        _ => "",
+    }
+}
+
+/// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
+fn moves_to_device(call: &Call) -> bool {
+    let is_move = call.callee == Callee::Method && matches!(call.name, "to" | "cuda" | "type" | "type_as");
+    let lands = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device);
+    let was_there = call.receiver.is_on_device();
+    is_move && lands && !was_there
+}
+
+/// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs in
+/// the same function, else at the move.
+fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRange) -> &'p Call<'a> {
+    let function = |call: &Call| program.notes.contexts.get(call.context).function;
+    let maker = program.places.call_by_range.get(&(program.file_of(moved.context), made));
+    let maker = maker.map(|index| &program.notes.calls[*index]);
+    maker.filter(|maker| function(maker) == function(moved) && program.is_hot(maker.context)).unwrap_or(moved)
+}
+
+/// Loaders that feed something: a demonstration at the end of a file without training is left out.
+fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
+    program.made.loaders.iter().filter(|loader| {
+        let file = program.file_of(loader.context);
+        let is_demonstration = program.function_of(loader.context).definition.is_none()
+            && !program.groups.mentions(file, Topic::Trains)
+            && !program.groups.mentions(file, Topic::Trainer);
+        !is_demonstration && !evaluates(program, loader)
+    })
+}
+
+/// How many workers a loader has, as far as the source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// Not said, and no dictionary could say it.
+    Unsaid,
+    /// Zero, as written or by the setting's default.
+    Zero,
+    Some,
+    Unknown,
+}
+
+fn workers_of(program: &Program, loader: &Loader) -> Workers {
+    let Some(given) = &loader.workers else {
+        return if loader.has_unknown_keywords { Workers::Unknown } else { Workers::Unsaid };
+    };
+    let keyword = loader.node.arguments.find_keyword("num_workers").map(|keyword| &keyword.value);
+    // `int(args.workers)`
+    let written = match keyword {
+        Some(Expr::Call(call)) if called_name(call) == "int" => call.arguments.args.first(),
+        other => other,
+    };
+    let setting = match written {
+        Some(Expr::Attribute(setting)) => {
+            let file = program.file_of(loader.context);
+            program.sources.settings.default_of(file, setting.attr.as_str()).and_then(Value::known_integer)
+        }
+        _ => None,
+    };
+    match given.known_integer().or(setting) {
+        Some(0) => Workers::Zero,
+        Some(_) => Workers::Some,
+        None => Workers::Unknown,
+    }
+}
+
+/// A loader that feeds training, whose option is written where it is made, or left out. An option that a user sets is
+/// theirs, and an evaluation's loader runs now and then.
+fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
+    let given = loader.node.arguments.find_keyword(option).map(|keyword| &keyword.value);
+    let is_written = given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
+    let is_shuffled = match loader.node.arguments.find_keyword("shuffle").map(|keyword| &keyword.value) {
+        Some(Expr::BooleanLiteral(on)) => Some(on.value),
+        _ => None,
+    };
+    let feeds = match feeds_training(program, loader) {
+        Some(feeds) => feeds,
+        None => is_shuffled.unwrap_or_else(|| {
+            let trains = program.groups.mentions_itself(program.file_of(loader.context), Topic::Trains);
+            trains || phase_of(&named(loader)) == Some(Phase::Training)
+        }),
+    };
+    if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
+}
+
+/// Whether a loop over the loader trains; none where no loop over it is seen.
+fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
+    let is_it = |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.made.loaders[*id].node, loader.node));
+    let mut loops = program.notes.loops.iter().filter(|around| is_it(&around.value)).peekable();
+    loops.peek()?;
+    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
+}
+
+/// The name that the loader is bound to.
+fn named(loader: &Loader) -> String {
+    let name = match loader.statement {
+        Stmt::Assign(assign) => match assign.targets.as_slice() {
+            [Expr::Name(name)] => name.id.as_str(),
+            [Expr::Attribute(target)] => target.attr.as_str(),
+            _ => "",
+        },
+        _ => "",
+    };
+    name.to_string()
+}
+
+/// By its name or its dataset's, or by the function it is made in.
+fn evaluates(program: &Program, loader: &Loader) -> bool {
+    let name = named(loader);
+    let data = loader.node.arguments.find_argument_value("dataset", 0);
+    let data = data.map(crate::names_in).unwrap_or_default();
+    let by_name = match phase_of(&name) {
+        Some(phase) => phase == Phase::Evaluation,
+        None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
+    };
+    let function = program.notes.contexts.get(loader.context).function;
+    // `if train: … else: …`
+    let mut outwards = program.notes.contexts.outwards(loader.context);
+    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
+    program.functions[function].kind == FunctionKind::Evaluation || by_name || by_branch
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Training,
+    Evaluation,
+}
+
+/// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
+fn phase_of(name: &str) -> Option<Phase> {
+    let mut spread = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            spread.push('_');
+        }
+        spread.push(letter.to_ascii_lowercase());
+    }
+    let mut found = None;
+    for word in spread.split('_') {
+        let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
+            .iter()
+            .find_map(|ending| word.strip_suffix(ending).filter(|rest| !rest.is_empty()))
+            .unwrap_or(word);
+        match bare {
+            _ if bare.starts_with("train") => return Some(Phase::Training),
+            "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
+                found = Some(Phase::Evaluation);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Adds a keyword to a loader's call, unless a followed dictionary already has it.
+fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
+    let has_dictionary = loader.node.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
+    let is_written = loader.node.arguments.find_keyword(name).is_some();
+    let given = match name {
+        "num_workers" => loader.workers.is_some(),
+        "pin_memory" => loader.pin_memory.is_some(),
+        _ => loader.persistent.is_some(),
+    };
+    // A value that comes from a parameter or a constant is changed there, by a person.
+    let is_literal = loader
+        .node
+        .arguments
+        .find_keyword(name)
+        .is_none_or(|keyword| matches!(keyword.value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
+    if has_dictionary && given && !is_written || !is_literal { Vec::new() } else { vec![edit] }
+}
+
+/// Training calls, those last that run only where somebody asks for it.
+fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Call<'a>> {
+    let calls = || program.heat.training_calls.iter().map(|index| &program.notes.calls[*index]);
+    let is_asked = |call: &&Call| {
+        let mut outwards = program.notes.contexts.outwards(call.context);
+        outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::OptIn))
+    };
+    calls().filter(move |call| !is_asked(call)).chain(calls().filter(is_asked))
+}
+
+/// For every file, the first backward pass that runs at every step.
+fn first_backward<'p, 'a>(program: &'p Program<'a>) -> Vec<&'p Call<'a>> {
+    let mut found: Vec<&Call> = Vec::new();
+    for call in trained_by_default(program) {
+        let is_backward = matches!(call.name, "backward" | "manual_backward");
+        let file = program.file_of(call.context);
+        if is_backward
+            && program.is_hot(call.context)
+            && !found.iter().any(|known| program.file_of(known.context) == file)
+        {
+            found.push(call);
+        }
+    }
+    found
+}

@@ -1,0 +1,53 @@
+//! TP503: gradients exchanged at every micro-step of an accumulation.
+
+use crate::context::{Frame, Guard, LoopKind};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, SourceRule};
+use crate::topics::Topic;
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP503",
+    name: "accumulate-without-no-sync",
+    cause: Cause::CommunicationExposed,
+    severity: Severity::High,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["nccl:all_reduce", "c10d::allreduce_"],
+    page: include_str!("accumulate_without_no_sync.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for index in &program.heat.training_calls {
+        let step = &program.notes.calls[*index];
+        let file = program.file_of(step.context);
+        let has = |topic| program.groups.mentions(file, topic);
+        if step.name != "step" || !has(Topic::Distributed) || has(Topic::NoSync) {
+            continue;
+        }
+        // The optimizer's step under a cadence guard that does not hold the backward pass.
+        let guard = program
+            .notes
+            .contexts
+            .outwards(step.context)
+            .take_while(|(_, around)| around.frame != Frame::Loop(LoopKind::Plain))
+            .find(|(_, around)| around.frame == Frame::Guard(Guard::Cadence));
+        let Some((guard, _)) = guard else { continue };
+        let range = program.notes.contexts.get(guard).range;
+        let backward = program.calls_in(file).find(|call| {
+            call.name == "backward"
+                && program.notes.contexts.get(call.context).function
+                    == program.notes.contexts.get(step.context).function
+                && !range.contains_range(ruff_text_size::Ranged::range(call.node))
+        });
+        if let Some(backward) = backward {
+            let message = "gradients are averaged across ranks at every backward pass, though the optimizer steps only now and then";
+            let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
+            let notice = worth::in_sight(program, backward.context);
+            check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));
+        }
+    }
+}

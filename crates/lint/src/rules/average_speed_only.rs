@@ -1,0 +1,67 @@
+//! TP606: a speed that is averaged since the start, so that it hides every change.
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
+use crate::context::{ContextId, Frame, LoopKind};
+use crate::edits::blocks_of;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Loop, Program};
+use crate::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP606",
+    name: "average-speed-only",
+    cause: Cause::Practice,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Low,
+    operators: &[],
+    page: include_str!("average_speed_only.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for speed in &program.notes.speeds {
+        let Some(around) = loop_of_steps(program, speed.context) else { continue };
+        if is_reset(around.body, speed.start) || program.is_evaluation(speed.context) {
+            continue;
+        }
+        let message = format!(
+            "speed since `{}` was set, before the loop: an average that hides slow steps and slow starts",
+            speed.start
+        );
+        let advice = "also log the speed since the last line: set the clock again after each";
+        check.report(speed.context, speed.expression, message, Fix::shown(advice));
+    }
+}
+
+/// The loop of steps around, or one that holds such a loop: `for update in …: for minibatch in …`.
+fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option<&'p Loop<'a>> {
+    if let Some(step_loop) = program.step_loop(context) {
+        return program.loop_at(step_loop);
+    }
+    let function = program.notes.contexts.get(context).function;
+    let around = program.notes.contexts.outwards(context).find_map(|(id, _)| program.loop_at(id))?;
+    let holds = program.contexts_of(function).any(|(_, inner)| {
+        inner.trains
+            && inner.frame == Frame::Loop(LoopKind::Plain)
+            && around.statement.range().contains_range(inner.range)
+    });
+    holds.then_some(around)
+}
+
+fn is_reset(body: &[Stmt], name: &str) -> bool {
+    body.iter().any(|statement| match statement {
+        Stmt::Assign(assign) => assign.targets.iter().any(|target| match target {
+            Expr::Name(target) => target.id.as_str() == name,
+            Expr::Tuple(targets) => {
+                targets.elts.iter().any(|target| matches!(target, Expr::Name(target) if target.id.as_str() == name))
+            }
+            _ => false,
+        }),
+        other => blocks_of(other).into_iter().any(|block| is_reset(block, name)),
+    })
+}

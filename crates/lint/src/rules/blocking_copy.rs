@@ -1,0 +1,40 @@
+//! TP303: pinned batches copied as if they were not.
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::{Home, Value};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP303",
+    name: "blocking-copy",
+    cause: Cause::HostCopies,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "cudaStreamSynchronize"],
+    page: include_str!("blocking_copy.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
+        let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
+        let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
+        // An evaluation runs now and then.
+        let is_seldom = program.is_evaluation(call.context);
+        if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
+            continue;
+        }
+        let message = format!("the batch is pinned, yet `.{}` waits until it is copied", call.name);
+        let fix = Fix::unsafe_(
+            "copy while the host goes on: `non_blocking=True`",
+            vec![set_keyword(call.node, "non_blocking", "True")],
+        );
+        let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, fix);
+    }
+}

@@ -1,0 +1,125 @@
+//! TP506: ranks that meet at every step only to average a number for the log.
+
+use ruff_python_ast::Stmt;
+
+use ruff_text_size::Ranged;
+
+use crate::classes::ClassKind;
+use crate::edits::{cadence_condition, guard_statement};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee, FunctionKind, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP506",
+    name: "collective-for-logging",
+    cause: Cause::CommunicationExposed,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["nccl:all_reduce", "c10d::allreduce_", "nccl:all_gather"],
+    page: include_str!("collective_for_logging.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    check_helpers(check);
+    let program = check.program;
+    for call in program.hot_calls() {
+        let is_part_of_gradient = program
+            .function_of(call.context)
+            .class
+            .is_some_and(|class| program.sources.classes[class].kind == ClassKind::Gradient);
+        if !is_collective(call)
+            || program.is_in_parameter_loop(call.context)
+            || !is_metric(program, call)
+            || is_part_of_gradient
+        {
+            continue;
+        }
+        // Where the same statement reads the number back, TP101 stands on it, and one change mends both.
+        let is_read = program
+            .calls_of(program.notes.contexts.get(call.context).function)
+            .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
+        let overlaps = call.node.arguments.find_keyword("async_op").is_some();
+        // In a `forward` or a loss it is a part of what is trained on.
+        let kind = program.functions[program.notes.contexts.get(call.context).function].kind;
+        let is_computed = matches!(kind, FunctionKind::Step | FunctionKind::Loss)
+            && program.function_of(call.context).name != "training_step";
+        let notice =
+            if is_read || overlaps || is_computed { Notice::Pedantic } else { worth::in_sight(program, call.context) };
+        let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
+        let edit = match call.statement {
+            Stmt::Expr(_) => cadence_condition(program, call.context)
+                .and_then(|condition| guard_statement(program.source(call.context), call.statement, &condition)),
+            _ => None,
+        };
+        let fix = Fix::unsafe_("average it only when it is logged", edit.into_iter().collect());
+        check.report_as(notice, call.context, call.node, message, fix);
+    }
+}
+
+/// `reduce_dict(losses)`: the collective is further down, and the line that asks for it stands here.
+fn check_helpers(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let Callee::Function(function) = call.callee else { continue };
+        let meets = call.name.contains("reduce")
+            && program.calls_of(function).any(|inner| is_collective(inner) && program.is_hot(inner.context));
+        let names = call.node.arguments.args.iter().flat_map(crate::names_in);
+        if meets && !program.is_in_parameter_loop(call.context) && names.into_iter().any(is_metric_name) {
+            let message = format!("`{}` of numbers for the log makes all ranks meet at every step", call.name);
+            let fix = Fix::shown("average them only when they are logged");
+            check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
+        }
+    }
+}
+
+fn is_collective(call: &Call) -> bool {
+    match &call.callee {
+        Callee::External(dotted) => {
+            dotted.starts_with("torch.distributed.")
+                && matches!(
+                    call.name,
+                    "all_reduce" | "reduce" | "all_gather" | "all_gather_object" | "all_gather_into_tensor"
+                )
+        }
+        Callee::Method => matches!(call.name, "gather_for_metrics"),
+        _ => false,
+    }
+}
+
+/// By its name: a loss, an accuracy, a count.
+fn is_metric(program: &Program, call: &Call) -> bool {
+    let mut names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::names_in).collect();
+    // `for v in losses.values(): all_reduce(v)` speaks of losses.
+    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
+    if let Some((target, iterated)) = around.and_then(|around| Some((around.target?, around.iterated?)))
+        && crate::names_in(target).iter().any(|name| names.contains(name))
+    {
+        names.extend(crate::names_in(iterated));
+    }
+    // `reduce_dict(losses)` is handed them from outside.
+    let function = program.notes.contexts.get(call.context).function;
+    let is_helper = program.sources.symbols.functions[function].name.contains("reduce");
+    let handed = program.callers_of(function).filter(|caller| is_helper && program.is_hot(caller.context));
+    names.extend(handed.flat_map(|caller| caller.node.arguments.args.iter().flat_map(crate::names_in)));
+    names.into_iter().any(is_metric_name)
+}
+
+fn is_metric_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    // Norms of gradients, and flags for what is not finite, are part of the step.
+    if ["norm", "grad", "inf", "nan"].iter().any(|part| lower.contains(part)) {
+        return false;
+    }
+    let mut words = lower.split('_');
+    words.any(|word| {
+        ["loss", "accurac", "metric", "correct", "total", "count", "stat", "meter"]
+            .iter()
+            .any(|known| word.starts_with(known))
+            || matches!(word, "log" | "logs" | "acc" | "accs" | "acc1" | "acc5")
+    })
+}

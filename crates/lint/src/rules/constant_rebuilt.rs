@@ -1,0 +1,262 @@
+//! TP201: the same tensor built again at every step.
+
+use std::collections::HashMap;
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::{Edit, Fix};
+use crate::program::{Call, Callee, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::uses::uses_of;
+use crate::value::{Home, Origin, Value};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP201",
+    name: "constant-rebuilt",
+    cause: Cause::ConstantRebuilt,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::triu", "aten::tril", "aten::full", "aten::arange", "aten::ones", "aten::fill_"],
+    page: include_str!("constant_rebuilt.md"),
+    check,
+};
+
+const BUILDERS: &[&str] = &["triu", "tril", "triu_", "tril_", "full", "arange"];
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call) || is_filled(program, call)).collect();
+    let mut rebuilt_places: HashMap<usize, Vec<TextRange>> = HashMap::new();
+    for call in &rebuilt {
+        rebuilt_places.entry(program.file_of(call.context)).or_default().push(call.node.range());
+    }
+    for call in &rebuilt {
+        let range = call.node.range();
+        // `torch.triu(torch.full(…))` is one constant: the outermost call stands for it.
+        let file = program.file_of(call.context);
+        let is_part = rebuilt_places
+            .get(&file)
+            .is_some_and(|places| places.iter().any(|place| *place != range && place.contains_range(range)));
+        // `tril(triu(…))` over two lines is one constant as well: the first line stands for it.
+        let is_next = call.arguments.first().or(Some(&call.receiver)).is_some_and(|value| {
+            matches!(value, Value::Tensor(tensor) if matches!(tensor.origin, Origin::Constant(from)
+                if !range.contains_range(from) && rebuilt_places.get(&file).is_some_and(|places| places.contains(&from))))
+        });
+        // A module's own `__init__` runs once, whoever calls it.
+        let function = program.function_of(call.context);
+        let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+        if is_part || is_next || function.name == "__init__" && is_module || is_written(program, call) {
+            continue;
+        }
+        let text = super::short(program.text(call.context, call.node));
+        let message = format!("the same tensor is built again at every step: `{text}` depends on sizes only");
+        let notice = match notice(call) {
+            Notice::Default => worth::in_sight(program, call.context),
+            Notice::Pedantic => Notice::Pedantic,
+        };
+        check.report_as(notice, call.context, call.node, message, fix(program, call));
+    }
+}
+
+/// A row of numbers is one small kernel. A square of them grows with the sequence, and is written at every layer.
+fn notice(call: &Call) -> Notice {
+    let is_square = match call.name {
+        "triu" | "tril" | "triu_" | "tril_" => true,
+        "full" => match call.node.arguments.args.first() {
+            Some(Expr::Tuple(shape)) => shape.elts.iter().filter(|size| !size.is_number_literal_expr()).count() >= 2,
+            _ => false,
+        },
+        _ => false,
+    };
+    if is_square { Notice::Default } else { Notice::Pedantic }
+}
+
+/// Whether TP201 speaks of this call.
+pub fn is_rebuilt(call: &Call) -> bool {
+    let is_torch = match &call.callee {
+        Callee::External(dotted) => dotted.starts_with("torch.") && !dotted.contains("distributed"),
+        Callee::Method => matches!(call.name, "triu" | "tril" | "triu_" | "tril_"),
+        _ => false,
+    };
+    let is_constant = matches!(&call.result, Value::Tensor(tensor)
+        if matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
+    BUILDERS.contains(&call.name) && is_torch && is_constant
+}
+
+/// Whether TP201 reports the call, or what it is a part of.
+pub fn reports(program: &Program, call: &Call) -> bool {
+    is_rebuilt(call) && !is_written(program, call)
+}
+
+/// Ones and zeros on the device that are bound once and only read: targets, masks, first states.
+fn is_filled(program: &Program, call: &Call) -> bool {
+    let is_fill = match &call.callee {
+        Callee::External(dotted) => matches!(dotted.as_str(), "torch.ones" | "torch.zeros" | "torch.eye"),
+        Callee::Method => call.name == "fill_" && matches!(call.receiver_expression(), Some(Expr::Call(_))),
+        _ => false,
+    };
+    let is_constant = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device
+        && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
+    is_fill && is_constant && is_only_read(program, call) && !is_overwritten(program, call)
+}
+
+/// `torch.zeros(n, classes).scatter_(1, labels, 1)`: what it was made of is gone at once.
+fn is_overwritten(program: &Program, call: &Call) -> bool {
+    let writes = |name: &str| {
+        name.ends_with('_') && !matches!(name, "fill_" | "zero_" | "requires_grad_" | "triu_" | "tril_")
+            || matches!(name, "scatter" | "scatter_add" | "index_add" | "index_put" | "index_copy")
+    };
+    let function = program.notes.contexts.get(call.context).function;
+    program.calls_of(function).filter(|other| writes(other.name)).any(|other| {
+        other.receiver_expression().is_some_and(|receiver| receiver.range().contains_range(call.node.range()))
+    })
+}
+
+/// Whether the name that the call is bound to is bound nowhere else in the function. What is bound to none is handed on.
+fn is_only_read(program: &Program, call: &Call) -> bool {
+    let (targets, value) = match call.statement {
+        Stmt::Assign(assign) => (assign.targets.as_slice(), &*assign.value),
+        Stmt::Expr(_) | Stmt::Return(_) => return true,
+        _ => return false,
+    };
+    let function = program.notes.contexts.get(call.context).function;
+    let names = targets.iter().flat_map(crate::names_in);
+    let stores = |name: &str| uses_of(program, function, name).iter().filter(|one| one.is_store).count();
+    let is_plain = targets.iter().all(|target| matches!(target, Expr::Name(_) | Expr::Tuple(_)));
+    let accumulates = value.range() == call.node.range()
+        && matches!(call.node.arguments.args.first(), None | Some(Expr::NumberLiteral(_)))
+        && call.node.arguments.args.len() <= 1;
+    is_plain && !accumulates && names.into_iter().all(|name| stores(name) == 1)
+}
+
+/// Whether data is written into what the call makes: then it is a place for results, and no constant.
+fn is_written(program: &Program, call: &Call) -> bool {
+    let Stmt::Assign(assign) = call.statement else { return false };
+    let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
+    let function = program.notes.contexts.get(call.context).function;
+    let is_target = |expression: &Expr| {
+        let whole = match expression {
+            // `place[:, :n].copy_(rows)`
+            Expr::Subscript(part) => &*part.value,
+            whole => whole,
+        };
+        matches!(whole, Expr::Name(name) if name.id == target.id)
+    };
+    let stored = program.subscripts_in(program.file_of(call.context)).any(|subscript| {
+        let is_data = |value: &Value| !value.is_sized();
+        subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))
+            && program.notes.contexts.get(subscript.context).function == function
+            && is_target(&subscript.node.value)
+    });
+    stored
+        || program.calls_of(function).any(|other| {
+            other.name.ends_with('_')
+                && !other.name.ends_with("__")
+                && other.receiver_expression().is_some_and(is_target)
+                && other.arguments.iter().any(|value| value.tensor().is_some() && !value.is_sized())
+        })
+}
+
+fn fix(program: &Program, call: &Call) -> Fix {
+    let function = program.function_of(call.context);
+    let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+    let advice = match (is_module, function.class) {
+        (true, _) => "build it once into a non-persistent buffer and take a slice of it",
+        (false, Some(_)) => "build it once, keep it on the object and take a slice of it",
+        (false, None) => "build it once outside and hand it in, or keep it by size (`functools.lru_cache`)",
+    };
+    Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
+}
+
+/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: a buffer that grows when it must.
+fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
+    let function = program.function_of(call.context);
+    let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
+    let Stmt::Assign(assign) = call.statement else { return None };
+    let [Expr::Name(target)] = assign.targets.as_slice() else { return None };
+    let sizes = sizes_of(program, call)?;
+    let size = sizes.first().copied()?;
+    if function.name != "forward" || sizes.len() > 2 || sizes.iter().any(|other| *other != size) {
+        return None;
+    }
+    let init = program.sources.symbols.functions[*program.sources.symbols.classes[class].methods.get("__init__")?]
+        .definition?;
+    let after_super = init.body.iter().find(|statement| {
+        matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
+            if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
+    })?;
+    let source = program.source(call.context);
+    let owner = init.parameters.args.first()?.parameter.name.as_str();
+    let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
+    let attribute = format!("{}_cache", target.id.as_str());
+    if source.slice(program.sources.symbols.classes[class].definition.range()).contains(&attribute) {
+        return None;
+    }
+    let indent = source.indentation(assign.range.start());
+    let value = source.slice(assign.value.range());
+    let is_square = sizes.len() == 2;
+    let (empty, slice) = if is_square {
+        ("torch.empty(0, 0)", format!("[:{size}, :{size}]"))
+    } else {
+        ("torch.empty(0)", format!("[:{size}]"))
+    };
+    let init_indent = source.indentation(after_super.start());
+    let register = format!("\n{init_indent}{owner}.register_buffer(\"{attribute}\", {empty}, persistent=False)");
+    let cached = format!(
+        "if {here}.{attribute}.size(0) < {size}:\n{indent}    {here}.{attribute} = {value}\n{indent}{} = {here}.{attribute}{slice}",
+        target.id.as_str()
+    );
+    Some(vec![Edit::insert(after_super.end(), register), Edit::replace(assign.range, cached)])
+}
+
+/// The sizes the constant is made of, where shape, mask and slice of a larger one agree: square or one-dimensional,
+/// not reshaped afterwards.
+fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> {
+    let Stmt::Assign(assign) = call.statement else { return None };
+    let text = |range: TextRange| program.source(call.context).slice(range);
+    // Only a change of type may follow: `.bool()`, `== 0`.
+    let mut at = &*assign.value;
+    while at.range() != call.node.range() {
+        at = match at {
+            Expr::Compare(compare) => &compare.left,
+            Expr::Call(outer) => match &*outer.func {
+                Expr::Attribute(method) if matches!(method.attr.as_str(), "bool" | "float" | "long" | "to" | "int") => {
+                    &method.value
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+    }
+    let has_device = |call: &ruff_python_ast::ExprCall| call.arguments.find_keyword("device").is_some();
+    let inner = match call.name {
+        "triu" | "tril" => match call.node.arguments.args.first()? {
+            Expr::Call(inner) => inner,
+            _ => return None,
+        },
+        _ => call.node,
+    };
+    if !has_device(inner) {
+        return None;
+    }
+    let arguments = &inner.arguments.args;
+    match super::called_name(inner) {
+        "ones" | "zeros" => {
+            let sizes = match &**arguments {
+                [Expr::Tuple(shape)] => shape.elts.as_slice(),
+                all => all,
+            };
+            (sizes.len() == 2).then(|| sizes.iter().map(|size| text(size.range())).collect())
+        }
+        "full" => match arguments.first()? {
+            Expr::Tuple(shape) => Some(shape.elts.iter().map(|size| text(size.range())).collect()),
+            _ => None,
+        },
+        "arange" if arguments.len() == 1 => Some(vec![text(arguments[0].range())]),
+        _ => None,
+    }
+}

@@ -1,0 +1,42 @@
+//! TP407: convolutions of one size, and no search for their fastest kernel.
+
+use crate::edits::after_imports;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP407",
+    name: "conv-autotune-off",
+    cause: Cause::BelowRoof,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["aten::convolution", "aten::cudnn_convolution", "aten::convolution_backward"],
+    page: include_str!("conv_autotune_off.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in super::first_backward(program) {
+        let file = program.file_of(call.context);
+        let has = |topic| program.groups.mentions(file, topic);
+        let wants = has(Topic::Convolution) && has(Topic::FixedSize) && !has(Topic::VaryingSize);
+        if !wants || has(Topic::Benchmark) || has(Topic::Deterministic) {
+            continue;
+        }
+        let message =
+            "convolutions of fixed size, and `cudnn.benchmark` is off: the first kernel is taken, not the fastest";
+        let line = "torch.backends.cudnn.benchmark = True";
+        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
+        check.report_as(
+            Notice::Pedantic,
+            call.context,
+            call.node,
+            message,
+            Fix::unsafe_(format!("let cuDNN try once: `{line}`"), edits),
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! TP406: a bias that the normalisation behind it takes away again.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::Ranged;
+
+use crate::context::ContextId;
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::symbols::ClassId;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP406",
+    name: "conv-bias-before-norm",
+    cause: Cause::SmallKernels,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::convolution", "aten::add_", "aten::sum"],
+    page: include_str!("conv_bias_before_norm.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        if matches!(call.external(), Some("torch.nn.Sequential")) {
+            for pair in call.node.arguments.args.windows(2) {
+                if let [Expr::Call(first), Expr::Call(second)] = pair
+                    && (is_biased_convolution(first) || wraps_convolution(program, call, first))
+                    && is_batch_norm(second)
+                {
+                    report(check, call.context, first);
+                }
+            }
+        }
+        // `self.bn1(self.conv1(x))`, both made in the same class.
+        if let Some((norm, convolution, class)) = applied_to_each_other(program, call)
+            && let (Some((_, norm)), Some((context, convolution))) =
+                (made_as(program, class, norm), made_as(program, class, convolution))
+            && is_biased_convolution(convolution)
+            && is_batch_norm(norm)
+        {
+            report(check, context, convolution);
+        }
+    }
+}
+
+fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
+    let message = "the batch norm behind this convolution takes its mean away, the bias with it";
+    let fix = Fix::unsafe_("`bias=False`", vec![set_keyword(convolution, "bias", "False")]);
+    check.report_as(Notice::Pedantic, context, convolution, message, fix);
+}
+
+fn is_biased_convolution(call: &ExprCall) -> bool {
+    let is_convolution = matches!(super::called_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
+    let has_rest = call.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
+    let bias = call.arguments.find_keyword("bias").map(|keyword| &keyword.value);
+    let is_on = bias.is_none_or(|bias| matches!(bias, Expr::BooleanLiteral(on) if on.value));
+    is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
+}
+
+/// `ConvNorm(…)` of a given class that only wraps a convolution, with a bias unless told otherwise.
+fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
+    let made_at = program.places.call_by_range.get(&(program.file_of(near.context), made.range()));
+    let Some(Callee::Class(class)) = made_at.map(|index| &program.notes.calls[*index].callee) else { return false };
+    let init = program.sources.symbols.classes[*class].methods.get("__init__").copied();
+    let Some((init, definition)) =
+        init.and_then(|init| Some((init, program.sources.symbols.functions[init].definition?)))
+    else {
+        return false;
+    };
+    let default = definition.parameters.find("bias").and_then(|parameter| parameter.default());
+    let layers: Vec<&str> = program
+        .calls_of(init)
+        .filter(|call| {
+            call.external().is_some_and(|dotted| dotted.starts_with("torch.nn.") && !dotted.contains("init"))
+        })
+        .map(|call| call.name)
+        .collect();
+    matches!(default, Some(Expr::BooleanLiteral(on)) if on.value)
+        && made.arguments.find_keyword("bias").is_none()
+        && !layers.is_empty()
+        && layers.iter().all(|layer| layer.starts_with("Conv"))
+}
+
+fn is_batch_norm(call: &ExprCall) -> bool {
+    matches!(super::called_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
+}
+
+fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(&'a str, &'a str, ClassId)> {
+    let class = program.function_of(call.context).class?;
+    let [Expr::Call(inner)] = &*call.node.arguments.args else { return None };
+    let attribute = |expression: &'a Expr| match expression {
+        Expr::Attribute(attribute) => match &*attribute.value {
+            Expr::Name(owner) if owner.id.as_str() == "self" => Some(attribute.attr.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some((attribute(&call.node.func)?, attribute(&inner.func)?, class))
+}
+
+/// The call that `self.name = …` was assigned in the class's `__init__`.
+fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
+    program.calls_in(program.sources.symbols.classes[class].file).find_map(|call| {
+        let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };
+        let is_it = program.function_of(call.context).class == Some(class)
+            && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)
+            && matches!(&*assign.value, Expr::Call(value) if std::ptr::eq(value, call.node));
+        is_it.then_some((call.context, call.node))
+    })
+}

@@ -1,0 +1,77 @@
+//! TP202: a tensor made on the host and moved, where it could be made on the device.
+
+use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::{Edit, Fix};
+use crate::program::{Call, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::{Home, Origin, Value};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP202",
+    name: "cpu-then-move",
+    cause: Cause::HostCopies,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("cpu_then_move.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        if !super::moves_to_device(call) {
+            continue;
+        }
+        let Value::Tensor(tensor) = &call.receiver else { continue };
+        let (Home::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.home, tensor.origin) else {
+            continue;
+        };
+        // A constant that is built again at every step is TP201's.
+        let file = program.file_of(call.context);
+        let maker = program.places.call_by_range.get(&(file, made)).map(|index| &program.notes.calls[*index]);
+        if maker.is_some_and(|maker| super::constant_rebuilt::reports(program, maker)) {
+            continue;
+        }
+        let at = super::made_at(program, call, made);
+        let text = super::short(program.text(at.context, at.node));
+        let message = format!("made on the host and copied to the device at every step: `{text}`");
+        // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
+        let notice = if maker.is_some() { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        check.report_as(notice, at.context, at.node, message, fix(program, call));
+    }
+}
+
+fn fix(program: &Program, call: &Call) -> Fix {
+    let advice = "give the factory `device=` and make it where it is used";
+    let Some(Expr::Call(factory)) = call.receiver_expression() else { return Fix::shown(advice) };
+    let device = match call.node.arguments.args.first() {
+        // `.to(other)` takes the other's type over as well.
+        Some(_) if !matches!(call.arguments.first(), Some(Value::Device | Value::Text(_))) => {
+            return Fix::shown(advice);
+        }
+        Some(device) => program.text(call.context, device),
+        None if call.name == "cuda" => "\"cuda\"",
+        None => return Fix::shown(advice),
+    };
+    let name = super::called_name(factory);
+    let is_factory = matches!(
+        name,
+        "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" | "empty" | "rand" | "randn" | "randint" | "randperm"
+    );
+    if !is_factory || call.node.arguments.len() > 1 || factory.arguments.find_keyword("device").is_some() {
+        return Fix::shown(advice);
+    }
+    let add = set_keyword(factory, "device", device);
+    let remove = Edit::replace(ruff_text_size::TextRange::new(factory.range().end(), call.node.range().end()), "");
+    match name {
+        "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" => Fix::safe(advice, vec![add, remove]),
+        _ => Fix::unsafe_(advice, vec![add, remove]),
+    }
+}

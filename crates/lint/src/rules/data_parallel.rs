@@ -1,0 +1,33 @@
+//! TP504: one process that drives several devices.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP504",
+    name: "data-parallel",
+    cause: Cause::CommunicationExposed,
+    severity: Severity::High,
+    effort: Effort::High,
+    confidence: Confidence::High,
+    operators: &["DataParallel.forward", "Broadcast", "Gather", "Scatter"],
+    page: include_str!("data_parallel.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {
+            let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
+            let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";
+            // Beside a path with one process a device, this is what is left for those who do not take it.
+            let has = |topic| program.groups.mentions_itself(program.file_of(call.context), topic);
+            let notice =
+                if has(Topic::Distributed) || !has(Topic::Trains) { Notice::Pedantic } else { Notice::Default };
+            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! TP602: a debugging aid left on in training.
+
+use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
+
+use crate::context::{Frame, Guard};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::{Edit, Fix};
+use crate::program::{Call, Program};
+use crate::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP602",
+    name: "debug-left-on",
+    cause: Cause::ProfilerOverhead,
+    severity: Severity::High,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::isnan", "aten::any", "aten::is_nonzero"],
+    page: include_str!("debug_left_on.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        let Some(dotted) = call.external() else { continue };
+        if is_asked_for(program, call) {
+            continue;
+        }
+        match dotted {
+            "torch.autograd.set_detect_anomaly" | "torch.autograd.anomaly_mode.set_detect_anomaly" => {
+                if let Some(Expr::BooleanLiteral(on)) = call.node.arguments.args.first()
+                    && on.value
+                {
+                    let message =
+                        "anomaly detection checks every gradient for NaN and records a stack at every operator";
+                    let edits = vec![Edit::replace(on.range(), "False")];
+                    check.report(
+                        call.context,
+                        call.node,
+                        message,
+                        Fix::unsafe_("turn it off when the NaN is found", edits),
+                    );
+                }
+            }
+            "torch.autograd.detect_anomaly" => {
+                let message = "anomaly detection checks every gradient for NaN and records a stack at every operator";
+                check.report(call.context, call.node, message, Fix::shown("take the block away when the NaN is found"));
+            }
+            "torch.autograd.gradcheck" | "torch.autograd.gradgradcheck" if program.is_hot(call.context) => {
+                let message = "gradients are checked numerically inside the training step";
+                check.report(call.context, call.node, message, Fix::shown("check gradients in a test"));
+            }
+            "torch.profiler.profile" | "torch.autograd.profiler.profile" | "torch.autograd.profiler.emit_nvtx"
+                if program.is_hot(call.context) =>
+            {
+                let message = "a profiler is started and stopped inside every step";
+                check.report(
+                    call.context,
+                    call.node,
+                    message,
+                    Fix::shown("profile a few steps with a schedule, outside the loop"),
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_asked_for(program: &Program, call: &Call) -> bool {
+    program
+        .notes
+        .contexts
+        .outwards(call.context)
+        .any(|(_, around)| matches!(around.frame, Frame::Guard(Guard::OptIn | Guard::Once)))
+}

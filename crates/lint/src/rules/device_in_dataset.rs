@@ -1,0 +1,112 @@
+//! TP306: samples moved to the device one by one, inside the dataset or the collate function.
+
+use ruff_python_ast::Expr;
+
+use crate::classes::ClassKind;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Loader, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::symbols::{ClassId, FunctionId};
+use crate::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP306",
+    name: "device-in-dataset",
+    cause: Cause::DataLoading,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("device_in_dataset.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        let function = program.notes.contexts.get(call.context).function;
+        if !moves(program, call) || !prepares_samples(program, function) {
+            continue;
+        }
+        let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
+        let fix = Fix::shown("return host tensors and move the whole batch in the training loop");
+        let is_here = program.groups.is_of_program(program.file_of(call.context));
+        let notice = if is_here { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, fix);
+    }
+}
+
+/// Whether the loader's dataset or collate function puts samples on the device.
+pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
+    let collate = match loader.collate {
+        Value::Function(function) => Some(function),
+        _ => None,
+    };
+    let dataset = match loader.dataset {
+        Value::Instance(class) => {
+            let lineage = crate::classes::lineage(&program.sources.classes, class);
+            lineage
+                .into_iter()
+                .find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
+        }
+        _ => None,
+    };
+    let holds_device = matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::value::Home::Device);
+    holds_device
+        || [collate, dataset]
+            .into_iter()
+            .flatten()
+            .any(|function| program.calls_of(function).any(|call| moves(program, call)))
+}
+
+fn moves(program: &Program, call: &Call) -> bool {
+    // `.to(other.device)` goes where its neighbour is, which may well be the host.
+    let follows = call.node.arguments.args.first().is_some_and(
+        |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
+    );
+    super::moves_to_device(call) && !follows
+        || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
+            && call.result.is_on_device()
+            && call.keyword("device").is_some()
+            && !stays_by_default(program, call)
+}
+
+/// `device=device` of a parameter that is `None` unless given, which a loader never does.
+fn stays_by_default(program: &Program, call: &Call) -> bool {
+    let Some(Expr::Name(device)) = call.node.arguments.find_keyword("device").map(|keyword| &keyword.value) else {
+        return false;
+    };
+    let definition = program.function_of(call.context).definition;
+    definition.is_some_and(|definition| {
+        definition.parameters.iter_non_variadic_params().any(|parameter| {
+            parameter.parameter.name.id == device.id
+                && parameter.default.as_ref().is_some_and(|default| default.is_none_literal_expr())
+        })
+    })
+}
+
+/// `self.device`, `args.device`.
+fn is_own(owner: &Expr) -> bool {
+    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || crate::settings::is_settings_name(owner.id.as_str()))
+}
+
+fn prepares_samples(program: &Program, function: FunctionId) -> bool {
+    let symbol = &program.sources.symbols.functions[function];
+    let is_dataset = |class: ClassId| {
+        program.sources.classes[class].kind == ClassKind::Dataset
+            || program.sources.symbols.classes[class].name.contains("Data")
+    };
+    let in_dataset = symbol.class.is_some_and(is_dataset);
+    if symbol.name == "__getitem__" && in_dataset {
+        return true;
+    }
+    symbol.name.contains("collate")
+        || program.made.loaders.iter().any(|loader| loader.collate == Value::Function(function))
+        || program.callers_of(function).any(|call| {
+            // A helper of `__getitem__`.
+            let caller = program.notes.contexts.get(call.context).function;
+            let caller = (caller != function).then(|| &program.sources.symbols.functions[caller]);
+            caller.is_some_and(|caller| caller.name == "__getitem__" && caller.class.is_some_and(is_dataset))
+        })
+}

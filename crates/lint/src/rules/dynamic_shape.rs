@@ -1,0 +1,95 @@
+//! TP106: a result whose size only the device knows, at every step.
+
+use ruff_python_ast::Stmt;
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee, FunctionKind, Program, Subscript};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::Value;
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP106",
+    name: "dynamic-shape",
+    cause: Cause::HostSync,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::nonzero", "aten::masked_select", "aten::unique2", "aten::_unique2", "aten::index"],
+    page: include_str!("dynamic_shape.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let advice = "keep the size fixed: multiply by the mask, `torch.where`, `masked_fill`, or weight the loss";
+    for call in program.hot_calls() {
+        if sizes_by_value(call) {
+            let message = format!(
+                "the size of `{}`'s result is known only to the device: the host waits for it at every step",
+                call.name
+            );
+            let notice = match call.name {
+                "masked_select" => worth::in_sight(program, call.context),
+                _ => Notice::Pedantic,
+            };
+            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+    for subscript in &program.notes.subscripts {
+        let is_mask = match &subscript.index {
+            Value::Tensor(index) => index.boolean && subscript.index.is_surely_on_device(),
+            Value::Tuple(parts) => parts
+                .iter()
+                .any(|part| part.is_surely_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean)),
+            _ => false,
+        };
+        // A number stored under a mask is a masked fill: nothing is counted.
+        let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
+        if program.is_hot(subscript.context) && is_mask && subscript.base.is_on_device() && !is_fill {
+            let text = super::short(program.text(subscript.context, subscript.node));
+            // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
+            let is_update =
+                matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
+            let notice = match is_update {
+                true => Notice::Default,
+                false if is_reduced(program, subscript) => worth::in_sight(program, subscript.context),
+                false => Notice::Pedantic,
+            };
+            let message = format!(
+                "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
+            );
+            check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
+        }
+    }
+}
+
+/// Whether the rows that are picked end in one number, or in a loss, as in the loop of steps and in losses they mostly do: a
+/// weight of zero leaves them out as well.
+fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
+    let function = program.notes.contexts.get(subscript.context).function;
+    if program.step_loop(subscript.context).is_some() || program.functions[function].kind == FunctionKind::Loss {
+        return true;
+    }
+    let (whole, part) = (subscript.statement.range(), subscript.node.range());
+    let source = program.source(subscript.context);
+    let after = source.slice(TextRange::new(part.end(), whole.end().max(part.end())));
+    let before = source.slice(TextRange::new(whole.start().min(part.start()), part.start()));
+    let called = before.rsplit('(').nth(1).map_or("", |text| text.trim_end());
+    [".mean(", ".sum("].iter().any(|end| after.starts_with(end))
+        || ["loss", "criterion", "cross_entropy"].iter().any(|word| called.to_ascii_lowercase().ends_with(word))
+}
+
+fn sizes_by_value(call: &Call) -> bool {
+    const NAMES: &[&str] = &["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"];
+    match &call.callee {
+        Callee::Method => NAMES.contains(&call.name) && call.receiver.is_on_device(),
+        Callee::External(dotted) if dotted.starts_with("torch.") => {
+            let by_value = NAMES.contains(&call.name) || call.name == "where" && call.arguments.len() == 1;
+            by_value && call.arguments.first().is_some_and(Value::is_on_device)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,42 @@
+//! TP204: the allocator's cache thrown away, or the collector run, at every step.
+
+use ruff_python_ast::Stmt;
+
+use crate::edits::remove_statement;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, SourceRule};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP204",
+    name: "empty-cache-per-step",
+    cause: Cause::AllocatorChurn,
+    severity: Severity::High,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["cudaFree", "cudaMalloc", "cudaDeviceSynchronize"],
+    page: include_str!("empty_cache_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let Some(dotted) = call.external() else { continue };
+        let message = match dotted {
+            "gc.collect" => "the garbage collector walks every object at every step, and the device waits for the host",
+            _ if call.name == "empty_cache" && dotted.starts_with("torch.") => {
+                "freed memory is given back to the driver at every step, and asked for again in the next"
+            }
+            _ => continue,
+        };
+        let edits = match call.statement {
+            Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
+            _ => Vec::new(),
+        };
+        let advice = "take it out of the step; keep fewer tensors alive instead";
+        let notice = worth::in_sight(program, call.context);
+        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
+    }
+}

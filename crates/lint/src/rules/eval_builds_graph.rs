@@ -1,0 +1,130 @@
+//! TP601: an evaluation that records a graph nobody uses.
+
+use crate::classes::ClassKind;
+use crate::context::{ContextId, Frame};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::{Edit, Fix};
+use crate::program::{Callee, FunctionKind, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::symbols::FunctionId;
+use crate::value::Value;
+use ruff_python_ast::Stmt;
+use ruff_text_size::Ranged;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP601",
+    name: "eval-builds-graph",
+    cause: Cause::MemoryNearLimit,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["aten::linear", "aten::convolution"],
+    page: include_str!("eval_builds_graph.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    let mut seen: Vec<FunctionId> = Vec::new();
+    for call in &program.notes.calls {
+        let function = program.notes.contexts.get(call.context).function;
+        let is_forward = match call.callee {
+            Callee::Value => call.result.is_on_device(),
+            Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
+            _ => false,
+        };
+        let called = super::called_name(call.node);
+        let is_model = called == "forward" || crate::interpret::is_model_name(called);
+        if !is_forward || !is_model || seen.contains(&function) || !evaluates(program, function, call.context) {
+            continue;
+        }
+        if is_without_graph(program, call.context, 3) {
+            continue;
+        }
+        seen.push(function);
+        let symbol = &program.sources.symbols.functions[function];
+        let message = format!(
+            "`{}` runs the model without `no_grad`: every activation is kept for a backward pass that never comes",
+            symbol.name
+        );
+        let edits = match symbol.definition {
+            Some(definition) if imports_torch(program, symbol.file) => {
+                let source = &program.sources.files[symbol.file];
+                let at =
+                    definition.decorator_list.first().map_or(definition.range.start(), |first| first.range().start());
+                let indent = source.indentation(at);
+                vec![Edit::insert(at, format!("@torch.no_grad()\n{indent}"))]
+            }
+            _ => Vec::new(),
+        };
+        // A method that a runner out of sight calls may be called without a graph there.
+        let switches = program.calls_of(function).any(|call| call.name == "eval");
+        let notice = if symbol.class.is_none() || switches { Notice::Default } else { Notice::Pedantic };
+        check.report_as(
+            notice,
+            call.context,
+            call.node,
+            message,
+            Fix::unsafe_("`@torch.no_grad()` on the function", edits),
+        );
+    }
+}
+
+fn imports_torch(program: &Program, file: usize) -> bool {
+    program.sources.symbols.files[file].imports.get("torch").is_some_and(|dotted| dotted == "torch")
+}
+
+/// A function that evaluates: by its name with `model.eval()` or a loop over data, and nothing trained in it.
+fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> bool {
+    let symbol = &program.sources.symbols.functions[function];
+    let class = symbol.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
+    if symbol.definition.is_none()
+        || class == ClassKind::Lightning
+        || program.functions[function].kind == FunctionKind::Step
+    {
+        return false;
+    }
+    let trains = program.contexts_of(function).any(|(_, around)| around.trains);
+    let asks_gradient =
+        program.calls_of(function).any(|call| matches!(call.name, "backward" | "grad" | "requires_grad_"));
+    let switches = program
+        .calls_of(function)
+        .any(|call| call.name == "eval" && matches!(call.receiver, Value::Model(_) | Value::Unknown));
+    let is_decorated = program.functions[function].kind == FunctionKind::Evaluation
+        && !crate::interpret::is_evaluation_name(symbol.name);
+    let in_loop = program.notes.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
+    let by_name = crate::interpret::is_evaluation_name(symbol.name) && (switches || in_loop);
+    !trains && !asks_gradient && !is_decorated && (by_name || switches && in_loop)
+}
+
+/// In a `no_grad` block, in a decorated function, or only ever called from one.
+fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool {
+    let function = program.notes.contexts.get(context).function;
+    let held = program.notes.contexts.outwards(context).any(|(_, around)| {
+        matches!(around.frame, Frame::Evaluation | Frame::WithoutGraph) && is_no_grad(program, around.range, function)
+    });
+    if held || is_decorated(program, function) {
+        return true;
+    }
+    let mut callers = program.callers_of(function).peekable();
+    depth > 0 && callers.peek().is_some() && callers.all(|call| is_without_graph(program, call.context, depth - 1))
+}
+
+fn is_decorated(program: &Program, function: FunctionId) -> bool {
+    let symbol = &program.sources.symbols.functions[function];
+    symbol.definition.is_some_and(|definition| {
+        definition.decorator_list.iter().any(|decorator| {
+            let text = program.sources.files[symbol.file].slice(decorator.range());
+            text.contains("no_grad") || text.contains("inference_mode") || text.contains("disable_grad")
+        })
+    })
+}
+
+/// A block that turns gradients off, not only what follows `model.eval()`.
+fn is_no_grad(program: &Program, range: ruff_text_size::TextRange, function: FunctionId) -> bool {
+    let symbol = &program.sources.symbols.functions[function];
+    let block = crate::edits::block_around(symbol.body, range);
+    block.is_some_and(|block| {
+        block.iter().any(|statement| statement.range() == range && matches!(statement, Stmt::With(_)))
+    })
+}

@@ -1,0 +1,53 @@
+//! TP105: the host told to wait for the device at every step.
+
+use ruff_python_ast::Stmt;
+
+use crate::edits::remove_statement;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee};
+use crate::rule::{Check, SourceRule};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP105",
+    name: "explicit-sync",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"],
+    page: include_str!("explicit_sync.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let is_sync = call.name == "synchronize"
+            && match &call.callee {
+                Callee::External(dotted) => dotted.starts_with("torch."),
+                Callee::Method => call.arguments.is_empty() && is_of_device(call),
+                _ => false,
+            };
+        if !is_sync {
+            continue;
+        }
+        let advice = "take it out of the step; time with CUDA events, or synchronise once around many steps";
+        let edits = match call.statement {
+            Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
+            _ => Vec::new(),
+        };
+        let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
+        let notice = worth::in_sight(program, call.context);
+        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
+    }
+}
+
+/// `torch_npu.npu.synchronize()`, `stream.synchronize()`: not everything that can be waited for is a device.
+fn is_of_device(call: &Call) -> bool {
+    let names = call.receiver_expression().map(crate::names_in).unwrap_or_default();
+    const WORDS: [&str; 10] =
+        ["cuda", "device", "stream", "event", "accelerator", "npu", "xpu", "mps", "torch", "musa"];
+    names.iter().any(|name| WORDS.iter().any(|word| name.to_ascii_lowercase().contains(word)))
+}

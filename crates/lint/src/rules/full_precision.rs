@@ -1,0 +1,35 @@
+//! TP401: training in single precision throughout.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP401",
+    name: "full-precision",
+    cause: Cause::NoTensorCores,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::mm", "aten::addmm", "aten::bmm", "aten::convolution"],
+    page: include_str!("full_precision.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in super::first_backward(program) {
+        let file = program.file_of(call.context);
+        let has = |topic| program.groups.mentions(file, topic);
+        let multiplies = has(Topic::MatrixProduct) || has(Topic::Convolution);
+        if has(Topic::ReducedPrecision) || has(Topic::Trainer) || !multiplies {
+            continue;
+        }
+        let message = "products and convolutions run in single precision: no autocast, no bfloat16 anywhere";
+        let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
+        let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
+        let notice = if is_large { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+    }
+}

@@ -1,0 +1,85 @@
+//! TP403: attention written out as two products and a softmax.
+
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Product, Program};
+use crate::rule::{Check, SourceRule};
+use crate::uses::uses_of;
+use ruff_python_ast::{Expr, Stmt};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP403",
+    name: "hand-written-attention",
+    cause: Cause::AttentionMaterialised,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::bmm", "aten::_softmax", "aten::matmul", "aten::baddbmm"],
+    page: include_str!("hand_written_attention.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for product in &program.notes.products {
+        if !program.is_hot(product.context) || is_fallback(program, product) || is_used_elsewhere(program, product) {
+            continue;
+        }
+        let message = "scores, softmax and weights are each written to memory at sequence length squared";
+        let advice =
+            "one call does all three without them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
+        // From the scores on, where they are made in the same function.
+        let whole = product.weights.cover(product.expression.range());
+        let function = program.function_of(product.context).definition.map(|definition| definition.range());
+        let is_here = function.is_some_and(|function| function.contains_range(whole));
+        let range = if is_here { whole } else { product.expression.range() };
+        check.report(product.context, range, message, Fix::shown(advice));
+    }
+}
+
+/// Fused kernels of attention by their last name; `flash_attn_func` and its kin begin alike.
+const FUSED: [&str; 4] =
+    ["scaled_dot_product_attention", "memory_efficient_attention", "flex_attention", "multi_head_attention_forward"];
+
+/// Whether the function also calls a fused kernel: this is then the branch for where that one cannot be had.
+fn is_fallback(program: &Program, product: &Product) -> bool {
+    let function = |context| program.notes.contexts.get(context).function;
+    let here = function(product.context);
+    program.notes.calls.iter().any(|call| {
+        (FUSED.contains(&call.name) || call.name.starts_with("flash_attn")) && function(call.context) == here
+    })
+}
+
+/// Whether the weights are returned, stored or shown besides being multiplied.
+fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
+    let names = match product.expression {
+        Expr::BinOp(operation) => crate::names_in(&operation.left),
+        Expr::Call(call) => {
+            let receiver = match &*call.func {
+                Expr::Attribute(attribute) => crate::names_in(&attribute.value),
+                _ => Vec::new(),
+            };
+            let operand = usize::from(call.arguments.args.first().is_some_and(Expr::is_string_literal_expr));
+            let first = call.arguments.args.get(operand).map(crate::names_in).unwrap_or_default();
+            receiver.into_iter().chain(first).collect()
+        }
+        _ => Vec::new(),
+    };
+    let function = program.notes.contexts.get(product.context).function;
+    names.into_iter().filter(|name| !matches!(*name, "torch" | "F" | "self" | "dropout" | "matmul" | "bmm")).any(
+        |name| {
+            uses_of(program, function, name).iter().any(|one| {
+                let in_product = product.expression.range().contains_range(one.expression.range());
+                let leaves = match one.statement {
+                    Stmt::Return(_) => true,
+                    // `self.weights = weights`
+                    Stmt::Assign(assign) => assign.targets.iter().any(|target| matches!(target, Expr::Attribute(_))),
+                    _ => false,
+                };
+                !one.is_store && !in_product && leaves
+            })
+        },
+    )
+}

@@ -1,0 +1,87 @@
+//! TP203: host data turned into a device tensor at every step, outside the loader.
+
+use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::{Edit, Fix};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::{Home, Origin, Tensor, Value};
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP203",
+    name: "host-data-per-step",
+    cause: Cause::HostCopies,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("host_data_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    check_stored(check);
+    let program = check.program;
+    for call in program.hot_calls() {
+        let made = match &call.receiver {
+            Value::Tensor(Tensor { origin: Origin::HostData(made), .. }) => Some(*made),
+            _ => None,
+        };
+        let made = made.filter(|_| super::moves_to_device(call));
+        let moves = made.is_some();
+        let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
+            && call.keyword("device").is_some()
+            && call.result.is_on_device()
+            && call.arguments.first().is_none_or(|value| value.tensor().is_none_or(|tensor| tensor.guessed));
+        // `torch.cuda.FloatTensor(rows)`
+        let is_typed = matches!(&call.result, Value::Tensor(tensor)
+            if tensor.home == Home::Device && tensor.origin == Origin::HostData(call.node.range()));
+        if !moves && !makes && !is_typed {
+            continue;
+        }
+        let at = made.map_or(call, |made| super::made_at(program, call, made));
+        let text = super::short(program.text(at.context, at.node));
+        let message = format!("host data is copied to the device at every step, and the copy blocks: `{text}`");
+        let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+        let edits = match call.receiver_expression() {
+            Some(receiver) if moves => {
+                vec![Edit::insert(receiver.end(), ".pin_memory()"), set_keyword(call.node, "non_blocking", "True")]
+            }
+            _ => Vec::new(),
+        };
+        // One number travels with a launch; only data that grows with the batch is worth preparing.
+        let is_listed =
+            matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
+        let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
+            || moves
+                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
+        // Lists of a batch made by hand stand in the loop of steps; elsewhere they are short.
+        let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
+        let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
+        let notice = if is_worth { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
+    }
+}
+
+/// `target[2:6] = torch.tensor(shape)`: stored into what lies on the device.
+fn check_stored(check: &mut Check) {
+    let program = check.program;
+    for subscript in program.notes.subscripts.iter().filter(|subscript| program.is_hot(subscript.context)) {
+        let Some(Value::Tensor(stored)) = &subscript.stored else { continue };
+        let is_data = stored.home == Home::Host && matches!(stored.origin, Origin::HostData(_));
+        if is_data && subscript.base.is_surely_on_device() {
+            let text = super::short(program.text(subscript.context, subscript.node));
+            let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");
+            let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+            check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
+        }
+    }
+}
+
+/// Elements that stand for more than one number.
+fn grows(element: &Expr) -> bool {
+    matches!(element, Expr::ListComp(_) | Expr::BinOp(_) | Expr::Starred(_) | Expr::List(_))
+}

@@ -1,0 +1,63 @@
+//! TP603: files written, opened or flushed at every step.
+
+use ruff_python_ast::Stmt;
+
+use crate::edits::{cadence_condition, guard_statement};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::Value;
+use crate::worth;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP603",
+    name: "io-per-step",
+    cause: Cause::UnevenSteps,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
+    page: include_str!("io_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let Some(what) = what_it_does(call) else { continue };
+        // A line added to a log is a few microseconds of the host's; a checkpoint is not.
+        let function = program.function_of(call.context).name.to_ascii_lowercase();
+        let is_log = ["log", "print", "write", "report"].iter().any(|word| function.contains(word));
+        let appends = call.name == "open"
+            && matches!(call.arguments.get(1).or(call.keyword("mode")), Some(Value::Text(Some(mode))) if mode.starts_with('a'));
+        let notice = if is_log || appends || call.name == "flush" {
+            Notice::Pedantic
+        } else {
+            worth::in_sight(program, call.context)
+        };
+        let message = format!("`{}` {what} at every step, and the device waits", call.name);
+        let edit = match call.statement {
+            Stmt::Expr(_) => cadence_condition(program, call.context)
+                .and_then(|condition| guard_statement(program.source(call.context), call.statement, &condition)),
+            _ => None,
+        };
+        let fix = Fix::unsafe_("do it every so many steps, or at the end of the epoch", edit.into_iter().collect());
+        check.report_as(notice, call.context, call.node, message, fix);
+    }
+}
+
+fn what_it_does(call: &Call) -> Option<&'static str> {
+    match &call.callee {
+        Callee::External(dotted) => match dotted.as_str() {
+            "torch.save" | "numpy.save" | "numpy.savez" | "pickle.dump" => Some("writes a file"),
+            "builtins.open" => Some("opens a file"),
+            "sys.stdout.flush" | "sys.stderr.flush" => Some("flushes"),
+            "matplotlib.pyplot.savefig" | "torchvision.utils.save_image" => Some("writes an image"),
+            _ => None,
+        },
+        Callee::Method if call.arguments.is_empty() && call.name == "flush" => Some("flushes"),
+        Callee::Method if matches!(call.name, "save_pretrained" | "save_checkpoint") => Some("writes a checkpoint"),
+        _ => None,
+    }
+}

@@ -1,0 +1,62 @@
+//! TP305: a whole pass over the data to count its batches.
+
+use ruff_python_ast::Expr;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::interpret::is_loader_name;
+use crate::program::{Call, Program};
+use crate::rule::{Check, SourceRule};
+use crate::value::Value;
+use ruff_text_size::Ranged;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP305",
+    name: "loader-read-twice",
+    cause: Cause::DataLoading,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"],
+    page: include_str!("loader_read_twice.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        if counts_by_reading(program, call) {
+            let text = super::short(program.text(call.context, call.node));
+            let message = format!("`{text}` reads and collates every batch only to count them");
+            check.report(call.context, call.node, message, Fix::shown("`len(loader)` knows without reading"));
+        }
+    }
+}
+
+fn counts_by_reading(program: &Program, call: &Call) -> bool {
+    match (call.external(), call.node.arguments.args.first()) {
+        (Some("builtins.len"), Some(Expr::Call(inner))) => {
+            let is_list = matches!(&*inner.func, Expr::Name(name) if matches!(name.id.as_str(), "list" | "tuple"));
+            let Some(source) = inner.arguments.args.first().filter(|_| is_list) else { return false };
+            let source = match source {
+                Expr::Call(wrap) if matches!(super::called_name(wrap), "enumerate" | "tqdm" | "iter") => {
+                    wrap.arguments.args.first().unwrap_or(source)
+                }
+                other => other,
+            };
+            is_loader(program, call, source, inner.range())
+        }
+        (Some("builtins.sum"), Some(Expr::Generator(all))) => {
+            let counts = crate::settings::literal(&all.elt).known_integer() == Some(1);
+            counts && all.generators.len() == 1 && is_loader(program, call, &all.generators[0].iter, all.range)
+        }
+        _ => false,
+    }
+}
+
+fn is_loader(program: &Program, call: &Call, source: &Expr, inner: ruff_text_size::TextRange) -> bool {
+    let file = program.file_of(call.context);
+    let known = program.places.call_by_range.get(&(file, inner)).map(|index| &program.notes.calls[*index]);
+    known.is_some_and(|list| matches!(list.arguments.first(), Some(Value::Loader(_))))
+        || crate::names_in(source).last().is_some_and(|name| is_loader_name(name))
+}

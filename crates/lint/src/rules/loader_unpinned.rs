@@ -1,0 +1,40 @@
+//! TP302: batches in memory that the device cannot copy from without the host.
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP302",
+    name: "loader-unpinned",
+    cause: Cause::HostCopies,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
+    page: include_str!("loader_unpinned.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for loader in super::loaders(program) {
+        let given = loader.pin_memory.as_ref();
+        let is_absent = given.is_none() && !loader.has_unknown_keywords;
+        let is_off = given.and_then(|value| value.known_bool()) == Some(false);
+        let file = program.file_of(loader.context);
+        if !(is_absent || is_off)
+            || !program.groups.touches_device(file)
+            || super::device_in_dataset::puts_on_device(program, loader)
+        {
+            continue;
+        }
+        let message = "no `pin_memory`: every batch is copied to the device from pageable memory, and the copy blocks";
+        let fix = Fix::unsafe_(
+            "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
+            super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
+        );
+        check.report_as(super::loader_notice(program, loader, "pin_memory"), loader.context, loader.node, message, fix);
+    }
+}

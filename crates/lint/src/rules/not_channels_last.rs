@@ -1,0 +1,46 @@
+//! TP408: reduced-precision convolutions in the layout they have to turn around.
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+use crate::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP408",
+    name: "not-channels-last",
+    cause: Cause::BelowRoof,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Low,
+    operators: &["aten::convolution", "cudnn::engines_precompiled::nchwToNhwcKernel"],
+    page: include_str!("not_channels_last.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for backward in super::first_backward(program) {
+        let file = program.file_of(backward.context);
+        let has = |topic| program.groups.mentions(file, topic);
+        if !has(Topic::Convolution)
+            || !program.groups.mentions_itself(file, Topic::ReducedPrecision)
+            || has(Topic::ChannelsLast)
+        {
+            continue;
+        }
+        let moved = program.calls_in(file).find(|call| {
+            call.name == "to" && matches!(call.receiver, Value::Model(_)) && call.node.arguments.len() == 1
+        });
+        let message = "reduced-precision convolutions want channels-last data, and these are handed channels-first: each turns its input around";
+        let advice = "move the model and the images with `memory_format=torch.channels_last`";
+        match moved {
+            Some(call) => {
+                let edits = vec![set_keyword(call.node, "memory_format", "torch.channels_last")];
+                check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
+            }
+            None => check.report_as(Notice::Pedantic, backward.context, backward.node, message, Fix::shown(advice)),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! TP409: a loop over heads or samples in a module's forward pass.
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{FunctionKind, Loop, Program};
+use crate::rule::{Check, Notice, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP409",
+    name: "python-loop-in-forward",
+    cause: Cause::LaunchBound,
+    severity: Severity::Medium,
+    effort: Effort::Medium,
+    confidence: Confidence::Low,
+    operators: &["cudaLaunchKernel", "aten::select", "aten::stack"],
+    page: include_str!("python_loop_in_forward.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for around in &program.notes.loops {
+        let function = program.notes.contexts.get(around.context).function;
+        let in_forward = program.functions[function].kind == FunctionKind::Step
+            || program.sources.symbols.functions[function].definition.is_some()
+                && program.step_loop(around.context).is_none();
+        let Some(over) = what_it_goes_over(program, around).filter(|_| in_forward && program.is_hot(around.context))
+        else {
+            continue;
+        };
+        let head = match around.statement {
+            Stmt::For(repeat) => repeat.iter.range(),
+            other => other.range(),
+        };
+        let message = format!("a Python loop over {over} in `forward`: every turn launches its own small kernels");
+        // Samples often differ in length, and then each needs its own turn; heads never do.
+        let notice = if over == "heads" { Notice::Default } else { Notice::Pedantic };
+        check.report_as(
+            notice,
+            around.context,
+            head,
+            message,
+            Fix::shown("put that dimension into the tensors and compute all at once"),
+        );
+    }
+}
+
+/// Heads or samples, if the loop counts them and picks tensors by the count.
+fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
+    let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
+    if super::called_name(range) != "range" || range.arguments.args.len() != 1 {
+        return None;
+    }
+    let text = program.text(around.context, &range.arguments.args[0]);
+    let over = if text.contains("head") {
+        "heads"
+    } else if text.contains("batch_size")
+        || matches!(text, "B" | "bs" | "bsz" | "len(x)")
+        || text.ends_with(".size(0)")
+        || text.ends_with(".shape[0]")
+    {
+        "samples"
+    } else {
+        return None;
+    };
+    let picks = program.subscripts_in(program.file_of(around.context)).any(|subscript| {
+        around.statement.range().contains_range(subscript.node.range())
+            && subscript.base.is_on_device()
+            && crate::names_in(&subscript.node.slice).contains(&counter.id.as_str())
+    });
+    picks.then_some(over)
+}

@@ -1,0 +1,41 @@
+//! TP102: a whole tensor copied to the host at every step.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::reads::{Read, read_of};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::Value;
+use crate::worth;
+use ruff_text_size::Ranged;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP102",
+    name: "readback-per-step",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Medium,
+    confidence: Confidence::High,
+    operators: &["aten::to", "aten::_to_copy", "aten::copy_", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
+    page: include_str!("readback_per_step.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        if read_of(program, call) != Some(Read::Copy) || program.is_in_parameter_loop(call.context) {
+            continue;
+        }
+        let text = super::short(program.text(call.context, call.node));
+        let message = format!("`{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
+        let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
+        // A model that asks for sizes of its own parts (routing, packing) needs the numbers where it stands.
+        let is_size = call.name == "tolist" && program.step_loop(call.context).is_none();
+        // `.cpu()` of what nothing is known of may be a module's or a dictionary's.
+        let notice = match is_size || call.receiver == Value::Unknown {
+            true => Notice::Pedantic,
+            false => worth::of_read(program, call.context, call.statement, call.node.range()),
+        };
+        check.report_as(notice, call.context, call.node, message, fix);
+    }
+}

@@ -1,0 +1,92 @@
+//! TP410: several projections of one input where one would do.
+
+use ruff_python_ast::{Expr, Stmt};
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::symbols::ClassId;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP410",
+    name: "separate-projections",
+    cause: Cause::LaunchBound,
+    severity: Severity::Low,
+    effort: Effort::Medium,
+    confidence: Confidence::Medium,
+    operators: &["aten::linear", "aten::mm", "aten::addmm"],
+    page: include_str!("separate_projections.md"),
+    check,
+};
+
+/// Groups of layers that are one product: their names without the common ends.
+const GROUPS: &[(&[&[&str]], &str)] = &[
+    (
+        &[
+            &["q", "query", "wq", "queries", "to_q", "w_q", "w_qs"],
+            &["k", "key", "wk", "keys", "to_k", "w_k", "w_ks"],
+            &["v", "value", "wv", "values", "to_v", "w_v", "w_vs"],
+        ],
+        "q, k and v",
+    ),
+    (&[&["gate", "w1", "gate_proj"], &["up", "w3", "up_proj"]], "gate and up"),
+];
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for class in 0..program.sources.symbols.classes.len() {
+        if !program.sources.classes[class].kind.is_module() {
+            continue;
+        }
+        for (group, what) in GROUPS {
+            let layers: Vec<&Call> = group.iter().filter_map(|names| linear_called(program, class, names)).collect();
+            let inputs: Vec<&str> = layers.iter().filter_map(|layer| input_of(program, class, layer)).collect();
+            let same = inputs.len() == group.len() && inputs.iter().all(|input| *input == inputs[0]);
+            if let (true, Some(first)) = (same, layers.first()) {
+                let message = format!(
+                    "{what} are separate products of one input: each reads it again and launches its own kernels"
+                );
+                check.report_as(
+                    Notice::Pedantic,
+                    first.context,
+                    first.node,
+                    message,
+                    Fix::shown("one Linear with the outputs side by side, then a split"),
+                );
+            }
+        }
+    }
+}
+
+fn attribute_of<'a>(call: &Call<'a>) -> Option<&'a str> {
+    let Stmt::Assign(assign) = call.statement else { return None };
+    match assign.targets.as_slice() {
+        [Expr::Attribute(target)] => Some(target.attr.as_str()),
+        _ => None,
+    }
+}
+
+/// `self.<name> = nn.Linear(…)` of the class.
+fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str]) -> Option<&'p Call<'a>> {
+    program.calls_in(program.sources.symbols.classes[class].file).find(|call| {
+        call.external() == Some("torch.nn.Linear")
+            && program.function_of(call.context).class == Some(class)
+            && attribute_of(call).is_some_and(|name| {
+                names.contains(&name.trim_end_matches("_proj").trim_end_matches("_linear").trim_end_matches("_net"))
+            })
+    })
+}
+
+/// The text of what the layer is applied to, where it is applied once.
+fn input_of<'a>(program: &Program<'a>, class: ClassId, layer: &Call<'a>) -> Option<&'a str> {
+    let name = attribute_of(layer)?;
+    let mut applied = program.calls_in(program.sources.symbols.classes[class].file).filter(|call| {
+        program.function_of(call.context).class == Some(class)
+            && call.name == name
+            && matches!(&*call.node.func, Expr::Attribute(target)
+                if matches!(&*target.value, Expr::Name(owner) if owner.id.as_str() == "self"))
+    });
+    let call = applied.next()?;
+    Some(program.text(call.context, call.node.arguments.args.first()?))
+}

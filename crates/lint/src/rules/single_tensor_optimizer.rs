@@ -1,0 +1,98 @@
+//! TP502: an optimizer that goes through the parameters one by one.
+
+use ruff_python_ast::Expr;
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::value::{Role, Value};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP502",
+    name: "single-tensor-optimizer",
+    cause: Cause::OptimizerPerParameter,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::add_", "aten::addcdiv_", "aten::lerp_", "Optimizer.step"],
+    page: include_str!("single_tensor_optimizer.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        let is_optimizer = matches!(call.result, Value::Optimizer(Some(_)));
+        for name in ["foreach", "fused"] {
+            let value = call.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
+            if is_optimizer && matches!(value, Some(Expr::BooleanLiteral(on)) if !on.value) {
+                // `fused=False` alone still leaves the multi-tensor form.
+                let other = call.node.arguments.find_keyword("foreach").map(|keyword| &keyword.value);
+                if name == "fused" && matches!(other, Some(Expr::BooleanLiteral(on)) if on.value) {
+                    continue;
+                }
+                let message = format!("`{name}=False`: every parameter is updated by its own small kernels");
+                let fix = Fix::unsafe_(format!("`{name}=True`"), vec![set_keyword(call.node, name, "True")]);
+                check.report(call.context, call.node, message, fix);
+            }
+        }
+    }
+    let advice = "update all parameters together: an optimizer of `torch.optim`, or `torch._foreach_add_`";
+    let message = "parameters are updated one by one in Python: several small kernels each, at every step";
+    for call in program.hot_calls() {
+        let updates = matches!(call.name, "add_" | "sub_" | "addcdiv_" | "copy_") && call.is_method();
+        let is_parameter = matches!(&call.receiver, Value::Tensor(tensor) if tensor.role == Role::Parameter);
+        if updates
+            && is_parameter
+            && program.is_in_parameter_loop(call.context)
+            && speaks_of_gradient(call.node.arguments.args.iter())
+        {
+            check.report(call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+    for call in program.hot_calls().filter(|call| averages_weights(program, call)) {
+        let message =
+            "the average of the weights is moved parameter by parameter: small kernels for each, at every step";
+        let advice = "move all of them together: `torch._foreach_lerp_(averages, weights, 1 - decay)`";
+        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+    }
+    for sum in &program.notes.accumulations {
+        let is_hot = program.is_hot(sum.context) && program.is_in_parameter_loop(sum.context);
+        let is_parameter = matches!(sum.target, Expr::Attribute(target) if target.attr.as_str() == "data")
+            || matches!(sum.target, Expr::Name(_));
+        if is_hot && is_parameter && speaks_of_gradient(std::iter::once(sum.expression)) {
+            let ends = matches!(&sum.value, Value::Tensor(_));
+            if ends
+                && !matches!(sum.statement, ruff_python_ast::Stmt::AugAssign(assign) if assign.op == ruff_python_ast::Operator::Add && matches!(sum.target, Expr::Name(_)))
+            {
+                check.report(sum.context, sum.statement, message, Fix::shown(advice));
+            }
+        }
+    }
+}
+
+/// `average.mul_(decay).add_(weight, alpha=1 - decay)` in a loop, and the like by `lerp_` and `copy_`.
+fn averages_weights(program: &Program, call: &Call) -> bool {
+    let Some(receiver) = call.receiver_expression().filter(|_| call.is_method()) else { return false };
+    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
+    let Some(iterated) = around.and_then(|around| around.iterated) else { return false };
+    let names = crate::names_in(iterated);
+    let over_weights = program.is_in_parameter_loop(call.context)
+        || names.iter().any(|name| name.contains("param") || name.contains("state_dict"))
+        || names.contains(&"keys");
+    let moves = match call.name {
+        "add_" => matches!(receiver, Expr::Call(inner) if super::called_name(inner) == "mul_"),
+        "lerp_" => true,
+        // `target.data.copy_(target.data * (1 - tau) + source.data * tau)`
+        "copy_" => matches!(call.node.arguments.args.first(), Some(Expr::BinOp(sum))
+            if matches!((&*sum.left, &*sum.right), (Expr::BinOp(_), Expr::BinOp(_)))),
+        _ => false,
+    };
+    moves && over_weights && !speaks_of_gradient(call.node.arguments.args.iter())
+}
+
+fn speaks_of_gradient<'a>(mut expressions: impl Iterator<Item = &'a Expr>) -> bool {
+    expressions.any(|expression| crate::names_in(expression).contains(&"grad"))
+}

@@ -1,0 +1,74 @@
+//! TP604: evaluation in smaller batches than training.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Loader};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::settings::literal;
+use crate::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP604",
+    name: "small-eval-batch",
+    cause: Cause::BatchTooSmall,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &[],
+    page: include_str!("small_eval_batch.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    check_batches_by_hand(check);
+    let batch = |loader: &Loader| loader.batch_size.as_ref().and_then(|value| value.known_integer());
+    for loader in &program.made.loaders {
+        let Some(size) = batch(loader).filter(|_| super::evaluates(program, loader)) else { continue };
+        let file = program.file_of(loader.context);
+        let training = program
+            .made
+            .loaders
+            .iter()
+            .filter(|other| program.file_of(other.context) == file && !super::evaluates(program, other));
+        if let Some(larger) = training.filter_map(batch).max().filter(|larger| *larger > size) {
+            let message = format!(
+                "evaluation runs in batches of {size}, training in {larger}: without a backward pass more would fit, not less"
+            );
+            let notice = notice(size, larger);
+            check.report_as(notice, loader.context, loader.node, message, Fix::shown(format!("use at least {larger}")));
+        }
+    }
+}
+
+/// Half as many is a choice that was forgotten; a few less is rounding.
+fn notice(size: i64, larger: i64) -> Notice {
+    if larger >= size.saturating_mul(2) { Notice::Default } else { Notice::Pedantic }
+}
+
+/// `data.get_batch("val", batch_size=32)`, where training asks the same method for as many as a setting says.
+fn check_batches_by_hand(check: &mut Check) {
+    let program = check.program;
+    let asked = |call: &Call| call.node.arguments.find_keyword("batch_size").map(|keyword| literal(&keyword.value));
+    for call in program.notes.calls.iter().filter(|call| program.is_evaluation(call.context)) {
+        let Some(size) = asked(call).and_then(|size| size.known_integer()) else { continue };
+        let file = program.file_of(call.context);
+        let same = |other: &&Call| {
+            other.name == call.name && program.is_hot(other.context) && !program.is_evaluation(other.context)
+        };
+        let Some(training) = program.calls_in(file).find(same) else { continue };
+        // The size that training runs with: its own, else the largest that the script puts into its settings.
+        let given = training.keyword("batch_size").and_then(|value| value.known_integer());
+        let stored = program.subscripts_in(file).filter(|subscript| {
+            matches!(&subscript.index, Value::Text(Some(key)) if key == "batch_size") && subscript.stored.is_some()
+        });
+        let largest = stored.filter_map(|subscript| subscript.stored.as_ref()?.known_integer()).chain(given).max();
+        if let Some(larger) = largest.filter(|larger| *larger > size) {
+            let message = format!(
+                "evaluation asks for batches of {size}, training for {larger}: without a backward pass more would fit, not less"
+            );
+            let advice = format!("hand it the batch size that training uses: at least {larger}");
+            check.report_as(notice(size, larger), call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! TP107: a read-back for every parameter of the model, at every step.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::parameter_norms;
+use crate::reads::{read_of, shows};
+use crate::rule::{Check, SourceRule};
+use crate::rules::tensor_truth::asks_device;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP107",
+    name: "sync-per-parameter",
+    cause: Cause::HostSync,
+    severity: Severity::High,
+    effort: Effort::Medium,
+    confidence: Confidence::High,
+    operators: &["aten::item", "aten::_local_scalar_dense", "aten::linalg_vector_norm", "cudaMemcpyAsync"],
+    page: include_str!("sync_per_parameter.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        if program.is_in_parameter_loop(call.context) && (read_of(program, call).is_some() || shows(program, call)) {
+            let text = super::short(program.text(call.context, call.node));
+            let message = format!("the host waits for the device once a parameter at every step: `{text}`");
+            let fix = if asks_for_numbers(text.as_str()) { together() } else { parameter_norms::fix(program, call) };
+            check.report(call.context, call.node, message, fix);
+        }
+    }
+    let advice = || parameter_norms::advice();
+    for shown in &program.notes.shown {
+        let is_read = program.is_hot(shown.context) && shown.value.is_surely_on_device();
+        if is_read && program.is_in_parameter_loop(shown.context) {
+            let text = super::short(program.text(shown.context, shown.expression));
+            let message = format!("formatting `{text}` makes the host wait once a parameter at every step");
+            check.report(shown.context, shown.expression, message, advice());
+        }
+    }
+    for test in &program.notes.tests {
+        let is_read = program.is_hot(test.context) && asks_device(program, test);
+        if is_read && program.is_in_parameter_loop(test.context) {
+            let text = super::short(program.text(test.context, test.expression));
+            let message = format!("the truth of `{text}` makes the host wait once a parameter at every step");
+            let fix = if asks_for_numbers(text.as_str()) { together() } else { advice() };
+            check.report(test.context, test.expression, message, fix);
+        }
+    }
+}
+
+fn asks_for_numbers(text: &str) -> bool {
+    ["isnan", "isinf", "isfinite"].iter().any(|word| text.contains(word))
+}
+
+/// Norms do not help who looks for what is no number.
+fn together() -> Fix {
+    Fix::shown(
+        "ask all of them on the device, `torch.stack([p.grad.isfinite().all() for p in …]).all()`, and read one answer",
+    )
+}

@@ -1,0 +1,55 @@
+//! TP103: a device value handed to something that prints or records it at every step.
+
+use crate::context::ContextId;
+use crate::edits::{cadence_condition, guard_statement};
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::Program;
+use crate::reads::shows;
+use crate::rule::{Check, SourceRule};
+use ruff_python_ast::Stmt;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP103",
+    name: "tensor-to-logger",
+    cause: Cause::HostSync,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync", "cudaStreamSynchronize"],
+    page: include_str!("tensor_to_logger.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for shown in &program.notes.shown {
+        if !program.is_hot(shown.context)
+            || !shown.value.is_surely_on_device()
+            || program.is_in_parameter_loop(shown.context)
+        {
+            continue;
+        }
+        let text = super::short(program.text(shown.context, shown.expression));
+        let message = format!("formatting `{text}` reads it from the device, and the host waits, at every step");
+        check.report(shown.context, shown.expression, message, fix(program, shown.context, shown.statement));
+    }
+    for call in program.hot_calls() {
+        if program.is_in_parameter_loop(call.context) || !shows(program, call) {
+            continue;
+        }
+        let message =
+            format!("`{}` is handed a device value and reads it, and the host waits, at every step", call.name);
+        check.report(call.context, call.node, message, fix(program, call.context, call.statement));
+    }
+}
+
+fn fix(program: &Program, context: ContextId, statement: &Stmt) -> Fix {
+    let advice = "log every few steps, or hand over a value that was read once for several steps";
+    if !matches!(statement, Stmt::Expr(_)) {
+        return Fix::shown(advice);
+    }
+    let condition = cadence_condition(program, context);
+    let edit = condition.and_then(|condition| guard_statement(program.source(context), statement, &condition));
+    Fix::unsafe_(advice, edit.into_iter().collect())
+}

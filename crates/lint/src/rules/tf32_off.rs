@@ -1,0 +1,38 @@
+//! TP402: single-precision products kept off the tensor cores.
+
+use crate::edits::after_imports;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP402",
+    name: "tf32-off",
+    cause: Cause::NoTensorCores,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["aten::mm", "aten::addmm", "aten::bmm"],
+    page: include_str!("tf32_off.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in super::first_backward(program) {
+        let file = program.file_of(call.context);
+        let has = |topic| program.groups.mentions(file, topic);
+        // Where autocast is asked for, single precision is what runs without.
+        let is_reduced = has(Topic::ReducedPrecision) && !has(Topic::PrecisionByChoice);
+        if is_reduced || has(Topic::TensorFloat) || has(Topic::Trainer) || !has(Topic::MatrixProduct) {
+            continue;
+        }
+        let message = "single-precision products without TF32: `set_float32_matmul_precision` is not called";
+        let line = "torch.set_float32_matmul_precision(\"high\")";
+        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
+        let advice = format!("allow TF32 for them: `{line}`; 10 bits of mantissa in the products");
+        // Without reduced precision TP401 stands on the line and saves more.
+        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
+    }
+}

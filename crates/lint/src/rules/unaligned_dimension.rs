@@ -1,0 +1,49 @@
+//! TP405: a dimension that reduced-precision products have to pad.
+
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::rule::{Check, Notice, SourceRule};
+use crate::topics::Topic;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP405",
+    name: "unaligned-dimension",
+    cause: Cause::BelowRoof,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["aten::mm", "aten::addmm", "aten::convolution"],
+    page: include_str!("unaligned_dimension.md"),
+    check,
+};
+
+/// Smaller dimensions (channels of an image, classes) are given by the task.
+const LEAST: i64 = 64;
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in &program.notes.calls {
+        let is_layer = matches!(
+            call.external(),
+            Some("torch.nn.Linear" | "torch.nn.Embedding" | "torch.nn.Conv1d" | "torch.nn.Conv2d" | "torch.nn.Conv3d")
+        );
+        if !is_layer || !program.groups.mentions(program.file_of(call.context), Topic::ReducedPrecision) {
+            continue;
+        }
+        let sizes = call.arguments.iter().take(2).filter_map(|value| value.known_integer());
+        let unaligned = sizes.into_iter().find(|size| *size >= LEAST && size % 8 != 0);
+        if let Some(size) = unaligned {
+            let rounded = size.div_euclid(8) * 8 + 8;
+            let message = format!(
+                "a dimension of {size} is no multiple of 8: reduced-precision products over it cannot use full tensor-core tiles"
+            );
+            check.report_as(
+                Notice::Pedantic,
+                call.context,
+                call.node,
+                message,
+                Fix::shown(format!("round it up to {rounded} and ignore the rest")),
+            );
+        }
+    }
+}

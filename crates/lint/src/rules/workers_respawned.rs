@@ -1,0 +1,90 @@
+//! TP304: worker processes started anew in every epoch.
+
+use ruff_python_ast::Stmt;
+
+use super::Workers;
+use crate::context::{ContextId, Frame, LoopKind};
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Callee, Loader, Loop, Program};
+use crate::rule::{Check, SourceRule};
+use crate::value::Value;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP304",
+    name: "workers-respawned",
+    cause: Cause::DataLoading,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::Medium,
+    operators: &["enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"],
+    page: include_str!("workers_respawned.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for (id, loader) in program.made.loaders.iter().enumerate() {
+        let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
+        let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
+        if is_kept
+            || loader.has_unknown_keywords
+            || !has_workers
+            || !runs_several_epochs(program, id)
+            || super::evaluates(program, loader)
+        {
+            continue;
+        }
+        let message = "the workers are stopped and started again in every epoch";
+        let fix = Fix::unsafe_(
+            "keep them: `persistent_workers=True`",
+            super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
+        );
+        let notice = super::loader_notice(program, loader, "persistent_workers");
+        check.report_as(notice, loader.context, loader.node, message, fix);
+    }
+}
+
+/// A loop over the loader inside another loop, in the same function or through a call.
+fn runs_several_epochs(program: &Program, id: usize) -> bool {
+    program.notes.loops.iter().filter(|around| is_over(program, around, id)).any(|around| {
+        let outside = program.notes.contexts.get(around.context).parent;
+        outside.is_some_and(|outside| is_repeated(program, outside, 3))
+    }) || program.notes.calls.iter().any(|call| hands_on(program, call, id))
+}
+
+/// `trainer.train(epoch, loader)` in a loop, of a trainer that is not in sight.
+fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
+    // `batches = iter(loader)` in every epoch, or whenever they have run out.
+    let begins = call.external() == Some("builtins.iter")
+        && !matches!(call.statement, Stmt::For(_))
+        && call.arguments.first() == Some(&Value::Loader(Some(id)));
+    if begins && is_repeated(program, call.context, 3) {
+        return true;
+    }
+    let is_given = call.argument_values().any(|value| *value == Value::Loader(Some(id)));
+    let trains = ["train", "fit", "epoch"].iter().any(|word| call.name.contains(word));
+    let in_sight = matches!(call.callee, Callee::Function(_) | Callee::External(_));
+    is_given && trains && !in_sight && is_repeated(program, call.context, 3)
+}
+
+fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
+    let Value::Loader(Some(known)) = around.value else { return false };
+    let function = program.notes.contexts.get(around.context).function;
+    let passed = &program.functions[function].loaders;
+    let names = around.iterated.map(crate::names_in).unwrap_or_default();
+    // `loader = DataLoader(…)` in two branches, of which one runs.
+    let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
+    let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let is_twin =
+        owner(one) == owner(other) && !super::named(one).is_empty() && super::named(one) == super::named(other);
+    known == id || is_twin || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+}
+
+fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
+    let in_loop =
+        program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
+    let function = program.notes.contexts.get(context).function;
+    in_loop || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
+}

@@ -1,0 +1,73 @@
+//! TP501: gradients overwritten with zeros where they could be let go.
+
+use ruff_python_ast::Expr;
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::Call;
+use crate::rule::{Check, Notice, SourceRule};
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP501",
+    name: "zero-not-none",
+    cause: Cause::OptimizerPerParameter,
+    severity: Severity::Low,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::zero_", "aten::_foreach_zero_", "Optimizer.zero_grad"],
+    page: include_str!("zero_not_none.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    check_by_hand(check);
+    let program = check.program;
+    for call in &program.notes.calls {
+        let keyword = call.node.arguments.find_keyword("set_to_none").map(|keyword| &keyword.value);
+        // Graphs write into the gradients they were captured with: those must stay where they are.
+        let is_captured = || program.calls_in(program.file_of(call.context)).any(works_with_graphs);
+        if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
+        {
+            let message = "`set_to_none=False` writes zeros into every gradient, which the backward pass then adds to";
+            let (advice, edits) =
+                ("let them go: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
+            // Whoever reads `.grad` elsewhere may count on it being there.
+            let fix = match reads_gradients(&program.source(call.context).text) {
+                true => Fix::unsafe_(advice, edits),
+                false => Fix::safe(advice, edits),
+            };
+            check.report(call.context, call.node, message, fix);
+        }
+    }
+}
+
+/// `p.grad.zero_()` for every parameter, at every step.
+fn check_by_hand(check: &mut Check) {
+    let program = check.program;
+    for call in program.hot_calls() {
+        let of_gradient = match call.receiver_expression() {
+            Some(Expr::Attribute(gradient)) if gradient.attr.as_str() == "data" => {
+                matches!(&*gradient.value, Expr::Attribute(inner) if inner.attr.as_str() == "grad")
+            }
+            Some(Expr::Attribute(gradient)) => gradient.attr.as_str() == "grad",
+            _ => false,
+        };
+        if call.name == "zero_" && of_gradient && call.is_method() {
+            let message = "every gradient is filled with zeros by its own kernel, and the backward pass adds to them";
+            let advice = "let them go: `p.grad = None`, or `optimizer.zero_grad(set_to_none=True)`";
+            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+        }
+    }
+}
+
+fn works_with_graphs(call: &Call) -> bool {
+    matches!(call.name, "replay" | "make_graphed_callables" | "CUDAGraph" | "capture_begin")
+        || call.external().is_some_and(|dotted| dotted.ends_with("cuda.graph"))
+}
+
+fn reads_gradients(text: &str) -> bool {
+    text.match_indices(".grad").any(|(at, word)| {
+        !text[at + word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
+    })
+}
