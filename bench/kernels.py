@@ -20,6 +20,9 @@ import cupy
 import torch
 
 KERNELS = os.path.join(HERE, "..", "crates", "engine", "src", "cuda", "kernels")
+LAUNCHES = 16
+# As the backend has it.
+NORM_BLOCKS = 2
 MULTIPROCESSORS = torch.cuda.get_device_properties(0).multi_processor_count
 
 
@@ -32,53 +35,61 @@ def module(text, options):
     return cupy.RawModule(code=text, options=("-std=c++17", "-default-device", *options))
 
 
+STREAM = cupy.cuda.Stream(non_blocking=True)
+
+
 def seconds(run):
-    """The median of nine, each of as many launches as take a while."""
-    run()
-    start, end = cupy.cuda.Event(), cupy.cuda.Event()
-
-    def timed(times):
-        start.record()
-        for _ in range(times):
+    """The median of nine replays of a graph of many launches: the host's part does not count."""
+    with STREAM:
+        run()
+        STREAM.begin_capture()
+        for _ in range(LAUNCHES):
             run()
-        end.record()
-        end.synchronize()
-        return cupy.cuda.get_elapsed_time(start, end) * 1e-3 / times
-
-    times = max(1, min(200, int(4e-3 / timed(3))))
-    return statistics.median(timed(times) for _ in range(9))
+        graph = STREAM.end_capture()
+        took = []
+        for _ in range(10):
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record(STREAM)
+            graph.launch(STREAM)
+            end.record(STREAM)
+            end.synchronize()
+            took.append(cupy.cuda.get_elapsed_time(start, end) * 1e-3 / LAUNCHES)
+    return statistics.median(took[1:])
 
 
 def copied():
-    a, b = (cupy.empty(1 << 30, dtype=cupy.uint8) for _ in range(2))
-    return 2 * a.nbytes / seconds(lambda: cupy.copyto(b, a))
+    a, b = (cupy.empty(1 << 28, dtype=cupy.float32) for _ in range(2))
+    copy = cupy.ElementwiseKernel("float32 from", "float32 to", "to = from", "copied")
+    return 2 * a.nbytes / seconds(lambda: copy(a, b))
 
 
-def norm_gradient(rows, cols, blocks_each):
-    """Bytes a second of the kernel and the sum of its lines, in bf16 with a second gradient."""
+def norm_gradient(rows, cols, with_sum):
+    """Bytes a second of the kernel, alone or with the sum of its lines behind it, in bf16 with a second gradient."""
     made = module(source("norm.cu"), ["-DACT_BF16"])
     packs = cols // 8
     each = 1 if packs <= 512 else 2 if packs <= 1024 else 4
     threads = (-(-packs // each) + 31) // 32 * 32
     suffix = {1: "v1" if threads <= 256 else "w1", 2: "v2", 4: "v4"}[each]
-    per_block = min(8, max(1, 256 // threads))
-    items, most = -(-rows // per_block), blocks_each * MULTIPROCESSORS
+    per_block, stages = min(8, max(1, 256 // threads)), 3 if suffix == "v1" else 2
+    items, most = -(-rows // per_block), NORM_BLOCKS * MULTIPROCESSORS
     blocks = -(-items // -(-items // most))
     kernel, total = made.get_function(f"rms_norm_grad_{suffix}"), made.get_function("sum_lines")
     # Several sets, so that the cache does not hold them.
-    sets = max(1, min(8, int(512e6 / (rows * cols * 8))))
+    sets = max(2, min(8, int(700e6 / (rows * cols * 8))))
     random = lambda: cupy.asarray(torch.randn(rows, cols).bfloat16().view(torch.int16).numpy())
     data = [[random() for _ in range(3)] + [cupy.zeros((rows, cols), cupy.int16)] for _ in range(sets)]
     weight, partial, dweight = cupy.ones(cols, cupy.float32), cupy.zeros(blocks * cols, cupy.float32), cupy.zeros(cols, cupy.float32)
-    shared = (4 * 256 + per_block * cols) * 4
+    shared = 4096 + max(stages * 3 * each * 16 * threads * per_block, per_block * cols * 4)
     kernel.max_dynamic_shared_size_bytes = shared
     u32, turn = cupy.uint32, [0]
 
     def run():
         x, dy, also, dx = data[turn[0] % sets]
         turn[0] += 1
-        kernel((blocks,), (threads, per_block), (x, weight, dy, also, dx, partial, u32(rows), u32(cols), cupy.float32(1e-6)), shared_mem=shared)
-        total((-(-cols // 16),), (16, 32), (partial, dweight, u32(blocks), u32(cols)))
+        arguments = (x, weight, dy, also, dx, partial, u32(rows), u32(cols), cupy.float32(1e-6), u32(stages))
+        kernel((blocks,), (threads, per_block), arguments, shared_mem=shared)
+        if with_sum:
+            total((-(-cols // 16),), (16, 32), (partial, dweight, u32(blocks), u32(cols)))
 
     return 4 * rows * cols * 2 / seconds(run)
 
@@ -124,10 +135,11 @@ def main():
     lines = ["# CUDA: kernels that go through memory", "",
              f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/kernels.py`. TB/s of "
              f"bytes that must be moved, and their share of a copy's {copy / 1e12:.2f} TB/s (read and written).", "",
-             "RMSNorm's backward pass with a residual's gradient, bf16, the sum for the weight included, by blocks a multiprocessor (3 in the sources):", "",
-             "| rows × columns | 2 | 3 | 4 |", "|---|---|---|---|"]
-    for rows, cols in [(1024, 256), (2048, 512), (8192, 1024), (8192, 2048), (8192, 4096)]:
-        lines.append(f"| {rows} × {cols} | " + " | ".join(rate(norm_gradient(rows, cols, each)) for each in (2, 3, 4)) + " |")
+             "RMSNorm's backward pass with a residual's gradient, bf16. The sums for the weights follow at the end of the backward pass, "
+             "for all norms in one kernel; where their lines are too many, behind each norm:", "",
+             "| rows × columns | alone | with the sum behind it |", "|---|---|---|"]
+    for rows, cols in [(1024, 256), (2048, 512), (8192, 1024), (8192, 2048), (8192, 4096), (8192, 8192)]:
+        lines.append(f"| {rows} × {cols} | " + " | ".join(rate(norm_gradient(rows, cols, with_sum)) for with_sum in (False, True)) + " |")
         print(lines[-1], flush=True)
     lines += ["", "AdamW, float weights and moments, bf16 gradients and copies, by elements of a block and packs on their way "
               "(4096 and 2 in the sources below 32 Mi elements, 16384 and 2 above):", "",

@@ -3,7 +3,8 @@
 use crate::train::start::opening;
 use crate::{output, verified};
 use anyhow::bail;
-use headroom_engine::{Device, DeviceSpec, EngineError, Program, cuda};
+use headroom_engine::cuda::{self, SumOrder};
+use headroom_engine::{Device, DeviceSpec, EngineError, Opening, Program};
 use headroom_experiments::exactness::{self, Check};
 use std::process::ExitCode;
 
@@ -29,6 +30,11 @@ pub fn run(device: DeviceSpec, sizes: &[String]) -> anyhow::Result<ExitCode> {
         Ok(output::result(&text)?)
     };
     show("kernels against the reference in double precision", &exactness::kernels(&open)?)?;
+    if matches!(device, DeviceSpec::Cuda(_)) {
+        let any = Opening { order: SumOrder::Any, ..opening(2) };
+        let open = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> { device.open(&any, programs) };
+        show("attention that adds in any order (--no-deterministic)", &exactness::in_any_order(&open)?)?;
+    }
     for size in sizes {
         show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?)?;
         show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;

@@ -74,20 +74,31 @@ pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
             checks.push(kernel(open, &example, Precision::Tf32, 3e-3)?);
         }
     }
-    for example in attention_examples() {
+    const SHAPES: [[usize; 5]; 5] =
+        [[2, 256, 2, 1, 64], [1, 256, 2, 2, 128], [1, 333, 2, 1, 128], [1, 200, 2, 1, 96], [2, 130, 3, 1, 48]];
+    for example in attention_examples(&SHAPES) {
         let half = Example { inputs: in_half(&example), ..example.clone() };
         checks.push(kernel(open, &half, Precision::Bf16, 1e-2)?);
     }
     Ok(checks)
 }
 
+/// Gradients of attention over sequences so long that a device which may add in any order does.
+pub fn in_any_order(open: &Open) -> Result<Vec<Check>, ExactnessError> {
+    const SHAPES: [[usize; 5]; 2] = [[1, 2048, 1, 1, 64], [1, 2100, 2, 1, 128]];
+    let gradients =
+        attention_examples(&SHAPES).into_iter().filter(|example| matches!(example.op, Op::FlashAttentionGrad(_)));
+    gradients
+        .map(|example| kernel(open, &Example { inputs: in_half(&example), ..example.clone() }, Precision::Bf16, 1e-2))
+        .collect()
+}
+
 /// Heads and lengths that tensor cores have kernels for, beside the ops' own examples: every size of tile, ends within one,
-/// shared heads.
-fn attention_examples() -> Vec<Example> {
-    let shapes = [(2, 256, 2, 1, 64), (1, 256, 2, 2, 128), (1, 333, 2, 1, 128), (1, 200, 2, 1, 96), (2, 130, 3, 1, 48)];
+/// shared heads. Shapes are batch, sequence, heads, heads of keys, head size.
+fn attention_examples(shapes: &[[usize; 5]]) -> Vec<Example> {
     let normal = |rows: usize, columns: usize| (TensorType::f32(&[rows, columns]), Fill::Normal);
     let mut examples = vec![];
-    for (batch, seq, heads, kv_heads, head_dim) in shapes {
+    for &[batch, seq, heads, kv_heads, head_dim] in shapes {
         let rotation = if seq % 128 == 0 { Rotation::Before } else { Rotation::Inside };
         let (q, k) = (normal(batch * seq, heads * head_dim), normal(batch * seq, kv_heads * head_dim));
         let tables = match rotation {

@@ -80,6 +80,7 @@ pub fn all_units() -> Vec<Unit> {
     all.extend([
         unit(FLASH_BACKWARD_MMA, &[LARGEST]),
         unit(FLASH_BACKWARD_MMA, &[LARGEST, "-DKEY_TILES=1", "-DSTAGES=1"]),
+        unit(FLASH_BACKWARD_MMA, &[LARGEST, ANY_ORDER]),
     ]);
     all.extend([unit(FLASH_PLAIN, &["-DHEAD_DIM=64"]), unit(FLASH_PLAIN, &["-DHEAD_DIM=6", "-DSTORAGE_BF16"])]);
     for options in [&[][..], &["-DCHUNK=4096", "-DGRADIENT_BF16"], &["-DWEIGHT_BF16", "-DGRADIENT_BF16"]] {
@@ -89,6 +90,9 @@ pub fn all_units() -> Vec<Unit> {
 }
 
 const LARGEST: &str = "-DHEAD_DIM=128";
+
+/// Partial sums of attention's gradients are added as they come.
+pub const ANY_ORDER: &str = "-DANY_ORDER=1";
 
 /// Devices that kernels are compiled for where none is there to ask: Turing, Ampere's two, Ada, Hopper, Blackwell's three.
 pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
@@ -102,6 +106,9 @@ pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
         FP8 => capability >= (8, 9),
         FLASH_FORWARD | FLASH_BACKWARD => capability == (9, 0),
         FLASH_PLAIN => capability == (9, 0) || unit.options.len() > 1,
+        FLASH_BACKWARD_MMA if unit.options.iter().any(|option| option == ANY_ORDER) => {
+            [(8, 0), (9, 0)].contains(&capability)
+        }
         // Less shared memory than on the large devices: fewer tiles at a time.
         FLASH_BACKWARD_MMA if unit.options.len() > 1 => [(8, 6), (12, 0)].contains(&capability),
         FLASH_FORWARD_MMA | FLASH_BACKWARD_MMA if largest => [(8, 0), (9, 0), (10, 0)].contains(&capability),

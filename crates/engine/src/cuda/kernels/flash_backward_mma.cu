@@ -4,7 +4,10 @@
 // down, queries across), so that weights leave the product laid out as the next left operand, for dk and dv, which stay in
 // registers; for dq they pass through shared memory. dq of a tile of queries is summed over blocks in a fixed order: a
 // block waits for its turn, adds to the partial sums in memory and hands them on; the last one (the diagonal's) writes dq.
-// Blocks take tickets when they start, in the order of their turns, so whom a block waits for has always started.
+// Blocks take tickets when they start, in the order of their turns, so whom a block waits for has always started. They walk from
+// the last queries to the diagonal: one that starts later finds its predecessors long past the tile where it begins.
+//
+// With ANY_ORDER blocks add as they come, and a kernel behind them makes dq from the sums: faster, but not the same bytes twice.
 //
 // Heads up to 64: a warp does all of its 32 keys. Larger ones: two warps share 32 keys, each half of the queries for scores
 // and half of the columns for dk and dv; weights then pass through shared memory as well.
@@ -14,6 +17,9 @@
 #endif
 #ifndef STAGES
 #define STAGES 2
+#endif
+#ifndef ANY_ORDER
+#define ANY_ORDER 0
 #endif
 constexpr bool SHARED_KEYS = HEAD_DIM > 64;
 constexpr int KEYS = TILE_ROWS * KEY_TILES, GROUPS = KEYS / 32, WARPS = SHARED_KEYS ? 2 * GROUPS : GROUPS, THREADS = 32 * WARPS;
@@ -150,6 +156,30 @@ __device__ __forceinline__ void store_keys(float (&sums)[KEY_COUPLES][2][2][4], 
         }
 }
 
+// dq of this warp's rows of a tile of queries, turned back where cosines are given.
+__device__ __forceinline__ void store_queries(float (&sums)[COUPLES][2][2][4], const Backward& p, int b, int h, int query0) {
+    int lane = lane_of_thread(), warp = warp_of_thread(), queries = warp % 2 * 32, column = warp / 2;
+    bf16* dq = p.dq + (size_t)b * p.seq * p.lddq + h * HEAD_DIM;
+#pragma unroll
+    for (int c = 0; c < COUPLES; c++)
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                int row = query0 + queries + 16 * m + lane / 4 + 8 * r, part = column + c * COLUMN_WARPS, at = 8 * part + lane % 4 * 2;
+                if (row >= p.seq || part >= PARTS / 2) continue;
+                float(&x)[4] = sums[c][0][m], (&y)[4] = sums[c][1][m];
+                if (p.cosines) turn_back(x[2 * r], x[2 * r + 1], y[2 * r], y[2 * r + 1], p.cosines, p.sines, row, at);
+                *(u32*)(dq + (size_t)row * p.lddq + at) = pack(x[2 * r] * p.scale, x[2 * r + 1] * p.scale);
+                *(u32*)(dq + (size_t)row * p.lddq + at + HEAD_DIM / 2) = pack(y[2 * r] * p.scale, y[2 * r + 1] * p.scale);
+            }
+}
+
+// Where the partial sums of a tile of queries lie: COUPLES * 4 times one float4 per thread.
+__device__ __forceinline__ float4* partial_of(const Backward& p, size_t tile) {
+    return p.partial + tile * (COUPLES * 4) * THREADS + threadIdx.x;
+}
+
 __device__ __forceinline__ void backward(const Backward& p) {
     u32 tiles = shared_tiles();
     u32 values = tiles + KEY_TILES * TILE_BYTES, stages = values + KEY_TILES * TILE_BYTES;
@@ -179,7 +209,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
         int query0;
     };
     auto next_step = [&](int step) {
-        int h = kv * sharing + loading_head, query0 = (first + loading_tile) * TILE_ROWS;
+        int h = kv * sharing + loading_head, query0 = (query_tiles - 1 - loading_tile) * TILE_ROWS;
         if (++loading_tile == per_head) loading_tile = 0, loading_head++;
         u32 stage = stages + step % STAGES * 2 * TILE_BYTES;
         return Loading{Copy(stage, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq, query0, p.seq),
@@ -212,12 +242,12 @@ __device__ __forceinline__ void backward(const Backward& p) {
     int* given = nullptr;  // whose turn is handed on once all of the block have written
     int head = 0, tile = 0;
     for (int step = 0; step < steps; step++) {
-        int h = kv * sharing + head, query_tile = first + tile;
+        int h = kv * sharing + head, query_tile = query_tiles - 1 - tile;
         if (++tile == per_head) tile = 0, head++;
         u32 stage = stages + step % STAGES * 2 * TILE_BYTES, values_of_rows = stage_rows + step % STAGES * 512;
         Rows rows = {stage, stage + TILE_BYTES, values_of_rows, values_of_rows + 256, query_tile * TILE_ROWS};
         int* turns = p.turns + 1 + ((size_t)b * p.heads + h) * query_tiles + query_tile;
-        float4* partial = p.partial + ((((size_t)b * p.heads + h) * query_tiles + query_tile) * COUPLES * 4) * THREADS + threadIdx.x;
+        float4* partial = partial_of(p, ((size_t)b * p.heads + h) * query_tiles + query_tile);
         wait_copies();
         if (turn) {
             if (step == 0) {
@@ -253,21 +283,21 @@ __device__ __forceinline__ void backward(const Backward& p) {
                 take_changes(weights, changes[half], rows, k_tile, v_tile, own_row, over, key, scale, [&](int k) {
                     if (half == 0) load_some(k);
                     // Asked early enough that the answer is there when it is needed.
-                    if (half == (SHARED_KEYS ? 0 : 1) && k == HEAD_DIM / 16 - 1 && number && threadIdx.x == 0) turn_seen = peek_turn(turns);
+                    if (half == (SHARED_KEYS ? 0 : 1) && k == HEAD_DIM / 16 - 1 && !ANY_ORDER && number && threadIdx.x == 0) turn_seen = peek_turn(turns);
                 });
                 if constexpr (SHARED_KEYS) write_weights(weights, own_weights, over);
                 else add_couples(dv, weights, rows.dout_tile, over, 0);
                 write_weights(changes[half], own_changes, over);
             }
         }
-        if (number && threadIdx.x == 0 && turn_seen != number)
+        if (!ANY_ORDER && number && threadIdx.x == 0 && turn_seen != number)
             while (read_turn(turns) != number) __nanosleep(20);
         __syncthreads();  // the changes of all keys are there, and it is this block's turn
 
         float sums[COUPLES][2][2][4];
 #pragma unroll
         for (int c = 0; c < COUPLES * 4; c++) {
-            float4 before = number ? read_handed_on(partial + c * THREADS) : make_float4(0, 0, 0, 0);
+            float4 before = !ANY_ORDER && number ? read_handed_on(partial + c * THREADS) : make_float4(0, 0, 0, 0);
             float(&sum)[4] = sums[c / 4][c / 2 % 2][c % 2];
             sum[0] = before.x, sum[1] = before.y, sum[2] = before.z, sum[3] = before.w;
         }
@@ -307,7 +337,13 @@ __device__ __forceinline__ void backward(const Backward& p) {
                 }
             }
         }
-        if (query_tile / KEY_TILES != number) {
+        if (ANY_ORDER) {
+#pragma unroll
+            for (int c = 0; c < COUPLES * 4; c++) {
+                float(&sum)[4] = sums[c / 4][c / 2 % 2][c % 2];
+                add_to(partial + c * THREADS, make_float4(sum[0], sum[1], sum[2], sum[3]));
+            }
+        } else if (query_tile / KEY_TILES != number) {
 #pragma unroll
             for (int c = 0; c < COUPLES * 4; c++) {
                 float(&sum)[4] = sums[c / 4][c / 2 % 2][c % 2];
@@ -316,20 +352,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
             given = turns;
         } else {
             given = nullptr;
-            bf16* dq = p.dq + (size_t)b * p.seq * p.lddq + h * HEAD_DIM;
-#pragma unroll
-            for (int c = 0; c < COUPLES; c++)
-#pragma unroll
-                for (int m = 0; m < 2; m++)
-#pragma unroll
-                    for (int r = 0; r < 2; r++) {
-                        int row = rows.query0 + queries + 16 * m + lane / 4 + 8 * r, part = column + c * COLUMN_WARPS, at = 8 * part + lane % 4 * 2;
-                        if (row >= p.seq || part >= PARTS / 2) continue;
-                        float(&x)[4] = sums[c][0][m], (&y)[4] = sums[c][1][m];
-                        if (p.cosines) turn_back(x[2 * r], x[2 * r + 1], y[2 * r], y[2 * r + 1], p.cosines, p.sines, row, at);
-                        *(u32*)(dq + (size_t)row * p.lddq + at) = pack(x[2 * r] * p.scale, x[2 * r + 1] * p.scale);
-                        *(u32*)(dq + (size_t)row * p.lddq + at + HEAD_DIM / 2) = pack(y[2 * r] * p.scale, y[2 * r + 1] * p.scale);
-                    }
+            store_queries(sums, p, b, h, rows.query0);
         }
         if (STAGES == 1 && step + 1 < steps) {
             __syncthreads();
@@ -364,6 +387,28 @@ extern "C" __global__ void __launch_bounds__(256) flash_delta_mma_bf16(BACKWARD_
     in_turn();
     int i = blockIdx.x * 256 + threadIdx.x, row = i / 8 / heads, h = i / 8 % heads, rows = batch * seq;
     if (i <= batch * heads * ((seq + TILE_ROWS - 1) / TILE_ROWS)) turns[i] = 0;
+    if (ANY_ORDER) {
+        size_t all = (size_t)batch * heads * ((seq + TILE_ROWS - 1) / TILE_ROWS) * (COUPLES * 4) * THREADS;
+        for (size_t at = i; at < all; at += (size_t)gridDim.x * 256) partial[at] = make_float4(0, 0, 0, 0);
+    }
     float sum = dot_rows<8>(out + h * HEAD_DIM, ldo, dout + h * HEAD_DIM, lddo, min(row, rows - 1));
     if (i % 8 == 0 && row < rows) delta[((size_t)(row / seq) * heads + h) * seq + row % seq] = sum;
 }
+
+#if ANY_ORDER
+// dq from its sums, a block per head and tile of queries.
+extern "C" __global__ void __launch_bounds__(THREADS) flash_queries_mma_bf16(BACKWARD_PARAMETERS) {
+    in_turn();
+    Backward p = BACKWARD_ARGUMENTS;
+    int query_tiles = (seq + TILE_ROWS - 1) / TILE_ROWS, pair = blockIdx.x / query_tiles, tile = blockIdx.x % query_tiles;
+    float4* from = partial_of(p, blockIdx.x);
+    float sums[COUPLES][2][2][4];
+#pragma unroll
+    for (int c = 0; c < COUPLES * 4; c++) {
+        float4 all = from[c * THREADS];
+        float(&sum)[4] = sums[c / 4][c / 2 % 2][c % 2];
+        sum[0] = all.x, sum[1] = all.y, sum[2] = all.z, sum[3] = all.w;
+    }
+    store_queries(sums, p, pair / heads, pair % heads, tile * TILE_ROWS);
+}
+#endif

@@ -58,6 +58,17 @@ __device__ __forceinline__ float4 read_handed_on(const float4* from) {
 __device__ __forceinline__ void hand_on(float4* to, float4 value) {
     asm volatile("st.global.cg.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
+// Added in whichever order they arrive.
+__device__ __forceinline__ void add_to(float4* to, float4 value) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
+#else
+    atomicAdd(&to->x, value.x);
+    atomicAdd(&to->y, value.y);
+    atomicAdd(&to->z, value.z);
+    atomicAdd(&to->w, value.w);
+#endif
+}
 // Whose turn it is. The first asks and goes on; what was handed on before is read behind a barrier and past the first-level
 // cache, where it lies since before the turn was given (a fence here costs 4% of the pass). Behind the second it is seen in any case.
 __device__ __forceinline__ int peek_turn(const int* from) {

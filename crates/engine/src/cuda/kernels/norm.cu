@@ -52,29 +52,36 @@ __device__ __forceinline__ float2 row_sums(float a, float b, float2* room, u32 t
     return make_float2(warp_sum(part.x), warp_sum(part.y));
 }
 
-// dx = r w dy - x r^3 / cols * sum(w dy x), and `also`, a gradient that reaches x on another way. A block goes through rows,
-// the next one on its way while one is computed, and keeps its share of dweight in registers; its rows' shares are added up
-// in `partial`, a line a block.
+// dx = r w dy - x r^3 / cols * sum(w dy x), and `also`, a gradient that reaches x on another way. A block goes through rows and
+// keeps its share of dweight in registers; its rows' shares are added up in `partial`, a line a block.
+//
+// Rows on their way lie in a ring of `stages` in shared memory, copied there without passing through registers. A thread reads
+// only what it copied itself, so that the ring needs no barrier. With no stages (rows too long for the device's shared memory) rows are read
+// where they lie.
 template <int W, int P>
 __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT* dy, const ACT* also, ACT* dx, float* partial,
-                                   u32 rows, u32 cols, float eps) {
-    extern __shared__ float shared[];
+                                   u32 rows, u32 cols, float eps, u32 stages) {
+    extern __shared__ __align__(16) float shared[];
+    typedef Pack<ACT, W> Part;
     float2* room = (float2*)shared;
-    float* lines = shared + 2 * 2 * 256;
-    float dweight[P][W], gain[P][W];
-    Pack<ACT, W> xs[P], ds[P], os[P];
+    u32 threads = blockDim.x * blockDim.y, own = threadIdx.y * blockDim.x + threadIdx.x;
+    Part* ring = (Part*)(shared + 2 * 2 * 256) + own;
+    auto slot = [&](u32 stage, int source, int p) { return ring + ((stage * 3 + source) * P + p) * threads; };
     u32 stride = gridDim.x * blockDim.y;
-    auto fetch = [&](u32 row) {
+    auto fetch = [&](u32 row, u32 stage) {
 #pragma unroll
         for (int p = 0; p < P; p++) {
             u32 col = (p * blockDim.x + threadIdx.x) * W;
             if (row >= rows || col >= cols) continue;
             u64 at = (u64)row * cols + col;
-            xs[p] = load<W>(x + at);
-            ds[p] = load<W>(dy + at);
-            if (also) os[p] = load<W>(also + at);
+            copy_pack(slot(stage, 0, p), x + at);
+            copy_pack(slot(stage, 1, p), dy + at);
+            if (also) copy_pack(slot(stage, 2, p), also + at);
         }
+        end_copies();
     };
+    for (u32 stage = 0; stage + 1 < stages; stage++) fetch(blockIdx.x * blockDim.y + threadIdx.y + stage * stride, stage);
+    float dweight[P][W], gain[P][W];
 #pragma unroll
     for (int p = 0; p < P; p++) {
         u32 col = (p * blockDim.x + threadIdx.x) * W;
@@ -82,44 +89,54 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
         for (int k = 0; k < W; k++) dweight[p][k] = gain[p][k] = 0.0f;
         if (col < cols) load_floats<W>(weight + col, gain[p]);
     }
-    fetch(blockIdx.x * blockDim.y + threadIdx.y);
-    u32 turn = 0;
+    u32 turn = 0, now = 0, next = stages - 1;
     // All rows of a block take part in every turn: the sums below wait for each other.
     for (u32 first = blockIdx.x * blockDim.y; first < rows; first += stride, turn++) {
         u32 row = first + threadIdx.y;
-        Pack<ACT, W> x_now[P], d_now[P], o_now[P];
+        Part xs[P], ds[P], os[P];
         float squares = 0.0f, dot = 0.0f;
+        if (stages == 3) wait_copies<1>();
+        else wait_copies<0>();
 #pragma unroll
         for (int p = 0; p < P; p++) {
-            x_now[p] = xs[p];
-            d_now[p] = ds[p];
-            o_now[p] = os[p];
-            if (row >= rows || (p * blockDim.x + threadIdx.x) * W >= cols) continue;
+            u32 col = (p * blockDim.x + threadIdx.x) * W;
+            if (row >= rows || col >= cols) continue;
+            u64 at = (u64)row * cols + col;
+            xs[p] = stages ? *slot(now, 0, p) : load<W>(x + at);
+            ds[p] = stages ? *slot(now, 1, p) : load<W>(dy + at);
+            if (also) os[p] = stages ? *slot(now, 2, p) : load<W>(also + at);
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                float value = to_float(x_now[p].x[k]);
+                float value = to_float(xs[p].x[k]);
                 squares += value * value;
-                dot += gain[p][k] * to_float(d_now[p].x[k]) * value;
+                dot += gain[p][k] * to_float(ds[p].x[k]) * value;
             }
         }
-        fetch(row + stride);
+        if (stages) {
+            fetch(row + (stages - 1) * stride, next);
+            now = now + 1 == stages ? 0 : now + 1;
+            next = next + 1 == stages ? 0 : next + 1;
+        }
         float2 sums = row_sums(squares, dot, room, turn);
         float scale = rsqrtf(sums.x / cols + eps), pull = sums.y * scale * scale * scale / cols;
 #pragma unroll
         for (int p = 0; p < P; p++) {
             u32 col = (p * blockDim.x + threadIdx.x) * W;
             if (row >= rows || col >= cols) continue;
-            Pack<ACT, W> out;
+            Part out;
 #pragma unroll
             for (int k = 0; k < W; k++) {
-                float value = to_float(x_now[p].x[k]), arrived = to_float(d_now[p].x[k]);
+                float value = to_float(xs[p].x[k]), arrived = to_float(ds[p].x[k]);
                 dweight[p][k] += arrived * value * scale;
                 float made = scale * gain[p][k] * arrived - value * pull;
-                out.x[k] = from_float<ACT>(also ? made + to_float(o_now[p].x[k]) : made);
+                out.x[k] = from_float<ACT>(also ? made + to_float(os[p].x[k]) : made);
             }
             store<W>(dx + (u64)row * cols + col, out);
         }
     }
+    wait_copies<0>();
+    __syncthreads();
+    float* lines = shared + 2 * 2 * 256;  // the ring is no longer needed
 #pragma unroll
     for (int p = 0; p < P; p++) {
         u32 col = (p * blockDim.x + threadIdx.x) * W;
@@ -128,7 +145,7 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
         for (int k = 0; k < W; k++) lines[threadIdx.y * cols + col + k] = dweight[p][k];
     }
     __syncthreads();
-    for (u32 col = threadIdx.y * blockDim.x + threadIdx.x; col < cols; col += blockDim.x * blockDim.y) {
+    for (u32 col = own; col < cols; col += threads) {
         float total = 0.0f;
         for (u32 line = 0; line < blockDim.y; line++) total += lines[line * cols + col];
         partial[(u64)blockIdx.x * cols + col] = total;
@@ -141,14 +158,14 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
         in_turn(); rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
-                                                      float* part, u32 r, u32 c, float e) {                             \
-        in_turn(); rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e);                                                    \
+                                                      float* part, u32 r, u32 c, float e, u32 stages) {                 \
+        in_turn(); rms_norm_grad_rows<W, P>(x, w, dy, also, dx, part, r, c, e, stages);                                                    \
     }
-NORM(v1, WIDE, 1, 256, 3)
-NORM(w1, WIDE, 1, 512, 1)
+NORM(v1, WIDE, 1, 256, 2)
+NORM(w1, WIDE, 1, 512, 2)
 NORM(v2, WIDE, 2, 512, 1)
 NORM(v4, WIDE, 4, 512, 1)
-NORM(s4, 1, 4, 512, 2)
+NORM(s4, 1, 4, 512, 1)
 
 // dweight[c] = the sum of the lines of `partial`, in order. 16 columns a block, 32 threads a column.
 __device__ void sum_of_lines(const float* partial, float* dweight, u32 lines, u32 cols) {

@@ -48,6 +48,32 @@ __device__ __forceinline__ void store_once(T* at, Pack<T, W> pack) {
     else store<W>(at, pack);
 }
 
+// Copies a pack to shared memory while the thread goes on, in 16 bytes and from Ampere on; elsewhere at once. Seen behind
+// `wait_copies` by the thread itself, and behind a barrier by others.
+template <int W, typename T>
+__device__ __forceinline__ void copy_pack(Pack<T, W>* to, const T* from) {
+#if __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(*to) == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+        return;
+    }
+#endif
+    *to = load<W>(from);
+}
+// The copies since the last call of this belong together.
+__device__ __forceinline__ void end_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// All but the last LEFT of those groups have arrived.
+template <int LEFT>
+__device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
 // Elements in 16 bytes of activations.
 #define WIDE (16 / (int)sizeof(ACT))
 

@@ -14,7 +14,10 @@ const THREADS: usize = 256;
 const BLOCKS: usize = 16;
 
 /// Blocks a multiprocessor for the gradient of a norm: each adds a line to the sum for the weight.
-const NORM_BLOCKS: usize = 3;
+const NORM_BLOCKS: usize = 2;
+
+/// Shared memory in which a norm's gradient adds up sums over a row.
+const NORM_ROOM: usize = 4096;
 
 /// Bytes of partial sums that a norm may keep for itself until the end of the backward pass. Only where steps are short does a
 /// launch less count.
@@ -138,8 +141,9 @@ impl Lowering<'_> {
             .pointer(partial)
             .u32(rows)
             .u32(columns)
-            .f32(eps);
-        let shared = (2 * 2 * 256 + rows_a_block * columns) * 4;
+            .f32(eps)
+            .u32(fit.stages(self.context.shared_memory));
+        let shared = fit.gradient_shared(fit.stages(self.context.shared_memory), columns);
         let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
         let name = format!("rms_norm_grad_{}", fit.suffix);
         let gradient = self.kernel(call, NORM, &name, grid, arguments)?;
@@ -188,6 +192,9 @@ fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
 /// How many threads share a row, so that each keeps at most four packs of it in registers.
 struct Fit {
     threads: usize,
+    /// Packs that a thread keeps, and their bytes.
+    each: usize,
+    pack: usize,
     suffix: &'static str,
 }
 
@@ -212,12 +219,29 @@ impl Fit {
             (_, 2) => "v2",
             _ => "v4",
         };
-        Ok(Fit { threads, suffix })
+        Ok(Fit { threads, each, pack: width * x.ty.dtype.bytes(), suffix })
     }
 
     /// Short rows share a block.
     fn rows_a_block(&self) -> usize {
         (256 / self.threads).clamp(1, 8)
+    }
+
+    /// Rows of the gradient that a block has in shared memory, on their way or in use. On an H200 three were fastest where threads keep
+    /// one pack of short rows, two elsewhere; none where two do not fit.
+    fn stages(&self, shared_memory: usize) -> usize {
+        let wanted = if self.suffix == "v1" { 3 } else { 2 };
+        (2..=wanted).rev().find(|&stages| NORM_ROOM + self.ring(stages) <= shared_memory).unwrap_or(0)
+    }
+
+    /// x, and the gradients that arrive.
+    fn ring(&self, stages: usize) -> usize {
+        stages * 3 * self.each * self.pack * self.threads * self.rows_a_block()
+    }
+
+    /// The sums for the weight take the ring's place in the end.
+    fn gradient_shared(&self, stages: usize, columns: usize) -> usize {
+        NORM_ROOM + self.ring(stages).max(self.rows_a_block() * columns * 4)
     }
 }
 
