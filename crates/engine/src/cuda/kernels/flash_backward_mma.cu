@@ -190,7 +190,8 @@ __device__ __forceinline__ void backward(const Backward& p) {
     __syncthreads();
     int ticket = __float_as_int(read_shared_floats(stage_rows).x);
     __syncthreads();
-    int pairs = p.batch * p.kv_heads, pair = ticket % pairs, number = ticket / pairs;  // the first keys have the most queries
+    Turn place = turn_of(ticket, p.batch * p.kv_heads, (p.seq + KEYS - 1) / KEYS, p.seq);
+    int number = place.number, pair = place.pair;  // the first keys have the most queries
     int b = pair / p.kv_heads, kv = pair % p.kv_heads, sharing = p.heads / p.kv_heads;
     int block0 = number * KEYS, key = block0 + group * 32;
     int query_tiles = (p.seq + TILE_ROWS - 1) / TILE_ROWS, first = number * KEY_TILES, per_head = query_tiles - first, steps = per_head * sharing;

@@ -17,9 +17,10 @@ __device__ __forceinline__ void forward(const Forward& p) {
     constexpr bool HELD = HEAD_DIM <= 64;  // queries stay in registers
     u32 tiles = shared_tiles(), keys = tiles + MT * TILE_BYTES, values = keys + TILE_BYTES;
     int lane = lane_of_thread(), own = warp_of_thread() * 16 * MT;
-    int pairs = p.batch * p.heads, pair = blockIdx.x % pairs;
-    int b = pair / p.heads, h = pair % p.heads, kv = h * p.kv_heads / p.heads;
-    int block0 = ((p.seq + QUERIES - 1) / QUERIES - 1 - (int)blockIdx.x / pairs) * QUERIES;  // the longest rows first
+    int row_blocks = (p.seq + QUERIES - 1) / QUERIES;
+    Turn turn = turn_of(blockIdx.x, p.batch * p.heads, row_blocks, p.seq);
+    int pair = turn.pair, b = pair / p.heads, h = pair % p.heads, kv = h * p.kv_heads / p.heads;
+    int block0 = (row_blocks - 1 - turn.number) * QUERIES;  // the longest rows first
     int row0 = block0 + own;
     const bf16* q = p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM;
     const bf16* k = p.k + (size_t)b * p.seq * p.ldk + kv * HEAD_DIM;
