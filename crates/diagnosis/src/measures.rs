@@ -18,6 +18,7 @@ pub mod kinds;
 pub mod launches;
 pub mod memory;
 pub mod model_parts;
+mod numbered;
 pub mod operators;
 pub mod overhead;
 pub mod patterns;

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 /// Control characters as `\u001b`, which is also how JSON writes them; line ends and tabs stay. Marks that turn the
 /// direction of text round are shown the same way: they make a line read as another.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
+    // Nearly all of a report is plain: only where a byte is not, the letter that begins there is looked at.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    let is_unsafe_at = |at: usize| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_unsafe);
+    if !text.bytes().enumerate().any(|(at, byte)| !is_plain(byte) && is_unsafe_at(at)) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);

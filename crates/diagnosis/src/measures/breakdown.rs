@@ -3,6 +3,7 @@
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
+use super::collectives::is_communication;
 use super::data_loading::loading_spans;
 use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
 use super::stops::Stop;
@@ -70,9 +71,8 @@ fn of_device(view: &View, stops: &[Stop]) -> Breakdown {
     let sets = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
         merged(device.busy().filter(|&at| wanted(at)).map(|at| view.device_span(at)).collect())
     };
-    let is_communication: Vec<bool> =
-        view.trace.names.iter().map(|(_, name)| super::collectives::is_communication(name)).collect();
-    let communicates = |at: usize| is_communication[device.name[at].index()];
+    let collective = view.of_kernels(is_communication);
+    let communicates = |at: usize| collective[device.name[at].index()];
     let compute = sets(&|at| device.category[at] == Category::Kernel && !communicates(at));
     let communication = sets(&|at| device.category[at] == Category::Kernel && communicates(at));
     let exposed_communication = without(&communication, &compute);

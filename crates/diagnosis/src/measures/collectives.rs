@@ -129,7 +129,7 @@ impl Collective {
 /// All collectives in order of their start.
 pub fn collectives(view: &View) -> Vec<Collective> {
     let device = &view.trace.device;
-    let is_one: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_communication(name)).collect();
+    let is_one = view.of_kernels(is_communication);
     let kernels = device.busy().filter(|&at| device.category[at] == Category::Kernel);
     let mut found: Vec<Collective> =
         kernels.filter(|&at| is_one[device.name[at].index()]).map(|at| of_kernel(view, at)).collect();

@@ -3,7 +3,7 @@
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::collectives::{Collective, collectives};
+use super::collectives::{Collective, collectives, is_communication};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::view::View;
 
@@ -43,8 +43,7 @@ pub fn communication(view: &View) -> Communication {
 pub fn compute(view: &View) -> Vec<Span> {
     let device = &view.trace.device;
     if view.has_device_work() {
-        let collective: Vec<bool> =
-            view.trace.names.iter().map(|(_, name)| super::collectives::is_communication(name)).collect();
+        let collective = view.of_kernels(is_communication);
         let is_compute = |&at: &usize| device.category[at] == Category::Kernel && !collective[device.name[at].index()];
         return merged(device.busy().filter(is_compute).map(|at| view.device_span(at)).collect());
     }

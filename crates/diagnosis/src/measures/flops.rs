@@ -1,8 +1,7 @@
 //! FLOPs of operators from their shapes: products, convolutions and attention, forward and true backward. A multiply-add
 //! counts as 2.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use headroom_trace::{Category, NameId};
 use serde_json::Value;
 

@@ -19,9 +19,8 @@ impl Span {
 
 /// Spans in any order as a set: sorted, and joined where they overlap or touch.
 pub fn merged(mut spans: Vec<Span>) -> Vec<Span> {
-    if !spans.is_sorted() {
-        spans.sort_unstable();
-    }
+    // Most come as a few runs that are in order: a stable sort merges those.
+    spans.sort();
     let mut set: Vec<Span> = Vec::new();
     for span in spans.into_iter().filter(|span| span.end > span.start) {
         match set.last_mut() {

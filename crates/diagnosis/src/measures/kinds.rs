@@ -91,17 +91,7 @@ pub fn kinds(view: &View) -> Vec<KindRow> {
 
 /// By name id; for names that are no kernels it means nothing.
 pub fn kinds_of_names(view: &View) -> Vec<Kind> {
-    of_kernels(view, kind_of)
-}
-
-/// What `of` says of each kernel's name, by name id. Most names of a trace are shapes and functions, so only kernels are asked.
-pub fn of_kernels<T: Clone + Default>(view: &View, of: impl Fn(&str) -> T) -> Vec<T> {
-    let device = &view.trace.device;
-    let mut known: Vec<Option<T>> = vec![None; view.trace.names.count()];
-    for at in device.busy() {
-        known[device.name[at].index()].get_or_insert_with(|| of(view.name(device.name[at])));
-    }
-    known.into_iter().map(Option::unwrap_or_default).collect()
+    view.of_kernels(kind_of)
 }
 
 pub fn of_span(view: &View, of_name: &[Kind], at: usize) -> Kind {

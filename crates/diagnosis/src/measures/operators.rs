@@ -1,7 +1,8 @@
 //! Time by operator: self and total, on the host and on the device, per input shape.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use hashbrown::HashMap;
 use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
 
@@ -102,12 +103,13 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
 fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();
+    let mut seen: Vec<NameId> = Vec::new();
     for at in device.busy() {
         let call = view.call_of[at];
         if call == NONE || host.start[call as usize] < range.start || host.start[call as usize] >= range.end {
             continue;
         }
-        let mut seen: HashSet<NameId> = HashSet::new();
+        seen.clear();
         let Some(operator) = view.operator_of_device(at) else { continue };
         let around = view.ancestors(operator).filter(|&at| host.category[at] == Category::CpuOp);
         for (depth, outer) in around.enumerate() {
@@ -115,7 +117,8 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
             if depth == 0 {
                 sum.device_self += device.duration[at];
             }
-            if seen.insert(host.name[outer]) {
+            if !seen.contains(&host.name[outer]) {
+                seen.push(host.name[outer]);
                 sum.device_total += device.duration[at];
             }
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total, without};
-use super::kinds::{Kind, kinds_of_names, of_kernels, uses_matrix_units};
+use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -301,7 +301,7 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
     let device = &view.trace.device;
     let range = view.steps.range();
     let kinds = kinds_of_names(view);
-    let uses: Vec<Option<bool>> = of_kernels(view, uses_matrix_units);
+    let uses: Vec<Option<bool>> = view.of_kernels(uses_matrix_units);
     let (mut eligible, mut without, mut convolutions) = (0, 0, 0);
     let mut spans = Vec::new();
     let mut kernels: BTreeMap<&str, i64> = BTreeMap::new();

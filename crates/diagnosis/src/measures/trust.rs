@@ -1,7 +1,5 @@
 //! Whether a trace can be trusted: cut, damaged, lost work, impossible times, too much of the profiler in it.
 
-use std::collections::HashSet;
-
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
@@ -130,7 +128,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
         }
         return;
     }
-    let arrived: HashSet<u32> = device.busy().map(|at| view.call_of[at]).filter(|call| *call != NONE).collect();
+    let arrived = view.arrived();
     let captures = captures(view.trace);
     let is_captured = |at: usize| covered(&captures, Span { start: host.start[at], end: host.start[at] + 1 }) > 0;
     let launches: Vec<u32> = (0..host.len())
@@ -139,11 +137,12 @@ fn lost_work(view: &View, trust: &mut Trust) {
         .collect();
     // Work that was launched last may not have run yet when recording ended.
     let start_of = |call: u32| host.start[call as usize];
-    let last_arrived = arrived.iter().map(|&call| start_of(call)).max().unwrap_or(i64::MIN);
+    let ordered = device.busy().map(|at| view.call_of[at]).filter(|call| *call != NONE);
+    let last_arrived = ordered.map(start_of).max().unwrap_or(i64::MIN);
     let device_end = view.busy.last().map_or(i64::MIN, |span| span.end);
     let is_cut = |call: u32| start_of(call) > last_arrived && start_of(call) <= device_end;
-    let lost = launches.iter().filter(|&&call| !arrived.contains(&call) && !is_cut(call)).count();
-    let cut = launches.iter().filter(|&&call| !arrived.contains(&call) && is_cut(call)).count();
+    let lost = launches.iter().filter(|&&call| !arrived[call as usize] && !is_cut(call)).count();
+    let cut = launches.iter().filter(|&&call| !arrived[call as usize] && is_cut(call)).count();
     if cut * 50 > launches.len() {
         trust.note(
             Verdict::Limited,
@@ -254,8 +253,11 @@ fn cold_start(view: &View, trust: &mut Trust) {
 fn graph_launches(view: &View, trust: &mut Trust) {
     let host = &view.trace.host;
     let graphs: Vec<usize> = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::GraphLaunch)).collect();
-    let arrived: std::collections::HashSet<u32> = view.call_of.iter().copied().collect();
-    let empty = graphs.iter().filter(|&&at| !arrived.contains(&(at as u32))).count();
+    if graphs.is_empty() {
+        return;
+    }
+    let arrived = view.arrived();
+    let empty = graphs.iter().filter(|&&at| !arrived[at]).count();
     if empty > 0 {
         trust.note(
             Verdict::Broken,

@@ -1,11 +1,12 @@
 //! A trace made ready for measuring: which span holds which, what queued what, which operator a backward belongs to.
 
-use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
 
 use super::cold::Cold;
 use super::intervals::{Span, merged};
+use super::numbered::Numbered;
 use super::steps::{Found, Steps, find_steps};
 
 pub struct View<'t> {
@@ -17,9 +18,9 @@ pub struct View<'t> {
     /// What each name does if it is a runtime call.
     call_kinds: Vec<CallKind>,
     /// Forward operators by sequence number.
-    forward: HashMap<u32, u32>,
-    /// Operators by external id.
-    by_external: HashMap<u32, u32>,
+    forward: Numbered,
+    /// Operators by external id, once they are asked for: by work that no operator launched.
+    by_external: OnceLock<Numbered>,
     /// When any device worked.
     pub busy: Vec<Span>,
     /// When the host set things up for the first time and the device stood.
@@ -43,7 +44,7 @@ impl<'t> View<'t> {
             call_of,
             call_kinds,
             forward: forward_operators(trace),
-            by_external: operators_by_external(trace),
+            by_external: OnceLock::new(),
             busy,
             cold,
             steps,
@@ -75,6 +76,15 @@ impl<'t> View<'t> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }
 
+    /// Of each host span, whether work that it queued is in the trace.
+    pub fn arrived(&self) -> Vec<bool> {
+        let mut arrived = vec![false; self.trace.host.len()];
+        for &call in self.call_of.iter().filter(|call| **call != NONE) {
+            arrived[call as usize] = true;
+        }
+        arrived
+    }
+
     /// The span itself, then the spans around it, outwards; no more than any stack is deep.
     pub fn ancestors(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let next = |at: &usize| Some(self.parent[*at]).filter(|parent| *parent != NONE).map(|parent| parent as usize);
@@ -91,7 +101,7 @@ impl<'t> View<'t> {
         let queued = Some(self.call_of[at]).filter(|call| *call != NONE);
         queued.and_then(|call| self.operator_of(call as usize)).or_else(|| {
             let named = self.trace.device.external[at];
-            self.by_external.get(&named).map(|&operator| operator as usize).filter(|_| named != NONE)
+            self.by_external.get_or_init(|| operators_by_external(self.trace)).get(named)
         })
     }
 
@@ -99,7 +109,7 @@ impl<'t> View<'t> {
     pub fn forward_of(&self, at: usize) -> Option<usize> {
         let node = self.ancestors(at).find(|&at| is_backward_node(self.host_name(at)))?;
         let sequence = self.trace.host.sequence[node];
-        self.forward.get(&sequence).map(|&forward| forward as usize).filter(|_| sequence != NONE)
+        self.forward.get(sequence)
     }
 
     /// The modules around a host span, the outermost first, joined by dots; of a backward those of its forward. Torch names
@@ -125,6 +135,16 @@ impl<'t> View<'t> {
             return own;
         }
         self.forward_of(at).map(|forward| self.ancestors(forward).filter(is_python).collect()).unwrap_or_default()
+    }
+
+    /// What `of` says of each kernel's name, by name id. Most names of a trace are shapes and functions, so only kernels are asked.
+    pub fn of_kernels<T: Clone + Default>(&self, of: impl Fn(&str) -> T) -> Vec<T> {
+        let device = &self.trace.device;
+        let mut known: Vec<Option<T>> = vec![None; self.trace.names.count()];
+        for at in device.busy() {
+            known[device.name[at].index()].get_or_insert_with(|| of(self.name(device.name[at])));
+        }
+        known.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     /// Spans of the host whose name satisfies `is_wanted`, which is asked once a name.
@@ -163,38 +183,32 @@ fn parents(host: &HostSpans) -> Vec<u32> {
 
 fn calls_of_device_spans(trace: &Trace, kinds: &[CallKind]) -> Vec<u32> {
     let host = &trace.host;
-    let mut by_correlation: HashMap<u32, u32> = HashMap::new();
-    for at in 0..host.len() {
-        if host.category[at] == Category::Runtime && host.id[at] != NONE {
-            // A runtime call and the driver call within it may share a number; the one that queues work counts.
-            let queues = kinds[host.name[at].index()].queues_work();
-            if queues || !by_correlation.contains_key(&host.id[at]) {
-                by_correlation.insert(host.id[at], at as u32);
-            }
-        }
-    }
-    trace.device.correlation.iter().map(|id| by_correlation.get(id).copied().unwrap_or(NONE)).collect()
+    // A runtime call and the driver call within it may share a number; the one that queues work counts, and comes last.
+    let calls = |that_queue: bool| {
+        let is_one = move |&at: &usize| {
+            host.category[at] == Category::Runtime && kinds[host.name[at].index()].queues_work() == that_queue
+        };
+        (0..host.len()).filter(is_one).map(|at| (host.id[at], at))
+    };
+    let by_correlation = Numbered::new(calls(false).rev().chain(calls(true)));
+    let call = |id: &u32| by_correlation.get(*id).map_or(NONE, |call| call as u32);
+    trace.device.correlation.iter().map(call).collect()
 }
 
-fn operators_by_external(trace: &Trace) -> HashMap<u32, u32> {
+fn operators_by_external(trace: &Trace) -> Numbered {
     let host = &trace.host;
-    let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp && host.id[at] != NONE);
-    operators.map(|at| (host.id[at], at as u32)).collect()
+    let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
+    Numbered::new(operators.map(|at| (host.id[at], at)))
 }
 
-fn forward_operators(trace: &Trace) -> HashMap<u32, u32> {
+fn forward_operators(trace: &Trace) -> Numbered {
     let host = &trace.host;
     let backward: Vec<bool> = trace
         .names
         .iter()
         .map(|(_, name)| is_backward_node(name) || name.contains("Backward") || name.contains("AccumulateGrad"))
         .collect();
-    let mut forward = HashMap::new();
-    for at in 0..host.len() {
-        if host.sequence[at] != NONE && !backward[host.name[at].index()] {
-            // Operators that need no gradient carry the number of the next one that does: the last is the one.
-            forward.insert(host.sequence[at], at as u32);
-        }
-    }
-    forward
+    // Operators that need no gradient carry the number of the next one that does: the last is the one.
+    let forward = (0..host.len()).filter(|&at| !backward[host.name[at].index()]);
+    Numbered::new(forward.map(|at| (host.sequence[at], at)))
 }
