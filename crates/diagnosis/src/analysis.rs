@@ -4,6 +4,7 @@ use headroom_trace::{Reading, Trace};
 use serde::Serialize;
 
 use crate::measures::calls::Calls;
+use crate::measures::launches::launches;
 use crate::measures::ranks::{Ranks, largest_job, ranks};
 use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
@@ -12,6 +13,7 @@ use crate::measures::{Measures, device_name, measure};
 use crate::retiming::{self, TrueStep};
 use crate::roadmap::{Roadmap, roadmap};
 use crate::run::{RunFigures, run_figures};
+use crate::simulation::Simulation;
 use crate::trace_rules::{Evidence, Thresholds, TraceFinding, find};
 use crate::what_if;
 
@@ -82,7 +84,11 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
             true_step.upper_seconds,
         ]),
     };
-    let (mut trust, measures) = measure(view, calls.as_ref(), left);
+    let (mut trust, mut measures) = measure(view, calls.as_ref(), left);
+    if played.is_some() {
+        let launches = launches(recorded);
+        measures.launches.recorded_call_micros_median = (launches.count > 0).then_some(launches.call_micros_median);
+    }
     let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);
     trust.notes.extend(skipped.map(|file| format!("not read: {file}")));
     trust.notes.extend(job.foreign.iter().cloned());
@@ -90,6 +96,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     let (members, their_views): (Vec<&Trace>, Vec<&View>) =
         job.members.iter().map(|&at| (&traces[at], &views[at])).unzip();
     let ranks = ranks(&members, &their_views, place);
+    let simulation = Simulation::new(view);
     let mut findings = find(&Evidence {
         view,
         measures: &measures,
@@ -97,10 +104,11 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         trust: &trust,
         ranks: ranks.as_ref(),
         thresholds: &options.thresholds,
+        simulation: &simulation,
         explained: &[],
     });
     what_if::fill(view, &measures, &mut findings);
-    let roadmap = roadmap(view, &mut findings);
+    let roadmap = roadmap(view, &simulation, &mut findings);
     if played.is_some() {
         trust.taken_out(true_step.seconds, true_step.recorded_seconds);
     }

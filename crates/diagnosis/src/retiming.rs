@@ -5,8 +5,8 @@ mod join;
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
 
-use crate::measures::intervals::covered;
-use crate::measures::profiler_cost::{EventCosts, cost_spans};
+use crate::measures::intervals::{Span, covered};
+use crate::measures::profiler_cost::{EventCosts, cost_spans, staging};
 use crate::measures::view::View;
 use crate::simulation::{HostClock, NOT_PLAYED, Play, Removal, Simulation};
 
@@ -74,7 +74,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
     step.light_seconds = light.as_ref().map(mean_step);
     let joined = light.as_ref().and_then(|light| {
         let (costs, play) = fit(light, seconds);
-        let joined = join::joined(view, light, &replayed(light, &play))?;
+        let joined = join::joined(view, light, &replayed(light, &play, costs))?;
         step.joined_share = Some(joined.share);
         (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
     });
@@ -83,7 +83,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
     }
     let (costs, trace) = joined.unwrap_or_else(|| {
         let (costs, play) = fit(view, seconds);
-        (costs, replayed(view, &play))
+        (costs, replayed(view, &play, costs))
     });
     step.cost_per_event = Some(costs);
     step.played_seconds = mean_step(&View::new(&trace));
@@ -130,8 +130,7 @@ pub fn estimated(view: &View) -> TrueStep {
     let usual = EventCosts::usual(view);
     let now = simulation.run(&Removal::default());
     let with = |costs: EventCosts| {
-        let removal = Removal { host: cost_spans(view, costs, range), ..Removal::default() };
-        let saved = (now - simulation.run(&removal)).max(0) as f64 / 1e9 / steps.max(1) as f64;
+        let saved = (now - simulation.run(&recording(view, costs, range))).max(0) as f64 / 1e9 / steps.max(1) as f64;
         (mean_step(view) - saved).max(0.0)
     };
     step.from = "estimated";
@@ -160,14 +159,18 @@ fn waits_per_step(view: &View) -> f64 {
     waits.count() as f64 / view.steps.count()
 }
 
+/// All that recording adds to the time of host and device, to be taken out.
+fn recording(view: &View, costs: EventCosts, range: Span) -> Removal {
+    let (mut host, device) = staging(view, costs, range);
+    host.extend(cost_spans(view, costs, range));
+    Removal { host, device, ..Removal::default() }
+}
+
 /// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
 fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     let simulation = Simulation::new(view);
     let usual = EventCosts::usual(view);
-    let removal = |factor: f64| Removal {
-        host: cost_spans(view, usual.times(factor), view.steps.host_range()),
-        ..Removal::default()
-    };
+    let removal = |factor: f64| recording(view, usual.times(factor), view.steps.host_range());
     let now = simulation.run(&Removal::default());
     let saved = |factor: f64| now - simulation.run(&removal(factor));
     let to_save = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
@@ -187,8 +190,8 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     (usual.times(most), simulation.play(&removal(most)))
 }
 
-/// The trace with the times of a play.
-fn replayed(view: &View, play: &Play) -> Trace {
+/// The trace with the times of a play, and copies from pageable memory as long as they are without `costs`.
+fn replayed(view: &View, play: &Play, costs: EventCosts) -> Trace {
     let clock = HostClock::new(play);
     let mut trace = view.trace.clone();
     trace.light = None;
@@ -207,6 +210,8 @@ fn replayed(view: &View, play: &Play) -> Trace {
             start => start,
         };
     }
+    let (_, lengths) = staging(view, costs, range);
+    lengths.into_iter().for_each(|(at, nanos)| trace.device.duration[at] = nanos);
     trace.memory.time.iter_mut().for_each(|time| *time = clock.at(*time));
     trace.counters.iter_mut().for_each(|sample| sample.time = clock.at(sample.time));
     trace

@@ -50,8 +50,7 @@ const METHOD: &str =
     "the step replayed without each cost: expected by models of the fixes, bound by what nothing undercuts";
 
 /// Sets each finding's own savings, and orders those that save something.
-pub fn roadmap(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
-    let simulation = Simulation::new(view);
+pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
     let wall = view.steps.range().nanos().max(1) as f64;
     let as_it_is = simulation.run(&Removal::default());
     let share = |removal: &Removal| ((as_it_is - simulation.run(removal)).max(0) as f64 / wall).min(1.0);

@@ -37,7 +37,7 @@ use crate::measures::ranks::Ranks;
 use crate::measures::trust::Trust;
 use crate::measures::view::View;
 use crate::run::RunFigures;
-use crate::simulation::Removal;
+use crate::simulation::{Removal, Simulation};
 
 pub use thresholds::{ThresholdError, Thresholds};
 
@@ -60,6 +60,8 @@ pub struct Evidence<'a> {
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,
+    /// The steps of `view`, ready to be played again.
+    pub simulation: &'a Simulation,
     /// Time on the host that findings of other rules account for; known to the rule that comes last.
     pub explained: &'a [Span],
 }

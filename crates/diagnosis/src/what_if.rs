@@ -7,11 +7,13 @@ use headroom_trace::{Category, NONE};
 
 use crate::finding::Cause;
 use crate::measures::Measures;
+use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
 use crate::measures::intervals::{Span, merged};
 use crate::measures::kinds::{Kind, kinds_of_names};
 use crate::measures::view::View;
+use crate::peaks::links::host_link_of;
 use crate::peaks::{self, Peaks};
 use crate::simulation::Removal;
 use crate::trace_rules::TraceFinding;
@@ -24,6 +26,8 @@ const PRODUCT_SHARE: f64 = 0.65;
 const STREAM_SHARE: f64 = 0.8;
 /// Share of its roof that an operator may be brought to.
 const ROOF_SHARE: f64 = 0.7;
+/// Share of the link's rate that copies of pinned memory reach.
+const PINNED_SHARE: f64 = 0.85;
 /// Workers among which a loader's work is divided.
 const WORKERS: i64 = 8;
 /// Bytes that AdamW moves per parameter in single precision: weight, gradient and two moments read, all but the gradient written.
@@ -43,7 +47,9 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::DataLoading => {
             "the loader's work divided among workers; at best the step is as long as the device works"
         }
-        Cause::HostCopies => "copies hidden behind compute, and nobody waits for them",
+        Cause::HostCopies => {
+            "nobody waits for copies, and those of pageable memory take the link's time; at best all are hidden behind compute"
+        }
         Cause::NoTensorCores => {
             "the same FLOPs at the rate that tensor cores reach; at best bf16 throughout at its full rate"
         }
@@ -88,6 +94,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
             Cause::DataLoading => loading(view, asked),
             Cause::HostSync | Cause::GpuIdle => host_ahead(view, asked),
             Cause::DeviceCopies => layouts(view, asked),
+            Cause::HostCopies => pinned(view, asked),
             Cause::BelowRoof => at_roof(view, asked),
             _ => (asked.clone(), asked),
         };
@@ -250,6 +257,20 @@ fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
         let stated = Some(device.bytes[at] as f64).filter(|bytes| *bytes > 0.0);
         let read_once = stated.or_else(|| tensor_bytes(at)).zip(rate).map(|(bytes, rate)| nanos(bytes / rate));
         read_once.unwrap_or(device.duration[at] / 2).min(device.duration[at])
+    };
+    let expected = Removal { device: asked.device.keys().map(|&at| (at, left(at))).collect(), ..asked.clone() };
+    (asked, expected)
+}
+
+/// By the bytes at the rate of the link: pinned memory is copied without staging, on the stream on which it was, before the work
+/// that needs it. At best, and where it is pinned already, it is hidden behind compute.
+fn pinned(view: &View, asked: Removal) -> (Removal, Removal) {
+    let device = &view.trace.device;
+    let link = view.trace.header.devices.first().and_then(|device| host_link_of(&device.name));
+    let left = |at: usize| {
+        let bytes = Some(device.bytes[at] as f64).filter(|_| is_pageable(view.name(device.name[at])));
+        let on_the_link = bytes.zip(link).map(|(bytes, link)| nanos(bytes / (PINNED_SHARE * link)));
+        on_the_link.unwrap_or(0).min(device.duration[at])
     };
     let expected = Removal { device: asked.device.keys().map(|&at| (at, left(at))).collect(), ..asked.clone() };
     (asked, expected)

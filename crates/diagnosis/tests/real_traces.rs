@@ -70,11 +70,30 @@ fn tiny_llama_is_bound_by_launches_under_a_profiler_that_doubles_the_hosts_time(
     assert_near(analysis.measures.breakdown.busy_share, 0.0500, 0.0005);
     let overhead = analysis.trust.profiler_overhead_share.expect("is estimated");
     assert!(1.0 / (1.0 - overhead) > 2.0, "{overhead}");
-    let note = "the step of 42.3 ms takes an estimated 21.3 ms without the profiler, between 9.4 and 37.5";
+    let note = "the step of 42.3 ms takes an estimated 21.3 ms without the profiler, between 10.4 and 37.5";
     assert!(analysis.trust.notes[0].contains(note), "{:?}", analysis.trust.notes);
     assert_near(analysis.true_step.seconds, 0.0213, 5e-5);
     // Version 1 executes 5,892,997,120 FLOPs forward, and twice that backward.
     assert_near(analysis.measures.roofline.flops_per_step, 3.0 * 5_892_997_120.0, 0.5);
+}
+
+#[test]
+fn bounds_of_the_profilers_share_hold_what_was_measured() {
+    // bench/scripts/graphed_copies.py on an H200 under the light profiler. Eight steps with nothing attached took 56.34 ms in the
+    // median: recording slowed the copies from pageable memory, of which there are few events to count.
+    let analysis = analysis("graphed_copies");
+    let (truth, step) = (0.05634, &analysis.true_step);
+    assert_eq!(step.from, "estimated");
+    assert_near(step.recorded_seconds, 0.06188, 1e-5);
+    assert!(step.lower_seconds < truth && truth < step.upper_seconds, "{step:?}");
+    assert_near(step.seconds / truth, 1.0, 0.08);
+    let measured = 1.0 - truth / step.recorded_seconds;
+    let trust = &analysis.trust;
+    let bounds = [trust.profiler_overhead_low_share, trust.profiler_overhead_high_share].map(Option::unwrap);
+    assert!(bounds[0] <= measured && measured <= bounds[1], "{measured} of {bounds:?}");
+    // Pinned, 154 MB take 2.8 ms on the link, before the work that needs them; the copies were measured to leave 40.7 ms.
+    assert_eq!(analysis.findings[0].code, "TR105");
+    assert_near(analysis.roadmap.items[0].expected_step_seconds, 0.0407, 0.003);
 }
 
 #[test]

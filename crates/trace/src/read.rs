@@ -10,6 +10,7 @@ mod opening;
 mod order;
 mod text;
 mod tracks;
+mod words;
 
 use std::fs::{self, File};
 use std::io;

@@ -65,12 +65,21 @@ pub fn copies(view: &View) -> Copies {
     let rows = rows.into_iter().map(|(name, (mut row, nanos))| {
         row.name = name.to_string();
         row.direction = direction(name);
-        row.pageable = name.contains("Pageable") || name.contains("PageableMemory");
+        row.pageable = is_pageable(name);
         row.device_seconds = seconds(nanos);
         row.gigabytes_per_second = row.bytes as f64 / nanos.max(1) as f64;
         row
     });
     Copies { rows: rows.collect() }
+}
+
+pub fn is_pageable(name: &str) -> bool {
+    name.contains("Pageable")
+}
+
+/// To the device: the host stages it before the call returns.
+pub fn is_from_pageable(name: &str) -> bool {
+    is_pageable(name) && direction(name) == Direction::HostToDevice
 }
 
 /// `Memcpy HtoD (…)` of NVIDIA, `CopyHostToDevice` of AMD.

@@ -20,6 +20,9 @@ pub struct Trust {
     pub profiler_overhead_low_share: Option<f64>,
     pub profiler_overhead_high_share: Option<f64>,
     pub overhead_from: Option<&'static str>,
+    /// The dearest that recording usually is: rules reckon with it, while the bounds hold all that was seen.
+    #[serde(skip)]
+    pub usual_overhead_most: Option<f64>,
     /// Share of the steps in which the device stood while the host set up what is set up once.
     pub cold_share: f64,
     /// Figures that are withheld because the trace spoils them.
@@ -311,8 +314,12 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     }
     let Some(estimate) = estimate(view) else { return };
     trust.profiler_overhead_share = Some(estimate.middle);
-    trust.profiler_overhead_low_share = Some(estimate.low);
-    trust.profiler_overhead_high_share = Some(estimate.high);
+    // A play of the steps with the cheapest and with the dearest events that were seen is the wider estimate, and mostly the right one.
+    let played = unprofiled.estimated_seconds.map(|played| played.map(|seconds| 1.0 - seconds / step_seconds));
+    let [_, most, least] = played.unwrap_or([estimate.middle, estimate.high, estimate.low]);
+    trust.profiler_overhead_low_share = Some(estimate.low.min(least).max(0.0));
+    trust.profiler_overhead_high_share = Some(estimate.high.max(most));
+    trust.usual_overhead_most = Some(estimate.high);
     trust.overhead_from = Some("estimated from the number of recorded events");
     // Where the device sets the pace, a slower host changes nothing.
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
@@ -340,10 +347,10 @@ impl Trust {
     }
 
     /// A share of the recorded step that the host causes, as a share of the step without the profiler: by the middle estimate,
-    /// and by the largest that recording may have cost.
+    /// and by the largest that recording usually costs.
     pub fn without_profiler(&self, share: f64) -> (f64, f64) {
         let without = |overhead: f64| ((share - overhead) / (1.0 - overhead).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
         let middle = self.profiler_overhead_share.unwrap_or(0.0);
-        (without(middle), without(self.profiler_overhead_high_share.unwrap_or(middle)))
+        (without(middle), without(self.usual_overhead_most.unwrap_or(middle)))
     }
 }

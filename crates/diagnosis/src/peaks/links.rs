@@ -1,4 +1,4 @@
-//! What links between devices of one machine carry by their datasheets, in one direction.
+//! What links between devices of one machine, and between a device and its host, carry by their datasheets, in one direction.
 
 /// Bytes a second, by a part of the device's name; the more particular come first.
 const LINKS: &[(&str, f64)] = &[
@@ -33,6 +33,38 @@ pub fn link_of(device: &str) -> Option<f64> {
     LINKS.iter().find(|(name, _)| device.contains(name)).map(|(_, bytes)| *bytes)
 }
 
+/// PCIe of 16 lanes, or the maker's own link to a processor on the same board.
+const HOST_LINKS: &[(&str, f64)] = &[
+    ("GB200", 450e9),
+    ("GH200", 450e9),
+    ("B200", 64e9),
+    ("H200", 64e9),
+    ("H100", 64e9),
+    ("H800", 64e9),
+    ("H20", 64e9),
+    ("RTX 5090", 64e9),
+    ("MI3", 64e9),
+    ("A100", 32e9),
+    ("A800", 32e9),
+    ("A10", 32e9),
+    ("A30", 32e9),
+    ("A40", 32e9),
+    ("RTX A", 32e9),
+    ("RTX 6000 Ada", 32e9),
+    ("RTX 40", 32e9),
+    ("RTX 30", 32e9),
+    ("L40", 32e9),
+    ("L20", 32e9),
+    ("MI2", 32e9),
+    ("V100", 16e9),
+    ("L4", 16e9),
+    ("T4", 16e9),
+];
+
+pub fn host_link_of(device: &str) -> Option<f64> {
+    HOST_LINKS.iter().find(|(name, _)| device.contains(name)).map(|(_, bytes)| *bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +74,8 @@ mod tests {
         assert_eq!(link_of("Tesla V100-SXM2-32GB"), Some(150e9));
         assert_eq!(link_of("NVIDIA H100 PCIe"), Some(64e9));
         assert_eq!(link_of("a toaster"), None);
+        assert_eq!(host_link_of("NVIDIA L40S"), Some(32e9));
+        assert_eq!(host_link_of("NVIDIA L4"), Some(16e9));
+        assert_eq!(host_link_of("a toaster"), None);
     }
 }

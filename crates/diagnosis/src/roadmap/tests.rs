@@ -36,7 +36,8 @@ fn finding(code: &'static str, effort: Effort, start: i64, end: i64) -> TraceFin
 
 fn roadmap_of(findings: &mut [TraceFinding]) -> Roadmap {
     let trace = trace_of(WALL, &[("cpu_op", "a", 1, 0, WALL, 0)]);
-    roadmap(&View::new(&trace), findings)
+    let view = View::new(&trace);
+    roadmap(&view, &Simulation::new(&view), findings)
 }
 
 fn close(left: f64, right: f64) -> bool {
@@ -109,7 +110,7 @@ fn two_costs_that_hide_each_other_are_worth_more_together() {
     let mut findings = [finding("TR001", Effort::Low, 20, 880), finding("TR002", Effort::Low, 0, 0)];
     findings[0].found.removal.host.push(Span { start: 950_000, end: 1_000_000 });
     findings[1].found.removal.device.insert(0, 0);
-    let made = roadmap(&view, &mut findings);
+    let made = roadmap(&view, &Simulation::new(&view), &mut findings);
     // Each alone saves little: the host's end, and 10 of waiting. After the host's work is gone the kernel is all there is.
     let kernel = made.items.iter().find(|item| item.code == "TR002").expect("saves something");
     assert!(close(made.items[0].alone_share, 0.05) && made.items[0].code == "TR001", "{made:?}");

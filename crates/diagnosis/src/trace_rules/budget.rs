@@ -3,7 +3,6 @@
 use crate::measures::breakdown::WhereWorkRuns;
 
 use super::{Evidence, TRACE_RULES, TraceFinding, severity};
-use crate::simulation::Simulation;
 
 /// Findings about idle time, the more particular first: each takes of what those before it leave.
 const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
@@ -16,10 +15,9 @@ pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
     if !findings.iter().any(|finding| finding.found.on_device) {
         return;
     }
-    let simulation = Simulation::new(evidence.view);
     let wall = evidence.view.steps.range().nanos().max(1) as f64;
     for finding in findings.iter_mut().filter(|finding| finding.found.on_device) {
-        let saved = simulation.saved(&finding.found.removal) as f64 / wall;
+        let saved = evidence.simulation.saved(&finding.found.removal) as f64 / wall;
         limit(finding, saved);
     }
 }

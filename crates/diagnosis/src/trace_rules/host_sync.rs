@@ -1,6 +1,7 @@
 //! TR101 host-sync: the host waits for the device to read a value or by request.
 
 use super::percent;
+use crate::measures::intervals::Span;
 use crate::measures::synchronisation::{WaitKind, Waits};
 use crate::simulation::Removal;
 
@@ -18,11 +19,23 @@ pub const RULE: TraceRule = TraceRule {
 
 /// What costs less is not worth a word.
 const LEAST_SHARE: f64 = 0.0005;
+/// Of what the wait before it costs.
+const SHARE_IN_THE_SHADOW: f64 = 0.1;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
-    let groups = evidence.measures.synchronisation.groups.iter();
+    let groups = &evidence.measures.synchronisation.groups;
     let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_SHARE;
-    groups.filter(matters).filter(|waits| !is_a_step_s_end(waits)).map(found).collect()
+    let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits));
+    said.map(|waits| found(waits, in_the_shadow(groups, waits))).collect()
+}
+
+/// A value that is read soon after another costs next to nothing: the host has waited already. It takes the wait over where the
+/// other alone is mended, so the fix is one of both.
+fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
+    let is_in_it = |waits: &&Waits| {
+        waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW * of.share_of_steps
+    };
+    groups.iter().filter(is_in_it).flat_map(|waits| waits.spans.iter().copied()).collect()
 }
 
 /// The profiler, or whoever times steps, waits once at a step's end. Where that costs next to nothing and nobody's code is
@@ -32,7 +45,7 @@ fn is_a_step_s_end(waits: &Waits) -> bool {
     unasked && waits.per_step < 1.5 && waits.share_of_steps < 0.01
 }
 
-fn found(waits: &Waits) -> Found {
+fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
     let what = match waits.kind {
         WaitKind::Explicit => format!("`{}` makes the host wait for the device", waits.what),
         _ => format!("`{}` reads a value back from the device", waits.what),
@@ -64,7 +77,7 @@ fn found(waits: &Waits) -> Found {
             micros(waits.wait_seconds, waits)
         ),
     ];
-    found.removal = Removal { host: waits.spans.clone(), ..Removal::default() };
+    found.removal = Removal { host: [waits.spans.clone(), in_the_shadow].concat(), ..Removal::default() };
     found
 }
 

@@ -4,6 +4,7 @@ use super::{milliseconds, percent};
 use crate::measures::breakdown::{LONG_GAP_NANOS, WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{gaps, merged, without};
+use crate::measures::launches::Launches;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -45,7 +46,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = vec![
-        format!("{:.0} launches a step of {:.1} µs each (median)", launches.per_step, launches.call_micros_median),
+        format!("{:.0} launches a step of {}", launches.per_step, call_time(launches)),
         format!("{} of them queue work that is shorter than the launch", percent(launches.shorter_than_launch_share)),
         format!("{} of them find nothing queued ahead", percent(launches.nothing_ahead_share)),
         format!("the median kernel runs {:.1} µs", evidence.measures.kernels.median_micros),
@@ -83,6 +84,18 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let kept = merged([waiting_spans(view), loading_spans(view), long.collect()].concat());
     found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
     vec![found]
+}
+
+fn call_time(launches: &Launches) -> String {
+    let median = launches.call_micros_median;
+    match launches.recorded_call_micros_median {
+        Some(recorded) => {
+            format!(
+                "about {median:.1} µs each (median; {recorded:.1} µs as recorded, less what recording is fitted to cost)"
+            )
+        }
+        None => format!("{median:.1} µs each (median)"),
+    }
 }
 
 /// Whether launches, not work, set the step's length.

@@ -255,3 +255,29 @@ fn every_rule_has_a_model_or_is_known_to_lie_outside_of_the_bound() {
         .collect();
     assert_eq!(outside, ["TR110", "TR112", "TR117", "TR120", "TR129", "TR130"]);
 }
+
+#[test]
+fn copies_of_pageable_memory_take_the_links_time_once_they_are_pinned() {
+    let mut made = step();
+    for (nth, kind) in [(1, "Pageable"), (2, "Pinned")] {
+        let id = format!(r#""correlation":{nth},"bytes":54400000"#);
+        let start = 4_000 * MICRO * (nth - 1);
+        made.span("cuda_runtime", "cudaMemcpyAsync", 1, start, start + 10 * MICRO, &id);
+        made.span(
+            "gpu_memcpy",
+            &format!("Memcpy HtoD ({kind} -> Device)"),
+            7,
+            start + 10 * MICRO,
+            start + 3_000 * MICRO,
+            &id,
+        );
+    }
+    let (bound, expected) = filled(&made.trace(), Cause::HostCopies, device(&[(0, 0), (1, 0)]), &Measures::default());
+    assert_left(&expected, 0, 54.4e6 / (0.85 * 64e9) * 1e9);
+    assert_left(&expected, 1, 0.0);
+    assert_left(&bound, 0, 0.0);
+    // A part whose link is not known: as the bound.
+    made.header = made.header.replace("H200", "of tomorrow");
+    let (_, expected) = filled(&made.trace(), Cause::HostCopies, device(&[(0, 0)]), &Measures::default());
+    assert_left(&expected, 0, 0.0);
+}

@@ -43,6 +43,26 @@ fn a_read_back_costs_only_the_time_in_which_the_device_had_run_dry() {
 }
 
 #[test]
+fn a_value_read_in_the_shadow_of_another_is_mended_with_it() {
+    let analysis = steps_ahead("", |run| {
+        run.work();
+        for _ in 0..2 {
+            let until = run.device_free;
+            read_back(run, until);
+        }
+        run.host_span("python_function", "train.py(9): log", 3000.0, None);
+        run.host += 3000.0;
+    })
+    .analysis();
+    let groups = &analysis.measures.synchronisation.groups;
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    assert!(groups[1].share_of_steps < 0.1 * groups[0].share_of_steps, "the host has waited already: {groups:?}");
+    // Without either wait the 3 ms lie beside the device's work; without the first alone the second would wait as long.
+    let item = analysis.roadmap.items.iter().find(|item| item.code == "TR101").expect("is a finding");
+    assert!(item.expected_share > 0.2, "{item:?}");
+}
+
+#[test]
 fn work_that_is_queued_while_the_device_stands_is_not_the_hosts_fault() {
     let analysis = steps(|run, _| {
         run.work();

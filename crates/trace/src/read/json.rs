@@ -2,6 +2,8 @@
 
 use memchr::memchr2;
 
+use super::words;
+
 /// Why the cursor could not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -90,7 +92,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A key: short, so a plain loop beats a vectorised search.
+    /// A key: short, so eight bytes at a time beat a vectorised search.
     #[inline]
     pub fn key(&mut self) -> Step<&'a [u8]> {
         self.expect(b'"')?;
@@ -104,7 +106,7 @@ impl<'a> Cursor<'a> {
                     return Ok(key);
                 }
                 b'\\' => self.at += 2,
-                _ => self.at += 1,
+                _ => self.at += words::before_quote(&self.text[self.at..]).max(1),
             }
         }
         Err(Stop::EndOfText)
@@ -129,6 +131,7 @@ impl<'a> Cursor<'a> {
     /// A number, `true`, `false` or `null`, as it stands in the text. Ends with the text, too: then more may follow.
     #[inline]
     fn skip_bare(&mut self) {
+        self.at += words::of_number(&self.text[self.at..]);
         while let Some(&byte) = self.text.get(self.at) {
             if matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t' | b':' | b'"' | b'[' | b'{') {
                 break;

@@ -11,6 +11,7 @@ const COSTS: EventCosts = EventCosts {
     wait_micros: 40.0,
     python_micros: 5.0,
     compiled_kernel_micros: 100.0,
+    staging_share: 0.0,
 };
 
 /// Spans in microseconds.
@@ -37,11 +38,11 @@ fn at(made: &mut Fabricated, category: &str, name: &str, start: i64, end: i64) {
 fn an_event_is_paid_for_after_it_began_and_the_rest_is_carried_over() {
     let mut made = step();
     at(&mut made, "cpu_op", "aten::mul", 100, 200);
-    at(&mut made, "cuda_runtime", "cudaLaunchKernel", 110, 115);
+    at(&mut made, "cuda_runtime", "cudaLaunchKernel", 110, 116);
     at(&mut made, "cpu_op", "aten::add", 300, 310);
-    // There is room for four fifths of the operator's 10 up to the launch; 2 are paid with the launch's 20.
-    assert_eq!(spans(&made, COSTS), [(100, 108), (110, 132)]);
-    assert_eq!(spans(&made, COSTS.times(0.5)), [(100, 105), (110, 120)]);
+    // There is room for four fifths of the operator's 10 up to the launch; 2 are paid with the launch's 20. Half of the launch stays.
+    assert_eq!(spans(&made, COSTS), [(100, 108), (110, 113), (116, 135)]);
+    assert_eq!(spans(&made, COSTS.times(0.5)), [(100, 105), (110, 113), (116, 123)]);
     assert_eq!(spans(&made, EventCosts::default()), []);
 }
 
@@ -116,4 +117,23 @@ fn usual_costs_go_by_what_was_recorded_and_by_the_hosts_launches() {
     assert_eq!(of(r#""with_stack":1,"#, 20, 4_500).python_micros, 2.5);
     let [least, most] = COSTS.bounds();
     assert_eq!((least.operator_micros, least.python_micros, most.wait_micros), (4.0, 0.5, 68.0));
+}
+
+#[test]
+fn copies_from_pageable_memory_are_staged_more_slowly_while_they_are_recorded() {
+    let mut made = step();
+    let id = r#""correlation":1,"bytes":1000"#;
+    made.span("cuda_runtime", "cudaMemcpyAsync", 1, 100 * MICRO, 300 * MICRO, id);
+    made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 110 * MICRO, 310 * MICRO, id);
+    let id = r#""correlation":2,"bytes":1000"#;
+    made.span("cuda_runtime", "cudaMemcpyAsync", 1, 400 * MICRO, 405 * MICRO, id);
+    made.span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 7, 410 * MICRO, 510 * MICRO, id);
+    let trace = made.trace();
+    let view = View::new(&trace);
+    let costs = EventCosts { staging_share: 0.1, ..COSTS };
+    let (spans, lengths) = staging(&view, costs, view.steps.host_range());
+    assert_eq!(spans, [Span { start: 280 * MICRO, end: 300 * MICRO }], "a tenth of the call");
+    assert_eq!(lengths, HashMap::from([(0, 180 * MICRO)]), "and of the copy; the pinned one stays");
+    assert_eq!(staging(&view, costs, Span { start: 500 * MICRO, end: 900 * MICRO }).0, []);
+    assert_eq!(LIGHT.times(4.0).staging_share, MOST_STAGING);
 }
