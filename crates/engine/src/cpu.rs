@@ -341,6 +341,13 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::CausalSoftmaxGrad(_) => {
             causal_softmax::gradient(team, types[0].shape.row(), at.input(0), at.input(1), at.output(0))
         }
+        Op::RmsScales(op) if types.len() == 1 => {
+            rms_norm::scales(team, op.eps, types[0].shape.row(), at.input(0), at.output(0));
+        }
+        Op::RmsScales(op) => {
+            let (read, write) = ((at.input(0), at.input(1)), (at.output(0), at.output(1)));
+            rms_norm::add_scales(team, op.eps, types[0].shape.row(), read, write);
+        }
         Op::AddRmsNorm(op) => {
             let (read, write) = ((at.input(0), at.input(1)), (at.output(0), at.output(1)));
             rms_norm::add_forward(team, op.eps, read, at.input(2), write);

@@ -76,6 +76,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::UpdateScales(op) => fp8::update_scales(op, inputs),
         Op::SwiGlu(_) => elementwise::zip(inputs, outputs, elementwise::swiglu),
         Op::SwiGluGrad(_) => elementwise::swiglu_gradient(inputs, outputs),
+        Op::RmsScales(op) => rms_norm::scales(op, inputs, outputs),
         Op::AddRmsNorm(op) => add_rms_norm::forward(op, inputs, outputs),
         Op::AddRmsNormGrad(op) => add_rms_norm::gradient(op, inputs, outputs),
         Op::FlashAttention(op) => flash_attention::forward(op, inputs, outputs),

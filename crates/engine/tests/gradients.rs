@@ -8,7 +8,7 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 24] = [
+const WITHOUT_GRADIENT: [&str; 25] = [
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",
@@ -32,6 +32,7 @@ const WITHOUT_GRADIENT: [&str; 24] = [
     // Makes its own gradients: tested below.
     "linear_cross_entropy_train",
     // Come after the gradient, as a precision of the products.
+    "rms_scales",
     "quantize",
     "fp8_product",
     "update_scales",

@@ -257,6 +257,7 @@ registry! {
     "flash_attention_grad" FlashAttentionGrad in flash_attention,
     "linear_cross_entropy" LinearCrossEntropy in linear_cross_entropy,
     "linear_cross_entropy_train" LinearCrossEntropyTrain in linear_cross_entropy,
+    "rms_scales" RmsScales in rms_scales,
     "quantize" Quantize in quantize,
     "fp8_product" Fp8Product in fp8_product,
     "update_scales" UpdateScales in quantize,

@@ -20,6 +20,7 @@ pub mod matmul;
 pub mod mul;
 pub mod quantize;
 pub mod rms_norm;
+pub mod rms_scales;
 pub mod rope;
 pub mod silu;
 pub mod swiglu;

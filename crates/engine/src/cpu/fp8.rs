@@ -39,6 +39,7 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
             }
             source(index)[element]
         }
+        Of::Norm => source(1)[column] * (source(0)[row * columns + column] * source(2)[row]),
         Of::SwiGlu => {
             let element = row * columns + column;
             let gate = source(0)[element];

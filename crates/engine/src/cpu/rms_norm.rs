@@ -29,6 +29,30 @@ pub fn add_forward(
     });
 }
 
+/// The scales of rows alone.
+pub fn scales(team: &Team, eps: f64, width: usize, x: &[f32], scales: &mut [f32]) {
+    team.pool.for_each_chunk(scales, ROWS, |index, scales| {
+        let x = &x[index * ROWS * width..][..scales.len() * width];
+        scale_rows(team.isa, eps as f32, width, x, scales);
+    });
+}
+
+/// `total = x + branch`, and the scales of its rows.
+pub fn add_scales(
+    team: &Team,
+    eps: f64,
+    width: usize,
+    (x, branch): (&[f32], &[f32]),
+    (total, scales): (&mut [f32], &mut [f32]),
+) {
+    let chunk = ROWS * width;
+    team.pool.for_each_chunk2((total, chunk), (scales, ROWS), |index, total, scales| {
+        let (x, branch) = (&x[index * chunk..][..total.len()], &branch[index * chunk..][..total.len()]);
+        total.iter_mut().zip(x).zip(branch).for_each(|((total, x), branch)| *total = x + branch);
+        scale_rows(team.isa, eps as f32, width, total, scales);
+    });
+}
+
 /// Elements of scratch that [`gradient`] needs: the weight's gradient of each group of rows.
 pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * width
@@ -77,6 +101,12 @@ by_isa! {
             for ((y, x), w) in y.iter_mut().zip(x).zip(weight) {
                 *y = w * (x * scale);
             }
+        }
+    }
+
+    fn scale_rows(eps: f32, width: usize, x: &[f32], scales: &mut [f32]) {
+        for (x, scale) in x.chunks_exact(width).zip(scales) {
+            *scale = 1.0 / (sum_of(x, |x| x * x) / width as f32 + eps).sqrt();
         }
     }
 

@@ -154,7 +154,7 @@ impl Lowering<'_> {
                 self.elementwise(call)
             }
             Op::Rope(op) => self.rope(call, op),
-            Op::RmsNorm(_) | Op::AddRmsNorm(_) => self.norm(call),
+            Op::RmsNorm(_) | Op::AddRmsNorm(_) | Op::RmsScales(_) => self.norm(call),
             Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => self.norm_gradient(call),
             Op::MatMul(op) => self.matmul(call, op),
             Op::Linears(_) => self.linears(call),

@@ -44,6 +44,11 @@ fn made(op: &Quantize, sources: &[Tensor]) -> Vec<Vec<f64>> {
     match op.of {
         Of::Rows => rows.concat(),
         Of::Columns => (0..rows[0].len()).map(|row| rows.iter().flat_map(|one| one[row].clone()).collect()).collect(),
+        Of::Norm => {
+            let (weight, scales) = (&sources[1].data, &sources[2].data);
+            let row = |(x, scale): (&Vec<f64>, &f64)| x.iter().zip(weight).map(|(x, w)| w * x * scale).collect();
+            rows[0].iter().zip(scales).map(row).collect()
+        }
         Of::SwiGlu => {
             let pairs = rows[0].iter().zip(&rows[1]);
             pairs.map(|(gate, up)| gate.iter().zip(up).map(|(g, u)| g * sigmoid(*g) * u).collect()).collect()

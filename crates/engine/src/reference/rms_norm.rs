@@ -1,7 +1,8 @@
 //! Reference: RMSNorm and its gradient.
 
-use super::Tensor;
+use super::{Tensor, elementwise};
 use headroom_graph::ops::rms_norm::{RmsNorm, RmsNormGrad};
+use headroom_graph::ops::rms_scales::RmsScales;
 
 pub fn forward(op: &RmsNorm, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let (x, weight) = (&inputs[0], &inputs[1]);
@@ -25,6 +26,16 @@ pub fn gradient(op: &RmsNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
             dx[i] = scale * (dy[i] * weight[i] - x[i] * scale * mean);
             dw.data[i] += dy[i] * x[i] * scale;
         }
+    }
+}
+
+pub fn scales(op: &RmsScales, inputs: &[Tensor], outputs: &mut [Tensor]) {
+    if let [_, _] = inputs {
+        elementwise::zip(inputs, &mut outputs[..1], |x, branch| x + branch);
+        let (sum, scales) = outputs.split_at_mut(1);
+        scales[0].data = sum[0].rows().map(|x| row_scale(x, op.eps)).collect();
+    } else {
+        outputs[0].data = inputs[0].rows().map(|x| row_scale(x, op.eps)).collect();
     }
 }
 

@@ -41,6 +41,7 @@ pub fn pieces(op: &Op, inputs: &[TensorType], bytes: u64) -> Vec<Piece> {
         Op::SwiGlu(_) => moved(&["silu", "mul"]),
         Op::SwiGluGrad(_) => moved(&["silu_grad", "mul"]),
         Op::AddRmsNorm(_) => moved(&["rms_norm", "add"]),
+        Op::RmsScales(_) => moved(&["rms_norm", "add"]),
         Op::AddRmsNormGrad(_) => moved(&["rms_norm_grad", "add"]),
         Op::AdamWAll(_) | Op::AdamWChosen(_) => moved(&["adamw", "squared_norm"]),
         _ => vec![],

@@ -15,6 +15,8 @@ pub enum Of {
     Columns,
     /// Several of the same number of columns, one below the other.
     Rows,
+    /// The normed rows of `x`, from its rows, the norm's weight and the scale of each row (see [`super::rms_scales`]).
+    Norm,
     /// `swiglu(gate, up)`, which never reaches memory in more than eight bits.
     SwiGlu,
     /// The gradients of `gate` and `up` side by side, from `gate`, `up` and the gradient that arrived.
@@ -38,7 +40,7 @@ pub enum Scaling {
     Current,
 }
 
-named!(Of: Columns "columns", Rows "rows", SwiGlu "swiglu", SwiGluGrad "swiglu_grad");
+named!(Of: Columns "columns", Rows "rows", Norm "norm", SwiGlu "swiglu", SwiGluGrad "swiglu_grad");
 named!(Ways: Plain "plain", Transposed "transposed", Both "both");
 named!(Scaling: Delayed "delayed", Current "current");
 
@@ -78,6 +80,11 @@ impl Quantize {
     pub fn sizes(&self, sources: &[TensorType]) -> Result<(usize, usize), ShapeError> {
         let first = sources.first().ok_or(ShapeError::Arity { want: 1, have: 0 })?;
         let (mut rows, mut columns) = op::matrix(0, first)?;
+        if let (Of::Norm, [_, weight, scales]) = (self.of, sources) {
+            expect(1, weight, &[columns])?;
+            expect(2, scales, &[rows])?;
+            return Ok((rows, columns));
+        }
         for (index, source) in sources.iter().enumerate().skip(1) {
             let (more_rows, more_columns) = op::matrix(index, source)?;
             match self.of {
@@ -89,7 +96,7 @@ impl Quantize {
                     expect(index, source, &[more_rows, columns])?;
                     rows += more_rows;
                 }
-                Of::SwiGlu | Of::SwiGluGrad => expect(index, source, &[rows, columns])?,
+                Of::Norm | Of::SwiGlu | Of::SwiGluGrad => expect(index, source, &[rows, columns])?,
             }
         }
         match (self.of, sources.len()) {
@@ -123,6 +130,7 @@ impl Operator for Quantize {
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let each = match self.of {
             Of::Columns | Of::Rows => 2,
+            Of::Norm => 4,
             Of::SwiGlu => 4,
             Of::SwiGluGrad => 8,
         };
@@ -148,6 +156,8 @@ impl Operator for Quantize {
         let current =
             Quantize { format: Format::E4m3, of: Of::Columns, ways: Ways::Both, scaling: Scaling::Current, margin: 0 };
         let pair = || vec![matrix([32, 144]); 2];
+        let vector = |size: usize| (TensorType::f32(&[size]), Fill::Normal);
+        let normed = || vec![matrix([48, 160]), vector(160), vector(48)];
         vec![
             example(Of::Columns, Ways::Both, Format::E4m3, 0.0, vec![matrix([48, 160])]),
             example(
@@ -159,6 +169,8 @@ impl Operator for Quantize {
             ),
             example(Of::Rows, Ways::Transposed, Format::E4m3, 0.0, vec![matrix([48, 32]), matrix([16, 32])]),
             example(Of::Rows, Ways::Plain, Format::E4m3, 0.00390625, vec![matrix([160, 32])]),
+            example(Of::Norm, Ways::Both, Format::E4m3, 0.0, normed()),
+            example(Of::Norm, Ways::Plain, Format::E4m3, 0.00390625, normed()),
             example(Of::SwiGlu, Ways::Both, Format::E4m3, 0.0078125, pair()),
             example(Of::SwiGluGrad, Ways::Both, Format::E5m2, 0.0, vec![matrix([32, 144]); 3]),
             Example { op: current.into(), inputs: vec![matrix([16, 32])] },

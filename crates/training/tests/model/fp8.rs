@@ -66,6 +66,9 @@ fn layers_multiply_in_eight_bits_and_nothing_else_does() {
     // Inputs and gradients once, weights at each of two uses; SwiGLU is part of the rounding, forward and backward.
     assert_eq!(count(|op| matches!(op, Op::Quantize(_))), 16 * layers);
     assert_eq!(count(|op| matches!(op, Op::SwiGlu(_) | Op::SwiGluGrad(_) | Op::Linears(_))), 0);
+    // So are norms, of which a layer leaves the scales of rows; the last one is the head's.
+    assert_eq!(count(|op| matches!(op, Op::RmsScales(_))), 2 * layers);
+    assert_eq!(count(|op| matches!(op, Op::RmsNorm(_) | Op::AddRmsNorm(_))), 1);
     assert_eq!(count(|op| matches!(op, Op::LinearCrossEntropyTrain(_))), 1);
 }
 

@@ -8,9 +8,9 @@
 #define HISTORY 8
 #define KEPT_STEPS 16
 
-enum Of { COLUMNS, ROWS, SWIGLU, SWIGLU_GRAD };
+enum Of { COLUMNS, ROWS, NORM, SWIGLU, SWIGLU_GRAD };
 
-// Up to three matrices; `end` is where the first and the second end, along the axis that they are joined by.
+// Up to three matrices, or one, a weight for its columns and scales for its rows, both in float; `end` is where the first and the second end, along the axis that they are joined by.
 struct Sources {
     const bf16* at[3];
     u64 pitch[3];
@@ -26,6 +26,7 @@ template <int OF>
 struct Unit {
     static constexpr int SOURCES = OF == SWIGLU_GRAD ? 3 : OF == SWIGLU ? 2 : 1;
     Eight packs[SOURCES][4];
+    float weight[OF == NORM ? 8 : 1], scales[OF == NORM ? 4 : 1];
 };
 
 // From (row, col) on; sizes are multiples of 16, so that a unit lies in one source.
@@ -47,6 +48,10 @@ __device__ __forceinline__ void load_unit(const Sources& s, u32 row, u32 col, Un
 #pragma unroll
             for (int k = 0; k < Unit<OF>::SOURCES; k++)
                 unit.packs[k][r] = load<8>(s.at[k] + (u64)(row + r) * s.pitch[k] + col);
+        if constexpr (OF == NORM) {
+            load_floats<8>((const float*)s.at[1] + col, unit.weight);
+            load_floats<4>((const float*)s.at[2] + row, unit.scales);
+        }
     }
 }
 
@@ -56,7 +61,8 @@ __device__ __forceinline__ void make_row(const Unit<OF>& unit, int r, float (&x)
 #pragma unroll
     for (int c = 0; c < 8; c++) {
         float z = to_float(unit.packs[0][r].x[c]);
-        if constexpr (OF == SWIGLU) x[c] = z * sigmoid(z) * to_float(unit.packs[1][r].x[c]);
+        if constexpr (OF == NORM) x[c] = unit.weight[c] * (z * unit.scales[r]);
+        else if constexpr (OF == SWIGLU) x[c] = z * sigmoid(z) * to_float(unit.packs[1][r].x[c]);
         else if constexpr (OF == SWIGLU_GRAD) {
             float sg = sigmoid(z), arrived = to_float(unit.packs[2][r].x[c]);
             x[c] = arrived * to_float(unit.packs[1][r].x[c]) * sg * (1.0f + z * (1.0f - sg));
@@ -226,6 +232,7 @@ __device__ void largest_of(float* slot, const Sources& s, u32 rows, u32 cols) {
     }
 EACH(columns, COLUMNS, 4)
 EACH(rows, ROWS, 4)
+EACH(norm, NORM, 4)
 EACH(swiglu, SWIGLU, 3)
 EACH(swiglu_grad, SWIGLU_GRAD, 2)
 

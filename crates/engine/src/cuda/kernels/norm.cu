@@ -1,11 +1,11 @@
-// RMSNorm, alone and after a residual add, and the gradient of both.
+// RMSNorm, alone and after a residual add, or the scales of its rows alone, and the gradient.
 //
 // blockDim.x threads share a row and keep it in registers, P packs of W elements each: every byte is read and written
 // once. blockDim.y rows are handled side by side.
 
 template <int W, int P>
-__device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weight, ACT* sum, ACT* out, u32 rows, u32 cols,
-                              float eps) {
+__device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weight, ACT* sum, ACT* out, float* scales, u32 rows,
+                              u32 cols, float eps) {
     __shared__ float room[32 * 8];
     u32 row = blockIdx.x * blockDim.y + threadIdx.y;
     bool inside = row < rows;
@@ -27,6 +27,10 @@ __device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weig
         for (int k = 0; k < W; k++) squares += to_float(held[p].x[k]) * to_float(held[p].x[k]);
     }
     float scale = 1.0f / sqrtf(row_sum(squares, room) / cols + eps);
+    if (scales) {
+        if (inside && threadIdx.x == 0) scales[row] = scale;
+        return;
+    }
 #pragma unroll
     for (int p = 0; p < P; p++) {
         u32 col = (p * blockDim.x + threadIdx.x) * W;
@@ -153,9 +157,9 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
 }
 
 #define NORM(suffix, W, P, THREADS, BLOCKS)                                                                                           \
-    extern "C" __global__ void rms_norm_##suffix(const ACT* x, const ACT* b, const float* w, ACT* s, ACT* y, u32 r, u32 c, \
-                                                 float e) {                                                             \
-        in_turn(); rms_norm_rows<W, P>(x, b, w, s, y, r, c, e);                                                                    \
+    extern "C" __global__ void rms_norm_##suffix(const ACT* x, const ACT* b, const float* w, ACT* s, ACT* y, float* scales, \
+                                                 u32 r, u32 c, float e) {                                               \
+        in_turn(); rms_norm_rows<W, P>(x, b, w, s, y, scales, r, c, e);                                                                    \
     }                                                                                                                   \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) rms_norm_grad_##suffix(const ACT* x, const float* w, const ACT* dy, const ACT* also, ACT* dx, \
                                                       float* part, u32 r, u32 c, float e, u32 stages) {                 \

@@ -32,13 +32,14 @@ fn top(format: Format) -> usize {
 impl Lowering<'_> {
     pub fn quantize(&mut self, call: &Call, op: &Quantize) -> Result<Vec<Action>, CudaError> {
         let sources = op.sources(call.inputs);
-        if sources.len() > MOST_SOURCES || sources.iter().any(|source| source.ty.dtype != DType::Bf16) {
+        let halves = if op.of == Of::Norm { &sources[..1] } else { sources };
+        if sources.len() > MOST_SOURCES || halves.iter().any(|source| source.ty.dtype != DType::Bf16) {
             return Err(call.unsupported("rounds up to three matrices in half precision"));
         }
         let (rows, columns) = match op.of {
             Of::Columns => (sources[0].rows(), sources.iter().map(Operand::columns).sum()),
             Of::Rows => (sources.iter().map(Operand::rows).sum(), sources[0].columns()),
-            Of::SwiGlu | Of::SwiGluGrad => (sources[0].rows(), sources[0].columns()),
+            Of::Norm | Of::SwiGlu | Of::SwiGluGrad => (sources[0].rows(), sources[0].columns()),
         };
         let wide = |source: &Operand| {
             let sizes = [source.rows(), source.columns()];
@@ -46,7 +47,7 @@ impl Lowering<'_> {
                 && source.pitch.is_multiple_of(8)
                 && source.at.is_multiple_of(16)
         };
-        if !sources.iter().all(wide) {
+        if !halves.iter().all(wide) {
             return Err(call.unsupported("takes sizes that are multiples of 16"));
         }
         let outputs = usize::from(op.ways == Ways::Both) + 1;

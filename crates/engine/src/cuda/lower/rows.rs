@@ -96,24 +96,22 @@ impl Lowering<'_> {
     }
 
     pub fn norm(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
-        let (eps, branch, weight, sum, out) = match (call.op, call.inputs, call.outputs) {
-            (Op::RmsNorm(op), [_, weight], [out]) => (op.eps, 0, weight, 0, out),
-            (Op::AddRmsNorm(op), [_, branch, weight], [sum, out]) => (op.eps, branch.at, weight, sum.at, out),
+        // Branch, weight, sum, normed rows, scales.
+        let (eps, places) = match (call.op, call.inputs, call.outputs) {
+            (Op::RmsNorm(op), [_, weight], [out]) => (op.eps, [0, weight.at, 0, out.at, 0]),
+            (Op::AddRmsNorm(op), [_, branch, weight], [sum, out]) => {
+                (op.eps, [branch.at, weight.at, sum.at, out.at, 0])
+            }
+            (Op::RmsScales(op), [_], [scales]) => (op.eps, [0, 0, 0, 0, scales.at]),
+            (Op::RmsScales(op), [_, branch], [sum, scales]) => (op.eps, [branch.at, 0, sum.at, 0, scales.at]),
             _ => return Err(call.unsupported("takes a row, perhaps a second, and a weight")),
         };
         let x = &call.inputs[0];
         let fit = Fit::of(call, x)?;
         let rows_a_block = fit.rows_a_block();
         let grid = Grid::of([x.rows().div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
-        let arguments = Arguments::default()
-            .pointer(x.at)
-            .pointer(branch)
-            .pointer(weight.at)
-            .pointer(sum)
-            .pointer(out.at)
-            .u32(x.rows())
-            .u32(x.columns())
-            .f32(eps);
+        let arguments = places.into_iter().fold(Arguments::default().pointer(x.at), Arguments::pointer);
+        let arguments = arguments.u32(x.rows()).u32(x.columns()).f32(eps);
         Ok(vec![self.kernel(call, NORM, &format!("rms_norm_{}", fit.suffix), grid, arguments)?])
     }
 
