@@ -11,7 +11,7 @@ use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
 use crate::measures::intervals::{Span, merged};
-use crate::measures::kinds::{Kind, kinds_of_names};
+use crate::measures::kinds::{Kind, kinds_of_names, of_span};
 use crate::measures::view::View;
 use crate::peaks::links::host_link_of;
 use crate::peaks::{self, Peaks};
@@ -42,7 +42,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
             "the host's time in long stops done ahead; at best the host is ahead of the device throughout"
         }
         Cause::LaunchBound => {
-            "launches replayed at once; at best every element-wise kernel is fused as well and no gap is left"
+            "launches replayed at once; at best all that memory bounds is fused as well and no gap is left"
         }
         Cause::DataLoading => {
             "the loader's work divided among workers; at best the step is as long as the device works"
@@ -56,7 +56,9 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::AttentionMaterialised => {
             "the products' FLOPs at the rate of fused attention; at best half of them at the full rate"
         }
-        Cause::SmallKernels => "each run of kernels as long as its longest; at best no element-wise kernel is left",
+        Cause::SmallKernels => {
+            "each run of kernels as long as its longest; at best nothing is left but products, convolutions and attention"
+        }
         Cause::OptimizerPerParameter => "the bytes of one fused update at the memory's rate; at best half of them",
         Cause::AllocatorChurn => "the step without the calls",
         Cause::BelowRoof => "the operator at most of its roof; at best at its roof",
@@ -188,12 +190,17 @@ fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// A compiler may fuse every element-wise kernel into its neighbours, and a graph leave next to nothing between the others.
+/// A compiler may fuse all that is bound by memory into its neighbours (element-wise work, sums, norms, gathers, copies), and a graph
+/// leave next to nothing between the rest.
 fn fused(view: &View, asked: &Removal) -> Removal {
     let device = &view.trace.device;
     let kinds = kinds_of_names(view);
     let mut bound = Removal { without_gaps: true, ..asked.clone() };
-    for at in device.busy().filter(|&at| kinds[device.name[at].index()] == Kind::ElementWise) {
+    let is_fusable = |&at: &usize| {
+        let kind = of_span(view, &kinds, at);
+        matches!(kind, Kind::ElementWise | Kind::Reduction | Kind::Normalisation | Kind::Indexing | Kind::CopyOnDevice)
+    };
+    for at in device.busy().filter(is_fusable) {
         bound.device.insert(at, 0);
     }
     bound

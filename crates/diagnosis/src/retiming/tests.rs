@@ -94,6 +94,23 @@ fn where_the_device_sets_the_pace_no_cost_explains_a_shorter_step() {
 }
 
 #[test]
+fn where_the_device_sets_the_pace_the_host_is_as_quick_as_it_usually_is() {
+    // As above, and the true time is the recorded one: the device hides what recording costs, and it is taken out all the same.
+    let mut made = Fabricated::default();
+    made.step(1, 0, 2_012 * MICRO);
+    for nth in 0..20 {
+        let (start, work) = (40 * MICRO * nth, (12 + 100 * nth) * MICRO);
+        made.operator("aten::mul", start, start + 30 * MICRO);
+        made.launch((start + 2 * MICRO, start + 6_500), "k", (work, work + 100 * MICRO));
+    }
+    made.span("cuda_runtime", "cudaDeviceSynchronize", 1, 800 * MICRO, 2_012 * MICRO, "");
+    let trace = made.trace();
+    let view = View::new(&trace);
+    let (costs, _) = fit(&view, 2_012e-6);
+    assert_eq!(costs, EventCosts::usual(&view));
+}
+
+#[test]
 fn a_true_time_comes_from_the_header_and_a_run_of_ours_is_left_as_it_is() {
     let mut made = launching(100 * MICRO, |_, _| {});
     assert!(played(&View::new(&made.trace()), None).is_none(), "nobody timed it");
