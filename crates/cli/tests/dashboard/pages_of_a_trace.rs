@@ -55,9 +55,12 @@ fn overview(browser: &Browser, analysis: &Value) {
     let rows = browser.texts("[aria-labelledby=roadmap] tbody tr");
     assert_eq!(rows.len(), roadmap.len());
     for (row, item) in rows.iter().zip(roadmap) {
-        let share = 100.0 * item["additional_share"].as_f64().unwrap();
-        let share = if share < 1.0 && share != 0.0 { format!("{share:.2}%") } else { format!("{share:.1}%") };
-        assert!(row.contains(item["code"].as_str().unwrap()) && row.contains(&share), "{row} {share}");
+        assert!(row.contains(item["code"].as_str().unwrap()), "{row}");
+        for key in ["expected_share", "alone_share", "additional_share"] {
+            let share = 100.0 * item[key].as_f64().unwrap();
+            let share = if share < 1.0 && share != 0.0 { format!("{share:.2}%") } else { format!("{share:.1}%") };
+            assert!(row.contains(&share), "{row} {key} {share}");
+        }
     }
     let first_note = at(analysis, "trust.notes")[0].as_str().unwrap();
     assert!(browser.text(".reserve").contains(first_note));

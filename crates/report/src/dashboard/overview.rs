@@ -87,6 +87,8 @@ pub struct RoadmapRow {
     pub name: String,
     pub advice: String,
     pub effort: String,
+    /// Of the step, as expected by a model of the fix, by itself; missing where there is none.
+    pub expected_share: Option<f64>,
     /// Of the step, at most, by itself.
     pub alone_share: Option<f64>,
     /// Beyond what the rows above it save; where savings do not add up this is missing.

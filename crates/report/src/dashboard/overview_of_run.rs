@@ -214,6 +214,7 @@ fn targets(operators: &OperatorRecord) -> Vec<RoadmapRow> {
         name: target.operation.clone(),
         advice: target.optimization.clone(),
         effort: target.priority.clone(),
+        expected_share: None,
         alone_share: Some(target.saves_at_most_percent / 100.0),
         additional_share: Some(target.saves_at_most_percent / 100.0),
     };

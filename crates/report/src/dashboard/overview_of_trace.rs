@@ -177,6 +177,7 @@ fn roadmap(analysis: &Analysis) -> Vec<RoadmapRow> {
         name: format!("{} {}", item.code, item.name),
         advice: item.advice.clone(),
         effort: format!("{:?}", item.effort).to_lowercase(),
+        expected_share: Some(item.expected_share),
         alone_share: Some(item.alone_share),
         additional_share: Some(item.additional_share),
     };
@@ -189,10 +190,10 @@ fn roadmap_note(analysis: &Analysis) -> String {
         return String::new();
     }
     format!(
-        "{}; together at most {:.1}%: from {} to no less than {} a step",
+        "{}; together from {} a step to an expected {} and no less than {}",
         roadmap.method,
-        100.0 * roadmap.total_saving_bound_share,
         seconds(roadmap.step_seconds_now),
+        seconds(roadmap.step_seconds_expected),
         seconds(roadmap.step_seconds_at_best)
     )
 }

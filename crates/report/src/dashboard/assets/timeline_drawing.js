@@ -10,7 +10,9 @@ export const LANE = 22;
 const RULER = 38;
 /** Below the ruler, where they are shown: the critical path, the queue over time and counters. */
 const PATH = 9;
-const QUEUE = 30;
+const QUEUE = 38;
+/** Of which this much is for its label, above the curve. */
+const LABEL = 13;
 /** Narrower than this, events are painted together. */
 const APART_PIXELS = 2;
 
@@ -203,15 +205,19 @@ function paintCurve(context, curve, least, most, top, label, colours, view, scal
   context.fillStyle = colours.device;
   context.globalAlpha = 0.45;
   context.beginPath();
-  context.moveTo(0, base);
+  // It begins at the first value, and not in the corner before it.
+  let right = null;
   curve.forEach(([time, value], at) => {
     const next = curve[at + 1]?.[0] ?? view.to;
     if (next < view.from || time > view.to) return;
-    const y = base - ((value - least) / (most - least || 1)) * (QUEUE - 8);
-    context.lineTo(Math.max(0, (time - view.from) * scale), y);
-    context.lineTo(Math.min(view.width, (next - view.from) * scale), y);
+    const y = base - ((value - least) / (most - least || 1)) * (QUEUE - 4 - LABEL);
+    const x = Math.max(0, (time - view.from) * scale);
+    if (right === null) context.moveTo(x, base);
+    right = Math.min(view.width, (next - view.from) * scale);
+    context.lineTo(x, y);
+    context.lineTo(right, y);
   });
-  context.lineTo(view.width, base);
+  if (right !== null) context.lineTo(right, base);
   context.closePath();
   context.fill();
   context.globalAlpha = 1;
