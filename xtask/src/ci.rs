@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{Outcome, interop, kernels, process, test, tidy};
+use crate::{Outcome, fuzz, interop, kernels, process, test, tidy};
 
 type Stage = fn() -> Result<Outcome>;
 
@@ -15,6 +15,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("doc", documentation_builds),
     ("test", test::unit_and_integration),
     ("doc tests", test::documentation),
+    ("fuzz", || fuzz::run(&fuzz::Arguments::default())),
     ("kernels", kernels::run),
     ("interop", || interop::run(interop::Readers::Small)),
 ];

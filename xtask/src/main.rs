@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `screenshots`, `tidy`
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `screenshots`, `tidy`
 //! and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
@@ -6,6 +6,7 @@
 mod bench;
 mod browser;
 mod ci;
+mod fuzz;
 mod interop;
 mod kernels;
 mod kills;
@@ -46,6 +47,8 @@ enum Command {
     Ci,
     /// All tests, with what they need set up on the way
     Test,
+    /// Damaged scripts, traces and checkpoints go through every reader to the last output
+    Fuzz(fuzz::Arguments),
     /// Real readers from Python packages open what headroom writes
     Interop {
         /// Also install torch and transformers (gigabytes) and load models both ways
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci => ci::run(),
         Command::Test => test::run(),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),

@@ -3,6 +3,7 @@
 mod attributes;
 mod cycles;
 mod decisions;
+mod dependencies;
 mod file_shape;
 mod forbidden_words;
 mod layering;
@@ -29,6 +30,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("decision records", decisions::check),
     ("links", links::check),
     ("import cycles", cycles::check),
+    ("dependencies", dependencies::check),
 ];
 
 /// The text files of the repository as git sees them, those not yet added included.

@@ -1,36 +1,35 @@
 //! Whatever the bytes, reading them ends without a panic, and fixes leave a file that parses.
 
+use fastrand::Rng;
 use headroom_lint::fix::Safety;
 use headroom_lint::{Input, Projects, Selection, lint, repair, silence};
+use std::time::{Duration, Instant};
 
-/// Seconds to go on for; a run in development sets more.
-fn seconds() -> u64 {
-    std::env::var("HEADROOM_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(3)
+/// How long to go on; `cargo xtask fuzz` sets more.
+fn time() -> Duration {
+    Duration::from_secs(from_environment("HEADROOM_FUZZ_SECONDS").unwrap_or(3))
 }
 
-/// Steele and Vigna's splitmix64: enough to mutate, and the same everywhere.
-struct Draws(u64);
+/// The same draws on every run of the suite, others where asked for.
+fn draws(own: u64) -> Rng {
+    Rng::with_seed(own + from_environment("HEADROOM_FUZZ_SEED").unwrap_or(0))
+}
 
-impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
 
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
+fn below(draws: &mut Rng, limit: usize) -> usize {
+    draws.usize(..limit.max(1))
 }
 
 #[test]
 fn mutated_scripts_and_noise_never_panic() {
-    let mut draws = Draws(7);
+    let mut draws = draws(7);
     let seeds = seeds();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds());
+    let begin = Instant::now();
     let mut runs = 0u32;
-    while std::time::Instant::now() < until {
+    while begin.elapsed() < time() {
         let bytes = mutate(&seeds, &mut draws);
         let input = Input { path: "train.py".to_string(), bytes };
         let inputs = [input];
@@ -40,7 +39,7 @@ fn mutated_scripts_and_noise_never_panic() {
         }
         runs += 1;
     }
-    println!("{runs} scripts");
+    println!("executions: {runs}");
     assert!(runs > 10, "only {runs} runs");
 }
 
@@ -50,15 +49,15 @@ const MOST_SECONDS: f64 = 20.0;
 /// Script, fixes, parse again: what is written is whole Python, says so by itself, and needs no second fix.
 #[test]
 fn fixes_of_mutated_scripts_parse_and_are_final() {
-    let mut draws = Draws(23);
+    let mut draws = draws(23);
     let seeds = seeds();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds());
+    let begin = Instant::now();
     let (mut runs, mut fixed) = (0u32, 0u32);
-    while std::time::Instant::now() < until || fixed < 10 {
+    while begin.elapsed() < time() || fixed < 10 {
         let script = mutate_lines(&seeds, &mut draws);
-        let is_notebook = draws.below(3) == 0;
+        let is_notebook = below(&mut draws, 3) == 0;
         let (path, bytes) = if is_notebook { ("a.ipynb", as_notebook(&script)) } else { ("a.py", script.into_bytes()) };
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let inputs = [Input { path: path.to_string(), bytes }];
         let repairs = repair(&inputs, &Selection::default(), Safety::Unsafe);
         for file in &repairs.files {
@@ -81,37 +80,37 @@ fn fixes_of_mutated_scripts_parse_and_are_final() {
         assert!(seconds < MOST_SECONDS, "{seconds} s for\n{}", String::from_utf8_lossy(&inputs[0].bytes));
         runs += 1;
     }
-    println!("{runs} scripts, {fixed} of them fixed");
+    println!("executions: {runs}, {fixed} of them fixed");
 }
 
 /// Scripts that still parse most of the time: lines moved, doubled, dropped, taken from another, put under an `if`.
-fn mutate_lines(seeds: &[Vec<u8>], draws: &mut Draws) -> String {
-    let pick = |draws: &mut Draws| String::from_utf8_lossy(&seeds[draws.below(seeds.len())]).into_owned();
+fn mutate_lines(seeds: &[Vec<u8>], draws: &mut Rng) -> String {
+    let pick = |draws: &mut Rng| String::from_utf8_lossy(&seeds[below(draws, seeds.len())]).into_owned();
     let script = pick(draws);
     let mut lines: Vec<String> = script.lines().map(str::to_string).collect();
-    for _ in 0..draws.below(5) {
-        let at = draws.below(lines.len());
-        match draws.below(7) {
+    for _ in 0..below(draws, 5) {
+        let at = below(draws, lines.len());
+        match below(draws, 7) {
             0 if !lines.is_empty() => drop(lines.remove(at)),
             1 if !lines.is_empty() => lines.insert(at, lines[at].clone()),
             2 => {
                 let other = pick(draws);
                 let other: Vec<&str> = other.lines().collect();
-                lines.insert(at, other.get(draws.below(other.len())).unwrap_or(&"").to_string());
+                lines.insert(at, other.get(below(draws, other.len())).unwrap_or(&"").to_string());
             }
             3 if !lines.is_empty() => {
                 let indent: String = lines[at].chars().take_while(|space| *space == ' ').collect();
                 lines[at] = format!("{indent}if x: {}", lines[at].trim_start());
             }
             4 if !lines.is_empty() => {
-                lines[at] += ["  # noqa: E501", " \\", "; pass", ", é=1)", "  # 'it\"s", "\t"][draws.below(6)]
+                lines[at] += ["  # noqa: E501", " \\", "; pass", ", é=1)", "  # 'it\"s", "\t"][below(draws, 6)]
             }
             5 => lines.extend(pick(draws).lines().map(str::to_string)),
             _ => lines = lines.iter().map(|line| line.replace("    ", "\t")).collect(),
         }
     }
-    let end = ["\n", "\r\n", "\n\n"][draws.below(3)];
-    lines.join(end) + if draws.below(2) == 0 { "\n" } else { "" }
+    let end = ["\n", "\r\n", "\n\n"][below(draws, 3)];
+    lines.join(end) + if below(draws, 2) == 0 { "\n" } else { "" }
 }
 
 /// The script in cells, cut where a line begins a statement of the module.
@@ -172,28 +171,28 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// A seed with pieces cut, doubled, swapped with another's, or bytes changed; now and then pure noise.
-fn mutate(seeds: &[Vec<u8>], draws: &mut Draws) -> Vec<u8> {
-    if draws.below(16) == 0 {
-        return (0..draws.below(2000)).map(|_| draws.next() as u8).collect();
+fn mutate(seeds: &[Vec<u8>], draws: &mut Rng) -> Vec<u8> {
+    if below(draws, 16) == 0 {
+        return (0..below(draws, 2000)).map(|_| draws.u8(..)).collect();
     }
-    let mut bytes = seeds[draws.below(seeds.len())].clone();
-    for _ in 0..=draws.below(6) {
-        let (one, two) = (draws.below(bytes.len()), draws.below(bytes.len()));
+    let mut bytes = seeds[below(draws, seeds.len())].clone();
+    for _ in 0..=below(draws, 6) {
+        let (one, two) = (below(draws, bytes.len()), below(draws, bytes.len()));
         let (start, end) = (one.min(two), one.max(two));
-        match draws.below(6) {
+        match below(draws, 6) {
             0 => drop(bytes.drain(start..end)),
             1 => {
                 let piece = bytes[start..end].to_vec();
-                let at = draws.below(bytes.len());
+                let at = below(draws, bytes.len());
                 bytes.splice(at..at, piece);
             }
             2 => {
-                let other = &seeds[draws.below(seeds.len())];
-                let from = draws.below(other.len());
-                let piece = other[from..(from + draws.below(200)).min(other.len())].to_vec();
+                let other = &seeds[below(draws, seeds.len())];
+                let from = below(draws, other.len());
+                let piece = other[from..(from + below(draws, 200)).min(other.len())].to_vec();
                 bytes.splice(start..start, piece);
             }
-            3 if !bytes.is_empty() => bytes[start] = draws.next() as u8,
+            3 if !bytes.is_empty() => bytes[start] = draws.u8(..),
             4 => {
                 let words = [
                     "\n    ",
@@ -212,7 +211,7 @@ fn mutate(seeds: &[Vec<u8>], draws: &mut Draws) -> Vec<u8> {
                     "=",
                     ",",
                 ];
-                let word = words[draws.below(words.len())];
+                let word = words[below(draws, words.len())];
                 bytes.splice(start..start, word.bytes());
             }
             _ => bytes.truncate(end),
