@@ -8,6 +8,7 @@ mod file_shape;
 mod forbidden_words;
 mod layering;
 mod links;
+mod lossy_paths;
 mod machine_paths;
 mod rust_code;
 
@@ -29,6 +30,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("machine paths", machine_paths::check),
     ("decision records", decisions::check),
     ("links", links::check),
+    ("lossy paths", lossy_paths::check),
     ("import cycles", cycles::check),
     ("dependencies", dependencies::check),
 ];

@@ -22,7 +22,7 @@ const SHAPES: [(&str, [usize; 5]); 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let part = arguments.next().unwrap_or_default();
     let time = Duration::from_secs_f64(seconds);

@@ -32,7 +32,7 @@ const ATTENTIONS: [(&str, [usize; 4]); 3] =
     [("tiny heads", [64, 32, 128, 32]), ("small heads", [64, 32, 256, 64]), ("one long", [4, 4, 2048, 64])];
 
 fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
     let seconds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(0.3);
     let part = arguments.next().unwrap_or_default();
     let time = Duration::from_secs_f64(seconds);
