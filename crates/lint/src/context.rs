@@ -34,6 +34,9 @@ pub enum LoopKind {
 pub enum Guard {
     /// Nothing is known: taken to run every time.
     Open,
+    /// Holds wherever a script trains: the other side of a branch that is known to be cold, a test for a tensor, the rank
+    /// that logs.
+    Taken,
     Cadence,
     /// At most once: filling a cache, or a branch that ends the run.
     Once,
@@ -125,7 +128,7 @@ impl Contexts {
 impl Guard {
     /// Whether what is under it runs seldom or never while training.
     pub fn cools(self) -> bool {
-        self != Guard::Open
+        !matches!(self, Guard::Open | Guard::Taken)
     }
 }
 
@@ -135,6 +138,10 @@ pub struct Heat {
     pub(super) hot: Vec<bool>,
     /// Functions that are a step by themselves, whoever calls them: hooks of trainers.
     pub steps: Vec<FunctionId>,
+    /// Functions that a loop of steps or a trainer's hook among the files reaches through calls that run at every step.
+    pub driven: Vec<bool>,
+    /// Functions that are only ever called under branches of which nothing is known.
+    pub branched: Vec<bool>,
     pub(super) evaluation: Vec<bool>,
     /// Indices into the program's calls.
     pub training_calls: Vec<usize>,

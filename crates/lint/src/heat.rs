@@ -42,7 +42,11 @@ pub fn measure(program: &mut Program) {
         steps: (0..entries.len()).filter(|function| is_step(program, *function, entries[*function])).collect(),
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
+        driven: Vec::new(),
+        branched: Vec::new(),
     };
+    program.heat.driven = driven(program, &calls);
+    program.heat.branched = branched(program, &calls);
 }
 
 /// `sample_noise`, `predict_start`: drawn and predicted by their names, and yet parts of a step where a step calls them.
@@ -397,6 +401,59 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
         }
     }
     false
+}
+
+/// Functions that a loop of steps or a trainer's hook reaches, by calls that run at every step.
+fn driven(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
+    let mut found = vec![false; calls.len()];
+    let mut is_step = vec![false; calls.len()];
+    program.heat.steps.iter().for_each(|function| is_step[*function] = true);
+    let mut queue: Vec<FunctionId> = (0..calls.len()).collect();
+    for _ in 0..=MOST_CALLS_DEEP {
+        let mut next = Vec::new();
+        for function in queue {
+            let is_all = found[function] || is_step[function];
+            for call in calls[function].iter().map(|index| &program.notes.calls[*index]) {
+                let runs = is_all && program.heat.is_hot(call.context) || is_hot(program, call.context, false);
+                for callee in callees(program, call).filter(|_| runs) {
+                    if !std::mem::replace(&mut found[callee], true) {
+                        next.push(callee);
+                    }
+                }
+            }
+        }
+        queue = next;
+    }
+    found
+}
+
+/// Functions whose every call that runs while training stands under a branch of which nothing is known, or in a function of
+/// that kind. Who is called by nobody in sight is not one of them.
+fn branched(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
+    let mut found = vec![false; calls.len()];
+    let hot: Vec<(FunctionId, bool, &Call)> = program
+        .notes
+        .calls
+        .iter()
+        .filter(|call| program.heat.is_hot(call.context))
+        .map(|call| (program.notes.contexts.get(call.context).function, program.is_under_branch(call.context), call))
+        .collect();
+    for _ in 0..MOST_CALLS_DEEP {
+        let mut called = vec![(0u32, 0u32); found.len()];
+        for (caller, under_branch, call) in &hot {
+            for callee in callees(program, call).filter(|callee| callee != caller) {
+                called[callee].0 += 1;
+                called[callee].1 += u32::from(*under_branch || found[*caller]);
+            }
+        }
+        let now: Vec<bool> = called.into_iter().map(|(all, branched)| all > 0 && all == branched).collect();
+        if now == found {
+            break;
+        }
+        found = now;
+    }
+    program.heat.steps.iter().for_each(|function| found[*function] = false);
+    found
 }
 
 fn holds_evaluation(program: &Program, id: ContextId) -> bool {

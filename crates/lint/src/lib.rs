@@ -1,11 +1,13 @@
 //! Reads training scripts and says what in them costs time at every step, and how to repair it.
 
+mod attention;
 mod cells;
 mod classes;
 mod comments;
 mod context;
 mod coverage;
 mod edits;
+mod evidence;
 mod file;
 pub mod finding;
 pub mod fix;

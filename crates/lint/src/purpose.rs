@@ -20,8 +20,10 @@ pub enum Purpose {
     Guard,
     /// Goes to something that is not followed.
     Other,
-    /// A size, a place, a key or a branch: the host goes on with the number.
+    /// A size, a place or a branch: the host goes on with the number.
     Needed,
+    /// Looks something up that the host keeps.
+    Key,
 }
 
 /// Names are followed through assignments and returns this often.
@@ -54,7 +56,7 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
     // From the inside out: the first that says something decides.
     for (index, expression) in around.iter().enumerate().rev() {
         let inner = around.get(index + 1).map_or(range, |inner| inner.range());
-        if let Some(purpose) = of_surroundings(expression, inner) {
+        if let Some(purpose) = of_surroundings(program, function, expression, inner) {
             return purpose;
         }
     }
@@ -71,9 +73,15 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
 }
 
 /// An expression around the read says what for, or hands the question on.
-fn of_surroundings(expression: &Expr, inner: TextRange) -> Option<Purpose> {
+fn of_surroundings(program: &Program, function: FunctionId, expression: &Expr, inner: TextRange) -> Option<Purpose> {
     match expression {
-        Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => Some(Purpose::Needed),
+        Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => {
+            let file = program.sources.symbols.functions[function].file;
+            let mut noted = program.subscripts_in(file).filter(|noted| noted.node.range() == subscript.range());
+            let is_place = subscript.slice.is_slice_expr() || subscript.slice.is_tuple_expr();
+            let of_tensor = noted.any(|noted| noted.base.tensor().is_some());
+            Some(if is_place || of_tensor { Purpose::Needed } else { Purpose::Key })
+        }
         Expr::Slice(_) => Some(Purpose::Needed),
         Expr::FString(_) | Expr::Dict(_) => Some(Purpose::Record),
         Expr::If(choice) if choice.test.range().contains_range(inner) => {

@@ -339,6 +339,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 usize::try_from(at).ok().and_then(|at| elements.get(at).cloned()).unwrap_or(Value::Unknown)
             }
             (Value::List(_) | Value::Parameters { .. }, _) if matches!(&*subscript.slice, Expr::Slice(_)) => base,
+            // `batch["dataset_name"]`
+            (Value::Tensor(_), Value::Text(Some(key))) if names_text(key) => Value::Text(None),
             (Value::Tensor(tensor), _) => {
                 // `boxes[:, 4]`: no list is asked for that.
                 let guessed = tensor.guessed && !asks_for_slices(&subscript.slice);
@@ -427,4 +429,13 @@ fn asks_for_slices(index: &Expr) -> bool {
 
 fn is_parameter(value: &Value) -> bool {
     value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
+}
+
+/// Keys of what is written in words, by their last one.
+fn names_text(key: &str) -> bool {
+    let last = key.rsplit(['_', '-', '.', '/']).next().unwrap_or_default().to_ascii_lowercase();
+    matches!(
+        last.trim_end_matches('s'),
+        "name" | "type" | "path" | "file" | "filename" | "text" | "caption" | "prompt" | "url" | "split" | "sentence"
+    )
 }

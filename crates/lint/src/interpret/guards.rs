@@ -3,6 +3,7 @@
 use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
 
 use super::Interpreter;
+use super::conditions::asked_for_tensor;
 use super::caches::{fills_what_it_tests, winds_up_again};
 use super::cadence::{
     counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_part, mentions_version, modulo_of,
@@ -22,13 +23,14 @@ pub struct Branches {
 }
 
 const OPEN: Branches = Branches { when_true: Guard::Open, when_false: Guard::Open };
+const TAKEN: Branches = Branches { when_true: Guard::Taken, when_false: Guard::Open };
 
 fn when_true(guard: Guard) -> Branches {
-    Branches { when_true: guard, when_false: Guard::Open }
+    Branches { when_true: guard, when_false: Guard::Taken }
 }
 
 fn when_false(guard: Guard) -> Branches {
-    Branches { when_true: Guard::Open, when_false: guard }
+    Branches { when_true: Guard::Taken, when_false: guard }
 }
 
 impl Branches {
@@ -76,7 +78,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     }
                     BoolOp::Or => (every(taken), any(other)),
                 };
-                Branches { when_true: when_true.unwrap_or(Guard::Open), when_false: when_false.unwrap_or(Guard::Open) }
+                let is_taken = |pick: fn(&Branches) -> Guard, one_suffices: bool| match one_suffices {
+                    true => parts.iter().any(|part| pick(part) == Guard::Taken),
+                    false => parts.iter().all(|part| pick(part) == Guard::Taken),
+                };
+                let open = |is_taken: bool| if is_taken { Guard::Taken } else { Guard::Open };
+                let is_or = operation.op == BoolOp::Or;
+                Branches {
+                    when_true: when_true.unwrap_or_else(|| open(is_taken(taken, is_or))),
+                    when_false: when_false.unwrap_or_else(|| open(is_taken(other, !is_or))),
+                }
             }
             Expr::Compare(compare) => self.classify_compare(compare),
             Expr::BinOp(operation) if operation.op == Operator::Mod => {
@@ -99,6 +110,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         when_true(Guard::Fallback)
                     }
                     "getenv" => when_true(Guard::OptIn),
+                    _ if asked_for_tensor(test).is_some() => TAKEN,
+                    last if speaks_of_rank(last) => TAKEN,
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
                     last if says_cadence(last) => when_true(Guard::Cadence),
                     // What is no number ends a run, or spoils a step: it does not go on for long.
@@ -191,6 +204,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
+        if speaks_of_rank(&lower) {
+            return TAKEN;
+        }
         if is_decoding_name(&lower) {
             return when_true(Guard::Evaluation);
         }
@@ -252,6 +268,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 CmpOp::NotEq | CmpOp::IsNot => phase.swapped(),
                 _ => OPEN,
             };
+        }
+        let is_first_rank = last_name(left).is_some_and(speaks_of_rank)
+            || matches!(left, Expr::Call(call) if speaks_of_rank(last_part(call)));
+        if is_first_rank && matches!(operator, CmpOp::Eq | CmpOp::In | CmpOp::LtE) {
+            return TAKEN;
+        }
+        // `if targets is not None:` in a model that computes its own loss: whoever trains hands them in.
+        let is_target = last_name(left).is_some_and(|name| {
+            let lower = name.to_ascii_lowercase();
+            lower.split('_').any(|word| matches!(word.trim_end_matches('s'), "target" | "label" | "loss" | "losse"))
+        });
+        if is_target && matches!(operator, CmpOp::IsNot) && matches!(right, Expr::NoneLiteral(_)) {
+            return TAKEN;
         }
         let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
         match operator {
@@ -461,6 +490,16 @@ fn last_name(expression: &Expr) -> Option<&str> {
         Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         _ => None,
     }
+}
+
+/// `rank`, `is_main_process`: who of many runs it. One of them does.
+fn speaks_of_rank(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_rank = lower.split('_').any(|word| matches!(word, "rank" | "rank0" | "rank_0"));
+    is_rank
+        || ["main_process", "is_main", "is_master", "master_process", "global_zero", "world_process_zero", "is_primary"]
+            .iter()
+            .any(|known| lower.contains(known))
 }
 
 fn asks_for_numbers(call: &ExprCall) -> bool {

@@ -1,5 +1,6 @@
 //! Statements, in order.
 
+use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -178,6 +179,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if leaves {
             self.names = before.clone();
         }
+        // `if isinstance(x, Tensor): return …`: further down, and in the `else`, it is something else.
+        let mut before = before;
+        if let Some(name) = asked_for_tensor(&branch.test).filter(|_| leaves || !branch.elif_else_clauses.is_empty()) {
+            before.insert(name, Value::Unknown);
+        }
         let mut otherwise = when_false;
         let mut has_else = false;
         for clause in &branch.elif_else_clauses {
@@ -189,12 +195,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     let guard = match (when_true, inner.when_true) {
                         // The `elif` of a cadence guard belongs to it.
                         (Guard::Cadence, _) => Guard::Cadence,
-                        (_, Guard::Open) => otherwise,
+                        (_, Guard::Open) if otherwise == Guard::Taken => Guard::Open,
+                        (_, Guard::Open | Guard::Taken) => otherwise,
                         (_, own) => own,
                     };
-                    if !otherwise.cools() {
-                        otherwise = inner.when_false;
-                    }
+                    otherwise = match otherwise {
+                        Guard::Open if !inner.when_false.cools() => Guard::Open,
+                        Guard::Open | Guard::Taken => inner.when_false,
+                        cold => cold,
+                    };
                     guard
                 }
                 None => {
@@ -230,7 +239,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn run_for(&mut self, statement: &'a Stmt, repeat: &'a StmtFor) {
         let iterated = self.evaluate(&repeat.iter);
         let kind = self.loop_kind(&repeat.iter, &iterated);
-        let element = self.element_of(&iterated);
+        let element = match goes_over_keys(repeat) {
+            true => Value::Text(None),
+            false => self.element_of(&iterated),
+        };
         let loader = self.loader_in(&repeat.iter);
         self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
         if self.is_recording
@@ -482,4 +494,26 @@ pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> 
         }
     }
     one
+}
+
+/// `for k in images: show(images[k])`: whatever it is, it is gone through by its keys.
+fn goes_over_keys(repeat: &StmtFor) -> bool {
+    struct Lookups<'a> {
+        owner: &'a str,
+        key: &'a str,
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Lookups<'a> {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            let is = |part: &Expr, name: &str| matches!(part, Expr::Name(part) if part.id.as_str() == name);
+            if let Expr::Subscript(subscript) = expression {
+                self.found |= is(&subscript.value, self.owner) && is(&subscript.slice, self.key);
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let (Expr::Name(owner), Expr::Name(key)) = (&*repeat.iter, &*repeat.target) else { return false };
+    let mut lookups = Lookups { owner: owner.id.as_str(), key: key.id.as_str(), found: false };
+    lookups.visit_body(&repeat.body);
+    lookups.found
 }

@@ -46,7 +46,7 @@ fn check(check: &mut Check) {
         if let Some(backward) = backward {
             let message = "gradients are averaged across ranks at every backward pass, though the optimizer steps only now and then";
             let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
-            let notice = worth::in_sight(program, backward.context);
+            let notice = worth::in_step(program, backward.context);
             check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));
         }
     }

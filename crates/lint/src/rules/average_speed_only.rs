@@ -8,7 +8,7 @@ use crate::edits::blocks_of;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Loop, Program};
-use crate::rule::{Check, SourceRule};
+use crate::rule::{Check, Notice, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP606",
@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
             speed.start
         );
         let advice = "also log the speed since the last line: set the clock again after each";
-        check.report(speed.context, speed.expression, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, speed.context, speed.expression, message, Fix::shown(advice));
     }
 }
 

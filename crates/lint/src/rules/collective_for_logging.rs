@@ -8,9 +8,8 @@ use crate::classes::ClassKind;
 use crate::edits::{cadence_condition, guard_statement};
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::program::{Call, Callee, FunctionKind, Program};
+use crate::program::{Call, Callee, Program};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP506",
@@ -44,12 +43,9 @@ fn check(check: &mut Check) {
             .calls_of(program.notes.contexts.get(call.context).function)
             .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
         let overlaps = call.node.arguments.find_keyword("async_op").is_some();
-        // In a `forward` or a loss it is a part of what is trained on.
-        let kind = program.functions[program.notes.contexts.get(call.context).function].kind;
-        let is_computed = matches!(kind, FunctionKind::Step | FunctionKind::Loss)
-            && program.function_of(call.context).name != "training_step";
-        let notice =
-            if is_read || overlaps || is_computed { Notice::Pedantic } else { worth::in_sight(program, call.context) };
+        // Ranks meet for the gradients anyway, and a helper is not where the number is asked for: only the loop's own.
+        let is_own = program.step_loop(call.context).is_some();
+        let notice = if is_read || overlaps || !is_own { Notice::Pedantic } else { Notice::Default };
         let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)

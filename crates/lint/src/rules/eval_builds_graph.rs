@@ -5,6 +5,7 @@ use crate::context::{ContextId, Frame};
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
 use crate::program::{Callee, FunctionKind, Program};
+use crate::topics::Topic;
 use crate::rule::{Check, Notice, SourceRule};
 use crate::symbols::FunctionId;
 use crate::value::Value;
@@ -59,7 +60,10 @@ fn check(check: &mut Check) {
         };
         // A method that a runner out of sight calls may be called without a graph there.
         let switches = program.calls_of(function).any(|call| call.name == "eval");
-        let notice = if symbol.class.is_none() || switches { Notice::Default } else { Notice::Pedantic };
+        let is_sure = symbol.class.is_none() || switches;
+        // A script of its own runs once; beside a loop of steps it runs every epoch.
+        let trains = program.groups.mentions_itself(symbol.file, Topic::Trains);
+        let notice = if is_sure && trains { Notice::Default } else { Notice::Pedantic };
         check.report_as(
             notice,
             call.context,

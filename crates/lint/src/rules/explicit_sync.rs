@@ -39,7 +39,7 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
-        let notice = worth::in_sight(program, call.context);
+        let notice = worth::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

@@ -2,10 +2,11 @@
 
 use ruff_text_size::Ranged;
 
+use crate::attention;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Product, Program};
-use crate::rule::{Check, SourceRule};
+use crate::rule::{Check, Notice, SourceRule};
 use crate::uses::uses_of;
 use ruff_python_ast::{Expr, Stmt};
 
@@ -35,7 +36,9 @@ fn check(check: &mut Check) {
         let function = program.function_of(product.context).definition.map(|definition| definition.range());
         let is_here = function.is_some_and(|function| function.contains_range(whole));
         let range = if is_here { whole } else { product.expression.range() };
-        check.report(product.context, range, message, Fix::shown(advice));
+        let notice =
+            if attention::is_of_length_squared(program, product) { Notice::Default } else { Notice::Pedantic };
+        check.report_as(notice, product.context, range, message, Fix::shown(advice));
     }
 }
 
@@ -75,7 +78,10 @@ fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
                 let leaves = match one.statement {
                     Stmt::Return(_) => true,
                     // `self.weights = weights`
-                    Stmt::Assign(assign) => assign.targets.iter().any(|target| matches!(target, Expr::Attribute(_))),
+                    Stmt::Assign(assign) => {
+                        assign.value.is_dict_expr()
+                            || assign.targets.iter().any(|target| matches!(target, Expr::Attribute(_)))
+                    }
                     _ => false,
                 };
                 !one.is_store && !in_product && leaves

@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
         let notice = if is_log || appends || call.name == "flush" {
             Notice::Pedantic
         } else {
-            worth::in_sight(program, call.context)
+            worth::in_step(program, call.context)
         };
         let message = format!("`{}` {what} at every step, and the device waits", call.name);
         let edit = match call.statement {

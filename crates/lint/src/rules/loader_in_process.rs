@@ -4,7 +4,10 @@ use super::Workers;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::rule::{Check, SourceRule};
+use crate::program::{Call, Callee, Loader, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::symbols::FunctionId;
+use crate::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP301",
@@ -35,12 +38,54 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
+        let notice = match prepares(program, loader) {
+            true => super::loader_notice(program, loader, "num_workers"),
+            false => Notice::Pedantic,
+        };
         check.report_as(
-            super::loader_notice(program, loader, "num_workers"),
+            notice,
             loader.context,
             loader.node,
             message,
             fix,
         );
     }
+}
+
+/// Whether a sample costs work: files are opened, pictures decoded, texts taken apart, something drawn at random. What only
+/// picks from memory gains nothing from workers.
+fn prepares(program: &Program, loader: &Loader) -> bool {
+    let sampled = match &loader.dataset {
+        Value::External(dotted) => return dotted.starts_with("torchvision.datasets"),
+        Value::Instance(class) => {
+            let lineage = crate::classes::lineage(&program.sources.classes, *class);
+            lineage
+                .into_iter()
+                .find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
+        }
+        _ => None,
+    };
+    let collated = match loader.collate {
+        Value::Function(function) => Some(function),
+        _ => None,
+    };
+    let is_torchvision = loader.node.arguments.find_argument_value("dataset", 0).is_some_and(|dataset| {
+        let range = ruff_text_size::Ranged::range(dataset);
+        let place = (program.file_of(loader.context), range);
+        let made = program.places.call_by_range.get(&place).map(|index| &program.notes.calls[*index]);
+        made.and_then(Call::external).is_some_and(|dotted| dotted.starts_with("torchvision.datasets"))
+    });
+    is_torchvision || [sampled, collated].into_iter().flatten().any(|function| works(program, function, 2))
+}
+
+fn works(program: &Program, function: FunctionId, deep: usize) -> bool {
+    const WORK: [&str; 14] = [
+        "open", "imread", "load", "read", "read_image", "decode", "resize", "transform", "transforms", "tokenizer", "encode",
+        "fromarray", "from_file", "augment",
+    ];
+    program.calls_of(function).any(|call| match call.callee {
+        _ if WORK.contains(&call.name) => true,
+        Callee::Function(inner) if deep > 0 && inner != function => works(program, inner, deep - 1),
+        _ => false,
+    })
 }

@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
         // `.cpu()` of what nothing is known of may be a module's or a dictionary's.
         let notice = match is_size || call.receiver == Value::Unknown {
             true => Notice::Pedantic,
-            false => worth::of_read(program, call.context, call.statement, call.node.range()),
+            false => worth::of_copy(program, call.context, call.statement, call.node.range()),
         };
         check.report_as(notice, call.context, call.node, message, fix);
     }

@@ -1,0 +1,202 @@
+//! Evidence that a hand-written attention compares every position with every other, at sequence length squared.
+
+use std::collections::HashSet;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr};
+use ruff_python_ast::{Expr, ExprCall, Number, Stmt, UnaryOp};
+use ruff_text_size::{Ranged, TextRange};
+
+use super::program::{Product, Program};
+use super::symbols::FunctionId;
+use super::uses::uses_of;
+
+/// Queries and keys are made of one and the same input, position by position. Where they are not, nothing says how many
+/// queries there are: one for a pool, a few for a resampler.
+pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
+    let function = program.notes.contexts.get(product.context).function;
+    let Some((queries, keys)) = operands(program, function, product.weights) else { return false };
+    let (queries, keys) = (Made::of(program, function, queries), Made::of(program, function, keys));
+    let is_plain = !queries.is_odd && !keys.is_odd && !(queries.ends_open && !queries.is_moved);
+    is_plain && queries.inputs.len() == 1 && queries.inputs == keys.inputs
+}
+
+/// `q @ k.transpose(-2, -1)`, `torch.matmul(q, k.mT)`, `torch.einsum("…", q, k)`: the operands of the product at `range`.
+fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -> Option<(&'a Expr, &'a Expr)> {
+    let body = program.sources.symbols.functions[function].body;
+    let statement = innermost(body, range)?;
+    match super::find_expression(statement, range)? {
+        Expr::BinOp(operation) => Some((&operation.left, &operation.right)),
+        Expr::Call(call) => {
+            let mut tensors = call.arguments.args.iter().filter(|argument| !argument.is_string_literal_expr());
+            match (tensors.next(), tensors.next(), &*call.func) {
+                (Some(left), Some(right), _) => Some((left, right)),
+                (Some(right), None, Expr::Attribute(method)) => Some((&method.value, right)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn innermost(body: &[Stmt], range: TextRange) -> Option<&Stmt> {
+    body.iter().find(|statement| statement.range().contains_range(range))
+}
+
+/// The input that a value is made of, and what was done to it on the way.
+#[derive(Default)]
+struct Made<'a> {
+    /// Parameters of the function.
+    inputs: HashSet<&'a str>,
+    /// One position alone, channels in place of positions, windows, or parts of unequal size.
+    is_odd: bool,
+    /// `.view(b, c, -1)`: positions come last, unless they are moved.
+    ends_open: bool,
+    is_moved: bool,
+}
+
+/// Names are followed through assignments this often.
+const MOST_NAMES: usize = 24;
+
+impl<'a> Made<'a> {
+    fn of(program: &Program<'a>, function: FunctionId, value: &'a Expr) -> Made<'a> {
+        let Some(definition) = program.sources.symbols.functions[function].definition else { return Made::default() };
+        let mut made = Made::default();
+        let (mut open, mut seen) = (vec![value], HashSet::new());
+        while let Some(expression) = open.pop() {
+            let mut parts = Parts::default();
+            parts.visit_expr(expression);
+            for call in parts.calls {
+                // The keys' own transposition is a part of the product.
+                made.look_at(call, std::ptr::eq(expression, value));
+            }
+            for subscript in parts.firsts {
+                let is_input =
+                    matches!(subscript, Expr::Name(name) if definition.parameters.includes(name.id.as_str()));
+                made.is_odd |= is_input;
+            }
+            for name in parts.names {
+                if !seen.insert(name) || seen.len() > MOST_NAMES {
+                    continue;
+                }
+                let uses = uses_of(program, function, name);
+                let stored = uses.iter().filter(|one| one.is_store && one.expression.start() < value.start());
+                let values: Vec<&Expr> = stored.filter_map(|one| value_for(one.statement, name)).collect();
+                if definition.parameters.includes(name) && !matches!(name, "self" | "cls") {
+                    made.inputs.insert(name);
+                }
+                open.extend(values);
+            }
+        }
+        made
+    }
+
+    fn look_at(&mut self, call: &ExprCall, is_operand: bool) {
+        let Expr::Attribute(method) = &*call.func else { return };
+        let arguments: Vec<Option<i64>> = call.arguments.args.iter().map(whole_number).collect();
+        match method.attr.as_str() {
+            "transpose" | "swapaxes" if !is_operand => {
+                let is_last = matches!(*arguments, [Some(-2), Some(-1)] | [Some(-1), Some(-2)]);
+                self.is_odd |= is_last;
+                self.is_moved = true;
+            }
+            "permute" if !is_operand => {
+                let last = arguments.last().copied().flatten();
+                let moves_last = last.is_some_and(|last| last >= 0 && last + 1 != arguments.len() as i64);
+                // Three axes are a feature map's: its positions were last.
+                self.is_odd |= moves_last && arguments.len() > 3 || arguments.len() > 5;
+                self.is_moved = true;
+            }
+            "permute" => self.is_moved = true,
+            "view" | "reshape" => self.ends_open |= arguments.last() == Some(&Some(-1)) && arguments.len() == 3,
+            "split" => {
+                let sizes = call.arguments.args.first().and_then(|sizes| match sizes {
+                    Expr::List(list) => Some(list.elts.iter().map(super::names_in).collect::<Vec<_>>()),
+                    _ => None,
+                });
+                self.is_odd |= sizes.is_some_and(|sizes| sizes.windows(2).any(|pair| pair[0] != pair[1]));
+            }
+            "mean" => self.is_odd = true,
+            _ => {}
+        }
+    }
+}
+
+/// What a statement binds a name to: its own part of a tuple, where both sides are tuples.
+fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
+    let Stmt::Assign(assign) = statement else { return None };
+    let is_it = |target: &Expr| matches!(target, Expr::Name(target) if target.id.as_str() == name);
+    match (assign.targets.first()?, &*assign.value) {
+        (Expr::Tuple(targets), Expr::Tuple(values)) if targets.elts.len() == values.elts.len() => {
+            targets.elts.iter().zip(&values.elts).find(|(target, _)| is_it(target)).map(|(_, value)| value)
+        }
+        // `B, N, C = x.shape` says nothing of what is in it.
+        (_, value) if is_shape(value) => None,
+        (_, value) => Some(value),
+    }
+}
+
+fn is_shape(value: &Expr) -> bool {
+    match value {
+        Expr::Attribute(attribute) => attribute.attr.as_str() == "shape",
+        Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method) if method.attr.as_str() == "size"),
+        Expr::Subscript(subscript) => is_shape(&subscript.value),
+        _ => false,
+    }
+}
+
+fn whole_number(expression: &Expr) -> Option<i64> {
+    match expression {
+        Expr::NumberLiteral(literal) => match &literal.value {
+            Number::Int(int) => int.as_i64(),
+            _ => None,
+        },
+        Expr::UnaryOp(operation) if operation.op == UnaryOp::USub => whole_number(&operation.operand).map(|one| -one),
+        _ => None,
+    }
+}
+
+/// Names and method calls of an expression, sizes left out, and what a first position is taken of.
+#[derive(Default)]
+struct Parts<'a> {
+    names: Vec<&'a str>,
+    calls: Vec<&'a ExprCall>,
+    firsts: Vec<&'a Expr>,
+}
+
+impl<'a> Visitor<'a> for Parts<'a> {
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) => self.names.push(name.id.as_str()),
+            _ if is_shape(expression) => return,
+            Expr::Call(call) => {
+                self.calls.push(call);
+                if let Expr::Attribute(method) = &*call.func
+                    && matches!(method.attr.as_str(), "view" | "reshape" | "permute" | "transpose" | "expand")
+                {
+                    // Their arguments are sizes.
+                    self.visit_expr(&method.value);
+                    return;
+                }
+            }
+            // `x[:, 0]`, `x[:, :1]`
+            Expr::Subscript(subscript) => {
+                if let Expr::Tuple(index) = &*subscript.slice
+                    && index.elts.get(1).is_some_and(is_first)
+                {
+                    self.firsts.push(&subscript.value);
+                }
+                self.visit_expr(&subscript.value);
+                return;
+            }
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+}
+
+fn is_first(index: &Expr) -> bool {
+    match index {
+        Expr::Slice(slice) => slice.upper.as_deref().and_then(whole_number) == Some(1),
+        other => whole_number(other).is_some(),
+    }
+}
