@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use ruff_python_ast::visitor::{Visitor, walk_expr};
-use ruff_python_ast::{Expr, ExprCall, Number, Stmt, UnaryOp};
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, Number, Operator, Stmt, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::program::{Product, Program};
@@ -16,15 +16,19 @@ pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
     let function = program.notes.contexts.get(product.context).function;
     let Some((queries, keys)) = operands(program, function, product.weights) else { return false };
     let (queries, keys) = (Made::of(program, function, queries), Made::of(program, function, keys));
-    let is_plain = !queries.is_odd && !keys.is_odd && !(queries.ends_open && !queries.is_moved);
-    is_plain && queries.inputs.len() == 1 && queries.inputs == keys.inputs
+    let is_plain = !queries.is_odd && !keys.is_odd && (!queries.ends_open || queries.is_moved);
+    let is_one = queries.inputs.len() == 1 && keys.inputs.len() == 1;
+    // `forward(q, k, v)`: what projects them stands elsewhere, and this is all that is done to them.
+    let is_handed = !queries.is_bound && !keys.is_bound;
+    is_plain && is_one && (is_handed || queries.inputs == keys.inputs)
 }
 
-/// `q @ k.transpose(-2, -1)`, `torch.matmul(q, k.mT)`, `torch.einsum("…", q, k)`: the operands of the product at `range`.
+/// `q @ k.transpose(-2, -1)`, `torch.matmul(q, k.mT)`, `torch.einsum("…", q, k)`: the operands of the first product
+/// within `range`.
 fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -> Option<(&'a Expr, &'a Expr)> {
-    let body = program.sources.symbols.functions[function].body;
-    let statement = innermost(body, range)?;
-    match super::find_expression(statement, range)? {
+    let mut finder = Finder { range, found: None };
+    finder.visit_body(program.sources.symbols.functions[function].body);
+    match finder.found? {
         Expr::BinOp(operation) => Some((&operation.left, &operation.right)),
         Expr::Call(call) => {
             let mut tensors = call.arguments.args.iter().filter(|argument| !argument.is_string_literal_expr());
@@ -38,8 +42,33 @@ fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -
     }
 }
 
-fn innermost(body: &[Stmt], range: TextRange) -> Option<&Stmt> {
-    body.iter().find(|statement| statement.range().contains_range(range))
+struct Finder<'a> {
+    range: TextRange,
+    found: Option<&'a Expr>,
+}
+
+impl<'a> Visitor<'a> for Finder<'a> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        if statement.range().intersect(self.range).is_some() {
+            walk_stmt(self, statement);
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        let is_product = match expression {
+            Expr::BinOp(operation) => operation.op == Operator::MatMult,
+            Expr::Call(call) => {
+                matches!(&*call.func, Expr::Attribute(method)
+                if matches!(method.attr.as_str(), "matmul" | "bmm" | "einsum" | "baddbmm"))
+                    || matches!(&*call.func, Expr::Name(name) if matches!(name.id.as_str(), "matmul" | "bmm" | "einsum"))
+            }
+            _ => false,
+        };
+        if is_product && self.found.is_none() && self.range.contains_range(expression.range()) {
+            self.found = Some(expression);
+        }
+        walk_expr(self, expression);
+    }
 }
 
 /// The input that a value is made of, and what was done to it on the way.
@@ -47,6 +76,8 @@ fn innermost(body: &[Stmt], range: TextRange) -> Option<&Stmt> {
 struct Made<'a> {
     /// Parameters of the function.
     inputs: HashSet<&'a str>,
+    /// Made in the function, and not only handed in.
+    is_bound: bool,
     /// One position alone, channels in place of positions, windows, or parts of unequal size.
     is_odd: bool,
     /// `.view(b, c, -1)`: positions come last, unless they are moved.
@@ -84,6 +115,7 @@ impl<'a> Made<'a> {
                 if definition.parameters.includes(name) && !matches!(name, "self" | "cls") {
                     made.inputs.insert(name);
                 }
+                made.is_bound |= !values.is_empty();
                 open.extend(values);
             }
         }

@@ -140,8 +140,6 @@ pub struct Heat {
     pub steps: Vec<FunctionId>,
     /// Functions that a loop of steps or a trainer's hook among the files reaches through calls that run at every step.
     pub driven: Vec<bool>,
-    /// Functions that are only ever called under branches of which nothing is known.
-    pub branched: Vec<bool>,
     pub(super) evaluation: Vec<bool>,
     /// Indices into the program's calls.
     pub training_calls: Vec<usize>,

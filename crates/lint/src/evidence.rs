@@ -29,13 +29,6 @@ impl Program<'_> {
         }
     }
 
-    /// Runs whenever the step does: no branch of unknown outcome around it, nor around every call of its function.
-    pub fn is_unconditional(&self, context: ContextId) -> bool {
-        let function = self.notes.contexts.get(context).function;
-        let is_branched = self.heat.branched.get(function) == Some(&true) && self.step_loop(context).is_none();
-        !is_branched && !self.is_under_branch(context)
-    }
-
     /// Under a branch of unknown outcome, between the step and the line. A branch that holds the training call is the step.
     pub fn is_under_branch(&self, context: ContextId) -> bool {
         self.notes

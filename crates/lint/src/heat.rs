@@ -43,10 +43,8 @@ pub fn measure(program: &mut Program) {
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
         driven: Vec::new(),
-        branched: Vec::new(),
     };
     program.heat.driven = driven(program, &calls);
-    program.heat.branched = branched(program, &calls);
 }
 
 /// `sample_noise`, `predict_start`: drawn and predicted by their names, and yet parts of a step where a step calls them.
@@ -424,35 +422,6 @@ fn driven(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
         }
         queue = next;
     }
-    found
-}
-
-/// Functions whose every call that runs while training stands under a branch of which nothing is known, or in a function of
-/// that kind. Who is called by nobody in sight is not one of them.
-fn branched(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
-    let mut found = vec![false; calls.len()];
-    let hot: Vec<(FunctionId, bool, &Call)> = program
-        .notes
-        .calls
-        .iter()
-        .filter(|call| program.heat.is_hot(call.context))
-        .map(|call| (program.notes.contexts.get(call.context).function, program.is_under_branch(call.context), call))
-        .collect();
-    for _ in 0..MOST_CALLS_DEEP {
-        let mut called = vec![(0u32, 0u32); found.len()];
-        for (caller, under_branch, call) in &hot {
-            for callee in callees(program, call).filter(|callee| callee != caller) {
-                called[callee].0 += 1;
-                called[callee].1 += u32::from(*under_branch || found[*caller]);
-            }
-        }
-        let now: Vec<bool> = called.into_iter().map(|(all, branched)| all > 0 && all == branched).collect();
-        if now == found {
-            break;
-        }
-        found = now;
-    }
-    program.heat.steps.iter().for_each(|function| found[*function] = false);
     found
 }
 

@@ -36,6 +36,7 @@ mod suppression;
 mod switches;
 mod symbols;
 mod topics;
+mod truth;
 mod uses;
 mod value;
 mod worth;

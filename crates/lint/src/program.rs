@@ -72,6 +72,7 @@ pub struct Places {
     loops: HashMap<ContextId, usize>,
     loops_of_file: Vec<Vec<usize>>,
     subscripts_of_file: Vec<Vec<usize>>,
+    tests_of_function: Vec<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -299,6 +300,7 @@ impl<'a> Program<'a> {
             loops: HashMap::new(),
             loops_of_file: vec![Vec::new(); files],
             subscripts_of_file: vec![Vec::new(); files],
+            tests_of_function: vec![Vec::new(); functions],
         };
         for (index, call) in self.notes.calls.iter().enumerate() {
             places.calls_of_function[self.notes.contexts.get(call.context).function].push(index);
@@ -317,7 +319,14 @@ impl<'a> Program<'a> {
         for (index, subscript) in self.notes.subscripts.iter().enumerate() {
             places.subscripts_of_file[self.file_of(subscript.context)].push(index);
         }
+        for (index, test) in self.notes.tests.iter().enumerate() {
+            places.tests_of_function[self.notes.contexts.get(test.context).function].push(index);
+        }
         places
+    }
+
+    pub fn tests_of(&self, function: FunctionId) -> impl Iterator<Item = &Test<'a>> {
+        self.places.tests_of_function[function].iter().map(|index| &self.notes.tests[*index])
     }
 
     pub fn calls_in(&self, file: FileId) -> impl Iterator<Item = &Call<'a>> {

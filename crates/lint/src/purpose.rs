@@ -4,7 +4,9 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::context::Frame;
 use super::program::{Call, Program};
+use super::reads::asks_for_type;
 use super::symbols::FunctionId;
 use super::uses::uses_of;
 
@@ -40,6 +42,10 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
         Stmt::Raise(_) => return Purpose::Guard,
         Stmt::Assert(assert) if assert.test.range().contains_range(range) => {
             return if asks_for_numbers(&assert.test) { Purpose::Finite } else { Purpose::Guard };
+        }
+        // What it is was asked before it was read.
+        Stmt::If(branch) if branch.test.range().contains_range(range) && asks_for_type(&branch.test) => {
+            return Purpose::Finite;
         }
         Stmt::If(branch) if branch.test.range().contains_range(range) => return of_branch(&branch.test, &branch.body),
         Stmt::If(branch) => {
@@ -233,6 +239,11 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     }
     let uses = uses_of(program, function, name);
     let reads = uses.iter().filter(|one| !one.is_store && !statement.range().contains_range(one.expression.range()));
+    // What stands before is reached again only by a loop around both.
+    let mut contexts = program.contexts_of(function);
+    let is_repeated = contexts
+        .any(|(_, around)| matches!(around.frame, Frame::Loop(_)) && around.range.contains_range(statement.range()));
+    let reads = reads.filter(|one| is_repeated || one.expression.start() > statement.start());
     // `total += x` feeds on itself.
     let reads = reads
         .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
@@ -252,6 +263,10 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
     }
     let of_caller = |call: &Call| {
         let caller = program.notes.contexts.get(call.context).function;
+        // A result that nobody takes could have been left where it was.
+        if matches!(call.statement, Stmt::Expr(inner) if inner.value.range() == call.node.range()) {
+            return Purpose::Record;
+        }
         of_part(program, caller, call.statement, call.node.range(), deep - 1)
     };
     let callers = program.callers_of(function).filter(|call| program.is_hot(call.context)).take(MOST_CALLERS);
@@ -346,7 +361,12 @@ fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
 }
 
 fn asks_for_numbers(test: &Expr) -> bool {
-    super::names_in(test).iter().any(|name| matches!(*name, "isnan" | "isinf" | "isfinite" | "nan" | "inf"))
+    super::names_in(test).iter().any(|name| {
+        let lower = name.to_ascii_lowercase();
+        let mut words = lower.split('_');
+        matches!(lower.as_str(), "isnan" | "isinf" | "isfinite" | "nan" | "inf")
+            || words.any(|word| matches!(word, "finite" | "nonfinite" | "infinite" | "isnan" | "isfinite"))
+    })
 }
 
 /// `mask.sum() > 0`, `count == 0`: what is divided by must not be zero.

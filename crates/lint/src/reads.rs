@@ -1,6 +1,6 @@
 //! Reads of a device value by the host: which calls, tests and texts wait for the device.
 
-use ruff_python_ast::{Expr, Stmt};
+use ruff_python_ast::{Expr, Parameters, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::program::{Call, Callee, Program};
@@ -27,27 +27,60 @@ fn may_be_on_device(value: &Value) -> bool {
     }
 }
 
-/// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, and does so wherever it is called.
+/// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, and does so wherever it is called. Branches by
+/// the type of what it is handed do not change that.
 pub fn copies_only(program: &Program, function: FunctionId) -> Option<Read> {
     let symbol = &program.sources.symbols.functions[function];
     let parameters = &symbol.definition?.parameters;
     let is_text = |statement: &&Stmt| matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr());
-    let body: Vec<&Stmt> = symbol.body.iter().filter(|statement| !is_text(statement)).collect();
-    let [Stmt::Return(returned)] = body.as_slice() else { return None };
-    let (mut at, mut read) = (returned.value.as_deref()?, None);
+    let (mut read, mut is_by_type) = (None, false);
+    for statement in symbol.body.iter().filter(|statement| !is_text(statement)) {
+        match statement {
+            Stmt::Return(returned) => read = read_on_the_way(parameters, returned.value.as_deref()?)?.or(read),
+            Stmt::If(branch) if asks_for_type(&branch.test) => {
+                is_by_type = true;
+                let bodies = branch.elif_else_clauses.iter().map(|clause| &clause.body);
+                for body in std::iter::once(&branch.body).chain(bodies) {
+                    match body.as_slice() {
+                        [Stmt::Return(returned)] => {
+                            read = read_on_the_way(parameters, returned.value.as_deref()?)?.or(read);
+                        }
+                        [Stmt::Raise(_)] => {}
+                        _ => return None,
+                    }
+                }
+            }
+            Stmt::Raise(_) => {}
+            _ => return None,
+        }
+    }
+    // A number is mended where it is read; one that only tensors are asked for is a tool's.
+    read.filter(|read| *read != Read::Scalar || is_by_type)
+}
+
+/// `isinstance(x, …)`, `torch.is_tensor(x)`.
+pub fn asks_for_type(test: &Expr) -> bool {
+    matches!(test, Expr::Call(call) if super::names_in(&call.func).iter().any(|name| matches!(*name, "isinstance" | "is_tensor")))
+}
+
+/// How a chain of methods on a parameter reads it back, if it does; none where it is not such a chain.
+fn read_on_the_way(parameters: &Parameters, returned: &Expr) -> Option<Option<Read>> {
+    let (mut at, mut read) = (returned, None);
     loop {
         at = match at {
             Expr::Call(call) => {
                 let Expr::Attribute(method) = &*call.func else { return None };
                 match method.attr.as_str() {
                     "cpu" | "tolist" => read = Some(Read::Copy),
-                    "numpy" | "detach" | "float" | "squeeze" | "flatten" | "astype" | "copy" => {}
+                    "item" => read = Some(Read::Scalar),
+                    "numpy" | "detach" | "float" | "squeeze" | "flatten" | "astype" | "copy" | "reshape" => {}
                     _ => return None,
                 }
                 &method.value
             }
             Expr::Attribute(attribute) if attribute.attr.as_str() == "data" => &attribute.value,
-            Expr::Name(name) if parameters.includes(name.id.as_str()) => return read,
+            Expr::Subscript(subscript) => &subscript.value,
+            Expr::Name(name) if parameters.includes(name.id.as_str()) => return Some(read),
             _ => return None,
         };
     }

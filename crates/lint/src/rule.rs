@@ -135,7 +135,7 @@ impl<'p, 'a> Check<'p, 'a> {
             _ => true,
         };
         // Whether a branch is taken is the reader's to say. A word added to a copy is right either way.
-        let is_branch = rule.code != "TP303" && self.program.is_hot(context) && !self.program.is_unconditional(context);
+        let is_branch = rule.code != "TP303" && self.program.is_hot(context) && self.program.is_under_branch(context);
         let is_pedantic = notice == Notice::Pedantic || is_outside || is_branch;
         self.found.push(SourceFinding {
             code: rule.code,
@@ -145,7 +145,7 @@ impl<'p, 'a> Check<'p, 'a> {
             severity: if is_pedantic { Severity::Low } else { rule.severity.min(Severity::High) },
             effort: rule.effort,
             confidence: rule.confidence,
-            message: { let m: String = message.into(); if std::env::var_os("EVID").is_some() { format!("{m} @@{}", crate::worth::debug_evidence(self.program, context)) } else { m } },
+            message: message.into(),
             snippet: self.program.sources.files[file].line_text(place.line).to_string(),
             place,
             function: self.program.function_of(context).qualified.clone(),

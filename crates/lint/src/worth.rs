@@ -1,28 +1,46 @@
 //! Whether a read is one that a maintainer would change: by where it stands, and by what the value is read for.
 
 use ruff_python_ast::Stmt;
-use ruff_text_size::TextRange;
+use ruff_text_size::{Ranged, TextRange};
 
-use super::evidence::Place;
 use super::context::{ContextId, Frame, LoopKind};
+use super::evidence::Place;
 use super::program::{FunctionKind, Program};
 use super::purpose::{Purpose, purpose};
 use super::rule::Notice;
+use super::truth::asks_device;
 
 /// A read that could be put off, or that leaves out work which the device could do unasked, is worth a change wherever it
 /// stands, and so is one that a loop inside the step repeats. One that the host goes on with once is not.
 pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
     let purpose = purpose(program, function, statement, range);
-    LAST.with(|l| *l.borrow_mut() = format!("{purpose:?}"));
     let is_step = || matches!(program.place(context), Place::Loop | Place::Hook);
     let is_worth = match purpose {
         Purpose::Finite | Purpose::Key => false,
-        Purpose::Record | Purpose::Skip => true,
+        Purpose::Record => !waits_anyway(program, context),
+        Purpose::Skip => true,
         Purpose::Other => is_repeated_within_step(program, context) || is_step(),
         Purpose::Guard | Purpose::Needed => is_repeated_within_step(program, context),
     };
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
+}
+
+/// Whether the host waits in the same function whatever becomes of this read: it asks whether the loss is a number, or for
+/// the device to be done.
+fn waits_anyway(program: &Program, context: ContextId) -> bool {
+    let function = program.notes.contexts.get(context).function;
+    let step = program.step_loop(context);
+    let is_beside =
+        |other: ContextId| program.is_hot(other) && program.step_loop(other) == step && !program.is_under_branch(other);
+    let asks = program.tests_of(function).any(|test| {
+        is_beside(test.context)
+            && !is_repeated_within_step(program, test.context)
+            && asks_device(program, test)
+            && purpose(program, function, test.statement, test.expression.range()) == Purpose::Finite
+    });
+    let synchronizes = || program.calls_of(function).any(|call| call.name == "synchronize" && is_beside(call.context));
+    asks || synchronizes()
 }
 
 /// A whole tensor that is copied back: where it is put aside, and a step is known to reach it.
@@ -37,12 +55,6 @@ pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: T
 pub fn in_step(program: &Program, context: ContextId) -> Notice {
     let is_step = program.is_hot(context) && matches!(program.place(context), Place::Loop | Place::Hook);
     if is_step { Notice::Default } else { Notice::Pedantic }
-}
-
-/// The same, and in what a module does whenever it runs.
-pub fn in_step_or_module(program: &Program, context: ContextId) -> Notice {
-    let is_step = matches!(program.place(context), Place::Loop | Place::Hook | Place::Module);
-    if program.is_hot(context) && is_step { Notice::Default } else { Notice::Pedantic }
 }
 
 /// By default where the training loop is in sight, else where it is asked for.
@@ -65,17 +77,4 @@ fn is_never_called(program: &Program, context: ContextId) -> bool {
     let facts = &program.functions[function];
     let is_plain = program.sources.symbols.functions[function].class.is_none();
     is_plain && facts.kind == FunctionKind::Loss && !facts.is_called && !facts.is_handed_over
-}
-
-thread_local! { static LAST: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) }; }
-pub fn debug_evidence(program: &Program, context: ContextId) -> String {
-    let function = program.notes.contexts.get(context).function;
-    let facts = &program.functions[function];
-    let place = if program.step_loop(context).is_some() { "loop" } else if program.heat.steps.contains(&function) { "hook" } else if program.heat.driven.get(function).copied().unwrap_or(false) { "driven" } else { match facts.kind { FunctionKind::Step => "forward", FunctionKind::Loss => "loss", _ => "other" } };
-    let mut guards = 0; let mut loops = 0;
-    for (_, around) in program.notes.contexts.outwards(context).take_while(|(_, a)| !(a.frame == Frame::Loop(LoopKind::Plain) && a.trains)) {
-        match around.frame { Frame::Guard(super::context::Guard::Open) if !around.trains => guards += 1, Frame::Loop(_) => loops += 1, _ => {} }
-    }
-    let purpose = LAST.with(|l| std::mem::take(&mut *l.borrow_mut()));
-    format!("place={place} guards={guards} loops={loops} purpose={purpose} uncond={} sight={} prog={} kind={:?} called={}", program.is_unconditional(context), program.is_in_sight(context), program.groups.is_of_program(program.file_of(context)), facts.kind, facts.is_called)
 }

@@ -55,7 +55,7 @@ fn found(input: &Input, selection: &Selection) -> BTreeSet<(String, u32)> {
 #[test]
 fn each_script_has_its_marked_findings_and_no_others() {
     let scripts = scripts();
-    assert!(scripts.len() >= 21, "{} scripts", scripts.len());
+    assert!(scripts.len() >= 29, "{} scripts", scripts.len());
     let wrong: Vec<String> = scripts
         .iter()
         .filter_map(|input| {
@@ -108,7 +108,7 @@ fn findings_outside_of_training_are_held_back_not_lost() {
 
 #[test]
 fn a_model_is_in_sight_where_a_loop_of_its_program_is() {
-    let model = "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, lengths):\n        longest = lengths.max().item()\n        return x[:, :longest].cuda()\n";
+    let model = "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, lengths):\n        noise = torch.randn(x.size(0)).cuda()\n        return x[:, : lengths.size(0)] + noise\n";
     let engine = "def train(model, loader, optimizer):\n    for x, lengths in loader:\n        model(x, lengths).mean().backward()\n        optimizer.step()\n";
     let main = "from engine import train\nfrom model import Model\n\ntrain(Model(), load(), None)\n";
     let input = |path: &str, text: &str| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() };
@@ -117,7 +117,7 @@ fn a_model_is_in_sight_where_a_loop_of_its_program_is() {
         let lines = |findings: &[SourceFinding]| {
             findings
                 .iter()
-                .filter(|finding| finding.code == "TP101")
+                .filter(|finding| finding.code == "TP202")
                 .map(|finding| finding.place.line)
                 .collect::<Vec<_>>()
         };

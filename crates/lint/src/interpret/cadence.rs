@@ -126,3 +126,13 @@ pub(super) fn last_part(call: &ExprCall) -> &str {
         _ => "",
     }
 }
+
+/// `rank`, `is_main_process`: who of many runs it. One of them does.
+pub(super) fn speaks_of_rank(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_rank = lower.split('_').any(|word| matches!(word, "rank" | "rank0" | "rank_0"));
+    is_rank
+        || ["main_process", "is_main", "is_master", "master_process", "global_zero", "world_process_zero", "is_primary"]
+            .iter()
+            .any(|known| lower.contains(known))
+}

@@ -4,7 +4,7 @@ use ruff_python_ast::{BoolOp, Expr};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
-use crate::context::Frame;
+use crate::context::{Frame, Guard};
 use crate::program::Test;
 use crate::value::Value;
 
@@ -42,6 +42,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             BoolOp::And => branches.when_true,
             BoolOp::Or => branches.when_false,
         };
+        // `best is None or loss < best`: what follows is asked wherever there is something to ask.
+        let guard = if guard == Guard::Open && asks_for_nothing(first) { Guard::Taken } else { guard };
         let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
         let narrowed = asked_for_another_type(first).filter(|_| operator == BoolOp::And);
         let before = narrowed.and_then(|name| self.names.insert(name, Value::Unknown));
@@ -76,4 +78,8 @@ fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
     let is_tensor = crate::names_in(types).iter().any(|name| name.ends_with("Tensor"));
     (function.id.as_str() == "isinstance" && !is_tensor).then(|| asked.id.as_str())
+}
+
+fn asks_for_nothing(test: &Expr) -> bool {
+    matches!(test, Expr::Compare(compare) if compare.comparators.iter().all(Expr::is_none_literal_expr))
 }

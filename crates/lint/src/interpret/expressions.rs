@@ -329,7 +329,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (&base, &index) {
             (Value::Dict { entries, element }, Value::Text(Some(key))) => {
                 let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-                known.unwrap_or_else(|| (**element).clone())
+                known.unwrap_or_else(|| if names_text(key) { Value::Text(None) } else { (**element).clone() })
             }
             (Value::Dict { element, entries }, _) => {
                 entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value))

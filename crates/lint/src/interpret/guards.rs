@@ -3,12 +3,12 @@
 use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
 
 use super::Interpreter;
-use super::conditions::asked_for_tensor;
 use super::caches::{fills_what_it_tests, winds_up_again};
 use super::cadence::{
     counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_part, mentions_version, modulo_of,
-    says_cadence, speaks_of_trouble,
+    says_cadence, speaks_of_rank, speaks_of_trouble,
 };
+use super::conditions::asked_for_tensor;
 use crate::classes::dotted_name;
 use crate::context::{Frame, Guard, LoopKind};
 use crate::program::FunctionKind;
@@ -225,6 +225,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => when_false(Guard::Fallback),
             };
         }
+        // `if targets is not None:` in a model that computes its own loss: whoever trains hands them in. Gradients
+        // are there after a backward pass.
+        let is_target = last_name(left).is_some_and(|name| {
+            let lower = name.to_ascii_lowercase();
+            let mut words = lower.split('_');
+            words.any(|word| matches!(word.trim_end_matches('s'), "target" | "label" | "loss" | "losse" | "grad"))
+        });
+        if is_target && matches!(operator, CmpOp::IsNot) && matches!(right, Expr::NoneLiteral(_)) {
+            return TAKEN;
+        }
         let (left_value, right_value) = self.quietly(|quiet| (quiet.evaluate(left), quiet.evaluate(right)));
         if left_value.surely_holds_device() || right_value.surely_holds_device() {
             return OPEN;
@@ -272,14 +282,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_first_rank = last_name(left).is_some_and(speaks_of_rank)
             || matches!(left, Expr::Call(call) if speaks_of_rank(last_part(call)));
         if is_first_rank && matches!(operator, CmpOp::Eq | CmpOp::In | CmpOp::LtE) {
-            return TAKEN;
-        }
-        // `if targets is not None:` in a model that computes its own loss: whoever trains hands them in.
-        let is_target = last_name(left).is_some_and(|name| {
-            let lower = name.to_ascii_lowercase();
-            lower.split('_').any(|word| matches!(word.trim_end_matches('s'), "target" | "label" | "loss" | "losse"))
-        });
-        if is_target && matches!(operator, CmpOp::IsNot) && matches!(right, Expr::NoneLiteral(_)) {
             return TAKEN;
         }
         let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
@@ -490,16 +492,6 @@ fn last_name(expression: &Expr) -> Option<&str> {
         Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         _ => None,
     }
-}
-
-/// `rank`, `is_main_process`: who of many runs it. One of them does.
-fn speaks_of_rank(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let is_rank = lower.split('_').any(|word| matches!(word, "rank" | "rank0" | "rank_0"));
-    is_rank
-        || ["main_process", "is_main", "is_master", "master_process", "global_zero", "world_process_zero", "is_primary"]
-            .iter()
-            .any(|known| lower.contains(known))
 }
 
 fn asks_for_numbers(call: &ExprCall) -> bool {

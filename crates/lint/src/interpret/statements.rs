@@ -1,6 +1,5 @@
 //! Statements, in order.
 
-use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -9,7 +8,7 @@ use super::caches::returns_what_follows_fills;
 use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
 use super::names::{is_loader_name, is_model_name};
-use super::unpacking::spread;
+use super::unpacking::{goes_over_keys, spread};
 use crate::context::{Frame, Guard, LoopKind};
 use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop, Subscript};
 use crate::value::Value;
@@ -494,26 +493,4 @@ pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> 
         }
     }
     one
-}
-
-/// `for k in images: show(images[k])`: whatever it is, it is gone through by its keys.
-fn goes_over_keys(repeat: &StmtFor) -> bool {
-    struct Lookups<'a> {
-        owner: &'a str,
-        key: &'a str,
-        found: bool,
-    }
-    impl<'a> Visitor<'a> for Lookups<'a> {
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            let is = |part: &Expr, name: &str| matches!(part, Expr::Name(part) if part.id.as_str() == name);
-            if let Expr::Subscript(subscript) = expression {
-                self.found |= is(&subscript.value, self.owner) && is(&subscript.slice, self.key);
-            }
-            walk_expr(self, expression);
-        }
-    }
-    let (Expr::Name(owner), Expr::Name(key)) = (&*repeat.iter, &*repeat.target) else { return false };
-    let mut lookups = Lookups { owner: owner.id.as_str(), key: key.id.as_str(), found: false };
-    lookups.visit_body(&repeat.body);
-    lookups.found
 }

@@ -1,6 +1,7 @@
-//! Values handed to several names at once.
+//! Values handed to names: to several at once, and to those of a loop.
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::visitor::{Visitor, walk_expr};
+use ruff_python_ast::{Expr, StmtFor};
 
 use crate::value::Value;
 
@@ -21,4 +22,26 @@ pub(super) fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
     spread.extend(std::iter::repeat_n(elements[*at].clone(), times));
     spread.extend_from_slice(&elements[at + 1..]);
     Value::tuple(spread)
+}
+
+/// `for k in images: show(images[k])`: whatever it is, it is gone through by its keys.
+pub(super) fn goes_over_keys(repeat: &StmtFor) -> bool {
+    struct Lookups<'a> {
+        owner: &'a str,
+        key: &'a str,
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Lookups<'a> {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            let is = |part: &Expr, name: &str| matches!(part, Expr::Name(part) if part.id.as_str() == name);
+            if let Expr::Subscript(subscript) = expression {
+                self.found |= is(&subscript.value, self.owner) && is(&subscript.slice, self.key);
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let (Expr::Name(owner), Expr::Name(key)) = (&*repeat.iter, &*repeat.target) else { return false };
+    let mut lookups = Lookups { owner: owner.id.as_str(), key: key.id.as_str(), found: false };
+    lookups.visit_body(&repeat.body);
+    lookups.found
 }

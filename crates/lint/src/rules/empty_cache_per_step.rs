@@ -36,7 +36,7 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         let advice = "take it out of the step; keep fewer tensors alive instead";
-        let notice = worth::in_step_or_module(program, call.context);
+        let notice = worth::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

@@ -36,8 +36,7 @@ fn check(check: &mut Check) {
         let function = program.function_of(product.context).definition.map(|definition| definition.range());
         let is_here = function.is_some_and(|function| function.contains_range(whole));
         let range = if is_here { whole } else { product.expression.range() };
-        let notice =
-            if attention::is_of_length_squared(program, product) { Notice::Default } else { Notice::Pedantic };
+        let notice = if attention::is_of_length_squared(program, product) { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, product.context, range, message, Fix::shown(advice));
     }
 }

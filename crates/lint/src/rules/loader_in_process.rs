@@ -38,17 +38,11 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        let notice = match prepares(program, loader) {
+        let notice = match prepares(program, loader) || is_read_beside(program, loader) {
             true => super::loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };
-        check.report_as(
-            notice,
-            loader.context,
-            loader.node,
-            message,
-            fix,
-        );
+        check.report_as(notice, loader.context, loader.node, message, fix);
     }
 }
 
@@ -78,10 +72,33 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
     is_torchvision || [sampled, collated].into_iter().flatten().any(|function| works(program, function, 2))
 }
 
+/// Whether the function that makes the loader also trains on it: its reader sees both, and one word is to be added.
+fn is_read_beside(program: &Program, loader: &Loader) -> bool {
+    let function = |context| program.notes.contexts.get(context).function;
+    let is_it =
+        |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.loader(*id).node, loader.node));
+    program.loops_in(program.file_of(loader.context)).any(|around| {
+        let trains = program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
+        is_it(&around.value) && trains && function(around.context) == function(loader.context)
+    })
+}
+
 fn works(program: &Program, function: FunctionId, deep: usize) -> bool {
     const WORK: [&str; 14] = [
-        "open", "imread", "load", "read", "read_image", "decode", "resize", "transform", "transforms", "tokenizer", "encode",
-        "fromarray", "from_file", "augment",
+        "open",
+        "imread",
+        "load",
+        "read",
+        "read_image",
+        "decode",
+        "resize",
+        "transform",
+        "transforms",
+        "tokenizer",
+        "encode",
+        "fromarray",
+        "from_file",
+        "augment",
     ];
     program.calls_of(function).any(|call| match call.callee {
         _ if WORK.contains(&call.name) => true,

@@ -5,7 +5,7 @@ use crate::fix::Fix;
 use crate::parameter_norms;
 use crate::reads::{read_of, shows};
 use crate::rule::{Check, SourceRule};
-use crate::rules::tensor_truth::asks_device;
+use crate::truth::asks_device;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP107",

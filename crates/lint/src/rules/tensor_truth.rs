@@ -1,12 +1,10 @@
 //! TP104: control flow that depends on a device value at every step.
 
-use ruff_python_ast::{Expr, Operator, Parameters};
-
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::program::{FunctionKind, Program, Test};
 use crate::reads::{Read, read_of};
 use crate::rule::{Check, SourceRule};
+use crate::truth::asks_device;
 use crate::worth;
 use ruff_text_size::Ranged;
 
@@ -42,57 +40,4 @@ fn check(check: &mut Check) {
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }
-}
-
-/// A tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not count.
-pub fn asks_device(program: &Program, test: &Test) -> bool {
-    if !test.value.is_surely_on_device() {
-        return false;
-    }
-    let function = program.notes.contexts.get(test.context).function;
-    let is_guess = matches!(program.functions[function].kind, FunctionKind::Step | FunctionKind::Loss);
-    let is_parameter = |expression: &Expr| {
-        let definition = program.sources.symbols.functions[function].definition;
-        definition.is_some_and(|definition| is_made_of_parameters(&definition.parameters, expression))
-    };
-    match test.expression {
-        // `if self.criterion:` asks whether there is one.
-        Expr::Attribute(_) => !is_guess && test.value.tensor().is_some_and(|tensor| tensor.boolean),
-        Expr::Name(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
-        Expr::Compare(compare) => {
-            let left = &*compare.left;
-            // Remainders are asked of sizes and counters.
-            let is_remainder = matches!(left, Expr::BinOp(operation) if operation.op == Operator::Mod);
-            // `answer != {}` asks for a container.
-            let is_container =
-                compare.comparators.iter().any(|side| side.is_dict_expr() || side.is_list_expr() || side.is_set_expr());
-            !is_remainder
-                && !is_container
-                && !(is_guess && (is_parameter(left) || is_index(left) || compare.comparators.iter().any(is_parameter)))
-        }
-        // `(-padding) or None`
-        Expr::UnaryOp(_) | Expr::BinOp(_) => !(is_guess && is_parameter(test.expression)),
-        // `outputs.get("aux")` asks a dictionary whether there is one, `self.condition(x)` whoever made it.
-        Expr::Call(call) => !matches!(&*call.func, Expr::Attribute(method)
-            if matches!(method.attr.as_str(), "get" | "pop" | "cond" | "condition" | "predicate")),
-        _ => true,
-    }
-}
-
-/// A parameter, or arithmetic on parameters alone: `height * width`.
-fn is_made_of_parameters(parameters: &Parameters, expression: &Expr) -> bool {
-    match expression {
-        Expr::Name(name) => parameters.includes(name.id.as_str()),
-        Expr::BinOp(operation) => {
-            let holds = |part: &Expr| part.is_number_literal_expr() || is_made_of_parameters(parameters, part);
-            holds(&operation.left) && holds(&operation.right)
-        }
-        Expr::UnaryOp(operation) => is_made_of_parameters(parameters, &operation.operand),
-        _ => false,
-    }
-}
-
-/// `dataloader_idx`: a number of the host's, though it was packed with a batch.
-fn is_index(expression: &Expr) -> bool {
-    matches!(expression, Expr::Name(name) if name.id.as_str().ends_with("_idx") || name.id.as_str().ends_with("_index"))
 }

@@ -96,3 +96,51 @@ class Fused(nn.Module):
             attn = (q @ k.transpose(-2, -1)).softmax(dim=-1)
             x = attn @ v
         return x
+
+
+class Pool(nn.Module):
+    """One query: the scores are a row."""
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q = self.q(x[:, 0]).unsqueeze(1).reshape(b, 1, self.heads, c // self.heads).permute(0, 2, 1, 3)
+        k = self.k(x).reshape(b, n, self.heads, c // self.heads).permute(0, 2, 1, 3)
+        v = self.v(x).reshape(b, n, self.heads, c // self.heads).permute(0, 2, 1, 3)
+        attn = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+        return (attn @ v).transpose(1, 2).reshape(b, 1, c)
+
+
+class Resampler(nn.Module):
+    """As many queries as there are latents."""
+
+    def forward(self, x, latents):
+        q, k, v = self.q(latents), self.k(x), self.v(x)
+        attn = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+        return attn @ v
+
+
+class OverChannels(nn.Module):
+    def forward(self, x):
+        b, n, c = x.shape
+        qkv = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 4, 1)
+        q, k, v = qkv.unbind(0)
+        attn = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+        return (attn @ v).permute(0, 3, 1, 2).reshape(b, n, c)
+
+
+class OverMaps(nn.Module):
+    def forward(self, x):
+        b, c, h, w = x.size()
+        query = x.view(b, c, -1)
+        key = x.view(b, c, -1).permute(0, 2, 1)
+        weights = torch.softmax(torch.bmm(query, key), dim=-1)
+        return torch.bmm(weights, x.view(b, c, -1)).view(b, c, h, w)
+
+
+class Windows(nn.Module):
+    def forward(self, x):
+        b, n, c = x.shape
+        qkv = self.qkv(x).reshape(b, self.windows, self.size, 3, self.heads, c // self.heads).permute(3, 0, 1, 4, 2, 5)
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        attn = (q @ k.transpose(-2, -1)).softmax(dim=-1)
+        return (attn @ v).transpose(2, 3).reshape(b, n, c)

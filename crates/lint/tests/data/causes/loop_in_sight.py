@@ -18,7 +18,8 @@ class Model(nn.Module):
         self.layer = nn.LSTM(8, 8)
 
     def forward(self, x, lengths):
-        longest = lengths.max().item()  # <- TP101
+        # The host goes on with the length: no line here says where else it could come from.
+        longest = lengths.max().item()
         noise = torch.randn(x.size(0)).to(device)  # <- TP202
         return self.layer(x[:, :longest])[0].mean() + noise.mean()
 
