@@ -80,7 +80,7 @@ class TreeTrainer:
             total_loss += loss.item()  # <- TP101
             if step % 100 == 0:
                 elapsed = time.time() - start
-                speed = (step + 1) / elapsed if elapsed > 0 else 0
+                speed = (step + 1) / elapsed if elapsed > 0 else 0  # <- TP606
                 print(f"{step}: {total_loss / (step + 1):.4f}, {speed:.1f} steps per second")
 
 
