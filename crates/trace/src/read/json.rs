@@ -35,8 +35,11 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn skip_whitespace(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.text.get(self.at) {
+        while let Some(byte @ (b' ' | b'\n' | b'\r' | b'\t')) = self.text.get(self.at) {
             self.at += 1;
+            if *byte == b'\n' {
+                self.at += words::of_spaces(&self.text[self.at..]);
+            }
         }
     }
 
@@ -97,6 +100,7 @@ impl<'a> Cursor<'a> {
     pub fn key(&mut self) -> Step<&'a [u8]> {
         self.expect(b'"')?;
         let start = self.at;
+        self.at += words::before_quote(&self.text[self.at..]);
         while let Some(&byte) = self.text.get(self.at) {
             match byte {
                 b'"' => {
@@ -106,7 +110,7 @@ impl<'a> Cursor<'a> {
                     return Ok(key);
                 }
                 b'\\' => self.at += 2,
-                _ => self.at += words::before_quote(&self.text[self.at..]).max(1),
+                _ => self.at += 1,
             }
         }
         Err(Stop::EndOfText)

@@ -24,7 +24,13 @@ pub fn of_number(text: &[u8]) -> usize {
     })
 }
 
-/// The place of the first byte that `marks` sets the high bit of; what it sets in later bytes does not count.
+/// How many spaces stand first, as far as that is seen in whole words: the indentation of a line.
+#[inline]
+pub fn of_spaces(text: &[u8]) -> usize {
+    up_to(text, |word| word ^ each(b' '))
+}
+
+/// The place of the first byte that `marks` sets a bit of; what it sets in later bytes does not count.
 #[inline]
 fn up_to(text: &[u8], marks: impl Fn(u64) -> u64) -> usize {
     let mut at = 0;
@@ -49,13 +55,15 @@ mod tests {
             for place in 0..16 {
                 let mut text = *b"0123-567.9012345";
                 text[place] = byte;
-                let is_end = |text: &[u8], at: usize, found: usize| found == at || (at >= text.len() && found == 16);
                 let quote = text.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(16);
-                assert!(is_end(&text, quote, before_quote(&text)), "{byte} at {place}");
+                assert_eq!(before_quote(&text), quote, "{byte} at {place}");
                 let number = text.iter().position(|byte| !matches!(byte, b'-'..=b'9')).unwrap_or(16);
-                assert!(is_end(&text, number, of_number(&text)), "{byte} at {place}");
+                assert_eq!(of_number(&text), number, "{byte} at {place}");
             }
         }
         assert_eq!((before_quote(b"abc"), of_number(b"123")), (0, 0), "shorter than a word");
+        for count in 0..=16 {
+            assert_eq!(of_spaces(format!("{}{}", " ".repeat(count), "x".repeat(16 - count)).as_bytes()), count);
+        }
     }
 }
