@@ -2,8 +2,7 @@
 
 mod points;
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use headroom_trace::CallKind;
 
 use crate::measures::intervals::{Span, covered, merged};

@@ -1,8 +1,9 @@
 //! What a fix is expected to leave of a cost, and what it leaves at least: models of attention, products, element-wise runs,
 //! the optimizer, the loader, read-backs, copies on the device and idle time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use hashbrown::HashMap;
 use headroom_trace::{Category, NONE};
 
 use crate::finding::Cause;

@@ -142,9 +142,7 @@ pub fn collectives(view: &View) -> Vec<Collective> {
 
 /// The host's spans that are collectives, where the device has none.
 pub fn host_spans(view: &View) -> Vec<usize> {
-    let is_one: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_host_communication(name)).collect();
-    let host = &view.trace.host;
-    (0..host.len()).filter(|&at| is_one[host.name[at].index()]).collect()
+    view.host_spans_named(is_host_communication)
 }
 
 fn of_kernel(view: &View, at: usize) -> Collective {

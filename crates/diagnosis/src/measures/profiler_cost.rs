@@ -1,7 +1,6 @@
 //! Time that recording itself takes on the host: a cost per recorded event, by category, with bounds.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 

@@ -196,7 +196,8 @@ fn sampled(view: &View, trust: &mut Trust) {
             .filter(|&at| host.category[at] == category && host.id[at] != NONE)
             .map(|at| host.id[at])
             .collect();
-        ids.sort_unstable();
+        // Each thread's are in order already, and a stable sort merges such runs.
+        ids.sort();
         ids.dedup();
         let steps: Vec<i64> = ids.windows(2).map(|pair| i64::from(pair[1] - pair[0])).collect();
         let mean = steps.iter().sum::<i64>() as f64 / steps.len().max(1) as f64;

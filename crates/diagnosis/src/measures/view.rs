@@ -150,6 +150,9 @@ impl<'t> View<'t> {
     /// Spans of the host whose name satisfies `is_wanted`, which is asked once a name.
     pub fn host_spans_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let wanted: Vec<bool> = self.trace.names.iter().map(|(_, name)| is_wanted(name)).collect();
+        if !wanted.contains(&true) {
+            return Vec::new();
+        }
         (0..self.trace.host.len()).filter(|&at| wanted[self.trace.host.name[at].index()]).collect()
     }
 }
