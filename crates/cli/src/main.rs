@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a LLaMA and say how fast it went
+    /// Train a language model and say how fast it went
     Train(Box<train::Arguments>),
     /// Train with everything recorded: the whole run folder and a report
     Profile(Box<train::Arguments>),

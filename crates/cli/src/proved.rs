@@ -8,8 +8,8 @@ use headroom_graph::Precision;
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::precisions::PrecisionsRecord;
 use headroom_report::optimize::times;
-use headroom_training::config::ModelConfig;
 use headroom_training::data::BatchShape;
+use headroom_training::models::ModelConfig;
 use std::path::{Path, PathBuf};
 
 /// What a proof is asked for.
@@ -34,6 +34,7 @@ pub fn code_of(kind: &str) -> String {
 /// The same words for the same model.
 pub fn model_named(model: &ModelConfig) -> String {
     let ModelConfig {
+        family,
         vocab_size,
         hidden_dim,
         n_layers,
@@ -45,8 +46,10 @@ pub fn model_named(model: &ModelConfig) -> String {
         norm_eps,
         tied,
     } = model;
+    // A LLaMA goes without its name: proofs of versions that knew no other family stay good.
+    let family = if family.name == "llama" { String::new() } else { format!("{}, ", family.name) };
     format!(
-        "vocab {vocab_size}, hidden {hidden_dim}, layers {n_layers}, heads {n_heads} of {head_dim}, kv {n_kv_heads}, \
+        "{family}vocab {vocab_size}, hidden {hidden_dim}, layers {n_layers}, heads {n_heads} of {head_dim}, kv {n_kv_heads}, \
          feed-forward {intermediate_dim}, theta {rope_theta}, eps {norm_eps:e}{}",
         if *tied { ", tied" } else { "" }
     )
@@ -129,7 +132,7 @@ fn answer_from(kept: &[PrecisionsRecord], question: &Question, code: &str) -> Re
 mod tests {
     use super::*;
     use headroom_record::provenance::Provenance;
-    use headroom_training::config::Size;
+    use headroom_training::models::Size;
 
     fn record(precision: &str, seq_len: u64) -> PrecisionsRecord {
         PrecisionsRecord {

@@ -6,7 +6,7 @@ use headroom_graph::cost::Rates;
 use headroom_graph::passes::OFFERED;
 use headroom_record::operators::BottleneckCategory;
 use headroom_trace::run::{PassesHeader, PeaksHeader, RunHeader};
-use headroom_training::config::ModelConfig;
+use headroom_training::models::ModelConfig;
 use headroom_training::profile::trace_file::{TraceAbout, trace};
 use headroom_training::profile::{Profiled, run_header};
 use headroom_training::recording::Recording;

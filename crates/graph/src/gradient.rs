@@ -35,7 +35,7 @@ pub fn differentiate(
         if arrived.iter().all(Option::is_none) || !wanted.contains(&true) {
             continue;
         }
-        graph.enter(&node.module, Phase::Backward);
+        graph.enter_as(&node.module, Phase::Backward, node.role);
         let contributions = node.op.gradient(&mut Backward {
             graph,
             inputs: &node.inputs,

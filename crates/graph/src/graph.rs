@@ -1,6 +1,7 @@
 //! The graph: values, the nodes that make them, and the rules that a graph always keeps.
 
 use crate::op::{Op, ShapeError};
+use crate::role::{Part, Role, block_of};
 use crate::tensor::TensorType;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -96,6 +97,8 @@ pub struct Value {
     pub name: Arc<str>,
     pub ty: TensorType,
     pub source: Source,
+    /// Of a parameter and its copies: its place in the model. Empty for everything else.
+    pub part: Part,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +108,15 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
     /// Path of the module it belongs to: `layers.3.mlp.up_proj`.
     pub module: Arc<str>,
+    pub role: Role,
     pub phase: Phase,
+}
+
+impl Node {
+    /// The number of the block that it belongs to.
+    pub fn block(&self) -> Option<usize> {
+        block_of(&self.module)
+    }
 }
 
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -128,6 +139,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     outputs: Vec<(String, ValueId)>,
     module: Arc<str>,
+    role: Role,
     phase: Phase,
 }
 
@@ -146,7 +158,14 @@ impl Default for Graph {
 
 impl Graph {
     pub fn new() -> Graph {
-        Graph { values: vec![], nodes: vec![], outputs: vec![], module: "".into(), phase: Phase::Forward }
+        Graph {
+            values: vec![],
+            nodes: vec![],
+            outputs: vec![],
+            module: "".into(),
+            role: Role::Other,
+            phase: Phase::Forward,
+        }
     }
 
     pub fn input(&mut self, name: &str, ty: TensorType) -> ValueId {
@@ -157,6 +176,18 @@ impl Graph {
         self.value(name.into(), ty, Source::Parameter)
     }
 
+    /// A parameter with its place in the model.
+    pub fn weight(&mut self, name: &str, ty: TensorType, part: Part) -> ValueId {
+        let id = self.parameter(name, ty);
+        self.place(id, part);
+        id
+    }
+
+    /// Says where a kept value belongs in the model.
+    pub fn place(&mut self, id: ValueId, part: Part) {
+        self.values[id.0].part = part;
+    }
+
     pub fn constant(&mut self, name: &str, ty: TensorType) -> ValueId {
         self.value(name.into(), ty, Source::Constant)
     }
@@ -165,12 +196,17 @@ impl Graph {
         self.value(name.into(), ty, Source::State(category))
     }
 
-    /// Nodes added from now on belong to this module and phase.
+    /// Nodes added from now on belong to this module and phase, and to no part of the model.
     pub fn enter(&mut self, module: &str, phase: Phase) {
+        self.enter_as(module, phase, Role::Other);
+    }
+
+    /// Nodes added from now on belong to this module and phase, in this role.
+    pub fn enter_as(&mut self, module: &str, phase: Phase, role: Role) {
         if *self.module != *module {
             self.module = module.into();
         }
-        self.phase = phase;
+        (self.phase, self.role) = (phase, role);
     }
 
     pub fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
@@ -189,6 +225,7 @@ impl Graph {
             inputs: inputs.to_vec(),
             outputs: outputs.clone(),
             module: self.module.clone(),
+            role: self.role,
             phase: self.phase,
         });
         Ok(outputs)
@@ -327,7 +364,7 @@ impl Graph {
     }
 
     fn value(&mut self, name: Arc<str>, ty: TensorType, source: Source) -> ValueId {
-        self.values.push(Value { name, ty, source });
+        self.values.push(Value { name, ty, source, part: Part::default() });
         ValueId(self.values.len() - 1)
     }
 

@@ -12,6 +12,7 @@ pub mod pass;
 pub mod passes;
 pub mod plan;
 pub mod precision;
+pub mod role;
 pub mod storage;
 pub mod tensor;
 pub mod text;
@@ -22,5 +23,6 @@ pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value,
 pub use op::{Op, Operator, ShapeError};
 pub use plan::{Layout, Plan};
 pub use precision::Precision;
+pub use role::{Part, Role};
 pub use storage::Kept;
 pub use tensor::{DType, Shape, TensorType};

@@ -121,6 +121,7 @@ impl<'a> Copy<'a> {
                 Source::State(category) => copy.to.state(name, ty, category),
                 Source::Node(_) => continue,
             };
+            copy.to.place(new, from.get(id).part.clone());
             copy.moved.insert(id, new);
         }
         copy
@@ -128,12 +129,12 @@ impl<'a> Copy<'a> {
 
     /// The next node belongs where this one did.
     pub fn enter(&mut self, node: &Node) {
-        self.to.enter(&node.module, node.phase);
+        self.to.enter_as(&node.module, node.phase, node.role);
     }
 
-    /// The next node belongs to this module's backward pass.
-    pub fn enter_backward(&mut self, module: &str) {
-        self.to.enter(module, Phase::Backward);
+    /// The next node belongs where this one did, in the backward pass.
+    pub fn enter_backward(&mut self, node: &Node) {
+        self.to.enter_as(&node.module, Phase::Backward, node.role);
     }
 
     /// The next node belongs to this module's update.
@@ -163,6 +164,13 @@ impl<'a> Copy<'a> {
     /// A state that the old graph does not have.
     pub fn state(&mut self, name: &str, ty: TensorType, category: Category) -> ValueId {
         self.to.state(name, ty, category)
+    }
+
+    /// A state that stands in for a value of the old graph, at its place in the model.
+    pub fn state_of(&mut self, old: ValueId, name: &str, ty: TensorType, category: Category) -> ValueId {
+        let state = self.to.state(name, ty, category);
+        self.to.place(state, self.from.get(old).part.clone());
+        state
     }
 
     /// Adds a node that reads values of the new graph.

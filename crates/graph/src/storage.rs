@@ -43,7 +43,7 @@ pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, Gra
     let mut halves: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut masters: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     for id in parameters().filter(|id| of[id] == Kept::HalfWithMaster) {
-        let half = copy.state(&half_name(&graph.get(id).name), in_half(graph.ty(id)), Category::Parameters);
+        let half = copy.state_of(id, &half_name(&graph.get(id).name), in_half(graph.ty(id)), Category::Parameters);
         halves.insert(id, half);
         masters.insert(id, copy.moved(id));
         copy.redirect(id, half);

@@ -1,14 +1,15 @@
 //! The graph as text, one line a value or node, that prints and parses back to the same graph.
 //!
 //! ```text
-//! parameter w: f32[4, 3]
+//! parameter w: f32[4, 3] as up at mlp.up_proj
 //! input x: f32[2, 3]
-//! %2: f32[2, 4] = matmul{form=nt}(x, w) @ forward mlp.up_proj
+//! %2: f32[2, 4] = matmul{form=nt}(x, w) @ forward mlp.up_proj as up
 //! output y = %2
 //! ```
 
 use crate::graph::{Category, Graph, GraphError, Node, Phase, Source, Value, ValueId};
 use crate::op::Op;
+use crate::role::{Part, Role};
 use crate::tensor::TensorType;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +35,10 @@ impl fmt::Display for Graph {
 fn write_declaration(out: &mut fmt::Formatter, value: &Value) -> fmt::Result {
     match value.source {
         Source::Input => writeln!(out, "input {}: {}", value.name, value.ty),
-        Source::Parameter => writeln!(out, "parameter {}: {}", value.name, value.ty),
+        Source::Parameter if value.part == Part::default() => writeln!(out, "parameter {}: {}", value.name, value.ty),
+        Source::Parameter => {
+            writeln!(out, "parameter {}: {} as {} at {}", value.name, value.ty, value.part.role, value.part.path)
+        }
         Source::Constant => writeln!(out, "constant {}: {}", value.name, value.ty),
         Source::State(category) => writeln!(out, "state {}: {} {}", value.name, value.ty, category.name()),
         Source::Node(_) => Ok(()),
@@ -54,7 +58,11 @@ fn write_node(out: &mut fmt::Formatter, graph: &Graph, node: &Node) -> fmt::Resu
         write!(out, "{{{}}}", list.join(", "))?;
     }
     let inputs = node.inputs.iter().map(|id| &*graph.get(*id).name).collect::<Vec<_>>();
-    writeln!(out, "({}) @ {} {}", inputs.join(", "), node.phase, node.module)
+    write!(out, "({}) @ {} {}", inputs.join(", "), node.phase, node.module)?;
+    match node.role {
+        Role::Other => writeln!(out),
+        role => writeln!(out, " as {role}"),
+    }
 }
 
 impl FromStr for Graph {
@@ -82,7 +90,16 @@ impl Reader {
     fn line(&mut self, line: &str) -> Result<(), String> {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("input", rest) => self.declare(rest, |graph, name, ty| graph.input(name, ty)),
-            ("parameter", rest) => self.declare(rest, |graph, name, ty| graph.parameter(name, ty)),
+            ("parameter", rest) => {
+                let (rest, part) = match rest.split_once(" as ") {
+                    None => (rest, Part::default()),
+                    Some((rest, part)) => {
+                        let (role, path) = part.split_once(" at ").ok_or("a parameter's place is `as role at path`")?;
+                        (rest, Part::new(path, role.parse()?))
+                    }
+                };
+                self.declare(rest, |graph, name, ty| graph.weight(name, ty, part.clone()))
+            }
             ("constant", rest) => self.declare(rest, |graph, name, ty| graph.constant(name, ty)),
             ("state", rest) => {
                 let (rest, category) = rest.rsplit_once(' ').ok_or("a state needs a category")?;
@@ -110,6 +127,10 @@ impl Reader {
 
     fn node(&mut self, line: &str) -> Result<(), String> {
         let (call, place) = line.rsplit_once(" @ ").ok_or("a node ends with `@ phase module`")?;
+        let (place, role) = match place.split_once(" as ") {
+            None => (place, Role::Other),
+            Some((place, role)) => (place, role.parse()?),
+        };
         let (phase, module) = place.split_once(' ').unwrap_or((place, ""));
         let phase = Phase::ALL
             .into_iter()
@@ -127,7 +148,7 @@ impl Reader {
             .collect::<Result<Vec<_>, _>>()?;
         let op = Op::parse(name.trim(), &attributes)?;
         let inputs = split(inputs).into_iter().map(|name| self.find(name)).collect::<Result<Vec<_>, _>>()?;
-        self.graph.enter(module, phase);
+        self.graph.enter_as(module, phase, role);
         let outputs = self.graph.add(op, &inputs).map_err(|error| error.to_string())?;
         let made = split(made);
         if made.len() != outputs.len() {

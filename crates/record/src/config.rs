@@ -14,6 +14,9 @@ pub struct ConfigRecord {
     pub schema_version: u32,
     /// See `version_of_passes`.
     pub version: String,
+    /// Family of the model, as people write it.
+    #[serde(default = "first_family")]
+    pub family: String,
     pub size: String,
     pub timestamp: String,
     pub configuration: Configuration,
@@ -43,6 +46,11 @@ pub struct ProfilersEnabled {
     pub flops: bool,
     pub memory: bool,
     pub operators: bool,
+}
+
+/// Of runs before there was another.
+fn first_family() -> String {
+    "LLaMA".into()
 }
 
 impl ConfigRecord {
@@ -122,6 +130,7 @@ mod tests {
         ConfigRecord {
             schema_version: SCHEMA_VERSION,
             version: version_of_passes(&[]),
+            family: first_family(),
             size: "tiny".to_string(),
             timestamp: "2026-11-15T02:10:00Z".to_string(),
             configuration: Configuration {

@@ -45,6 +45,9 @@ pub struct OperatorStats {
 pub struct PlaceStats {
     pub name: String,
     pub module: String,
+    /// Part of the model that the place is: `query`, `norm`, or `query+key+value` where a call stands for all three.
+    #[serde(default)]
+    pub role: String,
     pub phase: String,
     /// Calls a step.
     pub count: u64,

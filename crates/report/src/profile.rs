@@ -24,7 +24,8 @@ pub struct Profile<'a> {
 
 #[derive(Clone, Copy)]
 pub struct AboutRun<'a> {
-    pub size: &'a str,
+    /// `LLaMA tiny`.
+    pub name: &'a str,
     /// Passes and precision, as the run's opening names them.
     pub label: &'a str,
     pub performance: &'a PerformanceRecord,

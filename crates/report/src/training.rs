@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 /// What is said before the first step.
 pub struct Opening<'a> {
+    /// As people write it: `LLaMA`.
+    pub family: &'a str,
     pub size: &'a str,
     pub version: &'a str,
     /// (part, parameters)
@@ -26,7 +28,7 @@ pub struct Memory<'a> {
 pub fn opening(about: &Opening) -> String {
     let mut out = String::new();
     let total: u64 = about.parameters.iter().map(|(_, count)| count).sum();
-    let _ = writeln!(out, "LLaMA {} · {} · {} parameters", about.size, about.version, grouped(total));
+    let _ = writeln!(out, "{} {} · {} · {} parameters", about.family, about.size, about.version, grouped(total));
     let parts: Vec<String> = about
         .parameters
         .iter()

@@ -1,6 +1,7 @@
 //! A headroom run's own words in its trace: the typed header beside the events, and the columns of its operators.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use crate::names::NameId;
 
@@ -21,6 +22,8 @@ pub struct RunHeader {
     pub peaks: PeaksHeader,
     pub plan: PlanHeader,
     pub flops: FlopsHeader,
+    /// Part of the model that each kind of place is: `layers.*.self_attn.q_proj` is a `query`.
+    pub roles: BTreeMap<String, String>,
     /// Operators that only watch the run, counted apart from its kernels.
     pub instrumentation: Vec<String>,
     pub run: RunSteps,

@@ -40,11 +40,11 @@ pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, Checkpoint
     match start {
         Start::Drawn(seed) => {
             let mut piece = vec![0.0f32; PIECE];
-            for (name, ty) in &parameters {
+            for ((name, ty), role) in parameters.iter().zip(trainer.roles()) {
                 let stream = Stream::new(seed, name);
                 for first in (0..ty.elements()).step_by(PIECE) {
                     let piece = &mut piece[..PIECE.min(ty.elements() - first)];
-                    fill_initial(&stream, ty, first, piece);
+                    fill_initial(&stream, role, first, piece);
                     add(trainer, name, first, piece);
                 }
             }

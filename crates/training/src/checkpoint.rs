@@ -16,7 +16,7 @@ pub mod state;
 mod tensor_writer;
 
 pub use error::CheckpointError;
-pub use hf_config::LlamaHf;
+pub use hf_config::HfConfig;
 pub use load::{Checkpoint, whole_tensors};
 pub use save::{Saver, Snapshot, file_of_checkpoint};
 pub use state::{OptimizerSettings, TrainingState};

@@ -87,15 +87,15 @@ impl Guard {
 
 /// Of each parameter, over as much of it as is moved at a time.
 fn norms(trainer: &mut Trainer) -> Vec<(String, f64)> {
+    let leaves = trainer.tree().leaf_names();
     let all: Vec<(String, usize)> = trainer.parameters().into_iter().map(|(name, ty)| (name, ty.elements())).collect();
-    let norm = |(name, elements): (String, usize)| {
+    let norm = |((name, elements), leaf): ((String, usize), String)| {
         let mut piece = vec![0.0; elements.min(PIECE)];
         trainer.read_weights_at(&name, 0, &mut piece);
         let squares: f64 = piece.iter().map(|x| f64::from(*x).powi(2)).sum();
-        let operator = name.trim_start_matches("model.").trim_end_matches(".weight").to_string();
-        (operator, (squares / piece.len().max(1) as f64).sqrt())
+        (leaf, (squares / piece.len().max(1) as f64).sqrt())
     };
-    all.into_iter().map(norm).collect()
+    all.into_iter().zip(leaves).map(norm).collect()
 }
 
 #[cfg(test)]

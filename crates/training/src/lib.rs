@@ -1,13 +1,12 @@
-//! The LLaMA model, its data, optimizer, checkpoints and training step.
+//! Models, their data, optimizer, checkpoints and training step.
 
 pub mod attribution;
 pub mod checkpoint;
 pub mod choices;
-pub mod config;
 pub mod data;
 pub mod guard;
-pub mod llama;
 pub mod memory;
+pub mod models;
 pub mod optimizer;
 pub mod persist;
 pub mod positioned_file;

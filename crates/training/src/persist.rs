@@ -1,9 +1,8 @@
 //! Between a trainer and its checkpoints: what is saved of a run, and how one is loaded again.
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+    Checkpoint, CheckpointError, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
 };
-use crate::config::ModelConfig;
 use crate::optimizer::OptimizerConfig;
 use crate::trainer::Trainer;
 use serde_json::{Map, Value};
@@ -11,8 +10,7 @@ use thiserror::Error;
 
 /// What a checkpoint notes beside the tensors.
 pub struct Notes<'a> {
-    pub model: &'a ModelConfig,
-    pub seq_len: usize,
+    pub config: &'a HfConfig,
     pub optimizer: &'a OptimizerConfig,
     pub seed: u64,
     /// The data source's own words for itself.
@@ -22,7 +20,6 @@ pub struct Notes<'a> {
 }
 
 pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(), CheckpointError> {
-    let config = LlamaHf::of(notes.model, notes.seq_len);
     let tensors = specs(trainer);
     let state = TrainingState {
         step: trainer.step,
@@ -41,7 +38,7 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         scales: trainer.scales(),
         extra: notes.extra.clone(),
     };
-    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
+    let snapshot = Snapshot { config: notes.config, tensors: &tensors, state: &state };
     saver.save(snapshot, &mut |content, name, take| {
         let step = trainer.step;
         trainer.read(name, content, |piece| match piece.iter().find(|x| !x.is_finite()) {

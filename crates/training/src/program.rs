@@ -1,8 +1,7 @@
 //! The training step and the evaluation as programs: graph, plan, and the values that the host reads and writes.
 
-use crate::config::ModelConfig;
 use crate::data::BatchShape;
-use crate::llama;
+use crate::models::{self, ModelConfig};
 use crate::optimizer::{CHOICE_AT, CHOICE_COUNTS, CHOICE_LOG, CHOICE_TREE, Norm, OptimizerConfig, Trained, optimize};
 use headroom_engine::{Program, Target, Walk};
 use headroom_graph::ops::quantize::Scaling;
@@ -78,8 +77,6 @@ pub struct EvaluationProgram {
 pub struct Forward {
     pub input_ids: ValueId,
     pub targets: ValueId,
-    pub cos: ValueId,
-    pub sin: ValueId,
     pub loss: ValueId,
 }
 
@@ -102,7 +99,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
 /// The same with passes of one's own after the chosen ones, on the whole step.
 pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Result<TrainingProgram, GraphError> {
     let mut graph = Graph::new();
-    let logits = llama::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
+    let logits = models::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
     graph.input(LOSS_GRADIENT, TensorType::f32(&[1]));
     if keep == Keep::LogitsAndGradients {
         graph.output("logits", logits);
@@ -165,7 +162,7 @@ pub fn evaluation_program(
     training: &Program,
 ) -> Result<EvaluationProgram, GraphError> {
     let mut graph = Graph::new();
-    llama::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
+    models::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
     graph.validate("building")?;
     let (mut graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
     if config.precision.is_fp8() {
@@ -207,8 +204,6 @@ impl Forward {
         Ok(Forward {
             input_ids: named(graph, "input_ids")?,
             targets: named(graph, "targets")?,
-            cos: named(graph, "rope.cos")?,
-            sin: named(graph, "rope.sin")?,
             loss: output(graph, "loss")?,
         })
     }

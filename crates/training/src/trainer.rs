@@ -2,9 +2,8 @@
 
 use crate::checkpoint::Content;
 use crate::choices::Choices;
-use crate::config::ModelConfig;
 use crate::data::Batch;
-use crate::llama::rope_tables;
+use crate::models::ModelConfig;
 use crate::optimizer::{LOG_ROWS, OptimizerConfig};
 use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
@@ -12,7 +11,7 @@ use crate::rng::Stream;
 use crate::tree::Tree;
 use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
 use headroom_graph::storage::half_name;
-use headroom_graph::{Graph, Phase, TensorType, ValueId};
+use headroom_graph::{Graph, Phase, Role, TensorType, ValueId};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,10 +104,10 @@ impl Trainer {
             trainer.device.write_i32(TRAINING, choice.tree, 0, &tree.places());
             trainer.choices = Some(Choices::of(&tree));
         }
-        let (cos, sin) = rope_tables(config, trainer.training.shape.seq_len);
-        let forward = trainer.training.forward;
-        trainer.device.write_f32(TRAINING, forward.cos, 0, &cos);
-        trainer.device.write_f32(TRAINING, forward.sin, 0, &sin);
+        for (name, data) in (config.family.constants)(config, trainer.training.shape.seq_len) {
+            let constant = trainer.graph().named(name).expect("a constant of the family's graph");
+            trainer.device.write_f32(TRAINING, constant, 0, &data);
+        }
         trainer
     }
 
@@ -120,11 +119,11 @@ impl Trainer {
         &self.training
     }
 
-    /// Draws every weight: norms are one, everything else normal, each element by its name and place alone.
+    /// Draws every weight: norms are one, biases zero, everything else normal, each element by its name and place alone.
     pub fn draw_weights(&mut self, seed: u64) {
-        for (name, ty) in self.parameters() {
+        for ((name, ty), role) in self.parameters().into_iter().zip(self.roles()) {
             let stream = Stream::new(seed, &name);
-            if ty.sizes().len() > 1 && self.draw_on_device(&name, &stream) {
+            if initial(role) == Initial::Drawn && self.draw_on_device(&name, &stream) {
                 continue;
             }
             let mut piece = vec![0.0; ty.elements().min(PIECE)];
@@ -133,7 +132,7 @@ impl Trainer {
                     return;
                 }
                 piece.truncate(ty.elements() - first);
-                fill_initial(&stream, &ty, first, &mut piece);
+                fill_initial(&stream, role, first, &mut piece);
                 self.write(&name, Content::Weight, first, &piece);
             }
         }
@@ -151,7 +150,11 @@ impl Trainer {
 
     /// The parameters as the leaves of the model's tree.
     pub fn tree(&self) -> Tree {
-        Tree::of(self.parameters().iter().map(|(name, ty)| (name, ty.elements())))
+        let graph = self.graph();
+        let leaf = |one: &crate::optimizer::Trained| {
+            (&*graph.get(one.parameter).part.path, graph.ty(one.parameter).elements())
+        };
+        Tree::of(self.training.trained.iter().map(leaf))
     }
 
     /// Large weights never pass through the host where the device can draw them itself, the same bytes.
@@ -169,6 +172,11 @@ impl Trainer {
             (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone())
         };
         self.training.trained.iter().map(named).collect()
+    }
+
+    /// Roles of the parameters, in the same order.
+    pub fn roles(&self) -> Vec<Role> {
+        self.training.trained.iter().map(|one| self.graph().get(one.parameter).part.role).collect()
     }
 
     /// Writes elements of one of a parameter's tensors from number `first` on.
@@ -432,13 +440,28 @@ impl Trainer {
     }
 }
 
-/// Initial weights from element `first` on: norms are one, everything else normal.
-pub(crate) fn fill_initial(stream: &Stream, ty: &TensorType, first: usize, piece: &mut [f32]) {
-    if ty.sizes().len() > 1 {
-        stream.fill_normal(first as u64, piece);
-        piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
-    } else {
-        piece.fill(1.0);
+#[derive(Clone, Copy, PartialEq)]
+enum Initial {
+    Value(f32),
+    Drawn,
+}
+
+fn initial(role: Role) -> Initial {
+    match role {
+        Role::Norm | Role::HeadNorm => Initial::Value(1.0),
+        Role::Bias => Initial::Value(0.0),
+        _ => Initial::Drawn,
+    }
+}
+
+/// Initial weights from element `first` on: norms are one, biases zero, everything else normal.
+pub(crate) fn fill_initial(stream: &Stream, role: Role, first: usize, piece: &mut [f32]) {
+    match initial(role) {
+        Initial::Value(value) => piece.fill(value),
+        Initial::Drawn => {
+            stream.fill_normal(first as u64, piece);
+            piece.iter_mut().for_each(|x| *x *= INITIAL_SPREAD);
+        }
     }
 }
 

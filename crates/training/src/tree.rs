@@ -1,6 +1,8 @@
 //! The model as a tree: the model, its layers, attention and feed-forward of each, and their projections; norms, embedding and
 //! head are nodes of their own. A leaf is one parameter.
 
+use headroom_graph::role::block_of;
+
 /// Nodes in the order of the model, each before its children; the root is the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
@@ -19,12 +21,12 @@ pub struct TreeNode {
 }
 
 impl Tree {
-    /// From the parameters' names and sizes, in the order of the model.
+    /// From the paths of the leaves and their sizes, in the order of the model.
     pub fn of(parameters: impl IntoIterator<Item = (impl AsRef<str>, usize)>) -> Tree {
         let root = TreeNode { name: "model".into(), parent: None, parameters: 0 };
         let mut tree = Tree { nodes: vec![root], leaves: vec![] };
-        for (name, elements) in parameters {
-            let path = path(name.as_ref());
+        for (leaf, elements) in parameters {
+            let path = path(leaf.as_ref());
             let mut at = 0;
             tree.nodes[at].parameters += elements as u64;
             for (depth, name) in path.iter().enumerate() {
@@ -67,15 +69,13 @@ impl Tree {
     }
 }
 
-/// The nodes from below the root to a parameter's leaf, three at most.
-fn path(parameter: &str) -> Vec<String> {
-    let name = parameter.strip_prefix("model.").unwrap_or(parameter);
-    let name = name.strip_suffix(".weight").unwrap_or(name);
-    let words: Vec<&str> = name.split('.').collect();
-    let ends = match words[..] {
-        ["layers", _, _, ..] if words.len() > 3 => vec![2, 3, words.len()],
-        ["layers", _, _] => vec![2, 3],
-        _ => vec![words.len()],
+/// The nodes from below the root to a leaf, three at most.
+fn path(leaf: &str) -> Vec<String> {
+    let words: Vec<&str> = leaf.split('.').collect();
+    let ends = match (block_of(leaf), words.len()) {
+        (Some(_), all) if all > 3 => vec![2, 3, all],
+        (Some(_), 3) => vec![2, 3],
+        (_, all) => vec![all],
     };
     ends.into_iter().map(|end| words[..end].join(".")).collect()
 }
@@ -86,12 +86,12 @@ mod tests {
 
     fn small() -> Tree {
         Tree::of([
-            ("model.embed_tokens.weight", 8),
-            ("model.layers.0.input_layernorm.weight", 2),
-            ("model.layers.0.self_attn.q_proj.weight", 4),
-            ("model.layers.0.self_attn.o_proj.weight", 4),
-            ("model.layers.0.mlp.up_proj.weight", 6),
-            ("model.norm.weight", 2),
+            ("embed_tokens", 8),
+            ("layers.0.input_layernorm", 2),
+            ("layers.0.self_attn.q_proj", 4),
+            ("layers.0.self_attn.o_proj", 4),
+            ("layers.0.mlp.up_proj", 6),
+            ("norm", 2),
         ])
     }
 

@@ -4,8 +4,8 @@ use headroom_engine::Target;
 use headroom_engine::cpu::Cpu;
 use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Op, Precision, Source, ValueId};
-use headroom_training::config::Size;
 use headroom_training::data::BatchShape;
+use headroom_training::models::Size;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 

@@ -5,22 +5,22 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use headroom_training::checkpoint::{
-    Checkpoint, CheckpointError, Content, LlamaHf, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+    Checkpoint, CheckpointError, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
     whole_tensors,
 };
-use headroom_training::config::ModelConfig;
+use headroom_training::models::ModelConfig;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tempfile::TempDir;
 
 type Tensors = HashMap<(Content, String), Vec<f32>>;
 
-fn config(extra: &str) -> LlamaHf {
+fn config(extra: &str) -> HfConfig {
     let json = format!(
         r#"{{"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 11 {extra}}}"#
     );
-    LlamaHf::parse(json.as_bytes(), Path::new("config.json")).unwrap()
+    HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap()
 }
 
 fn state(step: u64) -> TrainingState {
@@ -53,7 +53,7 @@ fn values(content: Content, tensor: &TensorSpec) -> Vec<f32> {
     (0..tensor.elements()).map(|element| (name as f32 + element as f32 / 7.0).sin() * scale).collect()
 }
 
-fn save(saver: &mut Saver, config: &LlamaHf, step: u64) {
+fn save(saver: &mut Saver, config: &HfConfig, step: u64) {
     let (tensors, state) = (config.tensors(), state(step));
     let snapshot = Snapshot { config, tensors: &tensors, state: &state };
     saver
@@ -68,7 +68,7 @@ fn saver(folder: &TempDir, keep: usize) -> Saver {
     Saver::open(folder.path(), NonZeroUsize::new(keep).unwrap()).unwrap()
 }
 
-fn saved(config: &LlamaHf) -> TempDir {
+fn saved(config: &HfConfig) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     save(&mut saver(&folder, 1), config, 10);
     folder
@@ -96,7 +96,7 @@ fn load(folder: &Path, tensors: &[TensorSpec], part: Part) -> Result<Tensors, Ch
     Ok(read)
 }
 
-fn check_refused(folder: &Path, config: &LlamaHf, part: Part, words: &[&str]) {
+fn check_refused(folder: &Path, config: &HfConfig, part: Part, words: &[&str]) {
     let error = load(folder, &config.tensors(), part).unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "`{word}` is not in: {error}");
@@ -290,7 +290,7 @@ fn files_that_do_not_belong_together_are_told_by_their_digests() {
         load(folder.path(), &config.tensors(), Part::Weights).unwrap();
     }
     let folder = saved(&config);
-    let other = LlamaHf { model: ModelConfig { rope_theta: 5.0, ..config.model.clone() }, ..config.clone() };
+    let other = HfConfig { model: ModelConfig { rope_theta: 5.0, ..config.model.clone() }, ..config.clone() };
     std::fs::write(folder.path().join("config.json"), other.to_json()).unwrap();
     check_refused(folder.path(), &config, Part::All, &["config.json", "sha256"]);
 }

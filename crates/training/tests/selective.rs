@@ -6,9 +6,9 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Precision};
 use headroom_training::attribution::{Start, moved};
-use headroom_training::checkpoint::{Checkpoint, Content, Saver};
-use headroom_training::config::ModelConfig;
+use headroom_training::checkpoint::{Checkpoint, Content, HfConfig, Saver};
 use headroom_training::data::{Batch, BatchShape};
+use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::persist::{self, Notes};
 use headroom_training::program::{Keep, StepConfig, training_program};
@@ -45,9 +45,8 @@ impl Case {
             n_kv_heads: 2,
             head_dim: 6,
             intermediate_dim: 35,
-            rope_theta: 1e4,
-            norm_eps: 1e-6,
             tied: self.tied,
+            ..Size::named("nano").unwrap().model()
         }
     }
 
@@ -267,15 +266,9 @@ fn any_number_of_threads_gives_the_same_bytes() {
 }
 
 fn save(case: &Case, trainer: &mut Trainer, folder: &Path) {
-    let (model, optimizer) = (case.model(), case.optimizer());
-    let notes = Notes {
-        model: &model,
-        seq_len: SHAPE.seq_len,
-        optimizer: &optimizer,
-        seed: SEED,
-        data: "batches of this test",
-        extra: &Map::new(),
-    };
+    let (config, optimizer) = (HfConfig::of(&case.model(), SHAPE.seq_len), case.optimizer());
+    let notes =
+        Notes { config: &config, optimizer: &optimizer, seed: SEED, data: "batches of this test", extra: &Map::new() };
     let mut saver = Saver::open(folder, NonZeroUsize::MIN).unwrap();
     persist::save(trainer, &mut saver, &notes).unwrap();
 }

@@ -8,9 +8,8 @@ use headroom_engine::reference::{Tensor, evaluate};
 use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Precision, Source, ValueId};
 use headroom_training::checkpoint::Content;
-use headroom_training::config::ModelConfig;
 use headroom_training::data::{Batch, BatchShape};
-use headroom_training::llama::rope_tables;
+use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
@@ -37,8 +36,8 @@ fn case(index: usize) -> (ModelConfig, BatchShape) {
         head_dim,
         intermediate_dim: 35,
         rope_theta,
-        norm_eps: 1e-6,
         tied,
+        ..Size::named("nano").unwrap().model()
     };
     config.validate(batch_size, seq_len).unwrap();
     (config, BatchShape { batch_size, seq_len })
@@ -133,7 +132,8 @@ fn given(
     batch: &Batch,
     optimizer: &OptimizerConfig,
 ) -> BTreeMap<ValueId, Tensor> {
-    let (cos, sin) = rope_tables(config, shape.seq_len);
+    let constants = (config.family.constants)(config, shape.seq_len);
+    let constant = |name: &str| constants.iter().find(|(known, _)| *known == name).map(|(_, data)| data);
     let graph = &program.program.graph;
     let mut given = BTreeMap::new();
     for id in graph.value_ids() {
@@ -143,8 +143,7 @@ fn given(
             (Source::Parameter, name) => weights(trainer, name).into_iter().map(f64::from).collect(),
             (_, "input_ids") => batch.input_ids.iter().copied().map(f64::from).collect(),
             (_, "targets") => batch.targets.iter().copied().map(f64::from).collect(),
-            (_, "rope.cos") => cos.iter().copied().map(f64::from).collect(),
-            (_, "rope.sin") => sin.iter().copied().map(f64::from).collect(),
+            (Source::Constant, name) => constant(name).unwrap().iter().copied().map(f64::from).collect(),
             (_, "loss_gradient") => vec![1.0],
             (_, "rates") => optimizer.rates_at(1, 10).map(f64::from).to_vec(),
             _ => vec![0.0; value.ty.elements()],

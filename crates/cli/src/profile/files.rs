@@ -113,9 +113,9 @@ pub fn write_all(
         write_json(&small.join(INTENSITY_FILE), &made.intensity)?;
         write_json(&small.join(ROOFLINE_FILE), &made.roofline)?;
     }
-    let label = settings.label();
+    let (name, label) = (settings.name(), settings.label());
     let about = AboutRun {
-        size: &settings.size,
+        name: &name,
         label: &label,
         performance,
         attribution,

@@ -22,7 +22,7 @@ pub fn of_run(
     let mut header = run_header(profiled, &settings.model, &need);
     let system = &record.system_info;
     header.device = system.gpu_name.clone().unwrap_or_else(|| system.cpu_name.clone());
-    header.model = format!("llama {} {}", settings.size, record.version);
+    header.model = format!("{} {} {}", settings.model.family.name, settings.size, record.version);
     header.precision = settings.precision.name().into();
     header.passes = passes(settings);
     header.peaks = peaks(&profiler.peaks);

@@ -5,7 +5,7 @@ use anyhow::{bail, ensure};
 use headroom_engine::machine::Machine;
 use headroom_graph::passes::PassList;
 use headroom_record::study::StudyRequest;
-use headroom_training::config::{SIZES, Size};
+use headroom_training::models::{SIZES, Size};
 
 /// The workshop's sizes; nano is for trying things out.
 const ALL: &str = "all";

@@ -4,6 +4,7 @@ use crate::profile::arguments::ProfilingArguments;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
+use headroom_training::models::FAMILIES;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -30,6 +31,9 @@ pub struct ModelArguments {
     /// [default: tiny]
     #[arg(long)]
     pub size: Option<String>,
+    /// Family of the model; a checkpoint brings its own [default: llama]
+    #[arg(long, value_parser = family_names())]
+    pub family: Option<String>,
     /// Width of a token's vector; the heads divide it
     #[arg(long, value_name = "N")]
     pub hidden_dim: Option<usize>,
@@ -66,6 +70,10 @@ pub struct ModelArguments {
     /// Go on from a checkpoint as if it had not stopped
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+}
+
+fn family_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(FAMILIES.map(|family| family.name))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -58,8 +58,7 @@ impl Checkpoints {
 
     pub fn save(&mut self, trainer: &mut Trainer, settings: &Settings) -> Result<(), CheckpointError> {
         let notes = Notes {
-            model: &settings.model,
-            seq_len: settings.shape.seq_len,
+            config: &settings.hf,
             optimizer: &settings.optimizer,
             seed: settings.seed,
             data: &settings.data_description,

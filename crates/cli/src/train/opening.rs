@@ -17,6 +17,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("feed-forward", count.feed_forward),
         ("norms", count.norms),
         ("head", count.head),
+        ("biases", count.biases),
     ];
     let kernels = kernels(&planned.training.program).map(|(phase, count)| format!("{count} {phase}")).join(", ");
     let lines = [
@@ -28,7 +29,13 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
-    text::opening(&Opening { size: &settings.size, version: &settings.label(), parameters: &parameters, lines: &lines })
+    text::opening(&Opening {
+        family: settings.model.family.title,
+        size: &settings.size,
+        version: &settings.label(),
+        parameters: &parameters,
+        lines: &lines,
+    })
 }
 
 fn recomputed(settings: &Settings, planned: &Planned) -> String {

@@ -8,9 +8,9 @@ use headroom_engine::machine::memory_available_bytes;
 use headroom_graph::{Category, GraphError};
 use headroom_report::numbers::bytes;
 use headroom_report::training::{self as text, Memory};
-use headroom_training::config::SIZES;
 use headroom_training::data::BatchShape;
 use headroom_training::memory::{MemoryNeed, largest_that_fits};
+use headroom_training::models::SIZES;
 use headroom_training::program::{
     EvaluationProgram, Keep, StepConfig, TrainingProgram, evaluation_program, training_program,
 };

@@ -21,9 +21,9 @@ use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
-use headroom_training::checkpoint::Checkpoint;
-use headroom_training::config::ModelConfig;
+use headroom_training::checkpoint::{Checkpoint, HfConfig};
 use headroom_training::data::{BatchShape, SourceSettings, Split};
+use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
@@ -36,6 +36,8 @@ pub struct Settings {
     /// A row's name, or `custom`.
     pub size: String,
     pub model: ModelConfig,
+    /// The model as a checkpoint states it, with what it was loaded with.
+    pub hf: HfConfig,
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
     pub passes: PassList,
@@ -147,9 +149,15 @@ impl Settings {
             eval_batches: Some(wanted.eval_batches),
             eval_data: wanted.eval_data.as_deref().map(whole),
         };
+        let loaded = resume.as_ref().or(init_from.as_ref()).map(Checkpoint::config);
+        let hf = match loaded {
+            Some(loaded) => loaded.clone().seeing(shape.seq_len),
+            None => HfConfig::of(&model, shape.seq_len),
+        };
         let settings = Settings {
             size,
             model,
+            hf,
             shape,
             optimizer,
             first_step,
@@ -186,6 +194,11 @@ impl Settings {
             precision: self.precision,
             target: self.device.target(),
         }
+    }
+
+    /// Family and size, as people are told them.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.model.family.title, self.size)
     }
 
     /// Passes and precision in short, as people are told them.

@@ -25,6 +25,7 @@ pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, t
     ConfigRecord {
         schema_version: SCHEMA_VERSION,
         version: settings.version(),
+        family: settings.model.family.title.into(),
         size: settings.size.clone(),
         timestamp: timestamp.into(),
         configuration: Configuration {

@@ -6,6 +6,7 @@ use headroom_record::provenance::Origin;
 use headroom_record::timeline::{TimelinePoint, TimelineRecord};
 use headroom_trace::Phase;
 
+use super::kinds::{self, Roles};
 use super::passes::Passes;
 use crate::measures::calls::{Call, Calls};
 use crate::measures::view::View;
@@ -71,6 +72,7 @@ pub fn memory_record(calls: &Calls, passes: &Passes, times: Origin) -> MemoryRec
             .collect(),
         memory_efficiency_recommendations: recommendations(
             &live_at_peak,
+            Roles::new(&calls.header.roles),
             by_category.activations,
             peak_memory_mb,
             passes,
@@ -111,6 +113,7 @@ pub fn timeline_record(view: &View, calls: &Calls, times: Origin) -> TimelineRec
 /// Passes that would lower the peak, from what is live at it; most first, nothing below 1% of it.
 fn recommendations(
     live: &[LivePlace],
+    roles: Roles,
     activations_mb: f64,
     peak_mb: f64,
     passes: &Passes,
@@ -119,8 +122,9 @@ fn recommendations(
         live.iter().filter(|place| wanted(place)).map(|place| place.mb).sum()
     };
     let scores = sum(&|place| place.name.contains("softmax") || place.name == "attention_scores");
-    let logits = sum(&|place| matches!(place.module.as_str(), "lm_head" | "loss"));
-    let gated = sum(&|place| matches!(place.name.as_str(), "silu" | "mul") && place.module.ends_with("mlp"));
+    let logits = sum(&|place| kinds::is_loss(&roles.of(&place.module)));
+    let gated =
+        sum(&|place| matches!(place.name.as_str(), "silu" | "mul") && kinds::is_activation(&roles.of(&place.module)));
     let mut rows = vec![
         (scores, "flash-attention", "the squares of scores and their softmax are live at the peak"),
         (logits, "fuse-loss", "logits and their gradient are live at the peak"),
@@ -144,6 +148,7 @@ fn recommendations(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn what_fills_the_peak_is_what_is_advised_about_first() {
@@ -154,7 +159,7 @@ mod tests {
         ];
         let missing = ["flash-attention", "fuse-loss", "checkpoint"].map(String::from);
         let passes = Passes { list: "v1", missing: &missing };
-        let rows = recommendations(&live, 80.0, 100.0, &passes);
+        let rows = recommendations(&live, Roles::new(&BTreeMap::new()), 80.0, 100.0, &passes);
         let advice: Vec<&str> = rows.iter().map(|row| row.recommendation.as_str()).collect();
         assert_eq!(advice, ["--passes v1,+checkpoint", "--passes v1,+flash-attention", "--passes v1,+fuse-loss"]);
     }

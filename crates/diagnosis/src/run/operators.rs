@@ -6,7 +6,7 @@ use headroom_trace::run::{Timing, place_of};
 use headroom_trace::{Category, Phase};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::kinds;
+use super::kinds::{self, Roles};
 use crate::measures::Measures;
 use crate::measures::calls::{Call, Calls};
 use crate::measures::flops::shapes;
@@ -51,11 +51,13 @@ pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<Op
 
 /// One row per operator at one kind of place, in a mean recorded step, the costliest first.
 pub fn by_place(calls: &Calls, wall: f64) -> Vec<PlaceStats> {
+    let roles = Roles::new(&calls.header.roles);
     let mut rows: BTreeMap<(Phase, String, &str), PlaceStats> = BTreeMap::new();
     for call in &calls.list {
         let module = place_of(call.module);
         let row = rows.entry((call.phase, module.clone(), call.name)).or_insert_with(|| PlaceStats {
             name: call.name.into(),
+            role: roles.of(&module),
             module,
             phase: call.phase.name().into(),
             count: 0,
@@ -189,22 +191,23 @@ pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &Ste
         ..Patterns::default()
     };
     let watches = |call: &&Call| calls.header.instrumentation.iter().any(|name| name == call.name);
+    let roles = Roles::new(&calls.header.roles);
     let mut names = BTreeSet::new();
     for call in &calls.list {
         let share = percent(call.seconds / calls.steps, wall);
-        let place = place_of(call.module);
+        let role = roles.of(&place_of(call.module));
         let add = |belongs: bool, to: &mut f64| {
             if belongs {
                 *to += share;
             }
         };
         add(call.stated.is_product, &mut patterns.gemm_percent);
-        add(kinds::is_qkv(&place), &mut patterns.qkv_projection_percent);
-        add(kinds::is_gate_up(&place), &mut patterns.gate_up_percent);
+        add(kinds::is_qkv(&role), &mut patterns.qkv_projection_percent);
+        add(kinds::is_gate_up(&role), &mut patterns.gate_up_percent);
         add(kinds::is_softmax(call.name), &mut patterns.softmax_percent);
-        add(kinds::is_in_attention(&place), &mut patterns.attention_percent);
-        add(kinds::is_attention(&place), &mut patterns.attention_core_percent);
-        add(kinds::is_in_feed_forward(&place), &mut patterns.ffn_percent);
+        add(kinds::is_in_attention(&role), &mut patterns.attention_percent);
+        add(kinds::is_attention(&role), &mut patterns.attention_core_percent);
+        add(kinds::is_in_feed_forward(&role), &mut patterns.ffn_percent);
         add(kinds::is_norm(call.name) && call.phase != Phase::Optimizer, &mut patterns.norm_percent);
         add(call.phase == Phase::Optimizer && !watches(&call), &mut patterns.optimizer_percent);
         names.insert(call.name);

@@ -111,18 +111,18 @@ fn is_norm_or_sum(place: &PlaceStats) -> bool {
 
 /// Scores and their softmax; the rotation stays for a pass of its own.
 fn is_scores(place: &PlaceStats) -> bool {
-    kinds::is_attention(&place.module) && !kinds::is_rotation(&place.name)
+    kinds::is_attention(&place.role) && !kinds::is_rotation(&place.name)
 }
 
 const PASS_EFFECTS: [PassEffect; 8] = [
-    PassEffect { pass: "fuse-qkv", touches: |place| kinds::is_qkv(&place.module), stays: at_roof },
-    PassEffect { pass: "fuse-gate-up", touches: |place| kinds::is_gate_up(&place.module), stays: at_roof },
-    PassEffect { pass: "fuse-swiglu", touches: |place| kinds::is_activation(&place.module), stays: nothing },
+    PassEffect { pass: "fuse-qkv", touches: |place| kinds::is_qkv(&place.role), stays: at_roof },
+    PassEffect { pass: "fuse-gate-up", touches: |place| kinds::is_gate_up(&place.role), stays: at_roof },
+    PassEffect { pass: "fuse-swiglu", touches: |place| kinds::is_activation(&place.role), stays: nothing },
     PassEffect { pass: "flash-attention", touches: is_scores, stays: needed_scores },
     PassEffect { pass: "fuse-rope", touches: |place| kinds::is_rotation(&place.name), stays: nothing },
     PassEffect { pass: "fuse-norm", touches: is_norm_or_sum, stays: at_roof },
     PassEffect { pass: "fuse-optimizer", touches: is_optimizer, stays: at_roof },
-    PassEffect { pass: "fuse-loss", touches: |place| kinds::is_loss(&place.module), stays: products_at_roof },
+    PassEffect { pass: "fuse-loss", touches: |place| kinds::is_loss(&place.role), stays: products_at_roof },
 ];
 
 /// Replaying the step as one graph saves what starting its calls costs.
@@ -227,7 +227,7 @@ const ROWS: [Row; 7] = [
         difficulty: "Low-Medium",
         effort: Level::Low,
         passes: &["fuse-qkv"],
-        belongs: |place| kinds::is_qkv(&place.module),
+        belongs: |place| kinds::is_qkv(&place.role),
         overlap: "",
     },
     Row {
@@ -235,7 +235,7 @@ const ROWS: [Row; 7] = [
         difficulty: "Medium",
         effort: Level::Low,
         passes: &["flash-attention", "fuse-rope"],
-        belongs: |place| kinds::is_attention(&place.module),
+        belongs: |place| kinds::is_attention(&place.role),
         overlap: "",
     },
     Row {
@@ -243,7 +243,7 @@ const ROWS: [Row; 7] = [
         difficulty: "Low",
         effort: Level::Low,
         passes: &["fuse-gate-up", "fuse-swiglu"],
-        belongs: |place| kinds::is_gate_up(&place.module) || kinds::is_activation(&place.module),
+        belongs: |place| kinds::is_gate_up(&place.role) || kinds::is_activation(&place.role),
         overlap: "",
     },
     Row {
@@ -275,7 +275,7 @@ const ROWS: [Row; 7] = [
         difficulty: "Medium",
         effort: Level::High,
         passes: &["fuse-loss"],
-        belongs: |place| kinds::is_loss(&place.module),
+        belongs: |place| kinds::is_loss(&place.role),
         overlap: "",
     },
 ];

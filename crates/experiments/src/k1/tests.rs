@@ -4,8 +4,8 @@ use super::*;
 use headroom_engine::Target;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::config::ModelConfig;
 use headroom_training::data::BatchShape;
+use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::OptimizerConfig;
 
 fn updates() -> Vec<Update> {
@@ -83,9 +83,7 @@ fn design() -> Design {
         n_kv_heads: 1,
         head_dim: 8,
         intermediate_dim: 24,
-        rope_theta: 1e4,
-        norm_eps: 1e-6,
-        tied: false,
+        ..Size::named("nano").unwrap().model()
     };
     let optimizer = OptimizerConfig { learning_rate: 1e-2, ..OptimizerConfig::default() };
     let updates = 8 * model.parameters().total();

@@ -4,7 +4,7 @@ use super::*;
 use crate::planning::MIB;
 use headroom_graph::passes::PassList;
 use headroom_record::study::{MeasuredFigures, PlannedFigures, StudyStatus};
-use headroom_training::config::Size;
+use headroom_training::models::Size;
 use headroom_training::optimizer::OptimizerConfig;
 
 const RATES: Rates = Rates { product_flops: 3e11, bytes: 2e10, call_seconds: 1e-6 };

@@ -77,7 +77,7 @@ struct Group {
 
 impl Layer {
     fn of(graph: &Graph, node: &Node) -> Option<Layer> {
-        if !node.module.starts_with("layers.") || node.phase == Phase::Optimizer {
+        if node.block().is_none() || node.phase == Phase::Optimizer {
             return None;
         }
         let is_weight = |id: &ValueId| graph.get(*id).source == Source::Parameter;

@@ -5,27 +5,27 @@ use crate::op::Op;
 use crate::ops::linears::Linears;
 use crate::ops::matmul::{Form, MatMul};
 use crate::pass::{Replacement, rewrite};
+use crate::role::Role;
 
 pub fn fuse_qkv(graph: &Graph) -> Result<Graph, GraphError> {
-    fuse(graph, &["q_proj", "k_proj", "v_proj"])
+    fuse(graph, &[Role::Query, Role::Key, Role::Value])
 }
 
 pub fn fuse_gate_up(graph: &Graph) -> Result<Graph, GraphError> {
-    fuse(graph, &["gate_proj", "up_proj"])
+    fuse(graph, &[Role::Gate, Role::Up])
 }
 
-/// The modules, in order, with the last one's node as the place of the fused product.
-fn fuse(graph: &Graph, modules: &[&str]) -> Result<Graph, GraphError> {
+/// The roles, in order, with the last one's node as the place of the fused product.
+fn fuse(graph: &Graph, roles: &[Role]) -> Result<Graph, GraphError> {
     rewrite(graph, |graph, id| {
-        let (parent, last) = graph.node(id).module.rsplit_once('.')?;
-        if Some(&last) != modules.last() {
+        if Some(&graph.node(id).role) != roles.last() {
             return None;
         }
         let x = linear(graph, id)?.0;
         let mut covers = vec![];
-        for module in modules {
-            let path = format!("{parent}.{module}");
-            let found = (0..=id.0).map(NodeId).rev().find(|&node| *graph.node(node).module == *path)?;
+        for role in roles {
+            let is_linear = |id: &NodeId| graph.node(*id).role == *role && linear(graph, *id).is_some();
+            let found = (0..=id.0).map(NodeId).rev().find(is_linear)?;
             if linear(graph, found)?.0 != x {
                 return None;
             }

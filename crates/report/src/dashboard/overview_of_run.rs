@@ -18,7 +18,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     let mut overview = Overview { title: name.to_string(), notes: records.unreadable.clone(), ..Overview::default() };
     if let Some(config) = &records.config {
         let shape = &config.configuration;
-        overview.title = format!("LLaMA {}", config.size);
+        overview.title = format!("{} {}", config.family, config.size);
         overview.subtitle = format!(
             "{} · {} parameters · batch {} × {} tokens · {} steps · {}",
             config.version.replace(',', ", "),

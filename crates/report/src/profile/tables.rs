@@ -328,7 +328,7 @@ pub fn targets(profile: &Profile) -> Table {
 
 pub fn title(profile: &Profile) -> String {
     match profile.about {
-        Some(about) => format!("Profile of LLaMA {} · {}", about.size, about.label),
+        Some(about) => format!("Profile of {} · {}", about.name, about.label),
         None => profile.run.header.model.clone(),
     }
 }

@@ -1,264 +1,124 @@
-//! Hugging Face's `config.json` of a LLaMA: read with what cannot be honoured refused by name, written so that transformers loads it.
+//! Hugging Face's `config.json`: read by the family it names, written so that transformers loads it. What a file says beyond the
+//! model is kept: a model that was loaded is saved with its own tokens, lengths and types.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, TensorSpec};
-use crate::config::ModelConfig;
+use crate::models::fields::{FieldError, Fields};
+use crate::models::{FAMILIES, Family, ModelConfig, parameters};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct LlamaHf {
+pub struct HfConfig {
     pub model: ModelConfig,
-    pub max_position_embeddings: usize,
-    /// Standard deviation of the initial weights.
-    pub initializer_range: f64,
-    /// Ids of a tokenizer's special tokens, passed on as they came: training does not look at them.
-    pub bos_token_id: Value,
-    pub eos_token_id: Value,
-    pub pad_token_id: Value,
+    /// Entries of the file that it was read from; a new model has `max_position_embeddings` alone.
+    pub entries: Map<String, Value>,
 }
 
-impl LlamaHf {
-    pub fn read(path: &Path) -> Result<LlamaHf, CheckpointError> {
+/// Entries that training does not look at: those of the file stay.
+const KEPT: [&str; 8] =
+    ["bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", LENGTH, "dtype", "torch_dtype", "use_cache"];
+
+/// The longest sequence that a model has seen.
+const LENGTH: &str = "max_position_embeddings";
+
+impl HfConfig {
+    pub fn read(path: &Path) -> Result<HfConfig, CheckpointError> {
         let bytes = std::fs::read(path).map_err(FileError::new("read", path))?;
-        LlamaHf::parse(&bytes, path)
+        HfConfig::parse(&bytes, path)
     }
 
     /// `path` is for the errors.
-    pub fn parse(bytes: &[u8], path: &Path) -> Result<LlamaHf, CheckpointError> {
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<HfConfig, CheckpointError> {
         let unreadable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
         let value: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))?;
         let Value::Object(entries) = value else {
             return Err(unreadable("it is not a JSON object".to_string()));
         };
-        let fields = Fields { entries: &entries, path };
-        fields.refuse_other_models()?;
-        let hidden_dim = fields.size("hidden_size")?;
-        let n_heads = fields.size("num_attention_heads")?;
-        let model = ModelConfig {
-            vocab_size: fields.size("vocab_size")?,
-            hidden_dim,
-            n_layers: fields.size("num_hidden_layers")?,
-            n_heads,
-            n_kv_heads: fields.size_or("num_key_value_heads", n_heads)?,
-            head_dim: fields.size_or("head_dim", hidden_dim / n_heads)?,
-            intermediate_dim: fields.size("intermediate_size")?,
-            rope_theta: fields.rope_theta()?,
-            norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
-            tied: fields.flag("tie_word_embeddings")?,
+        let unsupported = |FieldError { key, value, why }: FieldError| CheckpointError::Unsupported {
+            path: path.to_path_buf(),
+            key,
+            value,
+            why,
         };
-        let config = LlamaHf {
-            model,
-            max_position_embeddings: fields.size_or("max_position_embeddings", 2048)?,
-            initializer_range: fields.positive_or("initializer_range", 0.02)?,
-            bos_token_id: fields.any("bos_token_id"),
-            eos_token_id: fields.any("eos_token_id"),
-            pad_token_id: fields.any("pad_token_id"),
-        };
-        config.check_heads(&fields)?;
-        Ok(config)
+        let model = read_model(&Fields { entries: &entries }).map_err(unsupported)?;
+        Ok(HfConfig { model, entries })
     }
 
-    /// As transformers reads it. The RoPE base stands in both places, for versions before and after 5; weights are float32.
+    /// As transformers reads it; in the order of the keys.
     pub fn to_json(&self) -> String {
-        let value = json!({
-            "architectures": ["LlamaForCausalLM"],
-            "attention_bias": false,
-            "attention_dropout": 0.0,
-            "bos_token_id": self.bos_token_id,
+        let Family { name, architecture, write, .. } = self.model.family;
+        let common = json!({
+            "architectures": [architecture],
             "dtype": "float32",
-            "eos_token_id": self.eos_token_id,
-            "head_dim": self.model.head_dim,
-            "hidden_act": "silu",
-            "hidden_size": self.model.hidden_dim,
-            "initializer_range": self.initializer_range,
-            "intermediate_size": self.model.intermediate_dim,
-            "max_position_embeddings": self.max_position_embeddings,
-            "mlp_bias": false,
-            "model_type": "llama",
-            "num_attention_heads": self.model.n_heads,
-            "num_hidden_layers": self.model.n_layers,
-            "num_key_value_heads": self.model.n_kv_heads,
-            "pad_token_id": self.pad_token_id,
-            "rms_norm_eps": self.model.norm_eps,
-            "rope_parameters": {"rope_theta": self.model.rope_theta, "rope_type": "default"},
-            "rope_theta": self.model.rope_theta,
+            "initializer_range": 0.02,
+            "model_type": name,
             "tie_word_embeddings": self.model.tied,
             "torch_dtype": "float32",
             "use_cache": true,
             "vocab_size": self.model.vocab_size,
         });
+        let mut all: BTreeMap<String, Value> =
+            [common, write(&self.model)].into_iter().filter_map(object).flatten().collect();
+        for (key, value) in &self.entries {
+            if KEPT.contains(&key.as_str()) || !all.contains_key(key) {
+                all.insert(key.clone(), value.clone());
+            }
+        }
+        // One type under both names, for versions of transformers before and after 5.
+        if let Some(dtype) = ["dtype", "torch_dtype"].into_iter().find_map(|key| self.entries.get(key)) {
+            all.insert("dtype".into(), dtype.clone());
+            all.insert("torch_dtype".into(), dtype.clone());
+        }
+        let value = Value::Object(all.into_iter().collect());
         format!("{value:#}\n")
     }
 
-    /// A model of ours that sees sequences of this length.
-    pub fn of(model: &ModelConfig, seq_len: usize) -> LlamaHf {
-        LlamaHf {
-            model: model.clone(),
-            max_position_embeddings: seq_len,
-            initializer_range: 0.02,
-            bos_token_id: Value::Null,
-            eos_token_id: Value::Null,
-            pad_token_id: Value::Null,
-        }
+    /// A new model that sees sequences of this length.
+    pub fn of(model: &ModelConfig, seq_len: usize) -> HfConfig {
+        HfConfig { model: model.clone(), entries: Map::from_iter([(LENGTH.to_string(), json!(seq_len))]) }
     }
 
-    /// Every parameter of this model under Hugging Face's name; weights are [out, in]. A tied head is the embedding and has
-    /// none of its own.
+    /// The same for sequences of this length, where they are longer than any that it has seen.
+    pub fn seeing(mut self, seq_len: usize) -> HfConfig {
+        let seen = self.entries.get(LENGTH).and_then(Value::as_u64).unwrap_or(0);
+        self.entries.insert(LENGTH.into(), json!(seen.max(seq_len as u64)));
+        self
+    }
+
+    /// Every parameter of this model under Hugging Face's name. A tied head is the embedding and has none of its own.
     pub fn tensors(&self) -> Vec<TensorSpec> {
-        let (d, f) = (self.model.hidden_dim, self.model.intermediate_dim);
-        let q = self.model.n_heads * self.model.head_dim;
-        let kv = self.model.n_kv_heads * self.model.head_dim;
-        let mut tensors = vec![TensorSpec::new("model.embed_tokens.weight", &[self.model.vocab_size, d])];
-        for layer in 0..self.model.n_layers {
-            let mut add = |name: &str, shape: &[usize]| {
-                tensors.push(TensorSpec::new(format!("model.layers.{layer}.{name}.weight"), shape));
-            };
-            add("input_layernorm", &[d]);
-            add("self_attn.q_proj", &[q, d]);
-            add("self_attn.k_proj", &[kv, d]);
-            add("self_attn.v_proj", &[kv, d]);
-            add("self_attn.o_proj", &[d, q]);
-            add("post_attention_layernorm", &[d]);
-            add("mlp.gate_proj", &[f, d]);
-            add("mlp.up_proj", &[f, d]);
-            add("mlp.down_proj", &[d, f]);
-        }
-        tensors.push(TensorSpec::new("model.norm.weight", &[d]));
-        if !self.model.tied {
-            tensors.push(TensorSpec::new("lm_head.weight", &[self.model.vocab_size, d]));
-        }
-        tensors
-    }
-
-    fn check_heads(&self, fields: &Fields) -> Result<(), CheckpointError> {
-        if !self.model.n_heads.is_multiple_of(self.model.n_kv_heads) {
-            return Err(fields.refuse("num_key_value_heads", "which does not divide num_attention_heads"));
-        }
-        if self.model.head_dim == 0 || !self.model.head_dim.is_multiple_of(2) {
-            return Err(fields.refuse(
-                "head_dim",
-                "and RoPE turns pairs: it must be even (absent, it is hidden_size / num_attention_heads)",
-            ));
-        }
-        Ok(())
+        let all = parameters(&self.model).unwrap_or_default();
+        all.into_iter().map(|one| TensorSpec::new(one.name, one.ty.sizes())).collect()
     }
 }
 
-/// The file's entries; `null` counts as absent, as it does for transformers.
-struct Fields<'a> {
-    entries: &'a Map<String, Value>,
-    path: &'a Path,
+fn object(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(map) => Some(map),
+        _ => None,
+    }
 }
 
-impl Fields<'_> {
-    /// Settings that change what the model computes and that this trainer does not have.
-    fn refuse_other_models(&self) -> Result<(), CheckpointError> {
-        const ONLY_LLAMA: &str = "and only llama can be trained here";
-        match self.get("model_type") {
-            Some(Value::String(name)) if name == "llama" => {}
-            None if self.any("architectures") == json!(["LlamaForCausalLM"]) => {}
-            _ => return Err(self.refuse("model_type", ONLY_LLAMA)),
-        }
-        for (key, only) in [("hidden_act", json!("silu")), ("attention_bias", json!(false)), ("mlp_bias", json!(false))]
-        {
-            if self.get(key).is_some_and(|value| *value != only) {
-                return Err(self.refuse(key, "which this trainer does not have"));
-            }
-        }
-        for (key, only) in [("attention_dropout", 0.0), ("partial_rotary_factor", 1.0)] {
-            if self.get(key).is_some_and(|value| value.as_f64() != Some(only)) {
-                return Err(self.refuse(key, "which this trainer does not have"));
-            }
-        }
-        if self.get("quantization_config").is_some() {
-            return Err(self.refuse("quantization_config", "and quantised weights cannot be trained here"));
-        }
-        Ok(())
+/// By the family that the file names, or by its class alone.
+fn read_model(fields: &Fields) -> Result<ModelConfig, FieldError> {
+    let family = match fields.get("model_type") {
+        Some(Value::String(name)) => Family::named(name),
+        Some(_) => None,
+        None => FAMILIES
+            .into_iter()
+            .find(|family| fields.entries.get("architectures") == Some(&json!([family.architecture]))),
+    };
+    let family = family.ok_or_else(|| fields.refuse("model_type", "and only llama can be trained here"))?;
+    if fields.get("quantization_config").is_some() {
+        return Err(fields.refuse("quantization_config", "and quantised weights cannot be trained here"));
     }
-
-    /// From `rope_theta` or `rope_parameters.rope_theta`; with neither it is the original LLaMA's.
-    fn rope_theta(&self) -> Result<f64, CheckpointError> {
-        for key in ["rope_parameters", "rope_scaling"] {
-            self.refuse_scaled_rope(key)?;
-        }
-        let outer = self.get("rope_theta");
-        let inner = self.get("rope_parameters").and_then(|rope| rope.get("rope_theta"));
-        if let (Some(outer), Some(inner)) = (outer, inner)
-            && outer.as_f64() != inner.as_f64()
-        {
-            return Err(self.refuse("rope_theta", "and rope_parameters.rope_theta says otherwise"));
-        }
-        match outer.or(inner).filter(|theta| !theta.is_null()) {
-            None => Ok(10_000.0),
-            Some(theta) => theta.as_f64().filter(|theta| *theta > 0.0).ok_or_else(|| {
-                self.refuse(
-                    if outer.is_some() { "rope_theta" } else { "rope_parameters" },
-                    "and RoPE's base is a positive number",
-                )
-            }),
-        }
-    }
-
-    fn refuse_scaled_rope(&self, key: &'static str) -> Result<(), CheckpointError> {
-        let Some(rope) = self.get(key) else { return Ok(()) };
-        const KNOWN: [&str; 4] = ["rope_theta", "rope_type", "type", "partial_rotary_factor"];
-        let plain = rope.as_object().is_some_and(|rope| {
-            let kind = rope.get("rope_type").or(rope.get("type")).filter(|kind| !kind.is_null());
-            let whole = rope.get("partial_rotary_factor").is_none_or(|part| part.as_f64() == Some(1.0));
-            kind.is_none_or(|kind| kind == "default") && whole && rope.keys().all(|key| KNOWN.contains(&key.as_str()))
-        });
-        if plain {
-            return Ok(());
-        }
-        Err(self.refuse(key, "and only the default RoPE can be trained here"))
-    }
-
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.get(key).filter(|value| !value.is_null())
-    }
-
-    fn any(&self, key: &str) -> Value {
-        self.entries.get(key).cloned().unwrap_or_default()
-    }
-
-    fn size(&self, key: &str) -> Result<usize, CheckpointError> {
-        // Sizes beyond 32 bits are damage; below, products of two of them cannot overflow.
-        const MOST: u64 = u32::MAX as u64;
-        let number = self.get(key).and_then(Value::as_u64);
-        number
-            .filter(|size| (1..=MOST).contains(size))
-            .map(|size| size as usize)
-            .ok_or_else(|| self.refuse(key, "and a size is a whole number from 1 up"))
-    }
-
-    fn size_or(&self, key: &str, absent: usize) -> Result<usize, CheckpointError> {
-        if self.get(key).is_some() { self.size(key) } else { Ok(absent) }
-    }
-
-    fn positive_or(&self, key: &str, absent: f64) -> Result<f64, CheckpointError> {
-        let Some(value) = self.get(key) else { return Ok(absent) };
-        value
-            .as_f64()
-            .filter(|number| *number > 0.0)
-            .ok_or_else(|| self.refuse(key, "and it must be a positive number"))
-    }
-
-    fn flag(&self, key: &str) -> Result<bool, CheckpointError> {
-        let Some(value) = self.get(key) else { return Ok(false) };
-        value.as_bool().ok_or_else(|| self.refuse(key, "and it must be true or false"))
-    }
-
-    fn refuse(&self, key: &str, why: &'static str) -> CheckpointError {
-        CheckpointError::Unsupported {
-            path: self.path.to_path_buf(),
-            key: key.to_string(),
-            value: self.entries.get(key).map_or("absent".to_string(), Value::to_string),
-            why,
-        }
-    }
+    fields.size_or(LENGTH, 2048)?;
+    fields.positive_or("initializer_range", 0.02)?;
+    (family.read)(fields)
 }
 
 #[cfg(test)]
@@ -272,11 +132,11 @@ mod tests {
         })
     }
 
-    fn parse(config: Value) -> Result<LlamaHf, CheckpointError> {
-        LlamaHf::parse(config.to_string().as_bytes(), Path::new("config.json"))
+    fn parse(config: Value) -> Result<HfConfig, CheckpointError> {
+        HfConfig::parse(config.to_string().as_bytes(), Path::new("config.json"))
     }
 
-    fn parse_with(key: &str, value: Value) -> Result<LlamaHf, CheckpointError> {
+    fn parse_with(key: &str, value: Value) -> Result<HfConfig, CheckpointError> {
         let mut config = base();
         config[key] = value;
         parse(config)
@@ -342,7 +202,7 @@ mod tests {
             assert!(error.contains("config.json") && error.contains(key), "{key} {value}: {error}");
         }
         for broken in ["", "[]", "{", "\"llama\""] {
-            let error = LlamaHf::parse(broken.as_bytes(), Path::new("config.json")).unwrap_err();
+            let error = HfConfig::parse(broken.as_bytes(), Path::new("config.json")).unwrap_err();
             assert!(matches!(error, CheckpointError::Unreadable { .. }), "{broken}: {error}");
         }
     }
@@ -353,18 +213,43 @@ mod tests {
         config.model.rope_theta = 123456.789;
         config.model.norm_eps = 1.1e-5;
         config.model.tied = true;
-        config.eos_token_id = json!([1, 2]);
-        let again = LlamaHf::parse(config.to_json().as_bytes(), Path::new("config.json")).unwrap();
-        assert_eq!(again, config);
+        config.entries.insert("eos_token_id".into(), json!([1, 2]));
+        let again = HfConfig::parse(config.to_json().as_bytes(), Path::new("config.json")).unwrap();
+        assert_eq!((&again.model, &again.entries["eos_token_id"]), (&config.model, &json!([1, 2])));
+        assert_eq!(again.to_json(), config.to_json());
     }
 
     #[test]
     fn the_tensors_of_nano_add_up_to_its_parameters() {
         let mut config = parse(base()).unwrap();
         config.model.vocab_size = 1000;
-        let count = |config: &LlamaHf| config.tensors().iter().map(TensorSpec::elements).sum::<usize>();
+        let count = |config: &HfConfig| config.tensors().iter().map(TensorSpec::elements).sum::<usize>();
         assert_eq!(count(&config), 202_048);
         config.model.tied = true;
         assert_eq!(count(&config), 202_048 - 64_000);
+    }
+
+    #[test]
+    fn what_a_file_says_beyond_the_model_is_kept() {
+        let mut loaded = base();
+        for (key, value) in [
+            ("torch_dtype", json!("bfloat16")),
+            ("eos_token_id", json!([128001, 128009])),
+            ("max_position_embeddings", json!(8192)),
+            ("transformers_version", json!("4.45.0")),
+            ("pretraining_tp", json!(1)),
+        ] {
+            loaded[key] = value;
+        }
+        let saved = |seq_len: usize| -> Value {
+            serde_json::from_str(&parse(loaded.clone()).unwrap().seeing(seq_len).to_json()).unwrap()
+        };
+        let short = saved(16);
+        for (key, value) in loaded.as_object().unwrap() {
+            assert_eq!(short[key], *value, "{key}");
+        }
+        assert_eq!(short["dtype"], "bfloat16");
+        assert_eq!(saved(10_000)["max_position_embeddings"], 10_000);
+        assert_eq!(short["hidden_size"], 64);
     }
 }

@@ -12,10 +12,10 @@ fn tensors() -> Vec<TensorSpec> {
     vec![TensorSpec::new("a.weight", &[3, 5]), TensorSpec::new("b.weight", &[7])]
 }
 
-fn config() -> LlamaHf {
+fn config() -> HfConfig {
     let json = r#"{"model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
         "num_attention_heads": 2, "vocab_size": 8}"#;
-    LlamaHf::parse(json.as_bytes(), Path::new("config.json")).unwrap()
+    HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap()
 }
 
 fn state(step: u64) -> TrainingState {

@@ -16,7 +16,7 @@ use super::save;
 use super::state::StateFile;
 use super::tensor_writer::hex;
 use super::{
-    CONFIG_FILE, CheckpointError, Content, INDEX_FILE, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
+    CONFIG_FILE, CheckpointError, Content, HfConfig, INDEX_FILE, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
     TrainingState,
 };
 use crate::safetensors_file::SafetensorsFile;
@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 1 << 18;
 #[derive(Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
-    config: LlamaHf,
+    config: HfConfig,
     config_digest: String,
     state: Option<StateFile>,
     /// The model's one file, or the index of its shards.
@@ -77,7 +77,7 @@ impl Checkpoint {
         };
         Ok(Checkpoint {
             folder: folder.to_path_buf(),
-            config: LlamaHf::parse(&config_bytes, &config_path)?,
+            config: HfConfig::parse(&config_bytes, &config_path)?,
             config_digest: hex(Sha256::new_with_prefix(&config_bytes)),
             state: StateFile::read(folder)?,
             model_path,
@@ -85,7 +85,7 @@ impl Checkpoint {
         })
     }
 
-    pub fn config(&self) -> &LlamaHf {
+    pub fn config(&self) -> &HfConfig {
         &self.config
     }
 

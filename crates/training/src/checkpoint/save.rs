@@ -11,7 +11,7 @@ use super::keep;
 use super::state::{Digests, StateFile};
 use super::tensor_writer::{TakePiece, write_bytes, write_tensors};
 use super::{
-    CONFIG_FILE, CheckpointError, Content, INDEX_FILE, LlamaHf, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
+    CONFIG_FILE, CheckpointError, Content, HfConfig, INDEX_FILE, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
     TrainingState,
 };
 
@@ -29,7 +29,7 @@ pub struct Saver {
 /// What a checkpoint is made of besides the tensors' numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
-    pub config: &'a LlamaHf,
+    pub config: &'a HfConfig,
     /// Every parameter, tied ones once.
     pub tensors: &'a [TensorSpec],
     pub state: &'a TrainingState,

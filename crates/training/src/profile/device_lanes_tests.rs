@@ -1,8 +1,8 @@
 //! Tests of a GPU's trace, on recordings made up for them.
 
 use super::*;
-use crate::config::Size;
 use crate::data::BatchShape;
+use crate::models::Size;
 use crate::optimizer::OptimizerConfig;
 use crate::profile::trace_file::{TraceAbout, write_trace};
 use crate::program::{Keep, StepConfig, TrainingProgram, training_program};

@@ -1,11 +1,12 @@
 //! Facts of the plan and the arithmetic that a trace's header carries, because no event shows them.
 
 use super::Profiled;
-use crate::config::ModelConfig;
+use super::modules::owners;
 use crate::memory::MemoryNeed;
+use crate::models::ModelConfig;
 use headroom_engine::recorder::Timing;
 use headroom_graph::plan::Buffer;
-use headroom_graph::{Category, Node, NodeId, Op, Phase, Source, ValueId};
+use headroom_graph::{Category, Node, NodeId, Op, Phase, Role, Source, ValueId};
 use headroom_trace::run::{
     self, BirthHeader, FlopsHeader, LiveHeader, PlanHeader, ShapeHeader, TensorHeader, place_of,
 };
@@ -29,9 +30,19 @@ pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -
         parameters: model.parameters().total(),
         plan: plan_header(profiled, need),
         flops: flops_header(profiled, model),
+        roles: roles(profiled),
         instrumentation: instrumentation(profiled),
         ..run::RunHeader::default()
     }
+}
+
+/// The role of every kind of place that is part of the model.
+fn roles(profiled: &Profiled) -> BTreeMap<String, String> {
+    let graph = profiled.graph();
+    // What a call makes lies at its own module, whatever it stands for.
+    let nodes = graph.nodes().iter().map(|node| (place_of(&node.module), node.role.to_string()));
+    let owners = owners(graph).into_iter().map(|owner| (place_of(&owner.module), owner.role));
+    nodes.chain(owners).filter(|(_, role)| role != Role::Other.name()).collect()
 }
 
 /// Names of the operators that only watch.

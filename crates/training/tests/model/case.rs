@@ -5,9 +5,9 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::checkpoint::Content;
-use headroom_training::config::ModelConfig;
+use headroom_training::checkpoint::{Content, HfConfig};
 use headroom_training::data::{Batch, BatchShape};
+use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
@@ -30,20 +30,8 @@ impl Case {
     pub fn load(name: &str) -> Case {
         let folder = folder(name);
         let json = |file: &str| json(name, file);
-        let (hf, losses) = (json("config.json"), json("losses.json"));
-        let size = |key: &str| hf[key].as_u64().unwrap() as usize;
-        let config = ModelConfig {
-            vocab_size: size("vocab_size"),
-            hidden_dim: size("hidden_size"),
-            n_layers: size("num_hidden_layers"),
-            n_heads: size("num_attention_heads"),
-            n_kv_heads: size("num_key_value_heads"),
-            head_dim: size("head_dim"),
-            intermediate_dim: size("intermediate_size"),
-            rope_theta: hf["rope_parameters"]["rope_theta"].as_f64().unwrap(),
-            norm_eps: hf["rms_norm_eps"].as_f64().unwrap(),
-            tied: hf["tie_word_embeddings"].as_bool().unwrap(),
-        };
+        let losses = json("losses.json");
+        let config = HfConfig::read(&folder.join("config.json")).unwrap().model;
         let bytes = std::fs::read(folder.join("expected.safetensors")).unwrap();
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let ids = |name: &str| -> Vec<i32> {

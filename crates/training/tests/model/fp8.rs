@@ -7,8 +7,8 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::passes::{PassList, fp8};
 use headroom_graph::{Op, Precision};
 use headroom_training::checkpoint::Content;
-use headroom_training::config::Size;
 use headroom_training::data::BatchShape;
+use headroom_training::models::Size;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::Trainer;
 

@@ -5,8 +5,8 @@ use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_graph::Precision;
 use headroom_graph::passes::{GRAPH_REPLAY, OFFERED, PassList, offered};
-use headroom_training::config::Size;
 use headroom_training::data::BatchShape;
+use headroom_training::models::Size;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 

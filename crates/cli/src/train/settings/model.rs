@@ -3,7 +3,7 @@
 use crate::train::arguments::ModelArguments;
 use anyhow::{bail, ensure};
 use headroom_training::checkpoint::Checkpoint;
-use headroom_training::config::{ModelConfig, SIZES, Size};
+use headroom_training::models::{FAMILIES, Family, ModelConfig, SIZES, Size};
 
 pub struct ChosenModel {
     /// A row's name, or `custom`.
@@ -23,6 +23,7 @@ pub fn choose_model(
 ) -> anyhow::Result<ChosenModel> {
     let asked = flags.size.as_deref().map(row_named).transpose()?;
     let loaded = checkpoint.map(|checkpoint| checkpoint.config().model.clone());
+    let family = flags.family.as_deref().and_then(Family::named).unwrap_or(FAMILIES[0]);
     let row = asked
         .or_else(|| noted.and_then(Size::named))
         .or_else(|| loaded.as_ref().and_then(row_like))
@@ -30,17 +31,24 @@ pub fn choose_model(
     let base = match (&loaded, asked) {
         // A row says nothing about what the checkpoint was made for beyond its sizes.
         (Some(loaded), Some(row)) => ModelConfig {
+            family: loaded.family,
             vocab_size: loaded.vocab_size,
             rope_theta: loaded.rope_theta,
             norm_eps: loaded.norm_eps,
             tied: loaded.tied,
-            ..row.model()
+            ..row.model_of(loaded.family)
         },
         (Some(loaded), None) => loaded.clone(),
-        (None, _) => row.model(),
+        (None, _) => row.model_of(family),
     };
     let model = with_flags(base, flags)?;
     if let Some(loaded) = &loaded {
+        ensure!(
+            flags.family.is_none() || family == loaded.family,
+            "--family {} is asked for, the checkpoint holds a {}\n  help: leave it out, the model comes from the checkpoint",
+            family.name,
+            loaded.family.title
+        );
         refuse_differences(&model, loaded)?;
     }
     let size = row_like(&model).map_or(CUSTOM, |row| row.name).to_string();
@@ -57,12 +65,18 @@ fn row_named(name: &str) -> anyhow::Result<&'static Size> {
 
 /// The row of this very model, whatever its vocabulary.
 fn row_like(model: &ModelConfig) -> Option<&'static Size> {
-    SIZES.iter().find(|size| ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model() } == *model)
+    SIZES.iter().find(|size| {
+        ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model_of(model.family) } == *model
+    })
 }
 
 fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<ModelConfig> {
     let n_heads = flags.n_heads.unwrap_or(base.n_heads);
-    let kv_default = if flags.n_heads.is_some() { at_most_half(n_heads) } else { base.n_kv_heads };
+    let kv_default = match flags.n_heads {
+        Some(n_heads) if base.n_kv_heads == base.n_heads => n_heads,
+        Some(n_heads) => at_most_half(n_heads),
+        None => base.n_kv_heads,
+    };
     let hidden_dim = flags.hidden_dim.unwrap_or(base.hidden_dim);
     let mut head_dim = base.head_dim;
     if (flags.n_heads.is_some() || flags.hidden_dim.is_some()) && n_heads > 0 {
@@ -75,6 +89,7 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
     let rope_theta = flags.rope_theta.unwrap_or(base.rope_theta);
     ensure!(rope_theta.is_finite() && rope_theta > 0.0, "--rope-theta is {rope_theta}\n  help: a number above 0");
     Ok(ModelConfig {
+        family: base.family,
         hidden_dim,
         n_layers: flags.n_layers.unwrap_or(base.n_layers),
         n_heads,

@@ -3,7 +3,7 @@
 use super::resumed::Resumed;
 use crate::train::arguments::{Arguments, LearningRateSchedule};
 use anyhow::ensure;
-use headroom_training::config::ModelConfig;
+use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::schedule::{Schedule, Shape};
 

@@ -4,10 +4,9 @@ use super::resumed::Resumed;
 use crate::output;
 use crate::train::arguments::Arguments;
 use anyhow::{bail, ensure};
-use headroom_graph::{Graph, GraphError, Rule};
+use headroom_graph::{GraphError, Rule};
 use headroom_training::checkpoint::TrainingState;
-use headroom_training::config::ModelConfig;
-use headroom_training::llama;
+use headroom_training::models::{ModelConfig, parameters};
 use headroom_training::optimizer::Update;
 use headroom_training::tree::Tree;
 
@@ -47,8 +46,5 @@ pub fn update_of(
 
 /// The model's tree, known without a device.
 pub fn tree_of(model: &ModelConfig) -> Result<Tree, GraphError> {
-    let mut graph = Graph::new();
-    llama::forward(&mut graph, model, 1, 1)?;
-    let named = |id| (graph.get(id).name.clone(), graph.ty(id).elements());
-    Ok(Tree::of(graph.parameters().into_iter().map(named)))
+    Ok(Tree::of(parameters(model)?.into_iter().map(|one| (one.part.path, one.ty.elements()))))
 }

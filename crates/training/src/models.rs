@@ -1,10 +1,69 @@
-//! The model's configuration: the table of sizes, what may be changed, and what cannot be.
+//! Models: their configuration, the families they belong to, and what is known of one without running it.
+//!
+//! A family is one file here with its graph, its Hugging Face names and configuration, and the roles of its parts; a line in
+//! [`FAMILIES`] makes it known.
 
+pub mod build;
+pub mod fields;
+pub mod llama;
+pub mod rope;
+mod sizes;
+
+pub use build::Forward;
+pub use sizes::{SIZES, Size, VOCAB_SIZE};
+
+use build::Build;
+use fields::{FieldError, Fields};
+use headroom_graph::{Graph, GraphError, Part, Role, TensorType};
+use serde_json::Value;
+use std::fmt;
 use thiserror::Error;
 
-/// A LLaMA as Hugging Face defines it.
+/// Every family; the first is that of the table of sizes.
+pub static FAMILIES: [&Family; 1] = [&llama::FAMILY];
+
+pub struct Family {
+    /// Hugging Face's `model_type`.
+    pub name: &'static str,
+    /// As people write it.
+    pub title: &'static str,
+    /// Hugging Face's class.
+    pub architecture: &'static str,
+    /// A module's name in Hugging Face's files.
+    pub hf_name: fn(module: &str) -> String,
+    /// A row of the table of sizes as a model of this family.
+    pub sized: fn(ModelConfig) -> ModelConfig,
+    pub forward: fn(&mut Build) -> Result<Forward, GraphError>,
+    /// Constants of the graph for sequences of a length, written once.
+    pub constants: fn(&ModelConfig, usize) -> Vec<(&'static str, Vec<f32>)>,
+    /// From Hugging Face's `config.json`; what cannot be honoured is an error.
+    pub read: fn(&Fields) -> Result<ModelConfig, FieldError>,
+    /// Entries of Hugging Face's `config.json` beside those that all families have.
+    pub write: fn(&ModelConfig) -> Value,
+}
+
+impl Family {
+    pub fn named(name: &str) -> Option<&'static Family> {
+        FAMILIES.into_iter().find(|family| family.name == name)
+    }
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Family) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+/// A model as Hugging Face defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
+    pub family: &'static Family,
     pub vocab_size: usize,
     pub hidden_dim: usize,
     pub n_layers: usize,
@@ -18,42 +77,29 @@ pub struct ModelConfig {
     pub tied: bool,
 }
 
-/// A row of the table of sizes.
+/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants, output `loss`.
+pub fn forward(graph: &mut Graph, config: &ModelConfig, batch: usize, seq: usize) -> Result<Forward, GraphError> {
+    (config.family.forward)(&mut Build { graph, config, batch, seq })
+}
+
+/// A parameter: Hugging Face's name, its place in the model, and its type.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Size {
-    pub name: &'static str,
-    pub seq_len: usize,
-    pub batch_size: usize,
-    model: ModelConfig,
+pub struct Parameter {
+    pub name: String,
+    pub part: Part,
+    pub ty: TensorType,
 }
 
-/// Of each model: width, layers, heads, key-value heads, width of the feed-forward part.
-#[rustfmt::skip]
-pub static SIZES: [Size; 6] = [
-    Size { name: "nano",       seq_len: 64,   batch_size: 8,  model: model([64,   2,  4,  2,  128]) },
-    Size { name: "tiny",       seq_len: 128,  batch_size: 8,  model: model([256,  4,  8,  4,  512]) },
-    Size { name: "small",      seq_len: 256,  batch_size: 8,  model: model([512,  8,  8,  4,  1104]) },
-    Size { name: "medium",     seq_len: 512,  batch_size: 16, model: model([1024, 12, 16, 8,  3456]) },
-    Size { name: "large",      seq_len: 1024, batch_size: 8,  model: model([2048, 16, 16, 8,  11136]) },
-    Size { name: "very_large", seq_len: 2048, batch_size: 4,  model: model([4096, 24, 32, 16, 32128]) },
-];
-
-const fn model([hidden_dim, n_layers, n_heads, n_kv_heads, intermediate_dim]: [usize; 5]) -> ModelConfig {
-    ModelConfig {
-        vocab_size: VOCAB_SIZE,
-        hidden_dim,
-        n_layers,
-        n_heads,
-        n_kv_heads,
-        head_dim: hidden_dim / n_heads,
-        intermediate_dim,
-        rope_theta: 10_000.0,
-        norm_eps: 1e-6,
-        tied: false,
-    }
+/// Every parameter of a model in the order of the graph, known without a device.
+pub fn parameters(config: &ModelConfig) -> Result<Vec<Parameter>, GraphError> {
+    let mut graph = Graph::new();
+    forward(&mut graph, config, 1, 1)?;
+    let parameter = |id| {
+        let value = graph.get(id);
+        Parameter { name: value.name.to_string(), part: value.part.clone(), ty: value.ty.clone() }
+    };
+    Ok(graph.parameters().into_iter().map(parameter).collect())
 }
-
-pub const VOCAB_SIZE: usize = 1000;
 
 /// Elements of one tensor that kernels and files still index safely.
 const MOST_ELEMENTS: usize = 1 << 40;
@@ -79,29 +125,20 @@ pub enum ConfigError {
     TooLarge { what: &'static str, elements: String },
 }
 
-impl Size {
-    pub fn named(name: &str) -> Option<&'static Size> {
-        SIZES.iter().find(|size| size.name == name)
-    }
-
-    pub fn model(&self) -> ModelConfig {
-        self.model.clone()
-    }
-}
-
 /// How many parameters each part of the model has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParameterCount {
     pub embedding: u64,
     pub attention: u64,
     pub feed_forward: u64,
     pub norms: u64,
     pub head: u64,
+    pub biases: u64,
 }
 
 impl ParameterCount {
     pub fn total(&self) -> u64 {
-        self.embedding + self.attention + self.feed_forward + self.norms + self.head
+        self.embedding + self.attention + self.feed_forward + self.norms + self.head + self.biases
     }
 }
 
@@ -160,15 +197,19 @@ impl ModelConfig {
     }
 
     pub fn parameters(&self) -> ParameterCount {
-        let [d, layers, vocab] = [self.hidden_dim, self.n_layers, self.vocab_size].map(|size| size as u64);
-        let attention = 2 * d * (self.q_width() + self.kv_width()) as u64;
-        ParameterCount {
-            embedding: vocab * d,
-            attention: layers * attention,
-            feed_forward: layers * 3 * d * self.intermediate_dim as u64,
-            norms: (2 * layers + 1) * d,
-            head: if self.tied { 0 } else { vocab * d },
+        let mut count = ParameterCount::default();
+        for parameter in parameters(self).unwrap_or_default() {
+            let to = match parameter.part.role {
+                Role::Embedding | Role::Position => &mut count.embedding,
+                Role::Query | Role::Key | Role::Value | Role::QueryKeyValue | Role::Output => &mut count.attention,
+                Role::Gate | Role::Up | Role::Down => &mut count.feed_forward,
+                Role::Norm | Role::HeadNorm => &mut count.norms,
+                Role::Head => &mut count.head,
+                _ => &mut count.biases,
+            };
+            *to += parameter.ty.elements() as u64;
         }
+        count
     }
 
     /// FLOPs of the products that one forward pass needs: causal attention counted as S(S+1)/2 positions.
