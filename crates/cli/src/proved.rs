@@ -43,14 +43,16 @@ pub fn model_named(model: &ModelConfig) -> String {
         head_dim,
         intermediate_dim,
         rope_theta,
+        rope_scaling,
         norm_eps,
         tied,
     } = model;
     // A LLaMA goes without its name: proofs of versions that knew no other family stay good.
     let family = if family.name == "llama" { String::new() } else { format!("{}, ", family.name) };
+    let scaled = rope_scaling.map_or_else(String::new, |scaling| format!(", {scaling:?}"));
     format!(
         "{family}vocab {vocab_size}, hidden {hidden_dim}, layers {n_layers}, heads {n_heads} of {head_dim}, kv {n_kv_heads}, \
-         feed-forward {intermediate_dim}, theta {rope_theta}, eps {norm_eps:e}{}",
+         feed-forward {intermediate_dim}, theta {rope_theta}{scaled}, eps {norm_eps:e}{}",
         if *tied { ", tied" } else { "" }
     )
 }

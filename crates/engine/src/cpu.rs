@@ -288,8 +288,8 @@ fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
 fn reduction_elements(graph: &Graph, parts: usize) -> usize {
     let need = |op: &Op, inputs: &[ValueId]| match op {
         Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => {
-            let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
-            rms_norm::gradient_scratch(rows, width, parts)
+            let width = graph.ty(inputs[1]).elements();
+            rms_norm::gradient_scratch(graph.ty(inputs[0]).elements() / width, width, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         // Of several operands, one after the other.

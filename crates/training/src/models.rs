@@ -10,6 +10,7 @@ pub mod rope;
 mod sizes;
 
 pub use build::Forward;
+pub use rope::RopeScaling;
 pub use sizes::{SIZES, Size, VOCAB_SIZE};
 
 use build::Build;
@@ -72,6 +73,7 @@ pub struct ModelConfig {
     pub head_dim: usize,
     pub intermediate_dim: usize,
     pub rope_theta: f64,
+    pub rope_scaling: Option<RopeScaling>,
     pub norm_eps: f64,
     /// One table serves as embedding and head.
     pub tied: bool,

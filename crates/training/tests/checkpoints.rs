@@ -134,7 +134,9 @@ fn everything_saved_comes_back_to_the_bit() {
             }
         }
         let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        assert_eq!((checkpoint.config(), checkpoint.state().unwrap()), (&config, &state(10)));
+        let read = checkpoint.config();
+        assert_eq!((&read.model, checkpoint.state().unwrap()), (&config.model, &state(10)));
+        assert_eq!(read.to_json(), config.to_json());
     }
 }
 

@@ -1,4 +1,4 @@
-//! RMSNorm, `y = w * x / sqrt(mean(x²) + eps)` over the last axis, and its gradient.
+//! RMSNorm, `y = w * x / sqrt(mean(x²) + eps)` over the last axis or over each head of it, and its gradient.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -6,14 +6,14 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `x` `[T, D]`, `w` `[D]` → `[T, D]`.
+    /// `x` `[T, n · D]`, `w` `[D]` → like `x`: each run of `D` is normed by itself.
     pub struct RmsNorm {
         pub eps: f64,
     }
 }
 
 op! {
-    /// `x` `[T, D]`, `w` `[D]`, `dy` `[T, D]` → `dx` `[T, D]`, `dw` `[D]`. The row's scale is computed again from `x`, which
+    /// `x` `[T, n · D]`, `w` `[D]`, `dy` like `x` → `dx` like `x`, `dw` `[D]`. The row's scale is computed again from `x`, which
     /// has to be read anyway.
     pub struct RmsNormGrad {
         pub eps: f64,
@@ -23,8 +23,7 @@ op! {
 impl Operator for RmsNorm {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
         let [x, weight] = arity(inputs)?;
-        op::matrix(0, x)?;
-        expect(1, weight, &[x.shape.row()])?;
+        check_runs(x, weight)?;
         Ok(vec![x.clone()])
     }
 
@@ -40,10 +39,10 @@ impl Operator for RmsNorm {
     }
 
     fn examples() -> Vec<Example> {
-        [[5, 37], [40, 64]]
-            .map(|sizes| Example {
+        [([5, 37], 37), ([40, 64], 64), ([7, 48], 16), ([9, 35], 7)]
+            .map(|(sizes, width)| Example {
                 op: RmsNorm { eps: 1e-6 }.into(),
-                inputs: vec![(TensorType::f32(&sizes), Fill::Normal), (TensorType::f32(&sizes[1..]), Fill::Normal)],
+                inputs: vec![(TensorType::f32(&sizes), Fill::Normal), (TensorType::f32(&[width]), Fill::Normal)],
             })
             .to_vec()
     }
@@ -52,8 +51,7 @@ impl Operator for RmsNorm {
 impl Operator for RmsNormGrad {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
         let [x, weight, arrived] = arity(inputs)?;
-        op::matrix(0, x)?;
-        expect(1, weight, &[x.shape.row()])?;
+        check_runs(x, weight)?;
         expect(2, arrived, x.sizes())?;
         Ok(vec![x.clone(), weight.clone()])
     }
@@ -67,15 +65,27 @@ impl Operator for RmsNormGrad {
     }
 
     fn examples() -> Vec<Example> {
-        [[5, 37], [300, 64]]
-            .map(|sizes| Example {
+        [([5, 37], 37), ([300, 64], 64), ([70, 48], 16), ([9, 35], 7)]
+            .map(|(sizes, width)| Example {
                 op: RmsNormGrad { eps: 1e-6 }.into(),
                 inputs: vec![
                     (TensorType::f32(&sizes), Fill::Normal),
-                    (TensorType::f32(&sizes[1..]), Fill::Normal),
+                    (TensorType::f32(&[width]), Fill::Normal),
                     (TensorType::f32(&sizes), Fill::Normal),
                 ],
             })
             .to_vec()
+    }
+}
+
+/// A vector whose length divides a row's.
+fn check_runs(x: &TensorType, weight: &TensorType) -> Result<(), ShapeError> {
+    let (_, row) = op::matrix(0, x)?;
+    match weight.sizes() {
+        &[width] if width > 0 && row.is_multiple_of(width) => Ok(()),
+        _ => {
+            let want = format!("a vector whose length divides {row}");
+            Err(ShapeError::Input { index: 1, want, have: weight.shape.to_string() })
+        }
     }
 }

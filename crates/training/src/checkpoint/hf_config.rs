@@ -112,7 +112,7 @@ fn read_model(fields: &Fields) -> Result<ModelConfig, FieldError> {
             .into_iter()
             .find(|family| fields.entries.get("architectures") == Some(&json!([family.architecture]))),
     };
-    let family = family.ok_or_else(|| fields.refuse("model_type", "and only llama can be trained here"))?;
+    let family = family.ok_or_else(|| fields.refuse("model_type", "and no family here has that name"))?;
     if fields.get("quantization_config").is_some() {
         return Err(fields.refuse("quantization_config", "and quantised weights cannot be trained here"));
     }

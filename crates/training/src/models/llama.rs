@@ -55,7 +55,7 @@ fn block(build: &mut Build, layer: usize, x: ValueId, rotation: Rotation) -> Res
     build.residual(layer, x, down)
 }
 
-fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
+pub fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
     fields.only("hidden_act", &json!("silu"))?;
     for key in ["attention_bias", "mlp_bias"] {
         fields.only(key, &json!(false))?;
@@ -74,6 +74,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
         head_dim: fields.size_or("head_dim", hidden_dim / n_heads)?,
         intermediate_dim: fields.size("intermediate_size")?,
         rope_theta: rope::read_theta(fields, 10_000.0)?,
+        rope_scaling: rope::read_scaling(fields)?,
         norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
         tied: fields.flag("tie_word_embeddings")?,
     };
@@ -81,9 +82,8 @@ fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
     Ok(config)
 }
 
-/// The RoPE base stands in both places, for versions of transformers before and after 5.
-fn write(config: &ModelConfig) -> Value {
-    json!({
+pub fn write(config: &ModelConfig) -> Value {
+    let mut entries = json!({
         "attention_bias": false,
         "attention_dropout": 0.0,
         "bos_token_id": null,
@@ -98,9 +98,9 @@ fn write(config: &ModelConfig) -> Value {
         "num_key_value_heads": config.n_kv_heads,
         "pad_token_id": null,
         "rms_norm_eps": config.norm_eps,
-        "rope_parameters": {"rope_theta": config.rope_theta, "rope_type": "default"},
-        "rope_theta": config.rope_theta,
-    })
+    });
+    rope::write(config, &mut entries);
+    entries
 }
 
 #[cfg(test)]

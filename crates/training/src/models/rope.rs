@@ -2,11 +2,41 @@
 
 use super::ModelConfig;
 use super::fields::{FieldError, Fields};
+use serde_json::{Value, json};
 
 /// Constants of a graph that rotates, for sequences of this length.
 pub fn constants(config: &ModelConfig, seq: usize) -> Vec<(&'static str, Vec<f32>)> {
     let (cos, sin) = tables(config, seq);
     vec![("rope.cos", cos), ("rope.sin", sin)]
+}
+
+/// Llama 3's way to sequences longer than those of the first training: slow rotations are slowed down by the factor, fast ones
+/// stay, and those between take a share of both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeScaling {
+    pub factor: f64,
+    /// Turns within the first training's length below which a rotation is slow, and above which it is fast.
+    pub low_freq_factor: f64,
+    pub high_freq_factor: f64,
+    /// Length of the first training's sequences.
+    pub original_positions: usize,
+}
+
+impl RopeScaling {
+    /// In single precision, in the order of Hugging Face's operations.
+    fn scaled(&self, frequency: f32) -> f32 {
+        let (factor, length) = (self.factor as f32, self.original_positions as f32);
+        let (low, high) = (self.low_freq_factor as f32, self.high_freq_factor as f32);
+        let wavelength = (2.0 * std::f64::consts::PI) as f32 / frequency;
+        if wavelength > length / low {
+            frequency / factor
+        } else if wavelength < length / high {
+            frequency
+        } else {
+            let share = (length / wavelength - low) / (high - low);
+            (1.0 - share) * frequency / factor + share * frequency
+        }
+    }
 }
 
 /// Cosines and sines, rounded to single precision where Hugging Face rounds: frequency, angle, cosine and sine.
@@ -15,18 +45,37 @@ fn tables(config: &ModelConfig, seq: usize) -> (Vec<f32>, Vec<f32>) {
     let frequencies: Vec<f32> = (0..half)
         .map(|i| {
             let exponent = (2 * i) as f32 / config.head_dim as f32;
-            1.0 / config.rope_theta.powf(f64::from(exponent)) as f32
+            let frequency = 1.0 / config.rope_theta.powf(f64::from(exponent)) as f32;
+            config.rope_scaling.map_or(frequency, |scaling| scaling.scaled(frequency))
         })
         .collect();
     let angles = (0..seq).flat_map(|position| frequencies.iter().map(move |f| position as f32 * f));
     angles.map(|angle| (f64::from(angle).cos() as f32, f64::from(angle).sin() as f32)).unzip()
 }
 
+/// The RoPE base stands in both places, and scaling as well, for versions of transformers before and after 5.
+pub fn write(config: &ModelConfig, entries: &mut Value) {
+    let theta = config.rope_theta;
+    entries["rope_parameters"] = json!({"rope_theta": theta, "rope_type": "default"});
+    entries["rope_theta"] = json!(theta);
+    if let Some(RopeScaling { factor, low_freq_factor, high_freq_factor, original_positions }) = config.rope_scaling {
+        let scaling = json!({
+            "factor": factor,
+            "high_freq_factor": high_freq_factor,
+            "low_freq_factor": low_freq_factor,
+            "original_max_position_embeddings": original_positions,
+            "rope_theta": theta,
+            "rope_type": LLAMA_3,
+        });
+        entries["rope_parameters"] = scaling.clone();
+        entries["rope_scaling"] = scaling;
+    }
+}
+
+const LLAMA_3: &str = "llama3";
+
 /// From `rope_theta` or `rope_parameters.rope_theta`; `usual` with neither.
 pub fn read_theta(fields: &Fields, usual: f64) -> Result<f64, FieldError> {
-    for key in ["rope_parameters", "rope_scaling"] {
-        refuse_scaled(fields, key)?;
-    }
     let outer = fields.get("rope_theta");
     let inner = fields.get("rope_parameters").and_then(|rope| rope.get("rope_theta"));
     if let (Some(outer), Some(inner)) = (outer, inner)
@@ -45,16 +94,44 @@ pub fn read_theta(fields: &Fields, usual: f64) -> Result<f64, FieldError> {
     }
 }
 
-fn refuse_scaled(fields: &Fields, key: &'static str) -> Result<(), FieldError> {
-    let Some(rope) = fields.get(key) else { return Ok(()) };
-    const KNOWN: [&str; 4] = ["rope_theta", "rope_type", "type", "partial_rotary_factor"];
-    let plain = rope.as_object().is_some_and(|rope| {
-        let kind = rope.get("rope_type").or(rope.get("type")).filter(|kind| !kind.is_null());
-        let whole = rope.get("partial_rotary_factor").is_none_or(|part| part.as_f64() == Some(1.0));
-        kind.is_none_or(|kind| kind == "default") && whole && rope.keys().all(|key| KNOWN.contains(&key.as_str()))
-    });
-    if plain {
-        return Ok(());
+/// From `rope_parameters` or, before transformers 5, `rope_scaling`.
+pub fn read_scaling(fields: &Fields) -> Result<Option<RopeScaling>, FieldError> {
+    let mut found = None;
+    for key in ["rope_parameters", "rope_scaling"] {
+        let Some(rope) = fields.get(key) else { continue };
+        let scaling = scaling_in(rope)
+            .ok_or_else(|| fields.refuse(key, "and only the default RoPE and Llama 3's scaling can be trained here"))?;
+        if let (Some(one), Some(other)) = (found, scaling)
+            && one != other
+        {
+            return Err(fields.refuse(key, "and rope_parameters says otherwise"));
+        }
+        found = found.or(scaling);
     }
-    Err(fields.refuse(key, "and only the default RoPE can be trained here"))
+    Ok(found)
+}
+
+/// `None` for what cannot be honoured; of the default, `Some` of none.
+fn scaling_in(rope: &Value) -> Option<Option<RopeScaling>> {
+    const PLAIN: [&str; 4] = ["rope_theta", "rope_type", "type", "partial_rotary_factor"];
+    const SCALED: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
+    let rope = rope.as_object()?;
+    let kind = rope.get("rope_type").or(rope.get("type")).filter(|kind| !kind.is_null());
+    let whole = rope.get("partial_rotary_factor").is_none_or(|part| part.as_f64() == Some(1.0));
+    let is_llama_3 = kind.is_some_and(|kind| kind == LLAMA_3);
+    let known = |key: &str| PLAIN.contains(&key) || (is_llama_3 && SCALED.contains(&key));
+    if !whole || !rope.keys().all(|key| known(key)) {
+        return None;
+    }
+    if !is_llama_3 {
+        return kind.is_none_or(|kind| kind == "default").then_some(None);
+    }
+    let number = |key: &str| rope.get(key)?.as_f64().filter(|number| *number > 0.0);
+    let scaling = RopeScaling {
+        factor: number("factor")?,
+        low_freq_factor: number("low_freq_factor")?,
+        high_freq_factor: number("high_freq_factor")?,
+        original_positions: usize::try_from(rope.get("original_max_position_embeddings")?.as_u64()?).ok()?,
+    };
+    (scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_positions > 0).then_some(Some(scaling))
 }

@@ -33,6 +33,7 @@ const fn model([hidden_dim, n_layers, n_heads, n_kv_heads, intermediate_dim]: [u
         head_dim: hidden_dim / n_heads,
         intermediate_dim,
         rope_theta: 10_000.0,
+        rope_scaling: None,
         norm_eps: 1e-6,
         tied: false,
     }

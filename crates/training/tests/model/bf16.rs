@@ -1,6 +1,6 @@
 //! Products in bfloat16: near the single-precision reference, and the same bytes on any number of threads.
 
-use crate::case::{Case, relative, weights};
+use crate::case::{CASES, Case, relative, weights};
 use headroom_engine::cpu::isa::Isa;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
@@ -13,7 +13,7 @@ fn trainer(case: &Case, isa: Isa, threads: usize, passes: PassList) -> Trainer {
 
 #[test]
 fn gradients_and_loss_curve_stay_near_those_in_single_precision() {
-    for name in ["nano", "nano_tied"] {
+    for name in CASES {
         let case = Case::load(name);
         for isa in Isa::available() {
             for passes in [PassList::none(), PassList::version_2(), PassList::all()] {

@@ -1,4 +1,4 @@
-//! A reference case: what Hugging Face's LLaMA computes for a config, weights and a batch.
+//! A reference case: what a model of Hugging Face's computes for a config, weights and a batch.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
@@ -15,6 +15,9 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// Every stored case. Families are made by `xtask/cases/families.py`.
+pub const CASES: [&str; 3] = ["nano", "nano_tied", "llama3"];
 
 pub struct Case {
     pub config: ModelConfig,

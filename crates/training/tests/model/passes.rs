@@ -1,6 +1,6 @@
 //! Every pass keeps the model's meaning: the same loss, gradients and training as the naive graph, alone and together.
 
-use crate::case::{Case, relative, weights};
+use crate::case::{CASES, Case, relative, weights};
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
 use headroom_graph::Precision;
@@ -34,7 +34,7 @@ fn kernels(case: &Case, passes: PassList) -> usize {
 
 #[test]
 fn every_list_of_passes_trains_as_the_reference_does() {
-    for name in ["nano", "nano_tied"] {
+    for name in CASES {
         let case = Case::load(name);
         for passes in lists() {
             let label = passes.label();

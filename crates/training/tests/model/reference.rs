@@ -1,16 +1,11 @@
-//! The model against Hugging Face's LLaMA: logits, loss, every gradient, weights after AdamW steps, the loss curve.
+//! Models against Hugging Face's: logits, loss, every gradient, weights after AdamW steps, the loss curve.
 
-use crate::case::{Case, relative, weights};
+use crate::case::{CASES, Case, relative, weights};
 use headroom_engine::cpu::isa::Isa;
 
 #[test]
-fn nano_computes_what_hugging_face_computes() {
-    check("nano");
-}
-
-#[test]
-fn nano_tied_with_one_kv_head_and_clipping_computes_what_hugging_face_computes() {
-    check("nano_tied");
+fn every_case_computes_what_hugging_face_computes() {
+    CASES.into_iter().for_each(check);
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub fn choose_model(
             family: loaded.family,
             vocab_size: loaded.vocab_size,
             rope_theta: loaded.rope_theta,
+            rope_scaling: loaded.rope_scaling,
             norm_eps: loaded.norm_eps,
             tied: loaded.tied,
             ..row.model_of(loaded.family)
@@ -98,6 +99,7 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
         intermediate_dim: flags.intermediate_dim.unwrap_or(base.intermediate_dim),
         vocab_size: flags.vocab_size.unwrap_or(base.vocab_size),
         rope_theta,
+        rope_scaling: base.rope_scaling,
         tied: base.tied || flags.tied,
         norm_eps: base.norm_eps,
     })

@@ -14,7 +14,7 @@ const THREADS: usize = 256;
 const BLOCKS: usize = 16;
 
 /// Blocks a multiprocessor for the gradient of a norm: each adds a line to the sum for the weight.
-const NORM_BLOCKS: usize = 2;
+pub const NORM_BLOCKS: usize = 2;
 
 /// Shared memory in which a norm's gradient adds up sums over a row.
 const NORM_ROOM: usize = 4096;
@@ -32,12 +32,12 @@ pub struct Lines {
 }
 
 /// Elements in 16 bytes.
-fn wide(operand: &Operand) -> usize {
+pub fn wide(operand: &Operand) -> usize {
     16 / operand.ty.dtype.bytes()
 }
 
 /// Can it be gone through 16 bytes at a time?
-fn is_wide(operand: &Operand, columns: usize) -> bool {
+pub fn is_wide(operand: &Operand, columns: usize) -> bool {
     let width = wide(operand);
     columns.is_multiple_of(width) && operand.pitch.is_multiple_of(width) && operand.at.is_multiple_of(16)
 }
@@ -69,7 +69,7 @@ impl Lowering<'_> {
     }
 
     /// Enough blocks for so many threads' work, and no more than fill the device.
-    fn through(&self, items: usize) -> Grid {
+    pub fn through(&self, items: usize) -> Grid {
         Grid::new(items.div_ceil(THREADS).min(BLOCKS * self.context.multiprocessors as usize), THREADS)
     }
 
@@ -107,11 +107,17 @@ impl Lowering<'_> {
             _ => return Err(call.unsupported("takes a row, perhaps a second, and a weight")),
         };
         let x = &call.inputs[0];
-        let fit = Fit::of(call, x)?;
+        // A row, or each head of it.
+        let columns = match (call.op, call.inputs.get(1)) {
+            (Op::RmsNorm(_), Some(weight)) => weight.columns(),
+            _ => x.columns(),
+        };
+        let rows = x.ty.elements() / columns;
+        let fit = Fit::of(call, x, columns)?;
         let rows_a_block = fit.rows_a_block();
-        let grid = Grid::of([x.rows().div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
+        let grid = Grid::of([rows.div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
         let arguments = places.into_iter().fold(Arguments::default().pointer(x.at), Arguments::pointer);
-        let arguments = arguments.u32(x.rows()).u32(x.columns()).f32(eps);
+        let arguments = arguments.u32(rows).u32(columns).f32(eps);
         Ok(vec![self.kernel(call, NORM, &format!("rms_norm_{}", fit.suffix), grid, arguments)?])
     }
 
@@ -123,8 +129,10 @@ impl Lowering<'_> {
         };
         let (x, weight, dy) = (&call.inputs[0], &call.inputs[1], &call.inputs[2]);
         let (dx, dweight) = (&call.outputs[0], &call.outputs[1]);
-        let fit = Fit::of(call, x)?;
-        let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
+        let columns = weight.columns();
+        let rows = x.ty.elements() / columns;
+        let fit = Fit::of(call, x, columns)?;
+        let rows_a_block = fit.rows_a_block();
         let blocks =
             blocks_in_equal_turns(rows.div_ceil(rows_a_block), NORM_BLOCKS * self.context.multiprocessors as usize);
         let partial_bytes = blocks * columns * 4;
@@ -182,23 +190,23 @@ pub fn later_bound(x: &TensorType) -> usize {
 }
 
 /// As few blocks as do the work in as many turns as `most` of them would: each adds a line to the sum for the weight.
-fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
+pub fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
     let turns = items.div_ceil(most.max(1)).max(1);
     items.div_ceil(turns)
 }
 
 /// How many threads share a row, so that each keeps at most four packs of it in registers.
-struct Fit {
-    threads: usize,
+pub struct Fit {
+    pub threads: usize,
     /// Packs that a thread keeps, and their bytes.
     each: usize,
     pack: usize,
-    suffix: &'static str,
+    pub suffix: &'static str,
 }
 
 impl Fit {
-    fn of(call: &Call, x: &Operand) -> Result<Fit, CudaError> {
-        let columns = x.columns();
+    /// For rows of so many columns.
+    pub fn of(call: &Call, x: &Operand, columns: usize) -> Result<Fit, CudaError> {
         let (width, vector) = if is_wide(x, columns) { (wide(x), true) } else { (1, false) };
         let packs = columns.div_ceil(width);
         let each = match (vector, packs) {
@@ -221,7 +229,7 @@ impl Fit {
     }
 
     /// Short rows share a block.
-    fn rows_a_block(&self) -> usize {
+    pub fn rows_a_block(&self) -> usize {
         (256 / self.threads).clamp(1, 8)
     }
 
