@@ -6,6 +6,7 @@
 pub mod build;
 pub mod fields;
 pub mod llama;
+pub mod qwen3;
 pub mod rope;
 mod sizes;
 
@@ -21,7 +22,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// Every family; the first is that of the table of sizes.
-pub static FAMILIES: [&Family; 1] = [&llama::FAMILY];
+pub static FAMILIES: [&Family; 2] = [&llama::FAMILY, &qwen3::FAMILY];
 
 pub struct Family {
     /// Hugging Face's `model_type`.

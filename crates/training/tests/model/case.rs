@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Every stored case. Families are made by `xtask/cases/families.py`.
-pub const CASES: [&str; 3] = ["nano", "nano_tied", "llama3"];
+pub const CASES: [&str; 4] = ["nano", "nano_tied", "llama3", "qwen3"];
 
 pub struct Case {
     pub config: ModelConfig,
