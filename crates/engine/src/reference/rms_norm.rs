@@ -19,7 +19,9 @@ pub fn gradient(op: &RmsNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let (x, weight, dy) = (&inputs[0], &inputs[1].data, &inputs[2]);
     let width = weight.len();
     let [dx, dw] = outputs else { unreachable!("two outputs by the shape rule") };
-    for ((dx, x), dy) in dx.data.chunks_exact_mut(width).zip(x.data.chunks_exact(width)).zip(dy.data.chunks_exact(width)) {
+    for ((dx, x), dy) in
+        dx.data.chunks_exact_mut(width).zip(x.data.chunks_exact(width)).zip(dy.data.chunks_exact(width))
+    {
         let scale = row_scale(x, op.eps);
         let mean = (0..width).map(|i| dy[i] * weight[i] * x[i] * scale).sum::<f64>() / width as f64;
         for i in 0..width {
