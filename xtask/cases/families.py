@@ -19,13 +19,14 @@ from safetensors.torch import save_file
 from transformers import GPT2Config, LlamaConfig, Qwen3Config
 
 STEPS = 20
-ADAMW = {"lr": 3e-4, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
-SIZES = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+ADAMW = {"lr": 3e-4, "betas": (0.9, 0.999), "weight_decay": 0.01}
+SIZES = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2}
+SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2}
 
-# Of each: the configuration, batch and sequence, and the largest norm of the gradients (0 is off).
+# Of each: the configuration, batch and sequence, the largest norm of the gradients (0 is off), and AdamW's eps.
 FAMILIES = {
     # Heads of 16 of a width of 32: they do not follow from it.
-    "qwen3": (Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, rope_theta=1e6), (3, 20), 0.5),
+    "qwen3": (Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, rope_theta=1e6), (3, 20), 0.5, 1e-8),
     # Rotations of all three kinds: kept, divided by the factor, and between.
     "llama3": (
         LlamaConfig(
@@ -43,12 +44,17 @@ FAMILIES = {
         ),
         (2, 24),
         0.0,
+        1e-8,
     ),
-    # More positions than the batch has.
+    # More positions than the batch has. A bias of keys changes no softmax: its gradient is rounding alone, which a small eps would turn into steps.
     "gpt2": (
-        GPT2Config(vocab_size=97, n_positions=40, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=96, eos_token_id=96),
+        GPT2Config(
+            vocab_size=97, n_positions=40, n_embd=32, n_layer=2, n_head=4, bos_token_id=96, eos_token_id=96,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        ),
         (3, 20),
         0.5,
+        1e-6,
     ),
 }
 
@@ -69,7 +75,8 @@ def main():
     family, folder = sys.argv[1:]
     torch.manual_seed(19)
     torch.set_num_threads(1)
-    config, (batch, seq), clip = FAMILIES[family]
+    config, (batch, seq), clip, eps = FAMILIES[family]
+    adamw = ADAMW | {"eps": eps}
     config.architectures = [{"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel"}[config.model_type]]
     model = drawn(config)
     os.makedirs(folder, exist_ok=True)
@@ -79,7 +86,7 @@ def main():
     tokens = torch.randint(0, config.vocab_size, (batch, seq + 1))
     ids, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     expected = {"input_ids": ids, "targets": targets}
-    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    optimizer = torch.optim.AdamW(model.parameters(), **adamw)
     losses = []
     for step in range(STEPS):
         logits = model(ids, use_cache=False).logits
@@ -97,7 +104,7 @@ def main():
             expected |= {f"after{step + 1}.{name}": one.detach().clone() for name, one in named.items()}
         losses.append(loss.item())
     save_file(expected, os.path.join(folder, "expected.safetensors"))
-    case = {"optimizer": {"name": "AdamW", **ADAMW, "clip": clip}, "batch": batch, "seq": seq, "losses": losses}
+    case = {"optimizer": {"name": "AdamW", **adamw, "clip": clip}, "batch": batch, "seq": seq, "losses": losses}
     with open(os.path.join(folder, "losses.json"), "w") as file:
         file.write(json.dumps(case, indent=1) + "\n")
 

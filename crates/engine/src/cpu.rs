@@ -13,6 +13,7 @@ mod frame;
 pub mod gemm;
 pub mod isa;
 mod lanes;
+mod layer_norm;
 mod linear_cross_entropy;
 mod linears;
 mod math;
@@ -21,6 +22,7 @@ mod optimizer;
 pub mod pool;
 mod rms_norm;
 mod rope;
+mod rows;
 mod shared;
 
 use crate::by_isa;
@@ -291,6 +293,14 @@ fn reduction_elements(graph: &Graph, parts: usize) -> usize {
             let width = graph.ty(inputs[1]).elements();
             rms_norm::gradient_scratch(graph.ty(inputs[0]).elements() / width, width, parts)
         }
+        Op::LayerNormGrad(_) => {
+            let width = graph.ty(inputs[1]).elements();
+            layer_norm::gradient_scratch(graph.ty(inputs[0]).elements() / width, width, parts)
+        }
+        Op::SumRows(op) => {
+            let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
+            rows::sum_scratch(rows, width, op.period, parts)
+        }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
         // Of several operands, one after the other.
         Op::SquaredNorm(_) | Op::GradientNorm(_) => {
@@ -361,6 +371,26 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::Linears(_) => linears::forward(team, types, at),
         Op::LinearsGradInput(_) => linears::gradient_input(team, types, at),
         Op::LinearsGradWeights(_) => linears::gradient_weights(team, types, at),
+        Op::LayerNorm(op) => {
+            layer_norm::forward(team, op.eps, at.input(0), (at.input(1), at.input(2)), at.output(0));
+        }
+        Op::LayerNormGrad(op) => {
+            let (x, weight, dy) = (at.input(0), at.input(1), at.input(2));
+            let (dx, dweight, dbias) = (at.output(0), at.output(1), at.output(2));
+            layer_norm::gradient(
+                team,
+                layer_norm::Gradient { eps: op.eps, x, weight, dy, dx, dweight, dbias },
+                reduction,
+            );
+        }
+        Op::Gelu(_) => elementwise::gelu(team, at.input(0), at.output(0)),
+        Op::GeluGrad(_) => elementwise::gelu_gradient(team, at.input(0), at.input(1), at.output(0)),
+        Op::AddRows(op) => {
+            rows::add(team, op.period, types[0].shape.row(), at.input(0), at.input(1), at.output(0));
+        }
+        Op::SumRows(op) => rows::sum(team, op.period, types[0].shape.row(), at.input(0), at.output(0), reduction),
+        Op::Split(op) => rows::split(team, op.parts, types[0].shape.row() / op.parts, at),
+        Op::Join(_) => rows::join(team, types.len(), types[0].shape.row(), at),
         Op::Quantize(op) => fp8::quantize(op, types, at),
         Op::Fp8Product(op) => fp8::product(team, op, types, at),
         Op::UpdateScales(op) => fp8::update_scales(op, at),

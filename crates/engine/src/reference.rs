@@ -12,11 +12,13 @@ mod elementwise;
 mod embedding;
 mod flash_attention;
 mod fp8;
+mod layer_norm;
 mod linear_cross_entropy;
 mod linears;
 mod matmul;
 mod rms_norm;
 mod rope;
+mod rows;
 
 use headroom_graph::{Graph, Op, Source, TensorType, ValueId};
 use std::collections::BTreeMap;
@@ -71,6 +73,14 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::Linears(_) => linears::forward(inputs, outputs),
         Op::LinearsGradInput(_) => linears::gradient_input(inputs, outputs),
         Op::LinearsGradWeights(_) => linears::gradient_weights(inputs, outputs),
+        Op::LayerNorm(op) => layer_norm::forward(op, inputs, outputs),
+        Op::LayerNormGrad(op) => layer_norm::gradient(op, inputs, outputs),
+        Op::Gelu(_) => elementwise::gelu(inputs, outputs),
+        Op::GeluGrad(_) => elementwise::zip(inputs, outputs, elementwise::gelu_gradient),
+        Op::AddRows(op) => rows::add(op, inputs, outputs),
+        Op::SumRows(op) => rows::sum(op, inputs, outputs),
+        Op::Split(_) => rows::split(inputs, outputs),
+        Op::Join(_) => rows::join(inputs, outputs),
         Op::Quantize(op) => fp8::quantize(op, inputs, outputs),
         Op::Fp8Product(op) => fp8::product(op, inputs, outputs),
         Op::UpdateScales(op) => fp8::update_scales(op, inputs),

@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod fields;
+pub mod gpt2;
 pub mod llama;
 pub mod qwen3;
 pub mod rope;
@@ -22,7 +23,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// Every family; the first is that of the table of sizes.
-pub static FAMILIES: [&Family; 2] = [&llama::FAMILY, &qwen3::FAMILY];
+pub static FAMILIES: [&Family; 3] = [&llama::FAMILY, &qwen3::FAMILY, &gpt2::FAMILY];
 
 pub struct Family {
     /// Hugging Face's `model_type`.
@@ -31,10 +32,16 @@ pub struct Family {
     pub title: &'static str,
     /// Hugging Face's class.
     pub architecture: &'static str,
+    /// Begins the names of all parameters but the head's; some files leave it out.
+    pub prefix: &'static str,
     /// A module's name in Hugging Face's files.
     pub hf_name: fn(module: &str) -> String,
+    /// Is it a tensor that a file may carry and the model does not need?
+    pub is_redundant: fn(name: &str) -> bool,
     /// A row of the table of sizes as a model of this family.
     pub sized: fn(ModelConfig) -> ModelConfig,
+    /// Beyond what holds for every family.
+    pub check: fn(&ModelConfig) -> Result<(), ConfigError>,
     pub forward: fn(&mut Build) -> Result<Forward, GraphError>,
     /// Constants of the graph for sequences of a length, written once.
     pub constants: fn(&ModelConfig, usize) -> Vec<(&'static str, Vec<f32>)>,
@@ -78,6 +85,8 @@ pub struct ModelConfig {
     pub norm_eps: f64,
     /// One table serves as embedding and head.
     pub tied: bool,
+    /// Rows of the table of learned positions; 0 without one.
+    pub positions: usize,
 }
 
 /// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants, output `loss`.
@@ -122,6 +131,10 @@ pub enum ConfigError {
     GroupsDoNotDivide { n_heads: usize, n_kv_heads: usize },
     #[error("a head of {head_dim} cannot be rotated in pairs: --hidden-dim over --n-heads must be even")]
     OddHead { head_dim: usize },
+    #[error("a {family} has other sizes: {what}")]
+    NotInFamily { family: &'static str, what: &'static str },
+    #[error("--seq-len {seq_len} is more than the {positions} positions that the model has learned")]
+    TooLong { seq_len: usize, positions: usize },
     #[error("--n-layers {n_layers} is more than the {MOST_LAYERS} that are planned for")]
     TooManyLayers { n_layers: usize },
     #[error("{what} would have {elements} elements: that is beyond what can be addressed")]
@@ -169,6 +182,10 @@ impl ModelConfig {
         }
         if head_dim % 2 != 0 {
             return Err(ConfigError::OddHead { head_dim });
+        }
+        (self.family.check)(self)?;
+        if self.positions > 0 && seq_len > self.positions {
+            return Err(ConfigError::TooLong { seq_len, positions: self.positions });
         }
         if self.n_layers > MOST_LAYERS {
             return Err(ConfigError::TooManyLayers { n_layers: self.n_layers });

@@ -7,7 +7,7 @@ use headroom_engine::{Program, Target, Walk};
 use headroom_graph::ops::quantize::Scaling;
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
-use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage, checkpoint, fp8};
+use headroom_graph::passes::{GRAPH_REPLAY, OFFERED, PassList, Stage, checkpoint, fp8};
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
@@ -181,6 +181,24 @@ pub fn evaluation_program(
     }
     let program = Program { graph, plan, precision: config.precision, target: config.target, walk: walk(config) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
+}
+
+/// Passes that find something to do in a model. Those on the whole step always do.
+pub fn passes_that_apply(model: &ModelConfig) -> Result<Vec<&'static str>, GraphError> {
+    let block = ModelConfig { n_layers: 1, ..model.clone() };
+    let nodes = |list: &PassList| -> Result<usize, GraphError> {
+        let mut graph = Graph::new();
+        models::forward(&mut graph, &block, 1, 1)?;
+        Ok(apply(graph, &list.stage(Stage::Forward))?.0.nodes().len())
+    };
+    let mut found = vec![];
+    for pass in OFFERED {
+        let needed = pass.needs.iter().fold(PassList::none(), |list, name| list.with(name));
+        if pass.stage == Stage::Step || nodes(&needed.with(pass.name))? < nodes(&needed)? {
+            found.push(pass.name);
+        }
+    }
+    Ok(found)
 }
 
 fn in_eight_bits(graph: &Graph) -> Result<Graph, GraphError> {

@@ -3,13 +3,14 @@
 use super::Profiler;
 use super::peaks::Peaks;
 use crate::train::settings::Settings;
-use headroom_graph::passes::{CHECKPOINT, OFFERED};
+use headroom_graph::passes::CHECKPOINT;
 use headroom_record::performance::PerformanceRecord;
 use headroom_record::provenance::Origin;
 use headroom_trace::RunHeader;
 use headroom_trace::run::{PassesHeader, PeaksHeader, RunSteps};
 use headroom_training::memory::MemoryNeed;
 use headroom_training::profile::{Profiled, run_header};
+use headroom_training::program::passes_that_apply;
 use headroom_training::run::Outcome;
 
 pub fn of_run(
@@ -49,13 +50,14 @@ pub fn peaks(peaks: &Peaks) -> PeaksHeader {
     }
 }
 
-/// The run's list as `--passes` takes it, and what is offered beside it.
+/// The run's list as `--passes` takes it, and what is offered beside it and finds something to do.
 fn passes(settings: &Settings) -> PassesHeader {
     let passes = &settings.passes;
     let label = passes.label();
     let list = if matches!(label.as_str(), "v1" | "v2" | "all") { label } else { label.replace('+', ",") };
+    let offered = passes_that_apply(&settings.model).unwrap_or_default();
     let mut missing: Vec<String> =
-        OFFERED.iter().map(|offered| offered.name.to_string()).filter(|name| !passes.contains(name)).collect();
+        offered.into_iter().filter(|name| !passes.contains(name)).map(String::from).collect();
     if !passes.asks_for_checkpoint() {
         missing.push(CHECKPOINT.into());
     }

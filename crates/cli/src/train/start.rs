@@ -79,6 +79,13 @@ fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()
         }
     } else if let Some(checkpoint) = &settings.init_from {
         persist::load_weights(trainer, checkpoint)?;
+        let left_out = checkpoint.config().left_out();
+        if !left_out.is_empty() {
+            output::note(&format!(
+                "note: training here has no dropout: {} of the checkpoint left out",
+                left_out.join(", ")
+            ));
+        }
     } else {
         trainer.draw_weights(settings.seed);
     }

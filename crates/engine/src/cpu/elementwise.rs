@@ -1,8 +1,11 @@
-//! Element-wise kernels: add, multiply, SiLU and its gradient, accumulate, zero.
+//! Element-wise kernels: add, multiply, SiLU, GELU and their gradients, accumulate, zero.
 
 use super::math::sigmoid;
 use super::{Team, by_isa};
 use crate::cpu::lanes::by_lanes;
+
+const TWICE_SLOPE: f32 = headroom_graph::ops::gelu::TWICE_SLOPE as f32;
+const CUBE: f32 = headroom_graph::ops::gelu::CUBE as f32;
 
 /// Elements handed to a thread at a time: 64 KiB, large enough to be worth a hand-over, small enough to balance.
 const CHUNK: usize = 16 * 1024;
@@ -21,6 +24,14 @@ pub fn silu_gradient(team: &Team, x: &[f32], dy: &[f32], dx: &mut [f32]) {
 
 pub fn silu(team: &Team, x: &[f32], y: &mut [f32]) {
     team.pool.for_each_chunk(y, CHUNK, |index, y| silu_chunk(team.isa, &x[index * CHUNK..][..y.len()], y));
+}
+
+pub fn gelu(team: &Team, x: &[f32], y: &mut [f32]) {
+    team.pool.for_each_chunk(y, CHUNK, |index, y| gelu_chunk(team.isa, &x[index * CHUNK..][..y.len()], y));
+}
+
+pub fn gelu_gradient(team: &Team, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    zip(team, x, dy, dx, gelu_gradient_chunk);
 }
 
 /// `silu(gate) * up`.
@@ -88,6 +99,20 @@ by_isa! {
         for ((dx, &x), dy) in dx.iter_mut().zip(x).zip(dy) {
             let s = sigmoid(x);
             *dx = dy * s * (1.0 + x * (1.0 - s));
+        }
+    }
+
+    fn gelu_chunk(x: &[f32], y: &mut [f32]) {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = x * sigmoid(TWICE_SLOPE * (x + CUBE * x * x * x));
+        }
+    }
+
+    fn gelu_gradient_chunk(x: &[f32], dy: &[f32], dx: &mut [f32]) {
+        for ((dx, &x), dy) in dx.iter_mut().zip(x).zip(dy) {
+            let s = sigmoid(TWICE_SLOPE * (x + CUBE * x * x * x));
+            let slope = TWICE_SLOPE * (1.0 + 3.0 * CUBE * x * x);
+            *dx = dy * (s + x * s * (1.0 - s) * slope);
         }
     }
 

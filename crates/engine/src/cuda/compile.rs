@@ -35,6 +35,8 @@ macro_rules! sources {
 sources! {
     ELEMENTWISE "elementwise.cu" after [TYPES, ROWS],
     NORM "norm.cu" after [TYPES, ROWS],
+    LAYER_NORM "layer_norm.cu" after [TYPES, ROWS],
+    TABLES "tables.cu" after [TYPES, ROWS],
     LOSS "loss.cu" after [TYPES, ROWS],
     ATTENTION "attention.cu" after [TYPES, ROWS],
     OPTIMIZER "optimizer.cu" after [TYPES, ROWS],
@@ -70,7 +72,7 @@ pub fn all_units() -> Vec<Unit> {
         options: options.iter().map(|option| option.to_string()).collect(),
     };
     let mut all = vec![unit(EXCHANGE, &[]), unit(RANDOM, NO_CONTRACTION), unit(CHOOSE, NO_CONTRACTION), unit(FP8, &[])];
-    for source in [ELEMENTWISE, NORM, LOSS, ATTENTION] {
+    for source in [ELEMENTWISE, NORM, LAYER_NORM, TABLES, LOSS, ATTENTION] {
         all.extend([unit(source, &[]), unit(source, &["-DACT_BF16"])]);
     }
     // Compiled once a head size: a small, an odd and the largest one stand for all.

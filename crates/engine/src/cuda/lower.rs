@@ -3,10 +3,12 @@
 mod attention;
 mod choose;
 pub mod fp8;
+mod layer_norm;
 mod loss;
 pub mod optimizer;
 mod products;
 mod rows;
+mod tables;
 
 use super::compile::{Kernels, Source, Unit};
 use super::cudnn::Plans;
@@ -150,12 +152,23 @@ impl Lowering<'_> {
     /// What the device does for a call, in order.
     pub fn lower(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         match call.op {
-            Op::Add(_) | Op::Mul(_) | Op::Silu(_) | Op::SiluGrad(_) | Op::SwiGlu(_) | Op::SwiGluGrad(_) => {
-                self.elementwise(call)
-            }
+            Op::Add(_)
+            | Op::Mul(_)
+            | Op::Silu(_)
+            | Op::SiluGrad(_)
+            | Op::SwiGlu(_)
+            | Op::SwiGluGrad(_)
+            | Op::Gelu(_)
+            | Op::GeluGrad(_) => self.elementwise(call),
             Op::Rope(op) => self.rope(call, op),
             Op::RmsNorm(_) | Op::AddRmsNorm(_) | Op::RmsScales(_) => self.norm(call),
             Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => self.norm_gradient(call),
+            Op::LayerNorm(op) => self.layer_norm(call, op),
+            Op::LayerNormGrad(op) => self.layer_norm_gradient(call, op),
+            Op::AddRows(op) => self.add_rows(call, op),
+            Op::SumRows(op) => self.sum_rows(call, op),
+            Op::Split(_) => self.split(call),
+            Op::Join(_) => self.join(call),
             Op::MatMul(op) => self.matmul(call, op),
             Op::Linears(_) => self.linears(call),
             Op::LinearsGradInput(_) => self.linears_gradient_input(call),
@@ -215,6 +228,8 @@ pub fn scratch_bound(graph: &Graph) -> usize {
         let rows = first.elements() / first.shape.row().max(1);
         match &node.op {
             Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => MOST_BLOCKS * first.shape.row() * 4,
+            Op::LayerNormGrad(_) => 2 * MOST_BLOCKS * first.shape.row() * 4,
+            Op::SumRows(_) => tables::MOST_LINES * first.shape.row() * 4,
             Op::CrossEntropy(_) => rows * 4,
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => {
                 let logits = rows * graph.ty(node.inputs[1]).sizes()[0] * first.dtype.bytes();

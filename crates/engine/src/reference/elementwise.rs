@@ -1,6 +1,7 @@
 //! Reference: element-wise ops.
 
 use super::Tensor;
+use headroom_graph::ops::gelu::{CUBE, TWICE_SLOPE};
 
 pub fn zip(inputs: &[Tensor], outputs: &mut [Tensor], f: impl Fn(f64, f64) -> f64) {
     let pairs = inputs[0].data.iter().zip(&inputs[1].data);
@@ -14,6 +15,20 @@ pub fn silu(inputs: &[Tensor], outputs: &mut [Tensor]) {
 pub fn silu_gradient(x: f64, dy: f64) -> f64 {
     let s = sigmoid(x);
     dy * s * (1.0 + x * (1.0 - s))
+}
+
+pub fn gelu(inputs: &[Tensor], outputs: &mut [Tensor]) {
+    outputs[0].data.iter_mut().zip(&inputs[0].data).for_each(|(out, &x)| *out = x / 2.0 * (1.0 + bent(x).tanh()));
+}
+
+pub fn gelu_gradient(x: f64, dy: f64) -> f64 {
+    let t = bent(x).tanh();
+    let slope = TWICE_SLOPE / 2.0 * (1.0 + 3.0 * CUBE * x * x);
+    dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+}
+
+fn bent(x: f64) -> f64 {
+    TWICE_SLOPE / 2.0 * (x + CUBE * x * x * x)
 }
 
 pub fn swiglu(gate: f64, up: f64) -> f64 {

@@ -27,7 +27,9 @@ const MARGIN: i32 = 1;
 
 /// Rewrites a graph. A training step keeps its scales (`Delayed`); an evaluation, which must leave no trace, has none to keep.
 pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
-    let layers: Vec<Option<Layer>> = graph.nodes().iter().map(|node| Layer::of(graph, node)).collect();
+    let turned = turned_modules(graph);
+    let rounds = |node: &Node| (!turned.contains(&*node.module)).then(|| Layer::of(graph, node)).flatten();
+    let layers: Vec<Option<Layer>> = graph.nodes().iter().map(rounds).collect();
     let mut ways: BTreeMap<Vec<ValueId>, Ways> = BTreeMap::new();
     for group in layers.iter().flatten().flat_map(Layer::groups) {
         let both = ways.get(&group.values).map_or(group.ways, |&before| joined(before, group.ways));
@@ -53,6 +55,15 @@ pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
         }
     }
     work.finish()
+}
+
+/// Modules whose weights are `[in, out]`: their products have the forms that those of other layers' gradients have.
+fn turned_modules(graph: &Graph) -> BTreeSet<&str> {
+    let is_turned = |node: &&Node| {
+        let weight = node.inputs.get(1).is_some_and(|id| graph.get(*id).source == Source::Parameter);
+        node.phase == Phase::Forward && matches!(node.op, Op::MatMul(op) if op.form == Form::Nn) && weight
+    };
+    graph.nodes().iter().filter(is_turned).map(|node| &*node.module).collect()
 }
 
 /// One product of a linear layer, or of several on one input.

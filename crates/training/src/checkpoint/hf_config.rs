@@ -19,8 +19,20 @@ pub struct HfConfig {
 }
 
 /// Entries that training does not look at: those of the file stay.
-const KEPT: [&str; 8] =
-    ["bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", LENGTH, "dtype", "torch_dtype", "use_cache"];
+const KEPT: [&str; 12] = [
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "initializer_range",
+    LENGTH,
+    "dtype",
+    "torch_dtype",
+    "use_cache",
+    "attn_pdrop",
+    "embd_pdrop",
+    "resid_pdrop",
+    "activation_function",
+];
 
 /// The longest sequence that a model has seen.
 const LENGTH: &str = "max_position_embeddings";
@@ -79,14 +91,24 @@ impl HfConfig {
 
     /// A new model that sees sequences of this length.
     pub fn of(model: &ModelConfig, seq_len: usize) -> HfConfig {
-        HfConfig { model: model.clone(), entries: Map::from_iter([(LENGTH.to_string(), json!(seq_len))]) }
+        HfConfig { model: model.clone(), entries: Map::new() }.seeing(seq_len)
     }
 
     /// The same for sequences of this length, where they are longer than any that it has seen.
+    /// Learned positions are the model's own, and no sequence is longer.
     pub fn seeing(mut self, seq_len: usize) -> HfConfig {
+        if self.model.positions > 0 {
+            return self;
+        }
         let seen = self.entries.get(LENGTH).and_then(Value::as_u64).unwrap_or(0);
         self.entries.insert(LENGTH.into(), json!(seen.max(seq_len as u64)));
         self
+    }
+
+    /// Shares of dropout that the file names: training here has none.
+    pub fn left_out(&self) -> Vec<&str> {
+        let drops = |key: &str| self.entries.get(key).and_then(Value::as_f64).is_some_and(|share| share > 0.0);
+        ["attn_pdrop", "embd_pdrop", "resid_pdrop"].into_iter().filter(|key| drops(key)).collect()
     }
 
     /// Every parameter of this model under Hugging Face's name. A tied head is the embedding and has none of its own.

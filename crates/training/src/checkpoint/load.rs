@@ -97,7 +97,7 @@ impl Checkpoint {
     /// The weights as float32, from float32, float16 or bfloat16. What else lies in the folder is not looked at.
     pub fn read_weights(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         self.check_weights(parameters)?;
-        let wanted = wanted_tensors(parameters, &[Content::Weight]);
+        let wanted = self.wanted_weights(parameters);
         for model in &self.models {
             read_file(model, &wanted, take)?;
         }
@@ -136,17 +136,29 @@ impl Checkpoint {
             })
         };
         check(&self.folder.join(CONFIG_FILE), &digests.config, self.config_digest.clone())?;
-        let weights = wanted_tensors(parameters, &[Content::Weight]);
+        let weights = self.wanted_weights(parameters);
         check(model.path(), &digests.model, read_file(model, &weights, take)?)?;
         check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &moments, take)?)
     }
 
-    fn check_weights(&self, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
+    /// Under the names that the files have: some leave out what all but the head begin with.
+    fn wanted_weights<'a>(&self, parameters: &'a [TensorSpec]) -> Wanted<'a> {
+        let prefix = self.config.model.family.prefix;
         let wanted = wanted_tensors(parameters, &[Content::Weight]);
+        let mut names = self.models.iter().flat_map(SafetensorsFile::tensors).map(|(name, _)| name);
+        if names.any(|name| name.starts_with(prefix)) {
+            return wanted;
+        }
+        let short = |name: String| name.strip_prefix(prefix).map_or_else(|| name.clone(), String::from);
+        wanted.into_iter().map(|(name, whose)| (short(name), whose)).collect()
+    }
+
+    fn check_weights(&self, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
+        let wanted = self.wanted_weights(parameters);
         let have: BTreeMap<&str, &TensorInfo> = self.models.iter().flat_map(tensors_of).collect();
-        // Older files carry RoPE's frequencies, which follow from its base, and a tied head, which is the embedding.
-        let redundant =
-            |name: &str| name.ends_with("rotary_emb.inv_freq") || (name == "lm_head.weight" && self.config.model.tied);
+        // A tied head is the embedding.
+        let model = &self.config.model;
+        let redundant = |name: &str| (model.family.is_redundant)(name) || (name == "lm_head.weight" && model.tied);
         let floats = [Dtype::F32, Dtype::F16, Dtype::BF16];
         refuse_differences(&self.model_path, differences(&wanted, &have, &floats, redundant))
     }

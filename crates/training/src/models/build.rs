@@ -68,6 +68,15 @@ impl Build<'_> {
         self.graph.weight(&name, TensorType::f32(sizes), Part::new(module, role))
     }
 
+    /// A module's weight, and a bias of its own.
+    pub fn weight_and_bias(&mut self, module: &str, role: Role, sizes: &[usize], width: usize) -> (ValueId, ValueId) {
+        let mut leaf = |kind: &str, sizes: &[usize], role: Role| {
+            let (name, path) = ((self.config.family.hf_name)(module), format!("{module}.{kind}"));
+            self.graph.weight(&format!("{name}.{kind}"), TensorType::f32(sizes), Part::new(&path, role))
+        };
+        (leaf("weight", sizes, role), leaf("bias", &[width], Role::Bias))
+    }
+
     /// A row of the table for every token, and the table itself.
     pub fn embedding(&mut self, module: &str, ids: ValueId) -> Result<(ValueId, ValueId), GraphError> {
         let table = self.weight(module, Role::Embedding, &[self.config.vocab_size, self.config.hidden_dim]);

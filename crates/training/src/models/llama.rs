@@ -13,8 +13,12 @@ pub static FAMILY: Family = Family {
     name: "llama",
     title: "LLaMA",
     architecture: "LlamaForCausalLM",
+    prefix: "model.",
     hf_name,
+    // Older files carry RoPE's frequencies, which follow from its base.
+    is_redundant: |name| name.ends_with("rotary_emb.inv_freq"),
     sized: |row| row,
+    check: |_| Ok(()),
     forward,
     constants: rope::constants,
     read,
@@ -77,6 +81,7 @@ pub fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
         rope_scaling: rope::read_scaling(fields)?,
         norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
         tied: fields.flag("tie_word_embeddings")?,
+        positions: 0,
     };
     fields.check_heads(&config)?;
     Ok(config)

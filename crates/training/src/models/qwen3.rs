@@ -13,8 +13,12 @@ pub static FAMILY: Family = Family {
     name: "qwen3",
     title: "Qwen3",
     architecture: "Qwen3ForCausalLM",
+    prefix: "model.",
     hf_name: llama::hf_name,
+    // Older files carry RoPE's frequencies, which follow from its base.
+    is_redundant: |name| name.ends_with("rotary_emb.inv_freq"),
     sized: |row| ModelConfig { rope_theta: 1e6, ..row },
+    check: |_| Ok(()),
     forward,
     constants: rope::constants,
     read,

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Every stored case. Families are made by `xtask/cases/families.py`.
-pub const CASES: [&str; 4] = ["nano", "nano_tied", "llama3", "qwen3"];
+pub const CASES: [&str; 5] = ["nano", "nano_tied", "llama3", "qwen3", "gpt2"];
 
 pub struct Case {
     pub config: ModelConfig,
@@ -27,6 +27,7 @@ pub struct Case {
     pub expected: BTreeMap<String, Vec<f32>>,
     pub losses: Vec<f64>,
     pub clip: f64,
+    pub eps: f64,
 }
 
 impl Case {
@@ -53,11 +54,12 @@ impl Case {
             expected: floats(&tensors),
             losses: losses["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect(),
             clip: losses["optimizer"]["clip"].as_f64().unwrap(),
+            eps: losses["optimizer"]["eps"].as_f64().unwrap(),
         }
     }
 
     pub fn optimizer(&self) -> OptimizerConfig {
-        OptimizerConfig { clip: self.clip, ..OptimizerConfig::default() }
+        OptimizerConfig { clip: self.clip, eps: self.eps, ..OptimizerConfig::default() }
     }
 
     pub fn trainer(&self, isa: Isa, threads: usize) -> Trainer {

@@ -7,7 +7,7 @@ use headroom_graph::Precision;
 use headroom_graph::passes::{GRAPH_REPLAY, OFFERED, PassList, offered};
 use headroom_training::data::BatchShape;
 use headroom_training::models::Size;
-use headroom_training::program::{Keep, StepConfig, training_program};
+use headroom_training::program::{Keep, StepConfig, passes_that_apply, training_program};
 use headroom_training::trainer::{StepTimes, Trainer};
 
 fn lists() -> Vec<PassList> {
@@ -66,6 +66,15 @@ fn every_pass_makes_fewer_kernels() {
         let (before, after) = (kernels(&case, base.clone()), kernels(&case, base.with(pass.name)));
         assert!(after < before, "{}: {after} kernels, {before} without it", pass.name);
     }
+}
+
+#[test]
+fn a_pass_applies_where_it_finds_something_to_do() {
+    let nano = Case::load("nano").config;
+    assert_eq!(passes_that_apply(&nano).unwrap(), PassList::all().names());
+    let gpt2 = Case::load("gpt2").config;
+    let wanted = ["flash-attention", "fuse-loss", "fuse-optimizer", GRAPH_REPLAY];
+    assert_eq!(passes_that_apply(&gpt2).unwrap(), wanted);
 }
 
 #[test]

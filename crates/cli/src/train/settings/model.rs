@@ -37,6 +37,7 @@ pub fn choose_model(
             rope_scaling: loaded.rope_scaling,
             norm_eps: loaded.norm_eps,
             tied: loaded.tied,
+            positions: loaded.positions,
             ..row.model_of(loaded.family)
         },
         (Some(loaded), None) => loaded.clone(),
@@ -102,6 +103,7 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
         rope_scaling: base.rope_scaling,
         tied: base.tied || flags.tied,
         norm_eps: base.norm_eps,
+        positions: base.positions,
     })
 }
 

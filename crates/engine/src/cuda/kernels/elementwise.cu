@@ -1,4 +1,4 @@
-// Kernels that handle each element alone: residual add, products, SiLU and SwiGLU with their gradients, the rotation.
+// Kernels that handle each element alone: residual add, products, SiLU, GELU and SwiGLU with their gradients, the rotation.
 //
 // Operands are rows x columns with a pitch of their own, in elements. `_v` handles 16 bytes a thread, `_s` one element.
 
@@ -50,6 +50,35 @@ __device__ void silu_grad_rows(const ACT* x, const ACT* dy, ACT* dx, u32 rows, u
         for (int k = 0; k < W; k++) {
             float z = to_float(a.x[k]), s = sigmoid(z);
             d.x[k] = from_float<ACT>(to_float(d.x[k]) * s * (1.0f + z * (1.0f - s)));
+        }
+        store<W>(dx + row * lddx + col, d);
+    }
+}
+
+// (1 + tanh(u)) / 2 is sigmoid(2 u).
+__device__ __forceinline__ float gelu_share(float x) { return sigmoid(1.59576912f * (x + 0.044715f * x * x * x)); }
+
+template <int W>
+__device__ void gelu_rows(const ACT* x, ACT* out, u32 rows, u32 cols, u64 ldx, u64 ldo) {
+    EACH_PACK(W) {
+        auto a = load<W>(x + row * ldx + col);
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            float z = to_float(a.x[k]);
+            a.x[k] = from_float<ACT>(z * gelu_share(z));
+        }
+        store<W>(out + row * ldo + col, a);
+    }
+}
+
+template <int W>
+__device__ void gelu_grad_rows(const ACT* x, const ACT* dy, ACT* dx, u32 rows, u32 cols, u64 ldx, u64 lddy, u64 lddx) {
+    EACH_PACK(W) {
+        auto a = load<W>(x + row * ldx + col), d = load<W>(dy + row * lddy + col);
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            float z = to_float(a.x[k]), s = gelu_share(z), slope = 1.59576912f * (1.0f + 3.0f * 0.044715f * z * z);
+            d.x[k] = from_float<ACT>(to_float(d.x[k]) * (s + z * s * (1.0f - s) * slope));
         }
         store<W>(dx + row * lddx + col, d);
     }
@@ -112,6 +141,8 @@ BOTH(add, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64
 BOTH(mul, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(silu, (const ACT* x, ACT* o, u32 r, u32 c, u64 lx, u64 lo), (x, o, r, c, lx, lo))
 BOTH(silu_grad, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
+BOTH(gelu, (const ACT* x, ACT* o, u32 r, u32 c, u64 lx, u64 lo), (x, o, r, c, lx, lo))
+BOTH(gelu_grad, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(swiglu, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(swiglu_grad,
      (const ACT* g, const ACT* u, const ACT* d, ACT* dg, ACT* du, u32 r, u32 c, u64 lg, u64 lu, u64 ld, u64 ldg, u64 ldu),

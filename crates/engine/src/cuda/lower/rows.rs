@@ -50,6 +50,8 @@ impl Lowering<'_> {
             Op::Silu(_) => "silu",
             Op::SiluGrad(_) => "silu_grad",
             Op::SwiGlu(_) => "swiglu",
+            Op::Gelu(_) => "gelu",
+            Op::GeluGrad(_) => "gelu_grad",
             _ => "swiglu_grad",
         };
         let all: Vec<&Operand> = call.inputs.iter().chain(call.outputs).collect();

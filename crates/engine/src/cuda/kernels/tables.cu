@@ -1,0 +1,85 @@
+// Rows of a table added in turn and summed back, columns cut out and put in.
+
+// W elements of a table's row in float, whether it is kept in float or as activations are.
+template <int W>
+__device__ __forceinline__ void load_row(const float* at, float (&to)[W]) { load_floats<W>(at, to); }
+template <int W>
+__device__ __forceinline__ void load_row(const bf16* at, float (&to)[W]) {
+    auto pack = load<W>(at);
+#pragma unroll
+    for (int k = 0; k < W; k++) to[k] = to_float(pack.x[k]);
+}
+
+// Row t of the table's first `period` is added to rows t, t + period, ...
+template <int W, typename T>
+__device__ void add_table_rows(const ACT* x, const T* table, ACT* out, u32 rows, u32 cols, u32 period) {
+    u32 a_row = cols / W;
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (u64)a_row * rows; i += (u64)gridDim.x * blockDim.x) {
+        u32 row = i / a_row, col = i % a_row * W;
+        auto pack = load<W>(x + (u64)row * cols + col);
+        float added[W];
+        load_row<W>(table + (u64)(row % period) * cols + col, added);
+#pragma unroll
+        for (int k = 0; k < W; k++) pack.x[k] = from_float<ACT>(to_float(pack.x[k]) + added[k]);
+        store<W>(out + (u64)row * cols + col, pack);
+    }
+}
+
+#define ADD(name, W, T)                                                                                          \
+    extern "C" __global__ void name(const ACT* x, const T* table, ACT* out, u32 rows, u32 cols, u32 period) {    \
+        in_turn();                                                                                               \
+        add_table_rows<W>(x, table, out, rows, cols, period);                                                    \
+    }
+ADD(add_floats_v, WIDE, float)
+ADD(add_floats_s, 1, float)
+ADD(add_table_v, WIDE, ACT)
+ADD(add_table_s, 1, ACT)
+
+// Sums of columns, a line per row of blocks: 32 columns a block, 8 threads a column.
+extern "C" __global__ void sum_columns(const ACT* x, float* lines, u32 rows, u32 cols) {
+    in_turn();
+    __shared__ float part[8][33];
+    u32 col = blockIdx.x * 32 + threadIdx.x;
+    float total = 0.0f;
+    if (col < cols) {
+#pragma unroll 4
+        for (u32 row = blockIdx.y * 8 + threadIdx.y; row < rows; row += gridDim.y * 8) total += to_float(x[(u64)row * cols + col]);
+    }
+    part[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.y == 0 && col < cols) {
+        for (int k = 1; k < 8; k++) total += part[k][threadIdx.x];
+        lines[(u64)blockIdx.y * cols + col] = total;
+    }
+}
+
+// Row t of the result is the sum of rows t, t + period, ... of x; rows from `period` on are zero.
+extern "C" __global__ void sum_periods(const ACT* x, ACT* out, u32 rows, u32 cols, u32 period, u64 elements) {
+    in_turn();
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < elements; i += (u64)gridDim.x * blockDim.x) {
+        u64 row = i / cols, col = i % cols;
+        float total = 0.0f;
+        if (row < period) {
+            for (; row < rows; row += period) total += to_float(x[row * cols + col]);
+        }
+        out[i] = from_float<ACT>(total);
+    }
+}
+
+// A block of columns from one matrix into another, each with its own pitch.
+template <int W>
+__device__ void copy_block(const ACT* from, ACT* to, u32 rows, u32 cols, u64 from_pitch, u64 to_pitch) {
+    u32 a_row = cols / W;
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (u64)a_row * rows; i += (u64)gridDim.x * blockDim.x) {
+        u64 row = i / a_row, col = i % a_row * W;
+        store<W>(to + row * to_pitch + col, load<W>(from + row * from_pitch + col));
+    }
+}
+extern "C" __global__ void copy_columns_v(const ACT* from, ACT* to, u32 rows, u32 cols, u64 from_pitch, u64 to_pitch) {
+    in_turn();
+    copy_block<WIDE>(from, to, rows, cols, from_pitch, to_pitch);
+}
+extern "C" __global__ void copy_columns_s(const ACT* from, ACT* to, u32 rows, u32 cols, u64 from_pitch, u64 to_pitch) {
+    in_turn();
+    copy_block<1>(from, to, rows, cols, from_pitch, to_pitch);
+}
