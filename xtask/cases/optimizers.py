@@ -41,12 +41,22 @@ def wsd(optimizer, floor):
     return after_warm_up(optimizer, (WARMUP, stays), (STEPS - DECAY, falls))
 
 
-def losses(folder, scheduler, floor):
+def all_decay(model):
+    return model.parameters()
+
+
+def matrices_decay(model):
+    """Norms keep their size."""
+    rows = [one for one in model.parameters() if one.dim() > 1], [one for one in model.parameters() if one.dim() < 2]
+    return [{"params": rows[0]}, {"params": rows[1], "weight_decay": 0.0}]
+
+
+def losses(folder, scheduler, floor, groups=all_decay):
     model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder, attn_implementation="eager", dtype="float32")).float().train()
     model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
     expected = load_file(f"{folder}/expected.safetensors")
     ids, targets = expected["input_ids"], expected["targets"]
-    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    optimizer = torch.optim.AdamW(groups(model), **ADAMW)
     schedule = scheduler(optimizer, floor)
     found, rates = [], []
     for _ in range(STEPS):
@@ -66,6 +76,7 @@ def main():
     torch.set_num_threads(1)
     schedules = {"linear": losses(folder, linear, 0.1), "cosine": losses(folder, cosine, 0.1), "wsd": losses(folder, wsd, 0.0)}
     case = {"optimizer": {"name": "AdamW", **ADAMW}, "steps": STEPS, "warmup_steps": WARMUP, "decay_steps": DECAY, "schedules": schedules}
+    case["matrices_decay"] = losses(folder, cosine, 0.1, matrices_decay)
     with open(f"{folder}/optimizers.json", "w") as file:
         file.write(json.dumps(case, indent=1) + "\n")
 

@@ -453,7 +453,12 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
             let clip = if at.inputs() == 6 { at.input(5)[0] } else { 1.0 };
             let (weight, first, second) = (at.updated(0), at.updated(1), at.updated(2));
             let (gradient, rates) = (at.input(3), at.input(4));
-            optimizer::adamw(team, op, optimizer::Update { weight, first, second, gradient, rates, clip });
+            optimizer::adamw(
+                team,
+                op,
+                op.decay_of(&types[0]),
+                optimizer::Update { weight, first, second, gradient, rates, clip },
+            );
         }
     }
 }

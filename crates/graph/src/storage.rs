@@ -92,7 +92,7 @@ fn in_half(ty: &TensorType) -> TensorType {
 mod tests {
     use super::*;
     use crate::gradient::differentiate;
-    use crate::ops::adamw::AdamW;
+    use crate::ops::adamw::{AdamW, Decays};
     use crate::ops::matmul::{Form, MatMul};
     use crate::ops::rms_norm::RmsNorm;
 
@@ -111,7 +111,7 @@ mod tests {
         graph.output("loss", loss);
         let gradients = differentiate(&mut graph, &[(loss, seed)], &[table, gain]).unwrap();
         graph.enter("optimizer", Phase::Optimizer);
-        let update = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, halves: 0 };
+        let update = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays: Decays::All, halves: 0 };
         for (parameter, gradient) in [table, gain].into_iter().zip(gradients) {
             let (name, ty) = (graph.get(parameter).name.to_string(), graph.ty(parameter).clone());
             let first = graph.state(&format!("first_moment.{name}"), ty.clone(), Category::OptimizerState);

@@ -184,7 +184,7 @@ impl ModelConfig {
             return Err(ConfigError::OddHead { head_dim });
         }
         (self.family.check)(self)?;
-        if self.positions > 0 && seq_len > self.positions {
+        if seq_len > self.longest() {
             return Err(ConfigError::TooLong { seq_len, positions: self.positions });
         }
         if self.n_layers > MOST_LAYERS {
@@ -206,6 +206,11 @@ impl ModelConfig {
             }
         }
         Ok(())
+    }
+
+    /// The longest sequence that it can see.
+    pub fn longest(&self) -> usize {
+        if self.positions > 0 { self.positions } else { usize::MAX }
     }
 
     pub fn q_width(&self) -> usize {

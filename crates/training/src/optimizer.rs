@@ -3,7 +3,7 @@
 use crate::schedule::Schedule;
 use headroom_graph::choice::bias_corrections;
 use headroom_graph::ops::accumulate::{Accumulate, Zero};
-use headroom_graph::ops::adamw::AdamW;
+use headroom_graph::ops::adamw::{AdamW, Decays};
 use headroom_graph::ops::choose::Choose;
 use headroom_graph::ops::clip::{ClipScale, GradientNorm, SquaredNorm};
 use headroom_graph::{Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
@@ -18,6 +18,7 @@ pub struct OptimizerConfig {
     pub betas: [f64; 2],
     pub eps: f64,
     pub weight_decay: f64,
+    pub decays: Decays,
     /// Largest global norm of the gradients; 0 is off.
     pub clip: f64,
     pub accumulation: usize,
@@ -78,6 +79,7 @@ impl Default for OptimizerConfig {
             betas: [0.9, 0.999],
             eps: 1e-8,
             weight_decay: 0.01,
+            decays: Decays::All,
             clip: 0.0,
             accumulation: 1,
             update: Update::Dense,
@@ -189,7 +191,8 @@ pub fn optimize(
         Update::Chosen { rule, seed } => choose(graph, rule, seed, config.betas, rates, &squares)?,
     };
     let [beta1, beta2] = config.betas;
-    let update = AdamW { beta1, beta2, eps: config.eps, weight_decay: config.weight_decay, halves: 0 };
+    let update =
+        AdamW { beta1, beta2, eps: config.eps, weight_decay: config.weight_decay, decays: config.decays, halves: 0 };
     for ((one, &gradient), rates) in trained.iter().zip(&gradients).zip(rates) {
         let inputs = [one.parameter, one.first, one.second, gradient, rates];
         match clip {

@@ -85,6 +85,12 @@ pub enum LearningRateSchedule {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Decay {
+    All,
+    Matrices,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SpikeChoice {
     Tell,
     Stop,
@@ -133,6 +139,9 @@ pub struct TrainingArguments {
     /// [default: 0.01]
     #[arg(long)]
     pub weight_decay: Option<f64>,
+    /// Weights that decay: all, or matrices (norms and biases keep their size) [default: all]
+    #[arg(long, value_enum)]
+    pub decay: Option<Decay>,
     /// Shares of both moments that AdamW keeps per step [default: 0.9,0.999]
     #[arg(long, value_name = "FIRST,SECOND")]
     pub betas: Option<Betas>,

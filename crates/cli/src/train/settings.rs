@@ -96,7 +96,7 @@ impl Settings {
             choose_model(&arguments.model, before.size.as_deref(), resume.as_ref().or(init_from.as_ref()))?;
         let asked = BatchShape {
             batch_size: arguments.model.batch_size.or(before.batch_size).unwrap_or(row.batch_size),
-            seq_len: arguments.model.seq_len.or(before.seq_len).unwrap_or(row.seq_len),
+            seq_len: arguments.model.seq_len.or(before.seq_len).unwrap_or(row.seq_len.min(model.longest())),
         };
         model.validate(asked.batch_size, asked.seq_len)?;
         let first_step = state.map_or(0, |state| state.step);
@@ -131,6 +131,7 @@ impl Settings {
             num_steps: Some(last_step),
             learning_rate: Some(optimizer.learning_rate),
             weight_decay: Some(optimizer.weight_decay),
+            decay: Some(optimizer.decays.to_string()),
             clip: Some(optimizer.clip),
             gradient_accumulation_steps: Some(optimizer.accumulation),
             lr_schedule: Some(optimizer.schedule.shape.to_string()),

@@ -6,6 +6,7 @@ mod bad_input;
 mod commands;
 mod data;
 mod determinism;
+mod families;
 mod full_disk;
 mod home;
 mod interruption;

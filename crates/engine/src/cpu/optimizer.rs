@@ -55,12 +55,13 @@ pub struct Update<'a> {
     pub clip: f32,
 }
 
-pub fn adamw(team: &Team, op: &AdamW, update: Update) {
+/// `decay` is that of this weight.
+pub fn adamw(team: &Team, op: &AdamW, decay: f64, update: Update) {
     let Update { weight, first, second, gradient, rates, clip } = update;
     if stands_still(rates) {
         return;
     }
-    let factors = Factors::new(op, rates, clip);
+    let factors = Factors::new(op, decay, rates, clip);
     team.pool.for_each_chunk3((weight, CHUNK), (first, CHUNK), (second, CHUNK), |index, weight, first, second| {
         let gradient = &gradient[index * CHUNK..][..weight.len()];
         adamw_chunk(team.isa, &factors, weight, first, second, gradient);
@@ -76,9 +77,11 @@ pub fn adamw_all(team: &Team, op: &AdamWAll, types: &[TensorType], at: &Frame, s
         let partial = parameters.sums_of_squares(team, at, scratch);
         clip_scale(op.max_norm, partial.iter().copied())
     });
-    let factors = Factors::new(&op.single(), at.input(0), clip.map_or(1.0, |(scale, _)| scale));
+    let (single, scale) = (op.single(), clip.map_or(1.0, |(scale, _)| scale));
     team.pool.for_each(parameters.chunks(), &|chunk, _| {
-        parameters.find(chunk).update(team.isa, &factors, at);
+        let part = parameters.find(chunk);
+        let decay = single.decay_of(&types[part.place]);
+        part.update(team.isa, &Factors::new(&single, decay, at.input(0), scale), at);
     });
     clip.map(|(_, norm)| norm)
 }
@@ -114,7 +117,9 @@ pub fn adamw_chosen(
         let part = parameters.find(chunk);
         let own = &rates[3 * part.parameter..][..3];
         if !stands_still(own) {
-            part.update(team.isa, &Factors::new(&op.single(), own, scale), at);
+            let single = op.single();
+            let decay = single.decay_of(&types[part.place]);
+            part.update(team.isa, &Factors::new(&single, decay, own, scale), at);
         }
     });
     clip.map(|(_, norm)| norm)
@@ -201,9 +206,9 @@ fn total(partial: &[f32]) -> f32 {
 }
 
 impl Factors {
-    fn new(op: &AdamW, rates: &[f32], clip: f32) -> Factors {
+    fn new(op: &AdamW, decay: f64, rates: &[f32], clip: f32) -> Factors {
         Factors {
-            decay: (1.0 - f64::from(rates[0]) * op.weight_decay) as f32,
+            decay: (1.0 - f64::from(rates[0]) * decay) as f32,
             rate: rates[0] / rates[1],
             second_root: 1.0 / rates[2],
             beta1: op.beta1 as f32,

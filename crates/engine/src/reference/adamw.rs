@@ -14,12 +14,13 @@ pub fn run(op: &AdamW, inputs: &mut [Tensor]) {
     if first_correction == 0.0 {
         return;
     }
+    let weight_decay = op.decay_of(&weight.ty);
     for i in 0..weight.data.len() {
         let g = gradient.data[i] * clip;
         first.data[i] = op.beta1 * first.data[i] + (1.0 - op.beta1) * g;
         second.data[i] = op.beta2 * second.data[i] + (1.0 - op.beta2) * g * g;
         let denominator = second.data[i].sqrt() / second_correction_root + op.eps;
-        let decayed = weight.data[i] * (1.0 - rate * op.weight_decay);
+        let decayed = weight.data[i] * (1.0 - rate * weight_decay);
         weight.data[i] = decayed - rate / first_correction * first.data[i] / denominator;
     }
 }

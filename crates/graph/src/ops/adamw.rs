@@ -4,6 +4,17 @@ use crate::graph::{GraphError, ValueId};
 use crate::op;
 use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
+use std::fmt;
+use std::str::FromStr;
+
+/// Weights that decay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decays {
+    #[default]
+    All,
+    /// Norms and biases keep their size.
+    Matrices,
+}
 
 op! {
     /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) where there is a copy of the
@@ -16,8 +27,40 @@ op! {
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
+        pub decays: Decays,
         /// Copies of the weight in half precision: none or one.
         pub halves: usize,
+    }
+}
+
+impl AdamW {
+    /// The decay of a weight of this type.
+    pub fn decay_of(&self, weight: &TensorType) -> f64 {
+        match self.decays {
+            Decays::Matrices if weight.sizes().len() < 2 => 0.0,
+            _ => self.weight_decay,
+        }
+    }
+}
+
+impl fmt::Display for Decays {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(match self {
+            Decays::All => "all",
+            Decays::Matrices => "matrices",
+        })
+    }
+}
+
+impl FromStr for Decays {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Decays, String> {
+        match text {
+            "all" => Ok(Decays::All),
+            "matrices" => Ok(Decays::Matrices),
+            other => Err(format!("weights decay `all` or `matrices`, not `{other}`")),
+        }
     }
 }
 
@@ -53,7 +96,8 @@ impl Operator for AdamW {
     }
 
     fn examples() -> Vec<Example> {
-        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, halves: 0 };
+        let decays = Decays::All;
+        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays, halves: 0 };
         let ty = TensorType::f32(&[5, 77]);
         let mut inputs = vec![
             (ty.clone(), Fill::Normal),
@@ -65,7 +109,10 @@ impl Operator for AdamW {
         let plain = Example { op: op.into(), inputs: inputs.clone() };
         let mut still = plain.clone();
         still.inputs[4].1 = Fill::Constant(0.0);
+        let mut vector = plain.clone();
+        vector.op = AdamW { weight_decay: 0.5, decays: Decays::Matrices, ..op }.into();
+        vector.inputs[..4].iter_mut().for_each(|(ty, _)| *ty = TensorType::f32(&[77]));
         inputs.push((TensorType::f32(&[1]), Fill::Constant(0.25)));
-        vec![plain, still, Example { op: op.into(), inputs }]
+        vec![plain, still, vector, Example { op: op.into(), inputs }]
     }
 }

@@ -1,6 +1,6 @@
 //! AdamW on all parameters in one call, with clipping by global norm where it is asked for.
 
-use super::adamw::AdamW;
+use super::adamw::{AdamW, Decays};
 use crate::graph::{GraphError, ValueId};
 use crate::op;
 use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
@@ -16,6 +16,7 @@ op! {
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
+        pub decays: Decays,
         /// Largest global norm; 0 is off.
         pub max_norm: f64,
         /// Copies of weights in half precision: none, or one for each matrix.
@@ -26,7 +27,8 @@ op! {
 impl AdamWAll {
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
-        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay, halves: 0 }
+        let &Self { beta1, beta2, eps, weight_decay, decays, .. } = self;
+        AdamW { beta1, beta2, eps, weight_decay, decays, halves: 0 }
     }
 }
 
@@ -73,14 +75,15 @@ impl Operator for AdamWAll {
             let ty = TensorType::f32(sizes);
             inputs.extend([Fill::Normal, Fill::Normal, Fill::Positive, Fill::Normal].map(|fill| (ty.clone(), fill)));
         }
-        [0.0, 0.5]
-            .map(|max_norm| {
+        [(0.0, Decays::All), (0.5, Decays::All), (0.0, Decays::Matrices)]
+            .map(|(max_norm, decays)| {
                 let op = AdamWAll {
                     parameters: 3,
                     beta1: 0.9,
                     beta2: 0.999,
                     eps: 1e-8,
                     weight_decay: 0.01,
+                    decays,
                     max_norm,
                     halves: 0,
                 };

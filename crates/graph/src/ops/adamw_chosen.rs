@@ -1,6 +1,6 @@
 //! The choice of what a step updates and AdamW on what was chosen, in one call: norms, choice, clipping and updates.
 
-use super::adamw::AdamW;
+use super::adamw::{AdamW, Decays};
 use super::choose::{SHARED, expect_shared, shared_example};
 use crate::choice::Rule;
 use crate::graph::{GraphError, ValueId};
@@ -22,6 +22,7 @@ op! {
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
+        pub decays: Decays,
         /// Largest global norm; 0 is off.
         pub max_norm: f64,
         /// Copies of weights in half precision: none, or one for each matrix.
@@ -33,7 +34,8 @@ op! {
 impl AdamWChosen {
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
-        AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps, weight_decay: self.weight_decay, halves: 0 }
+        let &Self { beta1, beta2, eps, weight_decay, decays, .. } = self;
+        AdamW { beta1, beta2, eps, weight_decay, decays, halves: 0 }
     }
 
     /// Where a parameter's weight is among the inputs; its moments and gradient follow.
@@ -107,6 +109,7 @@ impl Operator for AdamWChosen {
                     beta2: 0.999,
                     eps: 1e-8,
                     weight_decay: 0.01,
+                    decays: if max_norm > 0.0 { Decays::Matrices } else { Decays::All },
                     max_norm,
                     halves: 0,
                     parameters: sizes.len(),

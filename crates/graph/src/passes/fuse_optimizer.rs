@@ -38,7 +38,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         covers.extend(choice);
         covers.extend(&updates);
         let (parameters, halves) = (updates.len(), 0);
-        let AdamW { beta1, beta2, eps, weight_decay, .. } = update;
+        let AdamW { beta1, beta2, eps, weight_decay, decays, .. } = update;
         let op: Op = match choice.map(|choice| graph.node(choice).op) {
             Some(Op::Choose(choice)) => AdamWChosen {
                 rule: choice.rule,
@@ -47,12 +47,13 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
                 beta2,
                 eps,
                 weight_decay,
+                decays,
                 max_norm,
                 halves,
                 parameters,
             }
             .into(),
-            _ => AdamWAll { parameters, beta1, beta2, eps, weight_decay, max_norm, halves }.into(),
+            _ => AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, halves }.into(),
         };
         Some(Replacement { covers, op, inputs, outputs })
     })

@@ -1,8 +1,9 @@
 //! The optimizer of a run: what flags ask for, else what the resumed run had, else what is usual for the model.
 
 use super::resumed::Resumed;
-use crate::train::arguments::{Arguments, LearningRateSchedule};
+use crate::train::arguments::{Arguments, Decay, LearningRateSchedule};
 use anyhow::ensure;
+use headroom_graph::ops::adamw::Decays;
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::schedule::{Schedule, Shape};
@@ -57,6 +58,7 @@ pub fn resolved(
         betas: flags.betas.map(|betas| betas.0).or(before.betas).unwrap_or(house.betas),
         eps: flags.eps.or(before.eps).unwrap_or(house.eps),
         weight_decay: flags.weight_decay.or(before.weight_decay).unwrap_or(house.weight_decay),
+        decays: flags.decay.map(decays_of).or(before.decay()?).unwrap_or(house.decays),
         clip: flags.clip.or(before.clip).unwrap_or(usual.clip),
         accumulation: accumulation.or(before.gradient_accumulation_steps).unwrap_or(house.accumulation).max(1),
         ..house
@@ -83,6 +85,13 @@ pub fn resolved(
     );
     ensure!(flags.lr_decay_steps.is_none() || schedule.shape == Shape::Wsd, "{}", unused("--lr-decay-steps", "wsd"));
     Ok(config)
+}
+
+fn decays_of(asked: Decay) -> Decays {
+    match asked {
+        Decay::All => Decays::All,
+        Decay::Matrices => Decays::Matrices,
+    }
 }
 
 fn shape_of(asked: LearningRateSchedule) -> Shape {

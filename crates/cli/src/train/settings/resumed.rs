@@ -1,6 +1,7 @@
 //! What a checkpoint remembers of its run, so that resuming needs no flags.
 
 use anyhow::Context;
+use headroom_graph::ops::adamw::Decays;
 use headroom_training::checkpoint::TrainingState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ pub struct Resumed {
     pub num_steps: Option<u64>,
     pub learning_rate: Option<f64>,
     pub weight_decay: Option<f64>,
+    pub decay: Option<String>,
     pub clip: Option<f64>,
     pub gradient_accumulation_steps: Option<usize>,
     pub lr_schedule: Option<String>,
@@ -39,6 +41,10 @@ impl Resumed {
     pub fn of(state: &TrainingState) -> anyhow::Result<Resumed> {
         serde_json::from_value(Value::Object(state.extra.clone()))
             .context("the checkpoint's training_state.json has `extra` settings that do not read")
+    }
+
+    pub fn decay(&self) -> anyhow::Result<Option<Decays>> {
+        self.decay.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)
     }
 
     pub fn to_map(&self) -> anyhow::Result<Map<String, Value>> {

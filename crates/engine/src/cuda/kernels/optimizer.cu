@@ -25,6 +25,7 @@ struct Tensor {
     u64 elements;
     u64 float_weight;    // a weight, moments and gradient that stay float although the others are not
     u64 float_gradient;
+    u64 is_matrix;
 };
 
 struct Chunk {
@@ -139,14 +140,14 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
 // The rates of tensor number n lie n * stride floats after the first; a second rate of zero: it stands still.
 extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, u32 stride, const float* clip,
                                  float beta1, float one_minus_beta1, float beta2, float one_minus_beta2, float eps,
-                                 float weight_decay) {
+                                 float weight_decay, float vector_decay) {
     in_turn();
     Chunk chunk = chunks[blockIdx.x];
     rates += (u64)chunk.tensor * stride;
     if (rates[1] == 0.0f) return;
     Tensor t = tensors[chunk.tensor];
     u64 first = (u64)chunk.number * CHUNK, end = first + CHUNK < t.elements ? first + CHUNK : t.elements;
-    Rates r = rates_of(rates, clip, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, weight_decay);
+    Rates r = rates_of(rates, clip, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, t.is_matrix ? weight_decay : vector_decay);
     if (t.float_weight && t.float_gradient) update_chunk<float, float>(t, first, end, r);
     else update_chunk<WEIGHT, GRADIENT>(t, first, end, r);
 }

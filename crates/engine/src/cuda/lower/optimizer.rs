@@ -4,10 +4,10 @@ use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{OPTIMIZER, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
-use headroom_graph::DType;
 use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::clip::ClipScale;
+use headroom_graph::{DType, TensorType};
 use std::ops::Range;
 
 /// Elements that a block updates: `CHUNK` of the kernel. Few elements are cut finer, so that every multiprocessor has
@@ -145,7 +145,8 @@ impl Lowering<'_> {
             .f32(op.beta2)
             .f32(1.0 - op.beta2)
             .f32(op.eps)
-            .f32(op.weight_decay);
+            .f32(op.weight_decay)
+            .f32(op.decay_of(&TensorType::f32(&[1])));
         self.kernel_of(&tables.unit, "adamw", Grid::new(tables.count, THREADS), arguments)
     }
 
@@ -202,6 +203,7 @@ impl Lowering<'_> {
                 elements as u64,
                 u64::from(!half(update.weight)),
                 u64::from(!half(update.gradient)),
+                u64::from(update.weight.ty.sizes().len() > 1),
             ]);
             chunks.extend((0..elements.div_ceil(chunk)).map(|number| index as u64 | (number as u64) << 32));
             starts.push(chunks.len() as u64);
