@@ -4,7 +4,7 @@
     python3 bench/cuda_exact.py --headroom target/release/headroom --out docs/benchmarks
 
 Every kernel against the reference in double precision, steps of nano and tiny in every precision under every pass alone and
-together against the CPU, the same bytes twice (`headroom device --verify`); the reference cases of Hugging Face's LLaMA;
+together against the CPU, the same bytes twice (`headroom device --verify`); the reference cases of every family;
 100 losses of tiny on the CPU and on the GPU; a profile of small; and compute-sanitizer over a short race where it is
 installed. Writes cuda-exact.md, and the profile's trace beside it with --trace.
 """
@@ -67,13 +67,15 @@ def main():
             worst[key] = max(worst.get(key, 0.0), float(words[-3]))
 
     with tempfile.TemporaryDirectory() as folder:
-        for case, clip in (("nano", []), ("nano_tied", ["--clip", "1.0"])):
+        for case in ("nano", "nano_tied", "llama3", "qwen3", "gpt2"):
             data = os.path.join(CASES, case)
             with open(os.path.join(data, "losses.json")) as file:
-                want = json.load(file)["losses"]
+                stored = json.load(file)
+            want, optimizer = stored["losses"], stored["optimizer"]
+            adamw = ["--clip", str(optimizer["clip"]), "--eps", str(optimizer["eps"])]
             for passes in ("v1", "v2", "all"):
                 have = losses(headroom, ["--device", "cuda", "--init-from", data, "--data", os.path.join(data, "expected.safetensors"),
-                                         "--num-steps", "20", "--learning-rate", "3e-4", "--passes", passes, *clip], folder, f"{case}-{passes}")
+                                         "--num-steps", "20", "--learning-rate", "3e-4", "--passes", passes, *adamw], folder, f"{case}-{passes}")
                 row(f"{case} under {passes}: 20 losses against Hugging Face", apart(want, have), 1e-4)
         on = lambda device, name, more=(): losses(headroom, ["--size", "tiny", "--data", "markov", "--num-steps", "100", "--device", device,
                                                              "--passes", "all", *more], folder, name)
