@@ -80,7 +80,9 @@ pub fn tree(nodes: &[TreeLine]) -> String {
         if node.depth > 0 {
             text += if goes_on(node.depth) { "├─ " } else { "└─ " };
         }
-        text += if node.depth > 1 { node.name.rsplit('.').next().unwrap_or_default() } else { &node.name };
+        let parent = nodes[..at].iter().rev().find(|before| before.depth + 1 == node.depth);
+        let below = parent.and_then(|parent| node.name.strip_prefix(&parent.name)?.strip_prefix('.'));
+        text += below.unwrap_or(&node.name);
         lines.push((text, grouped(node.parameters)));
     }
     let width =
@@ -223,15 +225,17 @@ mod tests {
             line(1, "layers.0"),
             line(2, "layers.0.mlp"),
             line(3, "layers.0.mlp.up_proj"),
+            line(3, "layers.0.mlp.c_fc.bias"),
             line(1, "norm"),
         ];
-        let wanted = "model             4,000\n\
-                      ├─ embed_tokens   3,000\n\
-                      ├─ layers.0       3,000\n\
-                      │  └─ mlp         2,000\n\
-                      │     └─ up_proj  1,000\n\
-                      └─ norm           3,000\n\
-                      3 leaves to choose from\n";
+        let wanted = "model               4,000\n\
+                      ├─ embed_tokens     3,000\n\
+                      ├─ layers.0         3,000\n\
+                      │  └─ mlp           2,000\n\
+                      │     ├─ up_proj    1,000\n\
+                      │     └─ c_fc.bias  1,000\n\
+                      └─ norm             3,000\n\
+                      4 leaves to choose from\n";
         assert_eq!(tree(&nodes), wanted);
     }
 
