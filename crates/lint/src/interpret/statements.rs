@@ -190,7 +190,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let guard = match &clause.test {
                 Some(test) => {
                     let inner = self.classify(test, &clause.body);
-                    self.test(test);
+                    // Asked only where the branches before it are not taken.
+                    self.within(Frame::Guard(otherwise), test.range(), |inside| inside.test(test));
                     let guard = match (when_true, inner.when_true) {
                         // The `elif` of a cadence guard belongs to it.
                         (Guard::Cadence, _) => Guard::Cadence,

@@ -7,7 +7,6 @@ use crate::fix::{Edit, Fix};
 use crate::program::{Callee, FunctionKind, Program};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::symbols::FunctionId;
-use crate::topics::Topic;
 use crate::value::Value;
 use ruff_python_ast::Stmt;
 use ruff_text_size::Ranged;
@@ -58,14 +57,8 @@ fn check(check: &mut Check) {
             }
             _ => Vec::new(),
         };
-        // A method that a runner out of sight calls may be called without a graph there.
-        let switches = program.calls_of(function).any(|call| call.name == "eval");
-        let is_sure = symbol.class.is_none() || switches;
-        // A script of its own runs once; beside a loop of steps it runs every epoch.
-        let trains = program.groups.mentions_itself(symbol.file, Topic::Trains);
-        let notice = if is_sure && trains { Notice::Default } else { Notice::Pedantic };
         check.report_as(
-            notice,
+            Notice::Pedantic,
             call.context,
             call.node,
             message,

@@ -31,7 +31,8 @@ fn check(check: &mut Check) {
     for sum in &program.notes.accumulations {
         let is_count = crate::names_in(sum.expression).first().is_some_and(|name| counts(name));
         let kept = program.is_hot(sum.context) && sum.value.carries_graph() && !is_count;
-        if kept && outlives_step(program, sum.context, sum.target) {
+        if kept && outlives_step(program, sum.context, sum.target) && !is_detached(program, sum.context, sum.expression)
+        {
             report(check, sum.context, sum.statement, sum.expression, sum.target);
         }
     }
@@ -70,6 +71,26 @@ fn outlives_step(program: &Program, context: ContextId, target: &Expr) -> bool {
     let Some(around) = program.loop_at(step_loop) else { return false };
     let function = program.function_of(context);
     !is_assigned(around.body, &name, target.range()) && !trained_on(program, context, function.body).contains(&name)
+}
+
+/// `if training: loss.backward(); loss = loss.detach()`: without its graph wherever there was one to free.
+fn is_detached(program: &Program, context: ContextId, value: &Expr) -> bool {
+    let Expr::Name(name) = value else { return false };
+    let detaches = |statement: &Stmt| match statement {
+        Stmt::Assign(assign) => {
+            let is_it = assign.targets.iter().any(|target| matches!(target, Expr::Name(one) if one.id == name.id));
+            is_it && program.text(context, &*assign.value).contains(".detach()")
+        }
+        _ => false,
+    };
+    let mut open: Vec<&[Stmt]> = vec![program.function_of(context).body];
+    while let Some(block) = open.pop() {
+        if block.iter().any(detaches) {
+            return true;
+        }
+        open.extend(block.iter().flat_map(blocks_of));
+    }
+    false
 }
 
 fn is_assigned(body: &[Stmt], name: &str, except: TextRange) -> bool {

@@ -38,12 +38,16 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        let notice = match prepares(program, loader) || is_read_beside(program, loader) {
+        let notice = match gains_from_workers(program, loader) {
             true => super::loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };
         check.report_as(notice, loader.context, loader.node, message, fix);
     }
+}
+
+pub(super) fn gains_from_workers(program: &Program, loader: &Loader) -> bool {
+    prepares(program, loader) || is_read_beside(program, loader)
 }
 
 /// Whether a sample costs work: files are opened, pictures decoded, texts taken apart, something drawn at random. What only

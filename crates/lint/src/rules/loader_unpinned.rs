@@ -1,9 +1,10 @@
 //! TP302: batches in memory that the device cannot copy from without the host.
 
+use super::Workers;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::rule::{Check, SourceRule};
+use crate::rule::{Check, Notice, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP302",
@@ -35,6 +36,12 @@ fn check(check: &mut Check) {
             "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
         );
-        check.report_as(super::loader_notice(program, loader, "pin_memory"), loader.context, loader.node, message, fix);
+        // Without workers, and without a reason for them, the loop itself would copy into pinned memory.
+        let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
+        let notice = match has_workers || super::loader_in_process::gains_from_workers(program, loader) {
+            true => super::loader_notice(program, loader, "pin_memory"),
+            false => Notice::Pedantic,
+        };
+        check.report_as(notice, loader.context, loader.node, message, fix);
     }
 }

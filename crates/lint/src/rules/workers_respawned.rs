@@ -8,7 +8,7 @@ use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Call, Callee, Loader, Loop, Program};
-use crate::rule::{Check, SourceRule};
+use crate::rule::{Check, Notice, SourceRule};
 use crate::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -41,8 +41,7 @@ fn check(check: &mut Check) {
             "keep them: `persistent_workers=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
         );
-        let notice = super::loader_notice(program, loader, "persistent_workers");
-        check.report_as(notice, loader.context, loader.node, message, fix);
+        check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
     }
 }
 
