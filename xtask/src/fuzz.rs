@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::process::cargo;
 
 /// Crates with a test of that name, and what it reads.
-const TARGETS: &[(&str, &str)] = &[("lint", "scripts"), ("report", "traces")];
+const TARGETS: &[(&str, &str)] = &[("lint", "scripts"), ("report", "traces"), ("training", "checkpoints")];
 
 #[derive(clap::Args)]
 pub struct Arguments {
