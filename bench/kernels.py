@@ -109,12 +109,12 @@ def adamw(elements, chunk, ahead=2):
     kernel = module(text, [f"-DCHUNK={chunk}", "-DGRADIENT_BF16"]).get_function("adamw")
     w, m = cupy.ones(elements, cupy.float32), cupy.ones(elements, cupy.float32) * 1e-3
     v, g, half = cupy.ones(elements, cupy.float32) * 1e-6, cupy.full(elements, 0x3A83, cupy.uint16), cupy.zeros(elements, cupy.uint16)
-    tensor = cupy.asarray([w.data.ptr, m.data.ptr, v.data.ptr, g.data.ptr, half.data.ptr, elements, 1, 0], dtype=cupy.uint64)
+    tensor = cupy.asarray([w.data.ptr, m.data.ptr, v.data.ptr, g.data.ptr, half.data.ptr, elements, 1, 0, 1], dtype=cupy.uint64)
     count = -(-elements // chunk)
     chunks = cupy.arange(count, dtype=cupy.uint64) << cupy.uint64(32)
     rates = cupy.asarray([1e-4, 0.5, 0.5], dtype=cupy.float32)
     f = cupy.float32
-    arguments = (tensor, chunks, rates, cupy.uint32(0), cupy.uint64(0), f(0.9), f(0.1), f(0.999), f(0.001), f(1e-8), f(0.01))
+    arguments = (tensor, chunks, rates, cupy.uint32(0), cupy.uint64(0), f(0.9), f(0.1), f(0.999), f(0.001), f(1e-8), f(0.01), f(0.01))
     return 28 * elements / seconds(lambda: kernel((count,), (256,), arguments))
 
 
