@@ -26,6 +26,12 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
 }
 
+/// `if mask.any(): x[mask] = 0`: the device could do it unasked.
+pub fn leaves_out_masked_write(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> bool {
+    let function = program.notes.contexts.get(context).function;
+    purpose(program, function, statement, test.range()) == Purpose::Skip
+}
+
 /// Whether the host waits in the same function whatever becomes of this read: it asks whether the loss is a number, or for
 /// the device to be done.
 fn waits_anyway(program: &Program, context: ContextId) -> bool {

@@ -38,16 +38,12 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        let notice = match gains_from_workers(program, loader) {
+        let notice = match prepares(program, loader) || is_read_beside(program, loader) {
             true => super::loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };
         check.report_as(notice, loader.context, loader.node, message, fix);
     }
-}
-
-pub(super) fn gains_from_workers(program: &Program, loader: &Loader) -> bool {
-    prepares(program, loader) || is_read_beside(program, loader)
 }
 
 /// Whether a sample costs work: files are opened, pictures decoded, texts taken apart, something drawn at random. What only
@@ -77,7 +73,7 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
 }
 
 /// Whether the function that makes the loader also trains on it: its reader sees both, and one word is to be added.
-fn is_read_beside(program: &Program, loader: &Loader) -> bool {
+pub(super) fn is_read_beside(program: &Program, loader: &Loader) -> bool {
     let function = |context| program.notes.contexts.get(context).function;
     let is_it =
         |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.loader(*id).node, loader.node));

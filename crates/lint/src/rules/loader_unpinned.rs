@@ -1,6 +1,5 @@
 //! TP302: batches in memory that the device cannot copy from without the host.
 
-use super::Workers;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
@@ -36,9 +35,8 @@ fn check(check: &mut Check) {
             "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
         );
-        // Without workers, and without a reason for them, the loop itself would copy into pinned memory.
-        let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
-        let notice = match has_workers || super::loader_in_process::gains_from_workers(program, loader) {
+        // Elsewhere the batch may be small, or never go to a device: who reads on sees neither.
+        let notice = match super::loader_in_process::is_read_beside(program, loader) {
             true => super::loader_notice(program, loader, "pin_memory"),
             false => Notice::Pedantic,
         };

@@ -13,6 +13,9 @@ def train(model, loader, optimizer, kinds, training):
             batch[kind == 0] = 0
         elif (kind == 1).any():
             batch[kind == 1] = 1
+        for row in range(8):
+            if kind[row] > 0:
+                batch = batch + row
         loss = model(batch).mean()
         if training:
             loss.backward()
