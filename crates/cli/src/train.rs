@@ -82,6 +82,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         output::result(&opening)?;
     }
     planned.check_memory(&settings)?;
+    planned.note_precision(&settings);
 
     let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;

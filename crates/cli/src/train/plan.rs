@@ -1,11 +1,12 @@
 //! What a run will execute and need, known before it starts; one that cannot fit is refused here.
 
 use super::settings::{Settings, Sources};
+use crate::output;
 use anyhow::bail;
 use headroom_engine::DeviceSpec;
 use headroom_engine::Program;
 use headroom_engine::machine::memory_available_bytes;
-use headroom_graph::{Category, GraphError};
+use headroom_graph::{Category, GraphError, Node, Op, Precision};
 use headroom_report::numbers::bytes;
 use headroom_report::training::{self as text, Memory};
 use headroom_training::data::BatchShape;
@@ -98,6 +99,17 @@ impl Planned {
     pub fn programs(&self) -> Vec<Program> {
         let evaluation = self.evaluation.as_ref().map(|evaluation| &evaluation.program);
         [&self.training.program].into_iter().chain(evaluation).cloned().collect()
+    }
+
+    /// Says where eight bits were asked for and no layer has them.
+    pub fn note_precision(&self, settings: &Settings) {
+        let multiplies = |node: &Node| matches!(node.op, Op::Fp8Product(_));
+        let asked = matches!(settings.precision, Precision::Fp8 | Precision::Fp8Pure);
+        if asked && !self.training.program.graph.nodes().iter().any(multiplies) {
+            output::note(
+                "note: no layer of this model multiplies in eight bits (sizes in multiples of 16, weights kept outputs by inputs): it runs as bf16",
+            );
+        }
     }
 
     /// Refuses a run that cannot fit, with what it needs and what would fit.

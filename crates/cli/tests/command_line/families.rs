@@ -49,3 +49,12 @@ fn a_family_has_its_own_tree_and_its_own_limits() {
     place.copy_case("qwen3");
     place.refuses("train --init-from qwen3 --family gpt2", &["--family gpt2", "Qwen3"]);
 }
+
+#[test]
+fn a_model_without_a_layer_in_eight_bits_says_so() {
+    let place = Place::new();
+    for (family, is_said) in [("gpt2", true), ("llama", false)] {
+        let line = format!("train --size nano --family {family} --precision fp8 --num-steps 1");
+        assert_eq!(place.succeeds(&line).stderr.contains("it runs as bf16"), is_said, "{family}");
+    }
+}
