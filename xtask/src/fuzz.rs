@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     println!("{} s each, seed {seed} (again by --seed {seed})", arguments.seconds);
     let mut passed = true;
     for target in targets {
-        // Of the whole workspace, as the suite is built: one crate by itself would be compiled anew.
+        // Built for the whole workspace, as the suite is: one crate by itself would be compiled anew.
         let mut command =
             cargo(&["test", "--quiet", "--workspace", "--test", "any_bytes", "--", "--nocapture", target]);
         command.env("HEADROOM_FUZZ_SECONDS", arguments.seconds.to_string()).env("HEADROOM_FUZZ_SEED", seed.to_string());

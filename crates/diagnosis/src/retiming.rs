@@ -46,7 +46,7 @@ const MOST_IN_FIT: f64 = 4.0;
 const MISS: f64 = 0.03;
 /// A fit need not be closer than this.
 const CLOSE_ENOUGH: f64 = 0.001;
-/// What a play may miss the true time by for a host that is as quick as it is.
+/// The share by which a play may miss the true time of a host that is as quick as it is.
 const LITTLE: f64 = 0.005;
 /// Light and full traces with less in common are not joined.
 const LEAST_JOINED: f64 = 0.75;

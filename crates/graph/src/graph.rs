@@ -97,7 +97,7 @@ pub struct Value {
     pub name: Arc<str>,
     pub ty: TensorType,
     pub source: Source,
-    /// Of a parameter and its copies: its place in the model. Empty for everything else.
+    /// The place in the model of a parameter and its copies. Empty for everything else.
     pub part: Part,
 }
 

@@ -153,7 +153,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// What a statement binds a name to: its own part of a tuple, where both sides are tuples.
+/// The value that a statement binds a name to: its own part of a tuple, where both sides are tuples.
 fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
     let Stmt::Assign(assign) = statement else { return None };
     let is_it = |target: &Expr| matches!(target, Expr::Name(target) if target.id.as_str() == name);

@@ -43,7 +43,7 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
         Stmt::Assert(assert) if assert.test.range().contains_range(range) => {
             return if asks_for_numbers(&assert.test) { Purpose::Finite } else { Purpose::Guard };
         }
-        // What it is was asked before it was read.
+        // Its type was asked for before it was read.
         Stmt::If(branch) if branch.test.range().contains_range(range) && asks_for_type(&branch.test) => {
             return Purpose::Finite;
         }
@@ -239,7 +239,7 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     }
     let uses = uses_of(program, function, name);
     let reads = uses.iter().filter(|one| !one.is_store && !statement.range().contains_range(one.expression.range()));
-    // What stands before is reached again only by a loop around both.
+    // Lines before it are reached again only by a loop around both.
     let mut contexts = program.contexts_of(function);
     let is_repeated = contexts
         .any(|(_, around)| matches!(around.frame, Frame::Loop(_)) && around.range.contains_range(statement.range()));

@@ -48,7 +48,7 @@ pub struct ProfilersEnabled {
     pub operators: bool,
 }
 
-/// Of runs before there was another.
+/// Kept for runs from before there was another.
 fn first_family() -> String {
     "LLaMA".into()
 }

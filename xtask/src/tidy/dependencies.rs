@@ -1,4 +1,4 @@
-//! What the crates from the registry may be: their licences, and which of them are built in two versions.
+//! Terms for the crates from the registry: their licences, and which of them are built in two versions.
 //!
 //! `deny.toml` says the same for `cargo deny check`, which also looks for advisories where its database is at hand.
 

@@ -96,7 +96,7 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     let nanos = |micros: f64| (1e3 * micros) as i64;
     let mut spans: Vec<Span> = Vec::new();
     let (mut lane, mut debt, mut free_from, mut is_working) = (None, 0, i64::MIN, false);
-    // Of the call before, as much of it as may be taken out.
+    // The call before gives as much as may be taken out of it.
     let mut call: Option<i64> = None;
     let mut last_start = i64::MIN;
     let works = working_lanes(view);

@@ -76,7 +76,7 @@ impl<'t> View<'t> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }
 
-    /// Of each host span, whether work that it queued is in the trace.
+    /// Whether work that a host span queued is in the trace, by span.
     pub fn arrived(&self) -> Vec<bool> {
         let mut arrived = vec![false; self.trace.host.len()];
         for &call in self.call_of.iter().filter(|call| **call != NONE) {
@@ -137,7 +137,7 @@ impl<'t> View<'t> {
         self.forward_of(at).map(|forward| self.ancestors(forward).filter(is_python).collect()).unwrap_or_default()
     }
 
-    /// What `of` says of each kernel's name, by name id. Most names of a trace are shapes and functions, so only kernels are asked.
+    /// The answer of `of` to each kernel's name, by name id. Most names of a trace are shapes and functions, so only kernels are asked.
     pub fn of_kernels<T: Clone + Default>(&self, of: impl Fn(&str) -> T) -> Vec<T> {
         let device = &self.trace.device;
         let mut known: Vec<Option<T>> = vec![None; self.trace.names.count()];

@@ -1,4 +1,4 @@
-//! What links between devices of one machine, and between a device and its host, carry by their datasheets, in one direction.
+//! Rates of links between devices of one machine, and between a device and its host, by their datasheets, in one direction.
 
 /// Bytes a second, by a part of the device's name; the more particular come first.
 const LINKS: &[(&str, f64)] = &[

@@ -19,7 +19,7 @@ pub const RULE: TraceRule = TraceRule {
 
 /// What costs less is not worth a word.
 const LEAST_SHARE: f64 = 0.0005;
-/// Of what the wait before it costs.
+/// A share of the cost of the wait before it.
 const SHARE_IN_THE_SHADOW: f64 = 0.1;
 
 fn check(evidence: &Evidence) -> Vec<Found> {

@@ -1,6 +1,7 @@
 //! LayerNorm and its gradient, one row after the other.
 
 use super::math::{dot, sum_of};
+use super::rms_norm::rows_in_group;
 use super::{Team, by_isa};
 
 /// Rows handed to a thread at a time.
@@ -17,10 +18,6 @@ pub fn forward(team: &Team, eps: f64, x: &[f32], (weight, bias): (&[f32], &[f32]
 /// Elements of scratch that [`gradient`] needs: the gradients of weight and bias of each group of rows.
 pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * 2 * width
-}
-
-fn rows_in_group(rows: usize, groups: usize) -> usize {
-    rows.div_ceil(groups).max(1)
 }
 
 /// Operands of [`gradient`].

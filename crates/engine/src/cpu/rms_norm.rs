@@ -58,7 +58,8 @@ pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * width
 }
 
-fn rows_in_group(rows: usize, groups: usize) -> usize {
+/// Rows that one group of threads sums up for a weight's gradient.
+pub(super) fn rows_in_group(rows: usize, groups: usize) -> usize {
     rows.div_ceil(groups).max(1)
 }
 

@@ -30,7 +30,7 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(test.context, test.expression));
         let message = format!("the truth of `{text}` is read from the device, and the host waits, at every step");
-        // What a statement does next is the host's affair; a choice between two values is the device's.
+        // The next act of a statement is the host's affair; a choice between two values is the device's.
         let is_choice = !matches!(test.statement, Stmt::If(_) | Stmt::While(_) | Stmt::Assert(_));
         let notice =
             match is_choice || worth::leaves_out_masked_write(program, test.context, test.statement, test.expression) {

@@ -87,7 +87,7 @@ pub struct RoadmapRow {
     pub name: String,
     pub advice: String,
     pub effort: String,
-    /// Of the step, as expected by a model of the fix, by itself; missing where there is none.
+    /// Share of the step, as expected by a model of the fix, by itself; missing where there is none.
     pub expected_share: Option<f64>,
     /// Of the step, at most, by itself.
     pub alone_share: Option<f64>,

@@ -11,7 +11,7 @@ pub struct Size {
     model: ModelConfig,
 }
 
-/// Of each model: width, layers, heads, key-value heads, width of the feed-forward part.
+/// Sizes of each model: width, layers, heads, key-value heads, width of the feed-forward part.
 #[rustfmt::skip]
 pub static SIZES: [Size; 6] = [
     Size { name: "nano",       seq_len: 64,   batch_size: 8,  model: model([64,   2,  4,  2,  128]) },

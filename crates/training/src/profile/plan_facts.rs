@@ -39,7 +39,7 @@ pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -
 /// The role of every kind of place that is part of the model.
 fn roles(profiled: &Profiled) -> BTreeMap<String, String> {
     let graph = profiled.graph();
-    // What a call makes lies at its own module, whatever it stands for.
+    // The results of a call lie at its own module, whatever they stand for.
     let nodes = graph.nodes().iter().map(|node| (place_of(&node.module), node.role.to_string()));
     let owners = owners(graph).into_iter().map(|owner| (place_of(&owner.module), owner.role));
     nodes.chain(owners).filter(|(_, role)| role != Role::Other.name()).collect()

@@ -112,7 +112,7 @@ __device__ __forceinline__ void turn_back(float& a0, float& a1, float& b0, float
     a1 = x1;
 }
 
-// Which head (of a batch) and which block of its rows comes at `place`. Blocks of one group of heads follow each other, so that the rows they share
+// The head (of a batch) and the block of its rows that come at `place`. Blocks of one group of heads follow each other, so that the rows they share
 // stay in the second-level cache; within a group the first block of every head comes first.
 struct Turn {
     int pair, number;
