@@ -4,6 +4,7 @@ mod analyze;
 mod compare;
 mod completions;
 mod device;
+mod eval;
 mod explain;
 mod failure;
 mod k1;
@@ -52,6 +53,7 @@ enum Command {
     Optimize(optimize::Arguments),
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
+    Eval(Box<eval::Arguments>),
     Analyze(analyze::Arguments),
     Compare(compare::Arguments),
     Study(study::Arguments),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
         Command::Device(arguments) => device::run(arguments),
+        Command::Eval(arguments) => eval::run(*arguments),
         Command::Analyze(arguments) => analyze::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Study(arguments) => study::run(arguments, &mut entry),

@@ -7,7 +7,7 @@ use headroom_engine::DeviceSpec;
 use headroom_engine::machine::{Machine, peak_resident_bytes, resident_bytes};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings, Split};
+use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSettings};
 use headroom_training::models::Size;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
@@ -138,7 +138,7 @@ impl Race {
         let mut trainer = Trainer::new(device, &model, program, None, optimizer);
         trainer.draw_weights(42);
         let vocab_size = model.vocab_size;
-        let settings = SourceSettings { shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
+        let settings = SourceSettings::new(shape, vocab_size, 42);
         let source = Source::open(&DataSpec::Synthetic, &settings)?;
         let mut batches = vec![];
         for position in 0..BATCHES {

@@ -42,7 +42,7 @@ use headroom_training::trainer::Trainer;
 use plan::Planned;
 use progress::{Bar, Format, Progress, Speed};
 use serde_json::json;
-use settings::{Settings, Sources};
+use settings::{Settings, Sources, batches_of};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
@@ -223,7 +223,7 @@ struct Input {
 
 impl Input {
     fn open(sources: Sources, settings: &Settings, trainer: &Trainer) -> anyhow::Result<Input> {
-        let read = |source| EvaluationSet::read(source, settings.eval_batches);
+        let read = |source| EvaluationSet::read(source, batches_of(source, settings.eval_batches));
         Ok(Input {
             evaluation: sources.evaluation.as_ref().map(read).transpose()?,
             training: Prefetcher::start(sources.training, trainer.data_position)?,

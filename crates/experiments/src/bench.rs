@@ -6,7 +6,7 @@ use headroom_graph::pass::Pass;
 use headroom_graph::passes::PassList;
 use headroom_trace::ReadError;
 use headroom_training::checkpoint::Content;
-use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
+use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings};
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program_and};
 use headroom_training::recording::Recording;
@@ -88,8 +88,7 @@ impl Bench {
         let mut trainer = Trainer::new(device, &step.model, training, None, step.optimizer);
         trainer.draw_weights(setting.seed);
         let vocab_size = step.model.vocab_size;
-        let settings =
-            SourceSettings { shape: step.shape, vocab_size, seed: setting.seed, split: Split::Train, tokenizer: None };
+        let settings = SourceSettings::new(step.shape, vocab_size, setting.seed);
         let source = Source::open(&DataSpec::Markov, &settings)?;
         let fill = |position: u64| {
             let mut batch = Batch::new(step.shape);

@@ -16,7 +16,7 @@ use headroom_graph::ops::choose::SHARED;
 use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
 use headroom_graph::passes::{OFFERED, PassList, fp8};
 use headroom_graph::{Category, DType, Graph, GraphError, Op, Precision, TensorType, ValueId};
-use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split};
+use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings};
 use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
@@ -368,7 +368,7 @@ fn run_error(what: &str, error: &str) -> ExactnessError {
 
 fn source_of(config: &StepConfig) -> Result<Source, DataError> {
     let ModelConfig { vocab_size, .. } = config.model;
-    let settings = SourceSettings { shape: config.shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None };
+    let settings = SourceSettings::new(config.shape, vocab_size, 42);
     Source::open(&DataSpec::Synthetic, &settings)
 }
 

@@ -5,6 +5,7 @@ pub mod attribution;
 mod breakdown_bar;
 pub mod compare;
 pub mod dashboard;
+pub mod evaluation;
 pub mod k1;
 pub mod lint;
 mod memory_plot;

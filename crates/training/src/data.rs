@@ -1,14 +1,17 @@
 //! Batches of next-token data: where they come from, and the same batch for the same position every time.
 
 pub mod batch_file;
+pub mod corpus;
 pub mod error;
 pub mod markov;
+mod pieces;
 pub mod prefetch;
 pub mod spec;
 pub mod synthetic;
 pub mod text;
 pub mod token_file;
 pub mod tokenized;
+mod windows;
 
 use std::path::PathBuf;
 
@@ -17,6 +20,7 @@ pub use prefetch::{Fetched, Prefetcher};
 pub use spec::{DataSpec, TokenWidth};
 
 use batch_file::BatchFile;
+use corpus::Corpus;
 use markov::Markov;
 use synthetic::Synthetic;
 use text::ByteText;
@@ -49,7 +53,8 @@ impl BatchShape {
     }
 }
 
-/// Training and evaluation draw from the same source and never the same samples of it (of a text: other random windows).
+/// Training and evaluation draw from the same source and never the same samples of it (of a text: other windows, and none that are
+/// trained on where a [`Part`] is held out).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     Train,
@@ -65,14 +70,77 @@ impl Split {
     }
 }
 
+/// The tokens of a file or corpus that a source reads. Generators and batch files have no parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    Whole,
+    /// All but the share at the end that is held out.
+    AllButLast(f64),
+    /// The share at the end alone, each window once.
+    Last(f64),
+}
+
+impl Part {
+    fn words(self) -> String {
+        match self {
+            Part::Whole => String::new(),
+            Part::AllButLast(share) => format!(" beside the {} held out for evaluation", percent(share)),
+            Part::Last(share) => format!(" in the {} held out for evaluation", percent(share)),
+        }
+    }
+}
+
+/// A share as people write it.
+pub fn percent(share: f64) -> String {
+    format!("{}%", (share * 1e4).round() / 1e2)
+}
+
+/// For descriptions.
+fn held_out_words(part: Part, tokens: u64) -> String {
+    match part {
+        Part::AllButLast(_) => format!(", the last {tokens} held out"),
+        Part::Whole | Part::Last(_) => String::new(),
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
     pub shape: BatchShape,
     pub vocab_size: usize,
     pub seed: u64,
     pub split: Split,
+    pub part: Part,
     /// Text is cut by this tokenizer instead of into bytes.
     pub tokenizer: Option<TokenizerSettings>,
+    pub corpus: CorpusSettings,
+}
+
+impl SourceSettings {
+    /// For training on everything, as bytes where it is text.
+    pub fn new(shape: BatchShape, vocab_size: usize, seed: u64) -> SourceSettings {
+        SourceSettings {
+            shape,
+            vocab_size,
+            seed,
+            split: Split::Train,
+            part: Part::Whole,
+            tokenizer: None,
+            corpus: CorpusSettings::default(),
+        }
+    }
+}
+
+pub const DEFAULT_TEXT_COLUMN: &str = "text";
+
+/// For folders, patterns and JSONL files.
+#[derive(Clone, Debug, Default)]
+pub struct CorpusSettings {
+    /// Column of JSONL files that holds the text; `text` where none is named.
+    pub text_column: Option<String>,
+    /// Folder for the tokens of files seen before; made if missing.
+    pub cache: Option<PathBuf>,
+    /// Told what takes a while.
+    pub tell: Option<fn(&str)>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +161,7 @@ pub enum Source {
     ByteText(ByteText),
     TokenFile(TokenFile),
     BatchFile(BatchFile),
+    Corpus(Corpus),
 }
 
 impl Source {
@@ -101,7 +170,7 @@ impl Source {
         if vocab_size == 0 || settings.shape.batch_size == 0 || settings.shape.seq_len == 0 {
             return Err(DataError::ZeroSize { shape: settings.shape, vocab_size });
         }
-        if settings.tokenizer.is_some() && !matches!(spec, DataSpec::Text { .. }) {
+        if settings.tokenizer.is_some() && !spec.is_text() {
             return Err(DataError::TokenizerWithoutText(spec.to_string()));
         }
         Ok(match spec {
@@ -113,6 +182,7 @@ impl Source {
             },
             DataSpec::Tokens { path, width } => Source::TokenFile(TokenFile::open(path, *width, settings)?),
             DataSpec::Batch { path } => Source::BatchFile(BatchFile::open(path, vocab_size)?),
+            DataSpec::Corpus { path } => Source::Corpus(Corpus::open(path, settings)?),
         })
     }
 
@@ -124,6 +194,7 @@ impl Source {
             Source::ByteText(source) => source.fill(position, batch),
             Source::TokenFile(source) => source.fill(position, batch),
             Source::BatchFile(source) => source.fill(batch),
+            Source::Corpus(source) => source.fill(position, batch),
         }
     }
 
@@ -135,6 +206,7 @@ impl Source {
             Source::ByteText(source) => source.shape(),
             Source::TokenFile(source) => source.shape(),
             Source::BatchFile(source) => source.shape(),
+            Source::Corpus(source) => source.shape(),
         }
     }
 
@@ -143,7 +215,28 @@ impl Source {
         match self {
             Source::Synthetic(source) => Some(source.floor_nats()),
             Source::Markov(source) => Some(source.floor_nats()),
-            Source::ByteText(_) | Source::TokenFile(_) | Source::BatchFile(_) => None,
+            Source::ByteText(_) | Source::TokenFile(_) | Source::BatchFile(_) | Source::Corpus(_) => None,
+        }
+    }
+
+    /// Windows of an epoch, where each is read once; a batch file is one epoch. None where samples are drawn.
+    pub fn windows_per_epoch(&self) -> Option<u64> {
+        match self {
+            Source::Synthetic(_) | Source::Markov(_) => None,
+            Source::ByteText(source) => source.windows_per_epoch(),
+            Source::TokenFile(source) => source.windows_per_epoch(),
+            Source::BatchFile(source) => Some(source.shape().batch_size as u64),
+            Source::Corpus(source) => source.windows_per_epoch(),
+        }
+    }
+
+    /// Of the text that the tokens were cut from, where that is known.
+    pub fn bytes_per_token(&self) -> Option<f64> {
+        match self {
+            Source::Synthetic(_) | Source::Markov(_) | Source::BatchFile(_) => None,
+            Source::ByteText(_) => Some(1.0),
+            Source::TokenFile(source) => source.bytes_per_token(),
+            Source::Corpus(source) => source.bytes_per_token(),
         }
     }
 
@@ -156,6 +249,7 @@ impl Source {
             Source::ByteText(source) => source.description(),
             Source::TokenFile(source) => source.description(),
             Source::BatchFile(source) => source.description(),
+            Source::Corpus(source) => source.description(),
         }
     }
 }

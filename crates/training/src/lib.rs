@@ -4,6 +4,7 @@ pub mod attribution;
 pub mod checkpoint;
 pub mod choices;
 pub mod data;
+pub mod evaluator;
 pub mod guard;
 pub mod memory;
 pub mod models;

@@ -161,15 +161,7 @@ pub fn evaluation_program(
     shape: BatchShape,
     training: &Program,
 ) -> Result<EvaluationProgram, GraphError> {
-    let mut graph = Graph::new();
-    models::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
-    graph.validate("building")?;
-    let (mut graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
-    if config.precision.is_fp8() {
-        graph = fp8::rewrite(&graph, Scaling::Current)?;
-        graph.validate("fp8")?;
-    }
-    let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
+    let graph = forward_graph(config, shape)?;
     let plan = Plan::laid_out(&graph, config.target.layout(), training.plan.kept_bytes);
     for id in graph.value_ids().filter(|id| graph.get(*id).source.is_kept()) {
         let name = &graph.get(id).name;
@@ -181,6 +173,25 @@ pub fn evaluation_program(
     }
     let program = Program { graph, plan, precision: config.precision, target: config.target, walk: walk(config) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
+}
+
+/// The forward pass by itself, for a model that is not trained.
+pub fn forward_program(config: &StepConfig, shape: BatchShape) -> Result<EvaluationProgram, GraphError> {
+    let graph = forward_graph(config, shape)?;
+    let program = Program { walk: walk(config), ..Program::made_for(config.target, config.precision, graph) };
+    Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
+}
+
+fn forward_graph(config: &StepConfig, shape: BatchShape) -> Result<Graph, GraphError> {
+    let mut graph = Graph::new();
+    models::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
+    graph.validate("building")?;
+    let (mut graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
+    if config.precision.is_fp8() {
+        graph = fp8::rewrite(&graph, Scaling::Current)?;
+        graph.validate("fp8")?;
+    }
+    stored(&graph, |value| config.target.kept(config.precision, value))
 }
 
 /// Passes that find something to do in a model. Those on the whole step always do.

@@ -8,13 +8,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
 fn settings(batch_size: usize, seq_len: usize, vocab_size: usize) -> SourceSettings {
-    SourceSettings {
-        shape: BatchShape { batch_size, seq_len },
-        vocab_size,
-        seed: 42,
-        split: Split::Train,
-        tokenizer: None,
-    }
+    SourceSettings::new(BatchShape { batch_size, seq_len }, vocab_size, 42)
 }
 
 fn open(data: &str, settings: &SourceSettings) -> Result<Source, DataError> {
@@ -305,7 +299,11 @@ fn a_spec_is_told_by_name_or_ending_and_a_wrong_one_lists_the_choices() {
         assert_eq!(kind(name), want);
     }
     assert_eq!(DataSpec::parse("markov").unwrap(), DataSpec::Markov);
-    for wrong in ["markow", "absent.txt", files.0.path().to_str().unwrap(), ""] {
+    let kind = |given: &str| DataSpec::parse(given).unwrap();
+    for corpus in [files.0.path().to_str().unwrap(), &files.write("a.jsonl", b"{}"), "absent/*.txt"] {
+        assert_eq!(kind(corpus), DataSpec::Corpus { path: corpus.into() });
+    }
+    for wrong in ["markow", "absent.txt", "absent", ""] {
         let error = DataSpec::parse(wrong).unwrap_err().to_string();
         check_says(&error, &[wrong, "synthetic", "markov", ".bin", ".u32", ".safetensors"]);
     }

@@ -2,16 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Prefetcher, Source, SourceSettings, Split};
+use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Prefetcher, Source, SourceSettings};
 
 fn markov(batch_size: usize) -> Source {
-    let settings = SourceSettings {
-        shape: BatchShape { batch_size, seq_len: 16 },
-        vocab_size: 50,
-        seed: 1,
-        split: Split::Train,
-        tokenizer: None,
-    };
+    let settings = SourceSettings::new(BatchShape { batch_size, seq_len: 16 }, 50, 1);
     Source::open(&DataSpec::Markov, &settings).unwrap()
 }
 
@@ -59,13 +53,7 @@ fn an_error_in_the_thread_arrives_at_its_batch_and_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.bin");
     std::fs::write(&path, [9, 0].repeat(100)).unwrap();
-    let settings = SourceSettings {
-        shape: BatchShape { batch_size: 1, seq_len: 4 },
-        vocab_size: 5,
-        seed: 1,
-        split: Split::Train,
-        tokenizer: None,
-    };
+    let settings = SourceSettings::new(BatchShape { batch_size: 1, seq_len: 4 }, 5, 1);
     let source = Source::open(&DataSpec::parse(path.to_str().unwrap()).unwrap(), &settings).unwrap();
     let mut prefetcher = Prefetcher::start(source, 0).unwrap();
     assert!(matches!(prefetcher.fetch(), Err(DataError::OutsideVocabulary { id: 9, .. })));

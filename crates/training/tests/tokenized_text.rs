@@ -3,9 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use headroom_training::data::{
-    Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, Split, TokenizerSettings,
-};
+use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, SourceSettings, TokenizerSettings};
 
 /// Words separated by white space, as ids 0 to 3.
 const TOKENIZER: &str = r#"{
@@ -26,7 +24,7 @@ impl Case {
         std::fs::write(&path, TOKENIZER).unwrap();
         let tokenizer = TokenizerSettings { path, cache: folder.path().join("cache") };
         let shape = BatchShape { batch_size: 1, seq_len };
-        let settings = SourceSettings { shape, vocab_size, seed: 42, split: Split::Train, tokenizer: Some(tokenizer) };
+        let settings = SourceSettings { tokenizer: Some(tokenizer), ..SourceSettings::new(shape, vocab_size, 42) };
         Case { folder, settings }
     }
 

@@ -173,10 +173,18 @@ pub struct TrainingArguments {
 
 #[derive(clap::Args)]
 pub struct DataArguments {
-    /// synthetic (uniform tokens), markov (a source whose entropy is known), a text or token file, or a .safetensors
+    /// synthetic (uniform tokens), markov (a source whose entropy is known), a text or token file, a folder or quoted
+    /// pattern of text and JSONL files ('texts/**/*.md': cut once, every window once per epoch), or a .safetensors
     /// batch [default: synthetic]
     #[arg(long)]
     pub data: Option<String>,
+    /// Column of JSONL files that holds the text [default: text]
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+    /// Share at the end of a file, folder or pattern that is never trained on and evaluated instead [default: 0.05
+    /// where --eval-every is given without --eval-data, else 0]
+    #[arg(long, value_name = "SHARE")]
+    pub held_out: Option<f64>,
     /// A Hugging Face tokenizer.json for text; bytes are the tokens without one
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
@@ -189,7 +197,7 @@ pub struct DataArguments {
     /// Batches an evaluation [default: 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub eval_batches: Option<u32>,
-    /// [default: what training reads, other samples of it]
+    /// [default: the held-out end of what training reads; of a generator other samples]
     #[arg(long)]
     pub eval_data: Option<String>,
 }

@@ -20,7 +20,7 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("biases", count.biases),
     ];
     let kernels = kernels(&planned.training.program).map(|(phase, count)| format!("{count} {phase}")).join(", ");
-    let lines = [
+    let mut lines = vec![
         ("model", model_line(settings)),
         ("batch", batch_line(settings)),
         ("steps", steps_line(settings, planned)),
@@ -29,6 +29,10 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
+    if let Some(evaluation) = &settings.evaluation_line {
+        let after_data = 1 + lines.iter().position(|(name, _)| *name == "data").unwrap_or(0);
+        lines.insert(after_data, ("evaluation", evaluation.clone()));
+    }
     text::opening(&Opening {
         family: settings.model.family.title,
         size: &settings.size,

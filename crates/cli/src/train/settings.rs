@@ -6,7 +6,8 @@ mod optimizer;
 mod resumed;
 mod update;
 
-pub use data::Sources;
+pub use data::{Sources, batches_of, corpus_settings, tokenizer, whole};
+pub use resumed::Resumed;
 pub use update::tree_of;
 
 use super::arguments::{Arguments, PrecisionChoice};
@@ -14,7 +15,7 @@ use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::proved::{self, Question};
 use anyhow::{bail, ensure};
-use data::{Wanted, check_shape, whole};
+use data::{Wanted, check_shape};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
@@ -22,12 +23,11 @@ use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
 use headroom_training::checkpoint::{Checkpoint, HfConfig};
-use headroom_training::data::{BatchShape, SourceSettings, Split};
+use headroom_training::data::{BatchShape, SourceSettings};
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
-use resumed::Resumed;
 use serde_json::{Map, Value};
 use std::path::absolute;
 use update::update_of;
@@ -48,6 +48,8 @@ pub struct Settings {
     /// The data's own words for itself, and the loss that it allows, where that is known.
     pub data_description: String,
     pub floor_nats: Option<f64>,
+    /// What evaluations read, where there are any.
+    pub evaluation_line: Option<String>,
     /// 0 is off.
     pub eval_every: u64,
     pub eval_batches: usize,
@@ -106,8 +108,7 @@ impl Settings {
         let optimizer = optimizer::resolved(arguments, &before, update, &optimizer::Usual::of(&model, last_step))?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
-        let sources =
-            wanted.open(&SourceSettings { shape: asked, vocab_size, seed, split: Split::Train, tokenizer: None })?;
+        let sources = wanted.open(&SourceSettings::new(asked, vocab_size, seed))?;
         let shape = sources.training.shape();
         check_shape(arguments, &wanted, shape)?;
         model.validate(shape.batch_size, shape.seq_len)?;
@@ -144,7 +145,9 @@ impl Settings {
             passes: Some(list),
             precision: Some(precision.to_string()),
             data: Some(whole(&wanted.data)),
-            tokenizer: wanted.tokenizer.map(|path| absolute(&path).unwrap_or(path)),
+            tokenizer: wanted.tokenizer.as_ref().map(|path| absolute(path).unwrap_or(path.clone())),
+            text_column: wanted.text_column.clone(),
+            held_out: Some(wanted.held_out),
             eval_every: Some(wanted.eval_every),
             eval_batch_size: wanted.eval_batch_size,
             eval_batches: Some(wanted.eval_batches),
@@ -166,6 +169,7 @@ impl Settings {
             seed,
             data_description: sources.training.description(),
             floor_nats: sources.training.floor_nats(),
+            evaluation_line: wanted.evaluation_line(sources.evaluation.as_ref()),
             eval_every: wanted.eval_every,
             eval_batches: wanted.eval_batches,
             device,

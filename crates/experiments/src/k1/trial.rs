@@ -20,12 +20,9 @@ pub struct Sources {
 
 impl Sources {
     pub fn open(design: &Design, seed: u64) -> Result<Sources, DataError> {
-        let settings = |number: usize, split: Split| SourceSettings {
-            shape: design.step.shape,
-            vocab_size: design.step.model.vocab_size,
-            seed: source_seed(seed, number),
-            split,
-            tokenizer: None,
+        let settings = |number: usize, split: Split| {
+            let (shape, vocab_size) = (design.step.shape, design.step.model.vocab_size);
+            SourceSettings { split, ..SourceSettings::new(shape, vocab_size, source_seed(seed, number)) }
         };
         let open = |number: usize, split: Split| Source::open(&DataSpec::Markov, &settings(number, split));
         let training =

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use headroom_record::atomic::FileError;
 
-use super::BatchShape;
+use super::{BatchShape, Part};
 use crate::safetensors_file::SafetensorsError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(
         "data `{given}` is neither a generator nor a file that can be read{why}\n  help: choose synthetic, markov, a text file \
-         (.txt and others), a token file (.bin or .u16: 16-bit ids, .u32: 32-bit ids) or a batch (.safetensors)"
+         (.txt and others), a folder or pattern of text and JSONL files, a token file (.bin or .u16: 16-bit ids, .u32: 32-bit ids) or a batch (.safetensors)"
     )]
     Unknown { given: String, why: String },
 
@@ -35,12 +35,15 @@ pub enum DataError {
     VocabularyTooLarge { vocab_size: usize, most: usize },
 
     #[error(
-        "{path} has {have} tokens, and one sequence of length {seq_len} needs {} (its inputs and the token after the last)\n  \
-         help: --seq-len {} or less, or a longer file",
+        "{path} has {have} tokens{}, and one sequence of length {seq_len} needs {} (its inputs and the token after the last)
+  \
+         help: --seq-len {} or less, or a longer file{}",
+        part.words(),
         seq_len + 1,
-        have.saturating_sub(1)
+        have.saturating_sub(1),
+        if matches!(part, Part::Whole) { "" } else { "; --eval-data FILE holds nothing of it out" }
     )]
-    TooShort { path: PathBuf, have: u64, seq_len: usize },
+    TooShort { path: PathBuf, have: u64, seq_len: usize, part: Part },
 
     #[error(
         "{path} has {bytes} bytes, which is no whole number of {token_bytes}-byte tokens: it is truncated or of another kind"
@@ -81,6 +84,28 @@ pub enum DataError {
         "{path} is not UTF-8 at byte {position}, and a tokenizer needs text\n  help: without a tokenizer it is read as bytes"
     )]
     NotUtf8 { path: PathBuf, position: u64 },
+
+    #[error(
+        "{path} holds no file to read\n  help: text files (.txt, .md and others) and JSONL files; names that begin with a dot are left out"
+    )]
+    NoFiles { path: PathBuf },
+
+    #[error(
+        "{path} is not text: byte {position} is {what}\n  help: take it out of the folder, or name the files by a pattern such as '{folder}/*.txt'"
+    )]
+    NotTextAmongFiles { path: PathBuf, position: u64, what: &'static str, folder: PathBuf },
+
+    #[error("line {line} of {path} {why}")]
+    BadLine { path: PathBuf, line: u64, why: String },
+
+    #[error("--text-column {column} is given, and {path} has no JSONL file that has columns")]
+    ColumnWithoutJsonl { path: PathBuf, column: String },
+
+    #[error("{path} changed while it was read\n  help: start again once it is whole")]
+    Changed { path: PathBuf },
+
+    #[error("there is no folder to keep the tokens of {path} in\n  help: set HEADROOM_HOME or HOME")]
+    NoCache { path: PathBuf },
 
     #[error("the thread that prepares batches could not start: {0}")]
     Thread(std::io::Error),

@@ -199,11 +199,10 @@ fn entropy_rate(rows: &[Row], stationary: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Split;
     use std::collections::HashMap;
 
     fn markov(vocab_size: usize, shape: BatchShape) -> Markov {
-        Markov::new(&SourceSettings { shape, vocab_size, seed: 42, split: Split::Train, tokenizer: None }).unwrap()
+        Markov::new(&SourceSettings::new(shape, vocab_size, 42)).unwrap()
     }
 
     #[test]

@@ -1,21 +1,35 @@
-//! What `--data` names: a generator, or a file whose ending says what is in it.
+//! What `--data` names: a generator, a file whose ending says what is in it, or a folder or pattern of text files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::DataError;
+use super::corpus::files::{is_jsonl, is_pattern};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSpec {
     Synthetic,
     Markov,
-    Text { path: PathBuf },
-    Tokens { path: PathBuf, width: TokenWidth },
-    Batch { path: PathBuf },
+    Text {
+        path: PathBuf,
+    },
+    Tokens {
+        path: PathBuf,
+        width: TokenWidth,
+    },
+    Batch {
+        path: PathBuf,
+    },
+    /// A folder, a pattern, or one JSONL file: documents, cut once.
+    Corpus {
+        path: PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenWidth {
+    /// Bytes as tokens.
+    U8,
     U16,
     U32,
 }
@@ -23,6 +37,7 @@ pub enum TokenWidth {
 impl TokenWidth {
     pub fn bytes(self) -> usize {
         match self {
+            TokenWidth::U8 => 1,
             TokenWidth::U16 => 2,
             TokenWidth::U32 => 4,
         }
@@ -35,22 +50,37 @@ impl TokenWidth {
 }
 
 impl DataSpec {
-    /// A file must exist. One with an ending of its own kind is that; any other is text, which opening it checks.
+    /// A file must exist. One with an ending of its own kind is that; any other is text, which opening it checks. Files of a
+    /// folder or pattern are looked for when it is opened.
     pub fn parse(given: &str) -> Result<DataSpec, DataError> {
         let path = PathBuf::from(given);
         Ok(match given {
             "synthetic" => DataSpec::Synthetic,
             "markov" => DataSpec::Markov,
+            _ if path.is_dir() || (is_pattern(given) && !path.exists()) => DataSpec::Corpus { path },
             _ => {
                 check_readable(given, &path)?;
                 match path.extension().and_then(|ending| ending.to_str()) {
                     Some("bin" | "u16") => DataSpec::Tokens { path, width: TokenWidth::U16 },
                     Some("u32") => DataSpec::Tokens { path, width: TokenWidth::U32 },
                     Some("safetensors") => DataSpec::Batch { path },
+                    _ if is_jsonl(&path) => DataSpec::Corpus { path },
                     _ => DataSpec::Text { path },
                 }
             }
         })
+    }
+}
+
+impl DataSpec {
+    /// Is it cut into tokens when it is read?
+    pub fn is_text(&self) -> bool {
+        matches!(self, DataSpec::Text { .. } | DataSpec::Corpus { .. })
+    }
+
+    /// Can a part of it be held out?
+    pub fn has_parts(&self) -> bool {
+        self.is_text() || matches!(self, DataSpec::Tokens { .. })
     }
 }
 
@@ -59,9 +89,10 @@ impl fmt::Display for DataSpec {
         match self {
             DataSpec::Synthetic => f.write_str("synthetic"),
             DataSpec::Markov => f.write_str("markov"),
-            DataSpec::Text { path } | DataSpec::Tokens { path, .. } | DataSpec::Batch { path } => {
-                write!(f, "{}", path.display())
-            }
+            DataSpec::Text { path }
+            | DataSpec::Tokens { path, .. }
+            | DataSpec::Batch { path }
+            | DataSpec::Corpus { path } => write!(f, "{}", path.display()),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::synthetic::{check_room, small_vocabulary};
-use super::token_file::Windows;
-use super::{Batch, BatchShape, DataError, SourceSettings, file_name, place_token};
+use super::windows::Windows;
+use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
 
 const PIECE_BYTES: usize = 8192;
@@ -15,6 +15,7 @@ const LOOKED_AT_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct ByteText {
     windows: Windows,
+    held_out: String,
     file: PositionedFile,
 }
 
@@ -23,7 +24,9 @@ impl ByteText {
         small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
         let file = PositionedFile::open(path)?;
         check_is_text(&file)?;
-        Ok(ByteText { windows: Windows::new(path, file.bytes(), settings)?, file })
+        let range = settings.part.range(file.bytes(), settings.shape.seq_len, |token| token);
+        let held_out = held_out_words(settings.part, file.bytes() - range.end);
+        Ok(ByteText { windows: Windows::of_file(path, range, settings)?, held_out, file })
     }
 
     pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
@@ -49,12 +52,17 @@ impl ByteText {
         self.windows.shape
     }
 
+    pub fn windows_per_epoch(&self) -> Option<u64> {
+        self.windows.per_epoch()
+    }
+
     pub fn description(&self) -> String {
         format!(
-            "text {}, {} bytes as tokens, seed {}",
+            "text {}, {} bytes as tokens, seed {}{}",
             file_name(self.file.path()),
             self.file.bytes(),
-            self.windows.seed
+            self.windows.seed,
+            self.held_out
         )
     }
 }

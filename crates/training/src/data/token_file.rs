@@ -1,58 +1,95 @@
-//! Token ids from a file of any size, read by position: raw little-endian u16 or u32, nothing else in the file.
+//! Token ids from a file of any size, read by position: raw and little-endian, nothing else in the file.
 
 use std::path::Path;
 
 use super::spec::TokenWidth;
 use super::synthetic::{check_room, small_vocabulary};
-use super::{Batch, BatchShape, DataError, SourceSettings, file_name, place_token};
+use super::windows::Windows;
+use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
-use crate::rng::Stream;
 
 /// Bytes read in one call: on the stack, so that filling a batch allocates nothing. A multiple of every token's width.
 const PIECE_BYTES: usize = 8192;
 
 #[derive(Debug)]
 pub struct TokenFile {
+    tokens: Tokens,
     windows: Windows,
-    width: TokenWidth,
-    vocab_size: u32,
-    file: PositionedFile,
-    tokens: u64,
+    held_out: String,
+    /// Of the text that the tokens were cut from, where that is known.
+    bytes_per_token: Option<f64>,
 }
 
 impl TokenFile {
     pub fn open(path: &Path, width: TokenWidth, settings: &SourceSettings) -> Result<TokenFile, DataError> {
-        let vocab_size = small_vocabulary("a token file", 1, settings.vocab_size)?;
-        let file = PositionedFile::open(path)?;
-        let token_bytes = width.bytes();
-        if !file.bytes().is_multiple_of(token_bytes as u64) {
-            return Err(DataError::OddSize { path: path.to_path_buf(), bytes: file.bytes(), token_bytes });
-        }
-        let tokens = file.bytes() / token_bytes as u64;
-        Ok(TokenFile { windows: Windows::new(path, tokens, settings)?, width, vocab_size, file, tokens })
+        let tokens = Tokens::open(path, width, settings.vocab_size)?;
+        let range = settings.part.range(tokens.count, settings.shape.seq_len, |token| token);
+        Ok(TokenFile {
+            held_out: held_out_words(settings.part, tokens.count - range.end),
+            windows: Windows::of_file(path, range, settings)?,
+            tokens,
+            bytes_per_token: None,
+        })
     }
 
-    /// An id outside the vocabulary is found when it is met: a file of any size cannot be looked through first.
+    /// The same, cut from a text of so many bytes.
+    pub fn of_text(self, bytes: u64) -> TokenFile {
+        TokenFile { bytes_per_token: Some(bytes as f64 / self.tokens.count.max(1) as f64), ..self }
+    }
+
     pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
-        let shape = self.shape();
-        check_room(shape, batch)?;
-        for row in 0..shape.batch_size {
-            let start = self.windows.start(position, row);
-            self.fill_row(start, row, batch)?;
-        }
-        Ok(())
+        self.tokens.fill(&self.windows, position, batch)
     }
 
     pub fn shape(&self) -> BatchShape {
         self.windows.shape
     }
 
-    pub fn description(&self) -> String {
-        format!("token file {}, {} tokens, seed {}", file_name(self.file.path()), self.tokens, self.windows.seed)
+    pub fn windows_per_epoch(&self) -> Option<u64> {
+        self.windows.per_epoch()
     }
 
-    fn fill_row(&self, start: u64, row: usize, batch: &mut Batch) -> Result<(), DataError> {
-        let seq_len = self.windows.shape.seq_len;
+    pub fn bytes_per_token(&self) -> Option<f64> {
+        self.bytes_per_token
+    }
+
+    pub fn description(&self) -> String {
+        let name = file_name(self.tokens.file.path());
+        format!("token file {name}, {} tokens, seed {}{}", self.tokens.count, self.windows.seed, self.held_out)
+    }
+}
+
+/// The tokens themselves.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    width: TokenWidth,
+    vocab_size: u32,
+    file: PositionedFile,
+    pub count: u64,
+}
+
+impl Tokens {
+    pub fn open(path: &Path, width: TokenWidth, vocab_size: usize) -> Result<Tokens, DataError> {
+        let vocab_size = small_vocabulary("a token file", 1, vocab_size)?;
+        let file = PositionedFile::open(path)?;
+        let token_bytes = width.bytes();
+        if !file.bytes().is_multiple_of(token_bytes as u64) {
+            return Err(DataError::OddSize { path: path.to_path_buf(), bytes: file.bytes(), token_bytes });
+        }
+        let count = file.bytes() / token_bytes as u64;
+        Ok(Tokens { width, vocab_size, file, count })
+    }
+
+    /// An id outside the vocabulary is found when it is met: a file of any size cannot be looked through first.
+    pub fn fill(&self, windows: &Windows, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+        check_room(windows.shape, batch)?;
+        for row in 0..windows.shape.batch_size {
+            self.fill_row(windows.start(position, row), (row, windows.shape.seq_len), batch)?;
+        }
+        Ok(())
+    }
+
+    fn fill_row(&self, start: u64, (row, seq_len): (usize, usize), batch: &mut Batch) -> Result<(), DataError> {
         let token_bytes = self.width.bytes();
         let mut piece = [0; PIECE_BYTES];
         let mut t = 0;
@@ -75,33 +112,5 @@ impl TokenFile {
             }
         }
         Ok(())
-    }
-}
-
-/// Random windows of S + 1 tokens into a file: every start is equally likely.
-#[derive(Debug)]
-pub(super) struct Windows {
-    pub shape: BatchShape,
-    pub seed: u64,
-    starts: u64,
-    offsets: Stream,
-}
-
-impl Windows {
-    pub fn new(path: &Path, tokens: u64, settings: &SourceSettings) -> Result<Windows, DataError> {
-        let seq_len = settings.shape.seq_len;
-        let starts = tokens.checked_sub(seq_len as u64).filter(|starts| *starts > 0);
-        Ok(Windows {
-            shape: settings.shape,
-            seed: settings.seed,
-            starts: starts.ok_or_else(|| DataError::TooShort { path: path.to_path_buf(), have: tokens, seq_len })?,
-            offsets: Stream::new(settings.seed, &format!("data.windows.{}", settings.split.name())),
-        })
-    }
-
-    /// The first token of a row's window.
-    pub fn start(&self, position: u64, row: usize) -> u64 {
-        let sample = self.shape.sample(position, row);
-        self.offsets.uniform_u64_below(sample, self.starts)
     }
 }

@@ -47,6 +47,13 @@ impl Size {
         SIZES.iter().find(|size| size.name == name)
     }
 
+    /// The row of this very model, whatever its vocabulary.
+    pub fn of(model: &ModelConfig) -> Option<&'static Size> {
+        SIZES.iter().find(|size| {
+            ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model_of(model.family) } == *model
+        })
+    }
+
     /// As a LLaMA.
     pub fn model(&self) -> ModelConfig {
         self.model.clone()

@@ -2,9 +2,12 @@
 
 use super::resumed::Resumed;
 use crate::kept;
+use crate::output;
 use crate::train::arguments::Arguments;
 use anyhow::{Context, ensure};
-use headroom_training::data::{BatchShape, DataSpec, Source, SourceSettings, Split, TokenizerSettings};
+use headroom_training::data::{
+    BatchShape, CorpusSettings, DataSpec, Part, Source, SourceSettings, Split, TokenizerSettings, percent,
+};
 use std::path::{Path, PathBuf, absolute};
 
 pub struct Sources {
@@ -16,6 +19,9 @@ pub struct Sources {
 pub struct Wanted {
     pub data: String,
     pub tokenizer: Option<PathBuf>,
+    pub text_column: Option<String>,
+    /// Share at the end that is not trained on.
+    pub held_out: f64,
     /// 0 is off.
     pub eval_every: u64,
     pub eval_batch_size: Option<usize>,
@@ -26,7 +32,9 @@ pub struct Wanted {
 impl Wanted {
     pub fn of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Wanted> {
         let flags = &arguments.data;
-        let wanted = Wanted {
+        let eval_every = flags.eval_every.or(before.eval_every).unwrap_or(0);
+        let eval_data = flags.eval_data.clone().or(before.eval_data.clone());
+        let mut wanted = Wanted {
             data: flags.data.clone().or(before.data.clone()).unwrap_or("synthetic".into()),
             // Other data than the resumed run's comes without its tokenizer.
             tokenizer: match (&flags.tokenizer, &flags.data) {
@@ -34,11 +42,18 @@ impl Wanted {
                 (None, Some(_)) => None,
                 (None, None) => before.tokenizer.clone(),
             },
-            eval_every: flags.eval_every.or(before.eval_every).unwrap_or(0),
+            text_column: match (&flags.text_column, &flags.data) {
+                (Some(column), _) => Some(column.clone()),
+                (None, Some(_)) => None,
+                (None, None) => before.text_column.clone(),
+            },
+            held_out: 0.0,
+            eval_every,
             eval_batch_size: flags.eval_batch_size.or(before.eval_batch_size),
             eval_batches: flags.eval_batches.map(|count| count as usize).or(before.eval_batches).unwrap_or(4).max(1),
-            eval_data: flags.eval_data.clone().or(before.eval_data.clone()),
+            eval_data,
         };
+        wanted.held_out = wanted.held_out_of(flags.held_out, flags.data.is_some(), before)?;
         if wanted.eval_every == 0 {
             for (flag, given) in [
                 ("--eval-batch-size", flags.eval_batch_size.is_some()),
@@ -51,11 +66,47 @@ impl Wanted {
         Ok(wanted)
     }
 
+    /// The flag's, else the resumed run's, else what is usual.
+    fn held_out_of(&self, flag: Option<f64>, has_own_data: bool, before: &Resumed) -> anyhow::Result<f64> {
+        let spec = DataSpec::parse(&self.data)?;
+        if let Some(share) = flag {
+            ensure!(
+                (0.0..1.0).contains(&share),
+                "--held-out is {share}\n  help: a share of the data, from 0 to below 1, such as {HELD_OUT}"
+            );
+            ensure!(
+                share == 0.0 || spec.has_parts(),
+                "--held-out has no effect on {spec}, which has no end\n  help: it goes with files, folders and patterns"
+            );
+            return Ok(share);
+        }
+        let evaluates_itself = self.eval_every > 0 && self.eval_data.is_none();
+        match before.held_out {
+            Some(share) if !has_own_data => {
+                if share == 0.0 && evaluates_itself && spec.has_parts() {
+                    output::note(
+                        "note: the resumed run held nothing out, so evaluation reads what was trained on; --eval-data names other data",
+                    );
+                }
+                Ok(share)
+            }
+            // A checkpoint from before there was a held-out part goes on as it began.
+            None if before.data.is_some() && !has_own_data => Ok(0.0),
+            _ => Ok(if evaluates_itself && spec.has_parts() { HELD_OUT } else { 0.0 }),
+        }
+    }
+
     /// `asked` is for training, without a tokenizer yet.
     pub fn open(&self, asked: &SourceSettings) -> anyhow::Result<Sources> {
         let spec = DataSpec::parse(&self.data)?;
+        let asked = &SourceSettings { corpus: self.corpus(), ..asked.clone() };
         let tokenizer = self.tokenizer.as_deref().map(tokenizer).transpose()?;
-        let training = Source::open(&spec, &SourceSettings { tokenizer, ..asked.clone() })?;
+        let part = if self.held_out > 0.0 { Part::AllButLast(self.held_out) } else { Part::Whole };
+        ensure!(
+            self.text_column.is_none() || matches!(spec, DataSpec::Corpus { .. }),
+            "--text-column has no effect on {spec}\n  help: it goes with JSONL files"
+        );
+        let training = Source::open(&spec, &SourceSettings { tokenizer, part, ..asked.clone() })?;
         let evaluation = match self.eval_every {
             0 => None,
             _ => Some(self.open_evaluation(&SourceSettings { shape: training.shape(), ..asked.clone() })?),
@@ -66,14 +117,18 @@ impl Wanted {
     fn open_evaluation(&self, asked: &SourceSettings) -> anyhow::Result<Source> {
         let spec = DataSpec::parse(self.eval_data.as_deref().unwrap_or(&self.data))?;
         let tokenizer = match (&self.tokenizer, &spec) {
-            (Some(path), DataSpec::Text { .. }) => Some(tokenizer(path)?),
+            (Some(path), spec) if spec.is_text() => Some(tokenizer(path)?),
             _ => None,
+        };
+        let part = match &self.eval_data {
+            None if self.held_out > 0.0 => Part::Last(self.held_out),
+            _ => Part::Whole,
         };
         let batch_size = self.eval_batch_size.unwrap_or(asked.shape.batch_size);
         ensure!(batch_size > 0, "--eval-batch-size is 0: every size must be at least 1");
         let shape = BatchShape { batch_size, seq_len: asked.shape.seq_len };
         let split = Split::Evaluation;
-        let source = Source::open(&spec, &SourceSettings { shape, split, tokenizer, ..asked.clone() })?;
+        let source = Source::open(&spec, &SourceSettings { shape, split, part, tokenizer, ..asked.clone() })?;
         let brought = source.shape();
         ensure!(
             brought.seq_len == shape.seq_len,
@@ -86,6 +141,44 @@ impl Wanted {
         }
         Ok(source)
     }
+
+    fn corpus(&self) -> CorpusSettings {
+        CorpusSettings { text_column: self.text_column.clone(), ..corpus_settings() }
+    }
+
+    /// What an evaluation reads, as people are told it; none where nothing is evaluated.
+    pub fn evaluation_line(&self, evaluation: Option<&Source>) -> Option<String> {
+        let source = evaluation?;
+        let batch_size = source.shape().batch_size;
+        let batches = batches_of(source, self.eval_batches);
+        let read = match (&self.eval_data, self.held_out > 0.0, source.windows_per_epoch()) {
+            (None, true, Some(windows)) => {
+                format!("the last {} of the data, {windows} windows, never trained on", percent(self.held_out))
+            }
+            (None, _, _) => "other samples of the same data".into(),
+            (Some(_), _, _) => source.description(),
+        };
+        let every = match self.eval_every {
+            1 => "after every step".into(),
+            steps => format!("every {steps} steps"),
+        };
+        Some(format!("{read}; {batches} batches of {batch_size} {every}"))
+    }
+}
+
+/// Batches of an evaluation: no more than there are windows for.
+pub fn batches_of(source: &Source, asked: usize) -> usize {
+    let most = source.windows_per_epoch().map(|windows| (windows as usize / source.shape().batch_size).max(1));
+    asked.min(most.unwrap_or(asked))
+}
+
+/// Share of a file or corpus that is held out where it is evaluated.
+const HELD_OUT: f64 = 0.05;
+
+/// Tokens of texts seen before lie beside the other things that are kept.
+pub fn corpus_settings() -> CorpusSettings {
+    let cache = kept::folder().map(|folder| folder.join("tokens"));
+    CorpusSettings { text_column: None, cache, tell: Some(output::note) }
 }
 
 /// A batch file brings its own shape; a flag that says otherwise would be ignored.
@@ -113,7 +206,7 @@ pub fn whole(given: &str) -> String {
     }
 }
 
-fn tokenizer(path: &Path) -> anyhow::Result<TokenizerSettings> {
+pub fn tokenizer(path: &Path) -> anyhow::Result<TokenizerSettings> {
     let cache = kept::folder().context("there is no folder to keep tokens in\n  help: set HEADROOM_HOME or HOME")?;
     Ok(TokenizerSettings { path: path.to_path_buf(), cache: cache.join("tokens") })
 }

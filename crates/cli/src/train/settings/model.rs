@@ -26,7 +26,7 @@ pub fn choose_model(
     let family = flags.family.as_deref().and_then(Family::named).unwrap_or(FAMILIES[0]);
     let row = asked
         .or_else(|| noted.and_then(Size::named))
-        .or_else(|| loaded.as_ref().and_then(row_like))
+        .or_else(|| loaded.as_ref().and_then(Size::of))
         .unwrap_or(row_named("tiny")?);
     let base = match (&loaded, asked) {
         // A row says nothing about what the checkpoint was made for beyond its sizes.
@@ -53,7 +53,7 @@ pub fn choose_model(
         );
         refuse_differences(&model, loaded)?;
     }
-    let size = row_like(&model).map_or(CUSTOM, |row| row.name).to_string();
+    let size = Size::of(&model).map_or(CUSTOM, |row| row.name).to_string();
     Ok(ChosenModel { size, model, row })
 }
 
@@ -63,13 +63,6 @@ fn row_named(name: &str) -> anyhow::Result<&'static Size> {
         bail!("there is no size `{name}`\n  help: choose one of {}", names.join(", "));
     };
     Ok(row)
-}
-
-/// The row of this very model, whatever its vocabulary.
-fn row_like(model: &ModelConfig) -> Option<&'static Size> {
-    SIZES.iter().find(|size| {
-        ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model_of(model.family) } == *model
-    })
 }
 
 fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<ModelConfig> {

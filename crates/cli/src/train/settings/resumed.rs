@@ -31,6 +31,8 @@ pub struct Resumed {
     pub precision: Option<String>,
     pub data: Option<String>,
     pub tokenizer: Option<PathBuf>,
+    pub text_column: Option<String>,
+    pub held_out: Option<f64>,
     pub eval_every: Option<u64>,
     pub eval_batch_size: Option<usize>,
     pub eval_batches: Option<usize>,

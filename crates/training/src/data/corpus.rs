@@ -1,0 +1,68 @@
+//! Many documents as one run of tokens: the texts of a folder, a pattern or JSONL files, cut once and kept.
+//!
+//! Documents follow each other in the order of the files' names, each with a token after it that says so. A window may hold the end
+//! of one and the beginning of the next. An epoch reads every window once, in an order of its own.
+
+mod cache;
+mod documents;
+pub(super) mod files;
+
+use std::path::Path;
+
+use super::token_file::Tokens;
+use super::windows::Windows;
+use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words};
+use cache::Kept;
+
+#[derive(Debug)]
+pub struct Corpus {
+    tokens: Tokens,
+    windows: Windows,
+    bytes_per_token: Option<f64>,
+    description: String,
+}
+
+impl Corpus {
+    pub fn open(given: &Path, settings: &SourceSettings) -> Result<Corpus, DataError> {
+        let files = files::find(given)?;
+        let kept = Kept::open(given, &files, settings)?;
+        let tokens = Tokens::open(&kept.path, kept.width, settings.vocab_size)?;
+        let range = settings.part.range(tokens.count, settings.shape.seq_len, |token| kept.document_before(token));
+        let held_out = held_out_words(settings.part, tokens.count - range.end);
+        let description = format!(
+            "corpus {}, {} files, {} documents, {} {}, seed {}{held_out}",
+            file_name(given),
+            files.len(),
+            kept.documents.len(),
+            tokens.count,
+            kept.unit,
+            settings.seed
+        );
+        Ok(Corpus {
+            bytes_per_token: kept.bytes_per_token(&range),
+            windows: Windows::once_per_epoch(given, range, settings)?,
+            tokens,
+            description,
+        })
+    }
+
+    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+        self.tokens.fill(&self.windows, position, batch)
+    }
+
+    pub fn shape(&self) -> BatchShape {
+        self.windows.shape
+    }
+
+    pub fn windows_per_epoch(&self) -> Option<u64> {
+        self.windows.per_epoch()
+    }
+
+    pub fn bytes_per_token(&self) -> Option<f64> {
+        self.bytes_per_token
+    }
+
+    pub fn description(&self) -> String {
+        self.description.clone()
+    }
+}

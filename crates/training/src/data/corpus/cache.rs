@@ -1,0 +1,255 @@
+//! The tokens of a corpus in a file, with an index of its documents beside it: made once, read by position from then on.
+//!
+//! Both are named after what they were made from (names, sizes and times of change of the files, the tokenizer, the column), so
+//! anything that changes makes others. Each is renamed into place whole, the index last: a pair that does not fit together is
+//! one that a kill or somebody else cut short, and is made again. Two runs that make the same at once write the same bytes.
+
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use headroom_record::atomic::FileError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::super::spec::TokenWidth;
+use super::super::synthetic::small_vocabulary;
+use super::super::tokenized::{Cutter, Stop, write_whole};
+use super::super::{DEFAULT_TEXT_COLUMN, DataError, SourceSettings};
+use super::documents::{self, Take};
+use super::files::{self, DataFile};
+
+/// Changes with the layout of the files or the way of cutting.
+const LAYOUT: u32 = 1;
+
+/// No text has it: the byte after a document.
+const END_BYTE: u8 = 0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub first_token: u64,
+    pub text_bytes: u64,
+}
+
+#[derive(Debug)]
+pub struct Kept {
+    pub path: PathBuf,
+    pub width: TokenWidth,
+    pub documents: Vec<Document>,
+    /// Words for the tokens.
+    pub unit: String,
+    tokens: u64,
+}
+
+/// The index's first line; (first token, bytes of text) of every document follow, as u64.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Header {
+    layout: u32,
+    key: String,
+    tokens: u64,
+    documents: u64,
+}
+
+impl Kept {
+    pub fn open(given: &Path, files: &[DataFile], settings: &SourceSettings) -> Result<Kept, DataError> {
+        let column = settings.corpus.text_column.as_deref();
+        if let Some(column) = column.filter(|_| !files.iter().any(|file| file.is_jsonl)) {
+            return Err(DataError::ColumnWithoutJsonl { path: given.to_path_buf(), column: column.into() });
+        }
+        let column = column.unwrap_or(DEFAULT_TEXT_COLUMN);
+        let cut = Cut::open(settings)?;
+        let Some(cache) = &settings.corpus.cache else { return Err(DataError::NoCache { path: given.to_path_buf() }) };
+        let key = key(files, &cut, column)?;
+        let path = cache.join(format!("{}.tokens", &key[..24]));
+        let index = path.with_extension("index");
+        if let Some(documents) = read_index(&path, &index, &key, cut.width()) {
+            return Ok(Kept::of(path, &cut, documents));
+        }
+        fs::create_dir_all(cache).map_err(FileError::new("make the folder", cache))?;
+        if let Some(tell) = settings.corpus.tell {
+            let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+            tell(&format!(
+                "cutting {} files ({bytes} bytes) into {}, once; kept in {}",
+                files.len(),
+                cut.unit(),
+                cache.display()
+            ));
+        }
+        let (documents, tokens) = write_whole(&path, |writer| cut_all(files, column, &cut, writer))?;
+        for file in files {
+            if files::about(&file.path)? != *file {
+                // Under the key of what the files were it would stand for what they are.
+                let _ = fs::remove_file(&path);
+                return Err(DataError::Changed { path: file.path.clone() });
+            }
+        }
+        let header = Header { layout: LAYOUT, key, tokens, documents: documents.len() as u64 };
+        write_whole(&index, |writer| {
+            writeln!(writer, "{}", serde_json::to_string(&header).map_err(std::io::Error::from)?)?;
+            for document in &documents {
+                writer.write_all(&document.first_token.to_le_bytes())?;
+                writer.write_all(&document.text_bytes.to_le_bytes())?;
+            }
+            Ok(())
+        })?;
+        Ok(Kept::of(path, &cut, (documents, tokens)))
+    }
+
+    fn of(path: PathBuf, cut: &Cut, (documents, tokens): (Vec<Document>, u64)) -> Kept {
+        Kept { path, width: cut.width(), documents, unit: cut.unit(), tokens }
+    }
+
+    /// The last beginning of a document at or before a token.
+    pub fn document_before(&self, token: u64) -> u64 {
+        let after = self.documents.partition_point(|document| document.first_token <= token);
+        after.checked_sub(1).map_or(0, |at| self.documents[at].first_token)
+    }
+
+    /// Over the documents that the tokens belong to.
+    pub fn bytes_per_token(&self, tokens: &Range<u64>) -> Option<f64> {
+        let end = |at: usize| self.documents.get(at + 1).map_or(self.tokens, |next| next.first_token);
+        let touched = |at: &usize| self.documents[*at].first_token < tokens.end && end(*at) > tokens.start;
+        let (mut bytes, mut count) = (0, 0);
+        for at in (0..self.documents.len()).filter(touched) {
+            bytes += self.documents[at].text_bytes;
+            count += end(at) - self.documents[at].first_token;
+        }
+        (count > 0).then(|| bytes as f64 / count as f64)
+    }
+}
+
+/// How text becomes tokens.
+enum Cut {
+    Bytes,
+    Tokenizer(Box<Cutter>),
+}
+
+impl Cut {
+    fn open(settings: &SourceSettings) -> Result<Cut, DataError> {
+        Ok(match &settings.tokenizer {
+            Some(tokenizer) => Cut::Tokenizer(Box::new(Cutter::open(tokenizer, settings.vocab_size)?)),
+            None => {
+                small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
+                Cut::Bytes
+            }
+        })
+    }
+
+    fn width(&self) -> TokenWidth {
+        match self {
+            Cut::Bytes => TokenWidth::U8,
+            Cut::Tokenizer(cutter) if cutter.needed() <= 1 << 16 => TokenWidth::U16,
+            Cut::Tokenizer(_) => TokenWidth::U32,
+        }
+    }
+
+    fn unit(&self) -> String {
+        match self {
+            Cut::Bytes => "byte tokens".into(),
+            Cut::Tokenizer(cutter) => match cutter.end_of_document() {
+                Some((_, name)) => format!("tokens ({name} after each document)"),
+                None => "tokens".into(),
+            },
+        }
+    }
+}
+
+fn key(files: &[DataFile], cut: &Cut, column: &str) -> Result<String, DataError> {
+    let mut digest = Sha256::new();
+    // Lengths before what has any, so that no two lists read alike.
+    let mut add = |bytes: &[u8]| {
+        digest.update((bytes.len() as u64).to_le_bytes());
+        digest.update(bytes);
+    };
+    add(&LAYOUT.to_le_bytes());
+    match cut {
+        Cut::Bytes => add(b"bytes"),
+        Cut::Tokenizer(cutter) => add(cutter.definition()),
+    }
+    add(column.as_bytes());
+    for file in files {
+        let whole = fs::canonicalize(&file.path).map_err(FileError::new("look at", &file.path))?;
+        add(whole.as_os_str().as_encoded_bytes());
+        add(&file.bytes.to_le_bytes());
+        add(&file.changed_nanos.to_le_bytes());
+    }
+    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Documents and tokens, where both files are there and whole.
+fn read_index(tokens: &Path, index: &Path, key: &str, width: TokenWidth) -> Option<(Vec<Document>, u64)> {
+    let bytes = fs::read(index).ok()?;
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
+    let rows = &bytes[end + 1..];
+    let wanted = (LAYOUT, key, header.documents.checked_mul(16)?, header.tokens.checked_mul(width.bytes() as u64)?);
+    let found = (header.layout, header.key.as_str(), rows.len() as u64, fs::metadata(tokens).ok()?.len());
+    if wanted != found {
+        return None;
+    }
+    let number = |encoded: &[u8]| encoded.try_into().map(u64::from_le_bytes).ok();
+    let document = |row: &[u8]| Some(Document { first_token: number(&row[..8])?, text_bytes: number(&row[8..])? });
+    Some((rows.chunks_exact(16).map(document).collect::<Option<_>>()?, header.tokens))
+}
+
+fn cut_all(files: &[DataFile], column: &str, cut: &Cut, writer: &mut dyn Write) -> Result<(Vec<Document>, u64), Stop> {
+    let mut taken = Taken { cut, writer, documents: vec![], tokens: 0, first_token: 0, text_bytes: 0 };
+    for file in files {
+        documents::read(file, column, &mut taken)?;
+    }
+    Ok((taken.documents, taken.tokens))
+}
+
+struct Taken<'a> {
+    cut: &'a Cut,
+    writer: &'a mut dyn Write,
+    documents: Vec<Document>,
+    tokens: u64,
+    /// Of the document that is being read.
+    first_token: u64,
+    text_bytes: u64,
+}
+
+impl Taken<'_> {
+    fn token(&mut self, id: u32) -> Result<(), Stop> {
+        self.writer.write_all(&id.to_le_bytes()[..self.cut.width().bytes()])?;
+        self.tokens += 1;
+        Ok(())
+    }
+}
+
+impl Take<Stop> for Taken<'_> {
+    fn text(&mut self, piece: &str) -> Result<(), Stop> {
+        self.text_bytes += piece.len() as u64;
+        match self.cut {
+            Cut::Bytes => {
+                self.writer.write_all(piece.as_bytes())?;
+                self.tokens += piece.len() as u64;
+            }
+            Cut::Tokenizer(cutter) => {
+                for id in cutter.cut(piece)? {
+                    self.token(id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A document without text leaves nothing behind.
+    fn end(&mut self) -> Result<(), Stop> {
+        if self.tokens > self.first_token {
+            match self.cut {
+                Cut::Bytes => self.token(END_BYTE.into())?,
+                Cut::Tokenizer(cutter) => {
+                    if let Some((id, _)) = cutter.end_of_document() {
+                        self.token(id)?;
+                    }
+                }
+            }
+            self.documents.push(Document { first_token: self.first_token, text_bytes: self.text_bytes });
+        }
+        (self.first_token, self.text_bytes) = (self.tokens, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! A model that is only evaluated: the forward pass alone, without gradients or moments.
+
+use crate::checkpoint::{Checkpoint, CheckpointError, TensorSpec};
+use crate::data::{Batch, DataError, Source};
+use crate::models::{ModelConfig, parameters};
+use crate::program::EvaluationProgram;
+use headroom_engine::Device;
+use headroom_graph::storage::half_name;
+use headroom_graph::{GraphError, Phase};
+use thiserror::Error;
+
+const PROGRAM: usize = 0;
+
+pub struct Evaluator {
+    device: Box<dyn Device>,
+    evaluation: EvaluationProgram,
+}
+
+/// Losses of windows, each a mean over its tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluated {
+    /// Nats per token.
+    pub loss: f64,
+    pub windows: u64,
+}
+
+#[derive(Debug, Error)]
+pub enum EvaluatorError {
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+}
+
+impl Evaluator {
+    /// The device has the program loaded, and nothing else.
+    pub fn new(
+        device: Box<dyn Device>,
+        model: &ModelConfig,
+        evaluation: EvaluationProgram,
+        checkpoint: &Checkpoint,
+    ) -> Result<Evaluator, EvaluatorError> {
+        let mut evaluator = Evaluator { device, evaluation };
+        for (name, data) in (model.family.constants)(model, evaluator.evaluation.shape.seq_len) {
+            evaluator.write(name, 0, &data);
+        }
+        let specs: Vec<TensorSpec> =
+            parameters(model)?.iter().map(|one| TensorSpec::new(one.name.to_string(), one.ty.sizes())).collect();
+        checkpoint.read_weights(&specs, &mut |_, name, first, piece| {
+            evaluator.write(name, first, piece);
+            // The copy that products read, where there is one.
+            evaluator.write(&half_name(name), first, piece);
+            Ok(())
+        })?;
+        Ok(evaluator)
+    }
+
+    /// Values that the program has no use for are left out.
+    fn write(&mut self, name: &str, first: usize, data: &[f32]) {
+        if let Some(value) = self.evaluation.program.graph.named(name) {
+            self.device.write_f32(PROGRAM, value, first, data);
+        }
+    }
+
+    /// Mean loss of a batch, in nats per token.
+    pub fn loss(&mut self, batch: &Batch) -> f64 {
+        let forward = self.evaluation.forward;
+        self.device.write_i32(PROGRAM, forward.input_ids, 0, &batch.input_ids);
+        self.device.write_i32(PROGRAM, forward.targets, 0, &batch.targets);
+        self.device.run(PROGRAM, self.evaluation.program.plan.phase(Phase::Forward));
+        let mut loss = [0.0];
+        self.device.read_f32(PROGRAM, forward.loss, 0, &mut loss);
+        f64::from(loss[0])
+    }
+
+    /// So many batches of a source, or all its windows, each once; `told` hears of windows done. A source without an end
+    /// needs a number of batches.
+    pub fn evaluate(
+        &mut self,
+        source: &Source,
+        batches: Option<u64>,
+        mut told: impl FnMut(u64),
+    ) -> Result<Evaluated, DataError> {
+        let shape = source.shape();
+        let rows = shape.batch_size as u64;
+        let windows = match (source.windows_per_epoch(), batches) {
+            (Some(windows), Some(batches)) => windows.min(batches.saturating_mul(rows)),
+            (Some(windows), None) => windows,
+            (None, batches) => batches.unwrap_or(1).saturating_mul(rows),
+        };
+        let mut batch = Batch::new(shape);
+        let mut sum = 0.0;
+        for position in 0..windows / rows {
+            source.fill(position, &mut batch)?;
+            sum += self.loss(&batch) * rows as f64;
+            told((position + 1) * rows);
+        }
+        let rest = (windows % rows) as usize;
+        if rest > 0 {
+            // The program has room for whole batches. Rows that are too many repeat the first one, whose own loss is then
+            // taken off again.
+            source.fill(windows / rows, &mut batch)?;
+            repeat_first_row(&mut batch, rest, shape.seq_len);
+            let together = self.loss(&batch) * rows as f64;
+            repeat_first_row(&mut batch, 1, shape.seq_len);
+            sum += together - self.loss(&batch) * (rows as usize - rest) as f64;
+            told(windows);
+        }
+        Ok(Evaluated { loss: sum / windows.max(1) as f64, windows })
+    }
+}
+
+/// In every row from `from` on.
+fn repeat_first_row(batch: &mut Batch, from: usize, seq_len: usize) {
+    for ids in [&mut batch.input_ids, &mut batch.targets] {
+        let (first, others) = ids.split_at_mut(from * seq_len);
+        others.chunks_exact_mut(seq_len).for_each(|row| row.copy_from_slice(&first[..seq_len]));
+    }
+}
