@@ -50,6 +50,9 @@ pub struct Options {
     pub unprofiled: Unprofiled,
 }
 
+/// A device that is busy for more of the step is not slowed by what recording takes of the host's time.
+const DEVICE_SETS_PACE: f64 = 0.9;
+
 /// Analyzes one trace of the largest run among those given, and its ranks together for what only they show side by side.
 /// `None` for no trace at all.
 pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
@@ -96,7 +99,11 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     let (members, their_views): (Vec<&Trace>, Vec<&View>) =
         job.members.iter().map(|&at| (&traces[at], &views[at])).unzip();
     let ranks = ranks(&members, &their_views, place);
-    let simulation = Simulation::new(view);
+    let mut simulation = Simulation::new(view);
+    if true_step.from == "estimated" && measures.breakdown.busy_share >= DEVICE_SETS_PACE {
+        let spare = retiming::spare(view, &simulation);
+        simulation = simulation.without_recording(spare);
+    }
     let mut findings = find(&Evidence {
         view,
         measures: &measures,

@@ -48,6 +48,8 @@ const MISS: f64 = 0.03;
 const CLOSE_ENOUGH: f64 = 0.001;
 /// The share by which a play may miss the true time of a host that is as quick as it is.
 const LITTLE: f64 = 0.005;
+/// Shares of the usual cost that are tried where the device sets the pace.
+const SHARES: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
 /// Light and full traces with less in common are not joined.
 const LEAST_JOINED: f64 = 0.75;
 /// Steps of one run differ by this much, whatever is attached.
@@ -153,6 +155,18 @@ pub fn estimated(view: &View) -> TrueStep {
     step
 }
 
+/// Host time that recording took while the device set the pace: as much of it as leaves the step as long as it is. Empty where it
+/// is the host that sets the pace.
+pub fn spare(view: &View, simulation: &Simulation) -> Vec<Span> {
+    let range = view.steps.host_range();
+    let usual = EventCosts::usual(view);
+    let without = |share: f64| Removal { host: cost_spans(view, usual.times(share), range), ..Removal::default() };
+    let now = simulation.run(&Removal::default());
+    let room = (LITTLE * now as f64) as i64;
+    let kept = SHARES.into_iter().map(without).find(|removal| now - simulation.run(removal) <= room);
+    kept.map(|removal| removal.host).unwrap_or_default()
+}
+
 /// Waits of the host for the device.
 fn waits_per_step(view: &View) -> f64 {
     let (host, range) = (&view.trace.host, view.steps.host_range());
@@ -192,7 +206,7 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     // Where the device sets the pace, all costs up to some explain the true time. With the least of them the host would stay as slow
     // as it was recorded, and set the pace in every replay with a quicker device.
     let room = to_save.max(0) + (LITTLE * now as f64) as i64;
-    let dearer = [1.0, 0.75, 0.5, 0.25].into_iter().find(|factor| *factor > most && saved(*factor) <= room);
+    let dearer = SHARES.into_iter().find(|factor| *factor > most && saved(*factor) <= room);
     let factor = dearer.unwrap_or(most);
     (usual.times(factor), simulation.play(&removal(factor)))
 }

@@ -49,6 +49,9 @@ pub struct RoadmapItem {
 const METHOD: &str =
     "the step replayed without each cost: expected by models of the fixes, bound by what nothing undercuts";
 
+/// What saves less is not worth a line.
+const LEAST_SAVING: f64 = 0.0005;
+
 /// Sets each finding's own savings, and orders those that save something.
 pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
     let wall = view.steps.range().nanos().max(1) as f64;
@@ -60,7 +63,15 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         finding.saving_expected_share =
             expected.map_or(finding.saving_bound_share, |expected| share(expected).min(finding.saving_bound_share));
     }
-    let mut order: Vec<usize> = (0..findings.len()).filter(|&at| findings[at].saving_bound_share > 0.0005).collect();
+    // A quicker host alone is not a saving of the finding's.
+    let saves = |finding: &TraceFinding| {
+        let removal = &finding.found.removal;
+        finding.saving_bound_share > LEAST_SAVING
+            && (!removal.quick_host
+                || finding.saving_expected_share > LEAST_SAVING
+                || share(&Removal { quick_host: false, ..removal.clone() }) > LEAST_SAVING)
+    };
+    let mut order: Vec<usize> = (0..findings.len()).filter(|&at| saves(&findings[at])).collect();
     // A saving of low effort before a larger one of high effort, but not before a much larger one.
     let worth = |finding: &TraceFinding| {
         finding.saving_expected_share

@@ -1,8 +1,6 @@
 //! What a fix is expected to leave of a cost, and what it leaves at least: models of attention, products, element-wise runs,
 //! the optimizer, the loader, read-backs, copies on the device and idle time.
 
-use std::collections::HashSet;
-
 use hashbrown::HashMap;
 use headroom_trace::{Category, NONE};
 
@@ -11,8 +9,9 @@ use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
-use crate::measures::intervals::{Span, merged};
+use crate::measures::intervals::Span;
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
+use crate::measures::parameters::update;
 use crate::measures::view::View;
 use crate::peaks::links::host_link_of;
 use crate::peaks::{self, Peaks};
@@ -31,8 +30,6 @@ const ROOF_SHARE: f64 = 0.7;
 const PINNED_SHARE: f64 = 0.85;
 /// Workers among which a loader's work is divided.
 const WORKERS: i64 = 8;
-/// Bytes that AdamW moves per parameter in single precision: weight, gradient and two moments read, all but the gradient written.
-const ADAM_BYTES: f64 = 28.0;
 
 /// How the saving of a finding's fix is found, by its cause; `None` where nothing in a trace tells: what it saves is outside of the
 /// bound.
@@ -69,7 +66,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::UnevenSteps => "slow steps without their long stops",
         Cause::CpuBoundOperator => "the step without the operator's time on the host",
         Cause::PassMissing => "the calls of a fused plan",
-        Cause::DeviceCopies => "readers take the other layout, half as fast; at best no copy is left",
+        Cause::DeviceCopies => "readers take the other layout, half of them half as fast; at best no copy is left",
         // Memory, the batch and the recording itself are not times of the step; what a stalled stream waits for is not in the trace.
         Cause::MemoryNearLimit
         | Cause::MemoryGrows
@@ -85,7 +82,12 @@ pub fn model(cause: Cause) -> Option<&'static str> {
 pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
     let mut known = Known { view, costs: None };
     for finding in findings.iter_mut() {
+        // A rule that knows more than the cause has said both.
         if finding.found.removal.is_empty() {
+            continue;
+        }
+        if finding.found.expected.is_some() {
+            finding.found.removal.quick_host = view.has_device_work();
             continue;
         }
         let asked = finding.found.removal.clone();
@@ -93,7 +95,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
             Cause::AttentionMaterialised => attention(&mut known, measures, asked),
             Cause::NoTensorCores => tensor_cores(&mut known, asked),
             Cause::LaunchBound | Cause::SmallKernels => (fused(view, &asked), asked),
-            Cause::OptimizerPerParameter => optimizer(view, asked),
+            Cause::OptimizerPerParameter => optimizer(view, measures, asked),
             Cause::DataLoading => loading(view, asked),
             Cause::HostSync | Cause::GpuIdle => host_ahead(view, asked),
             Cause::DeviceCopies => layouts(view, asked),
@@ -101,7 +103,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
             Cause::BelowRoof => at_roof(view, asked),
             _ => (asked.clone(), asked),
         };
-        finding.found.removal = bound;
+        finding.found.removal = Removal { quick_host: view.has_device_work(), ..bound };
         finding.found.expected = Some(expected);
     }
 }
@@ -207,37 +209,21 @@ fn fused(view: &View, asked: &Removal) -> Removal {
     bound
 }
 
-/// By its bytes: as many as AdamW moves, at the memory's rate. At least half of them at the full rate.
-fn optimizer(view: &View, asked: Removal) -> (Removal, Removal) {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+/// By its bytes: as many as one kernel for all parameters moves, at the memory's rate. At least half of them at the full rate.
+fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal) {
     let Some(part) = part(view) else { return (asked.clone(), asked) };
-    let spans = merged(asked.host.clone());
-    let inside = |time: i64| {
-        let next = spans.partition_point(|span| span.end <= time);
-        spans.get(next).is_some_and(|span| span.start <= time)
-    };
-    let kernels: Vec<usize> =
-        device.busy().filter(|&at| view.call_of[at] != NONE && inside(host.start[view.call_of[at] as usize])).collect();
-    let now: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
-    // The operator that touches the most elements touches every parameter once.
-    let mut elements: HashMap<_, f64> = HashMap::new();
-    let owners: HashSet<usize> = kernels.iter().filter_map(|&at| view.operator_of_device(at)).collect();
-    for owner in owners {
-        let first = shapes(view.name(host.dims[owner])).into_iter().next().unwrap_or_default();
-        let size: f64 = first.iter().map(|size| *size as f64).product();
-        let is_float = view.name(host.types[owner]).starts_with("[\"float");
-        *elements.entry(host.name[owner]).or_default() += if is_float && !first.is_empty() { size } else { 0.0 };
-    }
-    let parameters = elements.values().copied().fold(0.0, f64::max);
-    let least = parameters * ADAM_BYTES / part.bytes_per_second * 1e9;
-    if now == 0 || least == 0.0 {
+    let device = &view.trace.device;
+    let update = update(view, &measures.patterns.parameters, &asked.host);
+    let least = update.fused_bytes / part.bytes_per_second * 1e9;
+    if update.nanos == 0 || least == 0.0 {
         return (asked.clone(), asked);
     }
     let scaled = |share: f64| -> HashMap<usize, i64> {
-        kernels.iter().map(|&at| (at, (share.min(1.0) * device.duration[at] as f64) as i64)).collect()
+        let left = |at: usize| (share.min(1.0) * device.duration[at] as f64) as i64;
+        update.kernels.iter().map(|&at| (at, left(at))).collect()
     };
-    let bound = Removal { device: scaled(0.5 * least / now as f64), ..asked.clone() };
-    (bound, Removal { device: scaled(least / STREAM_SHARE / now as f64), ..asked })
+    let bound = Removal { device: scaled(0.5 * least / update.nanos as f64), ..asked.clone() };
+    (bound, Removal { device: scaled(least / STREAM_SHARE / update.nanos as f64), ..asked })
 }
 
 /// By overlap: workers prepare batches while the step runs, each its share of the time. At least as long as the device works:
@@ -249,8 +235,9 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// By the bytes of the copies: who reads a tensor in another order instead reads it at about half the speed, which costs as much
-/// again as reading it once. At best no copy is left. Without sizes or a known part half of the copy's time.
+/// By the bytes of the copies: of those who read a tensor in another order instead, a product does so for nothing and others at about
+/// half the speed, which costs as much again as reading it once; half of that on the whole. A copy that keeps the order helps
+/// nobody and is gone. At best no copy is left. Without sizes or a known part a quarter of the copy's time.
 fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let tensor_bytes = |at: usize| {
@@ -262,9 +249,11 @@ fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
     };
     let rate = part(view).map(|part| STREAM_SHARE * part.bytes_per_second);
     let left = |at: usize| {
-        let stated = Some(device.bytes[at] as f64).filter(|bytes| *bytes > 0.0);
-        let read_once = stated.or_else(|| tensor_bytes(at)).zip(rate).map(|(bytes, rate)| nanos(bytes / rate));
-        read_once.unwrap_or(device.duration[at] / 2).min(device.duration[at])
+        if device.category[at] == Category::Memcpy {
+            return 0;
+        }
+        let read_once = tensor_bytes(at).zip(rate).map(|(bytes, rate)| nanos(bytes / rate));
+        read_once.map_or(device.duration[at] / 4, |nanos| nanos / 2).min(device.duration[at])
     };
     let expected = Removal { device: asked.device.keys().map(|&at| (at, left(at))).collect(), ..asked.clone() };
     (asked, expected)

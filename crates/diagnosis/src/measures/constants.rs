@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headroom_trace::Category;
+use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
 use super::intervals::{Span, seconds};
@@ -24,6 +24,9 @@ pub struct Rebuilt {
     pub first: i64,
     #[serde(skip)]
     pub spans: Vec<Span>,
+    /// Kernels and copies that make it.
+    #[serde(skip)]
+    pub device: Vec<usize>,
 }
 
 /// Operators that make a tensor out of sizes alone.
@@ -111,8 +114,29 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
             ..entry
         })
         .collect();
+    add_device(view, &mut rebuilt);
     rebuilt.sort_by(|left, right| right.host_seconds.total_cmp(&left.host_seconds).then(left.first.cmp(&right.first)));
     rebuilt
+}
+
+/// What the device does for each, which a large one takes longer for than the host.
+fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    if rebuilt.is_empty() {
+        return;
+    }
+    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
+    let mut ordered: Vec<(i64, usize)> = ordered.map(|at| (host.start[view.call_of[at] as usize], at)).collect();
+    ordered.sort_unstable();
+    for constant in rebuilt {
+        for span in &constant.spans {
+            let from = ordered.partition_point(|(time, _)| *time < span.start);
+            let inside = ordered[from..].iter().take_while(|(time, _)| *time < span.end);
+            constant.device.extend(inside.map(|(_, at)| *at));
+        }
+        let nanos = constant.device.iter().map(|&at| device.duration[at]).sum();
+        constant.share_of_steps = constant.share_of_steps.max(view.steps.share(nanos));
+    }
 }
 
 fn has_operator_around(view: &View, at: usize) -> bool {

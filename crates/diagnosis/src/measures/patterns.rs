@@ -10,6 +10,8 @@ use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
+use super::norms::{Norms, norms};
+use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -19,6 +21,10 @@ pub struct Patterns {
     pub small_kernels: SmallKernels,
     pub allocator: AllocatorCalls,
     pub tensor_cores: TensorCores,
+    pub norms: Norms,
+    pub parameter_loops: ParameterLoops,
+    #[serde(skip)]
+    pub parameters: Parameters,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -32,6 +38,9 @@ pub struct OptimizerWork {
     /// When the host was in the optimizer's own code.
     #[serde(skip)]
     pub host: Vec<Span>,
+    /// When it was in `zero_grad`.
+    #[serde(skip)]
+    pub zeroing: Vec<Span>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -93,8 +102,13 @@ pub struct TensorCores {
 }
 
 pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
+    let (optimizer, parameters) = (optimizer(view), parameters(view));
+    let in_optimizer = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
     Patterns {
-        optimizer: optimizer(view),
+        norms: norms(view),
+        parameter_loops: parameter_loops(view, &parameters, &in_optimizer),
+        parameters,
+        optimizer,
         attention: attention(view),
         small_kernels: small_kernels(view),
         allocator: allocator(view),
@@ -133,7 +147,7 @@ fn optimizer(view: &View) -> OptimizerWork {
     work.device_seconds = seconds(nanos);
     work.host_seconds = seconds(host_nanos);
     work.share_of_steps = view.steps.share(host_nanos.max(nanos)).min(1.0);
-    work.host = steps;
+    (work.host, work.zeroing) = (steps, zeroing);
     work
 }
 
@@ -148,7 +162,9 @@ fn closures(view: &View) -> Vec<Span> {
         let next = steps.partition_point(|step| step.end <= host.start[*at]);
         steps.get(next).copied().filter(|step| step.start <= host.start[*at])
     };
-    let functions = view.host_spans_named(|name| name.ends_with(": closure") || name.ends_with("]closure"));
+    // Lightning wraps the closure: hooks before the update run in the wrapper, after the closure itself.
+    let functions = view
+        .host_spans_named(|name| [": closure", "]closure", ": _wrap_closure"].iter().any(|end| name.ends_with(end)));
     let functions: Vec<Span> =
         functions.into_iter().filter(|at| inside(at).is_some()).map(|at| view.host_span(at)).collect();
     if !functions.is_empty() {

@@ -219,3 +219,24 @@ fn of_many_equal_steps_the_first_few_give_the_same_estimate() {
     assert!(near(few.seconds, 925e-6, 1e-6) && near(many.seconds, 925e-6, 1e-6), "{few:?} {many:?}");
     assert!(near(many.lower_seconds, few.lower_seconds, 2e-6), "{few:?} {many:?}");
 }
+
+#[test]
+fn a_host_with_time_to_spare_is_rid_of_what_recording_took() {
+    // Kernels of 97 µs every 98, ordered every 60: the host is ahead, and each turn's 7.5 µs of recording lengthen nothing.
+    let mut ahead = Fabricated::default();
+    ahead.step(1, 0, 1_975 * MICRO);
+    for nth in 0..20 {
+        let start = nth * 60 * MICRO;
+        ahead.operator("aten::mul", start, start + 40 * MICRO);
+        let (call, work) = (start + 10 * MICRO, 20 * MICRO + nth * 98 * MICRO);
+        ahead.launch((call, call + 4_500), "k", (work, work + 97 * MICRO));
+    }
+    let trace = ahead.trace();
+    let view = View::new(&trace);
+    let taken: i64 = spare(&view, &Simulation::new(&view)).into_iter().map(Span::nanos).sum();
+    assert!(taken > 100 * MICRO, "{taken}");
+    // Where the host sets the pace, its time is the step's.
+    let trace = launching(100 * MICRO, |_, _| {}).trace();
+    let view = View::new(&trace);
+    assert!(spare(&view, &Simulation::new(&view)).is_empty());
+}

@@ -150,3 +150,16 @@ fn idle_time_that_nothing_explains_comes_after_what_explains_some() {
     assert!(close(shares[0].1, 0.2) && close(shares[1].1, 0.7), "{shares:?}");
     assert_eq!(made.items[1].model, crate::what_if::model(Cause::GpuIdle).unwrap_or_default());
 }
+
+#[test]
+fn a_quicker_host_alone_is_not_a_finding_s_saving() {
+    let mut findings = [finding("TR001", Effort::Low, 10, 10), finding("TR002", Effort::Low, 100, 300)];
+    for finding in &mut findings {
+        finding.found.removal.quick_host = true;
+        finding.found.removal.device.insert(7, 0);
+        finding.found.expected = Some(Removal { quick_host: false, ..finding.found.removal.clone() });
+    }
+    let made = roadmap_of(&mut findings);
+    assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"]);
+    assert!(close(made.items[0].expected_share, 0.2) && close(made.items[0].alone_share, 0.36), "{:?}", made.items[0]);
+}

@@ -194,7 +194,7 @@ fn time_without_the_removed_spans_is_right_in_any_order_of_asking() {
         Span { start: 90, end: 91 },
     ]);
     let plain = |time: i64| time - removed.iter().map(|span| span.overlap(Span { start: 0, end: time })).sum::<i64>();
-    let mut clock = Clock { removed: &removed, next: 0, passed: 0 };
+    let mut clock = Clock { removed: &removed, next: 0, passed: 0, from: 0, share: 1.0 };
     let times = (0..100).chain((0..100).rev()).chain((0..300).map(|turn| turn * 37 % 101));
     for time in times {
         assert_eq!(clock.without_removed(time), plain(time), "at {time}");
@@ -202,4 +202,29 @@ fn time_without_the_removed_spans_is_right_in_any_order_of_asking() {
     for (time, is_removed) in [(9, false), (10, true), (19, true), (20, false), (79, true), (90, true), (91, false)] {
         assert_eq!(removed_at(&removed, time), is_removed, "at {time}");
     }
+}
+
+#[test]
+fn a_quick_host_takes_four_fifths_of_its_time_and_the_device_all_of_its_own() {
+    let quick = |host: &[(i64, i64)]| Removal { quick_host: true, ..removal(host, &[]) };
+    // The host alone: 100 become 80, and 60 become 48.
+    check(100, &[("cpu_op", "a", 1, 0, 100, 0)], 100, &[(quick(&[]), 80), (quick(&[(10, 50)]), 48)]);
+    // Ordered at 10, the kernel starts 2 later and runs 80 long; the host waits for it and goes on for 8. A quick one orders at 8.
+    let events = [launch(10, 2, 1), kernel(7, 12, 80, 1), wait(20, 92), ("cpu_op", "b", 1, 92, 10, 0)];
+    let left = 8 + 2 + 80 + 8;
+    check(102, &events, 102, &[(quick(&[]), left)]);
+}
+
+#[test]
+fn what_recording_took_of_a_host_with_time_to_spare_is_not_there_in_any_replay() {
+    // The device works from 12 to 92. With a shorter kernel the host, which is busy up to 90, would set the pace.
+    let events = [("cpu_op", "a", 1, 0, 90, 0), launch(10, 2, 1), kernel(7, 12, 82, 1)];
+    let trace = trace_of(90, &events);
+    let view = View::new(&trace);
+    let quicker = removal(&[], &[(0, 20)]);
+    assert_eq!(Simulation::new(&view).run(&quicker), 90 * MICRO);
+    let spare = vec![Span { start: 30 * MICRO, end: 80 * MICRO }];
+    let simulation = Simulation::new(&view).without_recording(spare);
+    assert_eq!(simulation.run(&Removal::default()), 94 * MICRO, "as it is");
+    assert_eq!(simulation.run(&quicker), 40 * MICRO);
 }

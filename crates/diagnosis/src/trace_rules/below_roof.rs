@@ -4,6 +4,7 @@ use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::intervals::Span;
 use crate::measures::roofline::RooflineRow;
+use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -17,6 +18,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// Norms that reach more of the memory's rate are as good as most.
+const NORM_PERCENT: f64 = 40.0;
+/// Share of the memory's rate that a good one reaches.
+const NORM_SHARE: f64 = 0.7;
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     let roofline = &evidence.measures.roofline;
     if roofline.peak_flops_per_second.is_none() {
@@ -27,7 +33,53 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if cores.without_seconds * 2.0 > cores.eligible_seconds {
         return Vec::new();
     }
-    roofline.rows.iter().filter_map(|row| found(evidence, row)).collect()
+    roofline.rows.iter().filter_map(|row| found(evidence, row)).chain(norms(evidence)).collect()
+}
+
+/// Norms move bytes and compute next to nothing: far below the memory's rate they read in a bad order, or too often.
+fn norms(evidence: &Evidence) -> Option<Found> {
+    let norms = &evidence.measures.patterns.norms;
+    let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let above = (norms.seconds - norms.least_seconds) / wall;
+    let percent_of_rate = 100.0 * norms.least_seconds / norms.seconds.max(f64::MIN_POSITIVE);
+    if percent_of_rate > NORM_PERCENT || above < evidence.thresholds.roof_share {
+        return None;
+    }
+    let (why, advice) = match norms.is_by_plane {
+        true => (
+            ": batch norms walk through images plane by plane (NCHW)",
+            "lay images out with channels last: model and input .to(memory_format=torch.channels_last), which also spares convolutions \
+             their conversions",
+        ),
+        false => ("", "one fused norm in half precision (torch.nn.functional.layer_norm or rms_norm, torch.compile)"),
+    };
+    let message = format!(
+        "norms run at {percent_of_rate:.0}% of the memory's rate, {} of the step more than their bytes need{why}",
+        percent(above)
+    );
+    let mut found = Found::new(Some(above), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    let steps = evidence.view.steps.count();
+    found.evidence = vec![
+        format!(
+            "{:.0} norms per step take {}, at least {} by their bytes; most of it in `{}`",
+            norms.calls as f64 / steps,
+            milliseconds(norms.seconds / steps),
+            milliseconds(norms.least_seconds / steps),
+            norms.operator
+        ),
+        format!("peaks: {}", evidence.measures.roofline.peak_source.as_deref().unwrap_or("unknown")),
+    ];
+    let duration = &evidence.view.trace.device.duration;
+    let near = |nanos: i64, at: usize| ((nanos as f64 / NORM_SHARE) as i64).min(duration[at]);
+    let expected = norms.kernels.iter().map(|kernel| (kernel.at, near(kernel.least_nanos, kernel.at)));
+    found.expected = Some(Removal { device: expected.collect(), ..Removal::default() });
+    found.removal.device = norms.kernels.iter().map(|kernel| (kernel.at, kernel.fewest_nanos)).collect();
+    if norms.is_by_plane {
+        found.removal.device.extend(norms.conversions.iter().map(|&at| (at, 0)));
+    }
+    Some(found)
 }
 
 fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {

@@ -1,7 +1,10 @@
-//! TR119 cpu-bound-op: one operator on the host takes most of the step while the device stands still.
+//! TR119 cpu-bound-op: operators on the host take much of the step while the device stands still.
+
+use std::collections::BTreeMap;
 
 use super::{milliseconds, percent};
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
+use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{covered, gaps, merged, without};
 use crate::simulation::Removal;
 use headroom_trace::Category;
@@ -18,6 +21,8 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+const ADVICE: &str = "move it to the device, or prepare its result ahead in the loader's workers";
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"steady-state") {
         return Vec::new();
@@ -30,8 +35,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     };
     // Of a run on the host alone the work is supposed to be there.
-    if on_host || row.host_self_seconds / wall < evidence.thresholds.one_operator_share {
+    if on_host {
         return Vec::new();
+    }
+    if row.host_self_seconds / wall < evidence.thresholds.one_operator_share {
+        return together(evidence).into_iter().collect();
     }
     let spans = view.host_spans_named(|name| name == row.name);
     // An operator may hold another of its name.
@@ -44,14 +52,73 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
     if share < evidence.thresholds.one_operator_share {
-        return Vec::new();
+        return together(evidence).into_iter().collect();
     }
     let message =
         format!("`{}` runs on the host for {} of the step while the device stands still", row.name, percent(share));
-    let mut found =
-        Found::new(Some(share), message, "move it to the device, or prepare its result ahead in the loader's workers");
+    let mut found = Found::new(Some(share), message, ADVICE);
     found.evidence =
         vec![format!("{} calls, {} a step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
     found.removal = Removal { host: spans, ..Removal::default() };
     vec![found]
+}
+
+/// A shorter operator that orders nothing makes sizes, views and numbers.
+const SHORTEST_NANOS: i64 = 500_000;
+/// Several operators may be less than one alone, since each is long and orders nothing.
+const LEAST_SHARE_TOGETHER: f64 = 0.1;
+
+/// Operators that are long and order no work of the device: on the host's own tensors, most often.
+fn together(evidence: &Evidence) -> Option<Found> {
+    let (view, host) = (evidence.view, &evidence.view.trace.host);
+    // By time: where light and full trace were joined, an annotation may reach beyond the operator that it began in.
+    let calls = |at: usize| {
+        let inside = (at + 1..host.len())
+            .take_while(|&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at));
+        inside.into_iter().any(|inner| host.category[inner] == Category::Runtime)
+    };
+    let communicates = |name: &str| {
+        ["autograd::", "c10d::", "nccl", "gloo", "record_param_comms"].iter().any(|start| name.starts_with(start))
+    };
+    let is_own = |&at: &usize| {
+        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS;
+        counts
+            && view.steps.at_host(host.start[at]).is_some()
+            && !view.ancestors(at).skip(1).any(|outer| host.category[outer] == Category::CpuOp)
+            && !communicates(view.host_name(at))
+            && !calls(at)
+    };
+    let own: Vec<usize> = (0..host.len()).filter(is_own).collect();
+    let elsewhere = merged([loading_spans(view), view.cold.spans.clone(), waiting_spans(view)].concat());
+    let spans = without(&merged(own.iter().map(|&at| view.host_span(at)).collect()), &elsewhere);
+    let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
+    let share = view.steps.share(free.map(|gap| covered(&spans, gap)).sum());
+    if share < LEAST_SHARE_TOGETHER {
+        return None;
+    }
+    let mut sums: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
+    for at in own {
+        let sum = sums.entry(view.host_name(at)).or_default();
+        *sum = (sum.0 + 1, sum.1 + host.duration[at]);
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, (_, nanos))| std::cmp::Reverse(*nanos));
+    let names: Vec<String> = sums.iter().take(3).map(|(name, _)| format!("`{name}`")).collect();
+    let message = format!(
+        "operators that order nothing of the device keep the host for {} of the step while it stands still: {}",
+        percent(share),
+        names.join(", ")
+    );
+    let mut found = Found::new(Some(share), message, ADVICE);
+    let steps = view.steps.count();
+    let said = |(name, (calls, nanos)): &(&str, (usize, i64))| {
+        format!(
+            "`{name}`: {:.1} calls and {} per step",
+            *calls as f64 / steps,
+            milliseconds(*nanos as f64 / 1e9 / steps)
+        )
+    };
+    found.evidence = sums.iter().take(3).map(said).collect();
+    found.removal = Removal { host: spans, ..Removal::default() };
+    Some(found)
 }

@@ -6,6 +6,7 @@ use super::{milliseconds, percent};
 use crate::measures::explained::short;
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
+use crate::measures::view::View;
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
@@ -21,6 +22,15 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// PyTorch copies and converts by the same kernel: what it copies to is of the same type where it only changes the order.
+fn keeps_its_type(view: &View, at: usize) -> bool {
+    let Some(operator) = view.operator_of_device(at).filter(|&at| view.host_name(at) == "aten::copy_") else {
+        return false;
+    };
+    let types: Vec<String> = serde_json::from_str(view.name(view.trace.host.types[operator])).unwrap_or_default();
+    matches!(types.as_slice(), [to, from, ..] if to == from && !to.is_empty())
+}
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, device) = (evidence.view, &evidence.view.trace.device);
     if evidence.trust.withheld.contains(&"operators") {
@@ -28,10 +38,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let range = view.steps.range();
     let of_name = kinds_of_names(view);
+    let of_torch = view.of_kernels(|kernel| kernel.contains("direct_copy_kernel"));
     let (mut copies, mut others): (Vec<usize>, Vec<Span>) = (Vec::new(), Vec::new());
     for at in device.busy().filter(|&at| (range.start..range.end).contains(&device.start[at])) {
         match of_span(view, &of_name, at) {
             Kind::CopyOnDevice if device.category[at] != Category::Memset => copies.push(at),
+            _ if of_torch[device.name[at].index()] && keeps_its_type(view, at) => copies.push(at),
             _ => others.push(view.device_span(at)),
         }
     }

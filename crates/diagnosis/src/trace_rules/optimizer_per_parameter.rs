@@ -1,10 +1,11 @@
-//! TR109 optimizer-per-parameter: the optimizer launches its kernels one parameter at a time.
+//! TR109 optimizer-per-parameter: the optimizer, or a loop beside it, works one parameter at a time.
 
 use super::{milliseconds, percent};
+use crate::measures::parameters::update;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
-use crate::finding::{Cause, Effort};
+use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR109",
@@ -15,26 +16,97 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// What costs less is not worth a word.
+const LEAST_SHARE: f64 = 0.02;
+/// Share of the memory's rate that an update of all parameters at once reaches.
+const STREAM_SHARE: f64 = 0.8;
+
 fn check(evidence: &Evidence) -> Vec<Found> {
     let optimizer = &evidence.measures.patterns.optimizer;
     let most = evidence.thresholds.optimizer_kernels_per_step;
-    if optimizer.kernels_per_step < most && optimizer.zeroed_per_step < most {
-        return Vec::new();
-    }
+    let is_one_by_one = optimizer.kernels_per_step >= most || optimizer.zeroed_per_step >= most;
+    let of_optimizer = if is_one_by_one { Some(one_by_one(evidence)) } else { several_passes(evidence) };
+    of_optimizer.into_iter().chain(outside(evidence)).collect()
+}
+
+fn one_by_one(evidence: &Evidence) -> Found {
+    let optimizer = &evidence.measures.patterns.optimizer;
     let message = format!(
         "the optimizer launches {:.0} kernels per step and zeroes {:.0} gradients one by one: {} of the step",
         optimizer.kernels_per_step,
         optimizer.zeroed_per_step,
         percent(optimizer.share_of_steps)
     );
-    let advice = "fused=True (or foreach=True) in the optimizer, zero_grad(set_to_none=True)";
-    let mut found = Found::new(Some(optimizer.share_of_steps), message, advice);
-    let steps = evidence.view.steps.count();
-    found.evidence = vec![format!(
+    let mut found = Found::new(Some(optimizer.share_of_steps), message, ADVICE);
+    found.evidence = vec![times(evidence)];
+    found.removal = Removal { host: optimizer.host.clone(), ..Removal::default() };
+    found
+}
+
+const ADVICE: &str = "fused=True (or foreach=True) in the optimizer, zero_grad(set_to_none=True)";
+
+fn times(evidence: &Evidence) -> String {
+    let (optimizer, steps) = (&evidence.measures.patterns.optimizer, evidence.view.steps.count());
+    format!(
         "{} of host and {} of device time per step in the optimizer",
         milliseconds(optimizer.host_seconds / steps),
         milliseconds(optimizer.device_seconds / steps)
-    )];
+    )
+}
+
+/// Lists of parameters at once, and each operator over all of them: several times through memory where one would do.
+fn several_passes(evidence: &Evidence) -> Option<Found> {
+    let (optimizer, view) = (&evidence.measures.patterns.optimizer, evidence.view);
+    let bytes_per_second = evidence.measures.roofline.peak_bytes_per_second?;
+    let update = update(view, &evidence.measures.patterns.parameters, &optimizer.host);
+    let fused = 1e9 * update.fused_bytes / (STREAM_SHARE * bytes_per_second);
+    if fused <= 0.0 || 2.0 * fused > update.nanos as f64 {
+        return None;
+    }
+    let share = view.steps.share(update.nanos - fused as i64);
+    if share < evidence.thresholds.roof_share {
+        return None;
+    }
+    let message = format!(
+        "the optimizer goes through memory several times: {} of the step more than one fused update needs",
+        percent(share)
+    );
+    let mut found =
+        Found::new(Some(share), message, "fused=True in the optimizer: one kernel reads and writes everything once");
+    found.confidence = Confidence::Medium;
+    found.evidence =
+        vec![times(evidence), format!("one fused update needs {}", milliseconds(fused / 1e9 / view.steps.count()))];
     found.removal = Removal { host: optimizer.host.clone(), ..Removal::default() };
-    vec![found]
+    Some(found)
+}
+
+/// The same outside of an optimizer. Time that the host has to spare costs nothing, so the replay says how much it is.
+fn outside(evidence: &Evidence) -> Option<Found> {
+    let (loops, view) = (&evidence.measures.patterns.parameter_loops, evidence.view);
+    let removal = Removal { host: loops.host.clone(), ..Removal::default() };
+    if removal.is_empty() {
+        return None;
+    }
+    let share = evidence.simulation.saved(&removal) as f64 / view.steps.range().nanos().max(1) as f64;
+    if share < LEAST_SHARE {
+        return None;
+    }
+    let message = format!(
+        "a loop over the parameters outside of the optimizer calls {:.0} operators per step one by one: {} of the step",
+        loops.operators_per_step,
+        percent(share)
+    );
+    let advice = "one call for all parameters: torch._foreach_lerp_, _foreach_mul_, _foreach_add_, _foreach_norm, _foreach_zero_; averages by \
+                  torch.optim.swa_utils.get_ema_multi_avg_fn, norms by torch.nn.utils.clip_grad_norm_";
+    let mut found = Found::new(Some(share), message, advice);
+    let names: Vec<String> = loops.operators.iter().take(4).map(|name| format!("`{name}`")).collect();
+    found.evidence = vec![format!(
+        "{} of the host's time per step, in {}",
+        milliseconds(loops.host_seconds / view.steps.count()),
+        names.join(", ")
+    )];
+    (found.function, found.through, found.first) = (loops.function.clone(), loops.through.clone(), loops.first);
+    found.per_step = loops.operators_per_step;
+    found.removal = removal;
+    Some(found)
 }

@@ -37,6 +37,10 @@ fn found(rebuilt: &Rebuilt) -> Found {
     found.first = rebuilt.first;
     found.per_step = rebuilt.per_step;
     found.evidence = vec![format!("{:.0} a step, {} of the steps", rebuilt.per_step, percent(rebuilt.share_of_steps))];
-    found.removal = Removal { host: rebuilt.spans.clone(), ..Removal::default() };
+    found.removal = Removal {
+        host: rebuilt.spans.clone(),
+        device: rebuilt.device.iter().map(|&at| (at, 0)).collect(),
+        ..Removal::default()
+    };
     found
 }

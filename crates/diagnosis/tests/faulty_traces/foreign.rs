@@ -282,8 +282,9 @@ fn copies_on_the_device_are_a_finding_with_the_operator_that_orders_them() {
     })
     .analysis();
     assert_eq!(codes(&analysis)[0], "TR131", "{:?}", codes(&analysis));
-    // Without them the host would still need 0.8 ms to come to the products.
-    assert_near(share(&analysis, "TR131"), 3200.0 / 13_000.0);
+    // Without them the host would still need 0.8 ms to come to the products, as recorded; half of that is the profiler's, which
+    // nothing waits for as long as the device sets the pace.
+    assert_near(share(&analysis, "TR131"), 3600.0 / 13_000.0);
     assert!(
         analysis.findings[0].evidence.iter().any(|line| line.contains("aten::clone")),
         "{:?}",

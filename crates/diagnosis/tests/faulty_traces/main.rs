@@ -2,6 +2,7 @@
 
 mod edges;
 mod faults;
+mod fixes;
 mod foreign;
 mod graphs;
 mod healthy;

@@ -1,0 +1,147 @@
+//! Norms held against the memory's rate: they compute next to nothing, so their bytes say how long they need.
+
+use hashbrown::HashMap;
+use headroom_trace::{Category, NONE};
+use serde::Serialize;
+
+use super::flops::{element_bytes, shapes};
+use super::intervals::seconds;
+use super::roofline::rates;
+use super::view::View;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Norms {
+    pub calls: u64,
+    pub seconds: f64,
+    /// Their bytes at the memory's rate.
+    pub least_seconds: f64,
+    /// The operator that takes most of the time.
+    pub operator: String,
+    /// Most of the time is in batch norms that walk through images plane by plane.
+    pub is_by_plane: bool,
+    /// Each kernel with its time at the memory's rate, in the passes that are usual and in the fewest there can be.
+    #[serde(skip)]
+    pub kernels: Vec<NormKernel>,
+    /// Kernels that turn images from planes to channels last or back.
+    #[serde(skip)]
+    pub conversions: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormKernel {
+    pub at: usize,
+    pub least_nanos: i64,
+    pub fewest_nanos: i64,
+}
+
+/// A kernel takes as long whatever its size.
+const SHORTEST_NANOS: f64 = 3_000.0;
+
+/// How often a norm's tensor passes through memory: usually, and at least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Passes {
+    usual: f64,
+    fewest: f64,
+}
+
+/// Statistics over a batch or a group need a reading of their own; a row of a layer norm stays on the chip.
+fn passes(operator: &str) -> Option<Passes> {
+    let name = operator.strip_prefix("aten::")?;
+    let is_of_rows = name.contains("layer_norm") || name.contains("rms_norm");
+    let is_of_batches = ["batch_norm", "group_norm", "instance_norm"].iter().any(|mark| name.contains(mark));
+    match name.contains("backward") {
+        // Input and gradient twice, for the sums and for the result.
+        true if is_of_rows || is_of_batches => Some(Passes { usual: 5.0, fewest: 3.0 }),
+        false if is_of_batches => Some(Passes { usual: 3.0, fewest: 2.0 }),
+        false if is_of_rows => Some(Passes { usual: 2.0, fewest: 2.0 }),
+        _ => None,
+    }
+}
+
+/// Empty where no rate of the memory is known, or no shapes.
+pub fn norms(view: &View) -> Norms {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let mut result = Norms::default();
+    if view.trace.header.headroom.is_some() {
+        return result; // the plan of a run of ours states its bytes
+    }
+    let Some((rates, _)) = rates(view) else { return result };
+    let by_name: Vec<Option<Passes>> = view.trace.names.iter().map(|(_, name)| passes(name)).collect();
+    if by_name.iter().all(Option::is_none) {
+        return result;
+    }
+    let range = view.steps.range();
+    let by_plane = view.of_kernels(is_by_plane);
+    let converts = view.of_kernels(is_conversion);
+    let mut of_operator: HashMap<usize, Vec<usize>> = HashMap::new();
+    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel && view.call_of[at] != NONE) {
+        if !(range.start..range.end).contains(&device.start[at]) {
+            continue;
+        }
+        if converts[device.name[at].index()] {
+            result.conversions.push(at);
+        }
+        let is_norm =
+            |&outer: &usize| host.category[outer] == Category::CpuOp && by_name[host.name[outer].index()].is_some();
+        if let Some(owner) = view.ancestors(view.call_of[at] as usize).take(8).find(is_norm) {
+            of_operator.entry(owner).or_default().push(at);
+        }
+    }
+    let mut owners: Vec<(usize, Vec<usize>)> = of_operator.into_iter().collect();
+    owners.sort_unstable_by_key(|(owner, _)| *owner);
+    let (mut plane_nanos, mut sums) = (0, HashMap::<&str, i64>::new());
+    for (owner, kernels) in owners {
+        let (Some(passes), Some(bytes)) = (by_name[host.name[owner].index()], tensor_bytes(view, owner)) else {
+            continue;
+        };
+        let taken: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
+        let (once, shortest) = (1e9 * bytes / rates.bytes, SHORTEST_NANOS * kernels.len() as f64);
+        let least = |passes: f64| (passes * once).max(shortest).min(taken as f64);
+        result.calls += 1;
+        result.seconds += seconds(taken);
+        result.least_seconds += least(passes.usual) / 1e9;
+        *sums.entry(view.host_name(owner)).or_default() += taken;
+        let has_images = shapes(view.name(host.dims[owner])).first().is_some_and(|shape| shape.len() >= 4);
+        for at in kernels {
+            let share = device.duration[at] as f64 / taken.max(1) as f64;
+            let nanos = |passes: f64| (share * least(passes)) as i64;
+            result.kernels.push(NormKernel {
+                at,
+                least_nanos: nanos(passes.usual),
+                fewest_nanos: nanos(passes.fewest),
+            });
+            plane_nanos += if has_images && by_plane[device.name[at].index()] { device.duration[at] } else { 0 };
+        }
+    }
+    let most = sums.into_iter().max_by(|left, right| left.1.cmp(&right.1).then(right.0.cmp(left.0)));
+    result.operator = most.map(|(name, _)| name.to_string()).unwrap_or_default();
+    result.is_by_plane = 2.0 * seconds(plane_nanos) > result.seconds;
+    result
+}
+
+/// Of the largest tensor that an operator is given.
+fn tensor_bytes(view: &View, at: usize) -> Option<f64> {
+    let host = &view.trace.host;
+    let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+    let bytes = |(shape, kind): (Vec<u64>, &String)| match shape.is_empty() {
+        true => 0.0,
+        false => shape.iter().map(|size| *size as f64).product::<f64>() * element_bytes(kind),
+    };
+    let largest = shapes(view.name(host.dims[at])).into_iter().zip(&types).map(bytes).fold(0.0, f64::max);
+    Some(largest).filter(|bytes| *bytes > 0.0)
+}
+
+/// Kernels of batch norms for images with channels first, by PyTorch's and cuDNN's names; those for channels last say so.
+fn is_by_plane(kernel: &str) -> bool {
+    let lower = kernel.to_ascii_lowercase();
+    let is_batch_norm = ["batch_norm", "batchnorm", "bn_fw", "bn_bw"].iter().any(|mark| lower.contains(mark));
+    is_batch_norm && !lower.contains("channels_last") && !lower.contains("nhwc")
+}
+
+fn is_conversion(kernel: &str) -> bool {
+    let lower = kernel.to_ascii_lowercase();
+    lower.contains("nchwtonhwc") || lower.contains("nhwctonchw")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Faults whose fix has a model: what is expected of it, and what nothing undercuts.
+
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::trace_rules::TraceFinding;
+
+use crate::run::{H200, Run, assert_near, codes, steps_ahead};
+
+fn found<'a>(analysis: &'a Analysis, code: &str, said: &str) -> &'a TraceFinding {
+    let mut all = analysis.findings.iter().filter(|finding| finding.code == code && finding.message.contains(said));
+    all.next().unwrap_or_else(|| panic!("no {code} of {said:?} among {:?}", codes(analysis)))
+}
+
+fn has(analysis: &Analysis, code: &str) -> bool {
+    codes(analysis).contains(&code)
+}
+
+/// An operator with sizes and types that launches one kernel: 20 µs of the host.
+fn shaped(run: &mut Run, operator: &str, dims: &str, types: &str, kernel: &str, duration: f64) {
+    let id = run.next_id;
+    run.next_id += 1;
+    let at = run.host;
+    run.events.push(format!(
+        r#"{{"ph":"X","cat":"cpu_op","name":"{operator}","pid":1,"tid":1,"ts":{at:.3},"dur":18,"args":{{"External id":{id},"Input Dims":{dims},"Input type":{types}}}}}"#
+    ));
+    run.host += 4.0;
+    run.host_span("cuda_runtime", "cudaLaunchKernel", 8.0, Some(id));
+    let at = run.device_free.max(run.host + 6.0);
+    run.device_span("kernel", kernel, 7, at, duration, id, "");
+    run.device_free = at + duration;
+    run.host += 16.0;
+}
+
+const IMAGES: &str = "[[256,64,112,112],[256,64,112,112],[64]]";
+const HALVES: &str = r#"["c10::BFloat16","c10::BFloat16","float"]"#;
+const BY_PLANE: &str = "void at::native::batch_norm_backward_kernel<c10::BFloat16, float, float, int>";
+
+/// Ten products of 900 µs, and four norms of 411 MB with five passes each: 428 µs at 4.8 TB/s.
+fn with_norms(kernel: &'static str, each: f64) -> Analysis {
+    steps_ahead(H200, |run| {
+        run.work();
+        for _ in 0..4 {
+            shaped(run, "aten::native_batch_norm_backward", IMAGES, HALVES, kernel, each);
+            run.kernel("aten::cudnn_convolution", "void cudnn::engines_precompiled::nchwToNhwcKernel<bf16>", 100.0);
+        }
+    })
+    .analysis()
+}
+
+#[test]
+fn norms_far_below_the_memorys_rate_are_found_with_their_layout() {
+    let analysis = with_norms(BY_PLANE, 3_000.0);
+    let wall = 9_000.0 + 4.0 * 3_100.0;
+    let norms = found(&analysis, "TR113", "norms run at 14% of the memory's rate");
+    assert!(norms.message.contains("plane by plane") && norms.advice.contains("channels_last"), "{norms:?}");
+    // At 70% of the memory's rate each would take 612 µs; at best three passes at the full rate, and no conversion.
+    assert_near(norms.saving_expected_share, 4.0 * (3_000.0 - 428.1 / 0.7) / wall);
+    assert_near(norms.saving_bound_share, 4.0 * (3_000.0 - 256.9 + 100.0) / wall);
+    assert!(norms.saving_bound_share > norms.saving_expected_share);
+}
+
+#[test]
+fn norms_near_the_memorys_rate_are_left_alone() {
+    assert!(!has(&with_norms(BY_PLANE, 900.0), "TR113"));
+    let analysis = with_norms("void at::native::batch_norm_backward_reduce_channels_last_kernel<4>", 3_000.0);
+    assert!(!found(&analysis, "TR113", "norms run at").message.contains("plane by plane"));
+}
+
+/// Gradients of 40 parameters, a weight and a bias in turn, in a step whose device has nothing to do for long.
+fn parameters(run: &mut Run) {
+    for place in 0..40 {
+        let (at, dims) = (run.host, if place % 2 == 0 { "[[384,1536]]" } else { "[[384]]" });
+        run.events.push(format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":{at:.3},"dur":5,"args":{{"Input Dims":{dims},"Input type":["float"]}}}}"#
+        ));
+        run.host += 10.0;
+    }
+}
+
+fn over_parameters(run: &mut Run, operators: &[&str]) {
+    for place in 0..40 {
+        let dims = if place % 2 == 0 { "[[1536,384],[1536,384]]" } else { "[[384],[384]]" };
+        for operator in operators {
+            shaped(run, operator, dims, r#"["float","float"]"#, "vectorized_elementwise_kernel", 2.0);
+        }
+    }
+}
+
+#[test]
+fn averages_of_weights_one_by_one_cost_what_the_host_loses_to_them() {
+    let averaged = |work: f64| {
+        steps_ahead(H200, move |run| {
+            run.kernel("aten::mm", "nvjet_tst_128x256_h_bz_coopA_NNT", work);
+            parameters(run);
+            over_parameters(run, &["aten::mul_", "aten::add_"]);
+        })
+        .analysis()
+    };
+    // 30 for the product, 400 for the gradients, 80 operators of 20.
+    let analysis = averaged(50.0);
+    let of_loop = found(&analysis, "TR109", "a loop over the parameters");
+    assert!(of_loop.message.contains("80 operators per step"), "{}", of_loop.message);
+    assert!(
+        of_loop.evidence[0].contains("`aten::add_`, `aten::mul_`")
+            || of_loop.evidence[0].contains("`aten::mul_`, `aten::add_`")
+    );
+    assert_near(of_loop.share_of_step.unwrap_or(0.0), 1_600.0 / 2_030.0);
+    assert_near(of_loop.saving_expected_share, 1_600.0 / 2_030.0);
+    assert!(of_loop.saving_bound_share > of_loop.saving_expected_share + 0.02, "the rest may be a fifth quicker");
+    // Where the device sets the pace, the loop costs nothing.
+    assert!(!has(&averaged(9_000.0), "TR109"));
+}
+
+#[test]
+fn an_optimizer_over_lists_that_goes_through_memory_too_often_is_found() {
+    // 20 · 1536 · 384 parameters and biases, 28 bytes each: 86 µs at 80% of 4.8 TB/s; sixteen passes take 1,600.
+    let analysis = steps_ahead(H200, |run| {
+        run.work();
+        parameters(run);
+        let start = run.host;
+        for _ in 0..16 {
+            run.kernel("aten::_foreach_addcdiv_", "void at::native::multi_tensor_apply_kernel<BinaryOp>", 100.0);
+        }
+        let duration = run.host - start;
+        run.events.push(format!(
+            r#"{{"ph":"X","cat":"user_annotation","name":"Optimizer.step#AdamW.step","pid":1,"tid":1,"ts":{start:.3},"dur":{duration:.3}}}"#
+        ));
+    })
+    .analysis();
+    let passes = found(&analysis, "TR109", "several times");
+    assert_near(passes.share_of_step.unwrap_or(0.0), (1_600.0 - 86.0) / 10_600.0);
+    assert_near(passes.saving_expected_share, (1_600.0 - 86.0) / 10_600.0);
+}
+
+#[test]
+fn hooks_before_the_update_are_not_the_optimizers() {
+    let analysis = steps_ahead(H200, |run| {
+        let start = run.host;
+        run.host_span("python_function", "lightning/pytorch/plugins/precision/precision.py(97): _wrap_closure", 8_060.0, None);
+        run.host_span("python_function", "lightning/pytorch/loops/optimization/automatic.py(126): closure", 50.0, None);
+        run.host += 50.0;
+        parameters(run);
+        run.host += 10.0;
+        for _ in 0..190 {
+            over_parameters_once(run);
+        }
+        run.host += 3_900.0;
+        run.kernel("aten::_fused_adamw_", "multi_tensor_apply_kernel", 100.0);
+        let duration = run.host - start;
+        run.events.push(format!(
+            r#"{{"ph":"X","cat":"user_annotation","name":"Optimizer.step#AdamW.step","pid":1,"tid":1,"ts":{start:.3},"dur":{duration:.3}}}"#
+        ));
+    })
+    .analysis();
+    assert!(analysis.measures.patterns.optimizer.kernels_per_step < 2.0, "{:?}", analysis.measures.patterns.optimizer);
+}
+
+fn over_parameters_once(run: &mut Run) {
+    shaped(run, "aten::linalg_vector_norm", "[[384,1536]]", r#"["float"]"#, "reduce_kernel", 2.0);
+}
+
+#[test]
+fn a_copy_by_torchs_own_kernel_is_a_copy_unless_it_converts() {
+    let copied = |types: &'static str| {
+        steps_ahead(H200, move |run| {
+            run.work();
+            let kernel = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)";
+            shaped(run, "aten::copy_", "[[8192,8192],[8192,8192]]", types, kernel, 2_000.0);
+        })
+        .analysis()
+    };
+    let analysis = copied(r#"["float","float"]"#);
+    let copies = found(&analysis, "TR131", "copies on the device");
+    // Half of a second reading of 268 MB at 80% of 4.8 TB/s stays: 35 µs.
+    assert_near(copies.saving_expected_share, (2_000.0 - 35.0) / 11_000.0);
+    assert!(!has(&copied(r#"["c10::BFloat16","float"]"#), "TR131"), "a conversion is not a copy");
+}
+
+#[test]
+fn a_constant_costs_what_the_device_takes_to_make_it() {
+    let analysis = steps_ahead(H200, |run| {
+        run.work();
+        shaped(run, "aten::ones", "[[],[]]", r#"["",""]"#, "vectorized_elementwise_kernel", 600.0);
+        shaped(run, "aten::triu", "[[8192,8192],[]]", r#"["float",""]"#, "triu_tril_kernel", 600.0);
+    })
+    .analysis();
+    let constant = found(&analysis, "TR114", "is made anew in every step");
+    assert_near(constant.share_of_step.unwrap_or(0.0), 1_200.0 / 10_200.0);
+    assert_near(constant.saving_expected_share, 1_200.0 / 10_200.0);
+}
+
+#[test]
+fn several_operators_on_the_hosts_own_tensors_are_found_together() {
+    let augmented = |each: f64| {
+        steps_ahead(H200, move |run| {
+            for operator in ["aten::flip", "aten::mul", "aten::grid_sampler_2d"] {
+                run.host_span("cpu_op", operator, each, None);
+                run.host += 1_000.0;
+            }
+            run.kernel("aten::mm", "nvjet_tst_128x256_h_bz_coopA_NNT", 4_000.0);
+            run.synchronise("cudaDeviceSynchronize");
+        })
+        .analysis()
+    };
+    let analysis = augmented(900.0);
+    let own = found(&analysis, "TR119", "operators that order nothing");
+    assert_near(own.share_of_step.unwrap_or(0.0), 2_700.0 / 7_050.0);
+    assert_near(own.saving_expected_share, 2_700.0 / 7_050.0);
+    assert!(!has(&augmented(90.0), "TR119"), "views and sizes");
+}
