@@ -1,10 +1,11 @@
 //! Tensors that depend on sizes only and are made anew in every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
+use super::flops::shapes;
 use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
 use super::view::View;
@@ -62,6 +63,30 @@ const SHAPERS: &[&str] = &[
     "aten::pow",
     "aten::reciprocal",
     "aten::cat",
+];
+
+/// Operators that go on with a constant as long as all they are given has its sizes: distances, slopes, frequencies.
+const ARITHMETIC: &[&str] = &[
+    "aten::abs",
+    "aten::add",
+    "aten::bitwise_and",
+    "aten::bitwise_or",
+    "aten::clamp",
+    "aten::div",
+    "aten::exp",
+    "aten::ge",
+    "aten::le",
+    "aten::log",
+    "aten::logical_and",
+    "aten::logical_or",
+    "aten::mul",
+    "aten::ne",
+    "aten::neg",
+    "aten::repeat",
+    "aten::rsub",
+    "aten::slice",
+    "aten::sub",
+    "aten::where",
 ];
 
 /// Operators, size and function.
@@ -161,8 +186,28 @@ fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v 
 }
 
 fn chain(view: &View, at: usize) -> Vec<usize> {
-    let shapes = following(view, at).take(8).take_while(|&next| SHAPERS.contains(&view.host_name(next)));
-    std::iter::once(at).chain(shapes).collect()
+    let host = &view.trace.host;
+    // Sizes that the factory was asked for; of a row of numbers the length that the next operator is given.
+    let mut sizes: BTreeSet<u64> = numbers(view.name(host.concrete[at])).chain([1]).collect();
+    let mut chain = vec![at];
+    for next in following(view, at).take(12) {
+        let given: Vec<u64> = shapes(view.name(host.dims[next])).concat();
+        let is_alike = || given.iter().all(|size| sizes.contains(size)) && !given.is_empty();
+        let is_row =
+            || chain.len() == 1 && matches!(shapes(view.name(host.dims[next])).as_slice(), [row, ..] if row.len() == 1);
+        let name = view.host_name(next);
+        if !SHAPERS.contains(&name) && !(ARITHMETIC.contains(&name) && (is_alike() || is_row())) {
+            break;
+        }
+        sizes.extend(given);
+        chain.push(next);
+    }
+    chain
+}
+
+/// Whole numbers in a text.
+fn numbers(text: &str) -> impl Iterator<Item = u64> + '_ {
+    text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok())
 }
 
 /// Whether the outermost operator before it, in the same function, began a chain that goes on to it.

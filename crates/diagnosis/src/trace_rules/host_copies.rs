@@ -4,6 +4,9 @@ use super::percent;
 use crate::measures::copies::{CopyRow, Direction};
 use crate::measures::synchronisation::WaitKind;
 
+use crate::measures::view::View;
+use headroom_trace::{Category, NONE};
+
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
 
@@ -18,6 +21,9 @@ pub const RULE: TraceRule = TraceRule {
 
 /// What costs less is not worth a word.
 const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
+
+/// Single values are no larger.
+const SCALAR_BYTES: u64 = 64;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"steady-state") {
@@ -40,7 +46,7 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     };
     let share = waiting.max(row.exposed_seconds) / wall;
     // Read-backs of single values are host-sync's.
-    let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= 64;
+    let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES;
     let least = if row.pageable { LEAST_SHARE_OF_PAGEABLE } else { evidence.thresholds.copies_share };
     if is_scalar || share < least || row.bytes == 0 {
         return None;
@@ -72,7 +78,21 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     }
     // At best a copy is hidden behind compute.
     let (view, device) = (evidence.view, &evidence.view.trace.device);
-    let same = device.busy().filter(|&at| view.name(device.name[at]) == row.name);
-    found.removal.device = same.map(|at| (at, 0)).collect();
+    let same: Vec<usize> = device.busy().filter(|&at| view.name(device.name[at]) == row.name).collect();
+    if row.pageable && row.direction == Direction::DeviceToHost {
+        // The wait is host-sync's cost, and goes with the copy all the same.
+        let large = same.iter().filter(|&&at| device.bytes[at] > SCALAR_BYTES && view.call_of[at] != NONE);
+        let readers = large.filter_map(|&at| copying_operator(view, view.call_of[at] as usize));
+        found.removal.host.extend(readers.map(|at| view.host_span(at)));
+    }
+    found.removal.device = same.into_iter().map(|at| (at, 0)).collect();
     Some(found)
+}
+
+/// The outermost operator around a call that is there to copy.
+fn copying_operator(view: &View, call: usize) -> Option<usize> {
+    let copies =
+        |&at: &usize| matches!(view.host_name(at), "aten::to" | "aten::_to_copy" | "aten::copy_" | "aten::cpu");
+    let operators = view.ancestors(call).filter(|&at| view.trace.host.category[at] == Category::CpuOp);
+    operators.take_while(copies).last()
 }

@@ -207,3 +207,58 @@ fn several_operators_on_the_hosts_own_tensors_are_found_together() {
     assert_near(own.saving_expected_share, 2_700.0 / 7_050.0);
     assert!(!has(&augmented(90.0), "TR119"), "views and sizes");
 }
+
+#[test]
+fn a_constant_goes_on_through_arithmetic_on_its_own_sizes() {
+    let analysis = steps_ahead(H200, |run| {
+        run.work();
+        shaped(run, "aten::arange", "[[]]", r#"[""]"#, "arange_kernel", 100.0);
+        shaped(run, "aten::unsqueeze", "[[8192],[]]", r#"["long int",""]"#, "copy", 100.0);
+        shaped(
+            run,
+            "aten::sub",
+            "[[1,8192],[8192,1]]",
+            r#"["long int","long int"]"#,
+            "vectorized_elementwise_kernel",
+            500.0,
+        );
+        shaped(run, "aten::mul", "[[8192,8192],[]]", r#"["float",""]"#, "vectorized_elementwise_kernel", 500.0);
+        // The model's own: it has sizes that the constant has not.
+        shaped(run, "aten::mul", "[[16,8192,512],[]]", r#"["float",""]"#, "vectorized_elementwise_kernel", 700.0);
+    })
+    .analysis();
+    let constant = found(&analysis, "TR114", "is made anew in every step");
+    assert!(
+        constant.message.ends_with("`aten::arange`, `aten::unsqueeze`, `aten::sub`, `aten::mul`"),
+        "{}",
+        constant.message
+    );
+    assert_near(constant.saving_expected_share, 1_200.0 / 10_900.0);
+}
+
+#[test]
+fn a_large_value_copied_to_pageable_memory_takes_its_wait_with_it() {
+    let analysis = steps_ahead(H200, |run| {
+        run.work();
+        let id = run.next_id;
+        run.next_id += 1;
+        let waits = run.device_free - run.host + 3_000.0;
+        run.host_span("cpu_op", "aten::to", waits + 30.0, None);
+        run.host += 5.0;
+        run.host_span("cpu_op", "aten::copy_", waits + 20.0, Some(id));
+        run.host += 5.0;
+        let at = run.device_free;
+        run.host_span("cuda_runtime", "cudaMemcpyAsync", 10.0, Some(id));
+        run.device_span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, at, 2_900.0, id, r#","bytes":15000000"#);
+        run.device_free = at + 2_900.0;
+        run.host += 10.0;
+        run.host_span("cuda_runtime", "cudaStreamSynchronize", waits, None);
+        run.host += waits + 10.0;
+        run.host_span("python_function", "train.py(9): metrics", 4_000.0, None);
+        run.host += 4_000.0;
+    })
+    .analysis();
+    let copies = found(&analysis, "TR105", "to the host");
+    // The link takes 276 µs for them, and the host is at its own work beside the device's.
+    assert_near(copies.saving_expected_share, (2_900.0 - 276.0 + 4_000.0) / 15_950.0);
+}
