@@ -41,11 +41,11 @@ impl Default for Thresholds {
             copies_share: 0.05,
             tensor_core_share: 0.03,
             attention_share: 0.03,
-            small_kernels_share: 0.05,
+            small_kernels_share: 0.03,
             optimizer_kernels_per_step: 100.0,
             memory_share_of_device: 0.9,
             growth_a_step: 0.005,
-            roof_share: 0.05,
+            roof_share: 0.03,
             roof_percent: 20.0,
             exposed_share: 0.03,
             overlap_share: 0.7,
@@ -55,7 +55,7 @@ impl Default for Thresholds {
             one_operator_share: 0.5,
             profiler_share: 0.1,
             stalled_share: 0.05,
-            device_copies_share: 0.05,
+            device_copies_share: 0.03,
             pass_shares: [0.01; 8],
         }
     }
