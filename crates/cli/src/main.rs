@@ -28,12 +28,14 @@ mod train;
 mod verified;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::FileError;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
+use train::config_file::{self, Given};
 
 /// How far a training run is from what the hardware allows, why, and the fix proven.
 #[derive(Parser)]
@@ -74,7 +76,11 @@ enum Command {
 
 fn main() -> ExitCode {
     signals::report_file_size_limit();
-    let cli = match Cli::try_parse() {
+    let words = match config_file::expanded(std::env::args_os().collect(), &Cli::command()) {
+        Ok(words) => words,
+        Err(error) => return failure::report(&error),
+    };
+    let cli = match parsed(&words) {
         Ok(cli) => cli,
         Err(asked) => return show(&asked),
     };
@@ -104,6 +110,20 @@ fn main() -> ExitCode {
     };
     entry.close(&done);
     done.unwrap_or_else(|error| failure::report(&error))
+}
+
+/// The command, which also knows what it was given where it leaves that in a file.
+fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    if let Command::Train(arguments) | Command::Profile(arguments) = &mut cli.command
+        && let Some((name, own)) = matches.subcommand()
+        && let Some(subcommand) = command.find_subcommand(name)
+    {
+        arguments.given = Given::of(subcommand, own);
+    }
+    Ok(cli)
 }
 
 /// Help, the version, or why the arguments make no sense.

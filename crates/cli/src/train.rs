@@ -3,28 +3,37 @@
 pub mod arguments;
 mod attribution;
 mod checkpoints;
+pub mod config_file;
+mod estimate;
 pub mod folder;
+mod heartbeat;
 mod opening;
 pub mod plan;
 mod progress;
 pub mod request;
+mod run_file;
 pub mod settings;
 pub mod start;
 mod summary;
+mod tensorboard;
 
 pub use arguments::Arguments;
 
 use crate::failure::RunFailed;
 use crate::output;
+use crate::profile::files::host_name;
 use crate::profile::{self, Profiler};
 use crate::registry::{self, About, Entry};
 use crate::signals::{self, Interrupt};
 use anyhow::ensure;
 use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
+use config_file::RUN_FILE;
+use estimate::Estimate;
 use folder::{IfTaken, RunFolder};
+use headroom_engine::DeviceSpec;
 use headroom_engine::machine::LoadWatch;
-use headroom_record::atomic::write_atomically;
+use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::progress::ProgressHeader;
 use headroom_record::registry::Headline;
@@ -34,11 +43,15 @@ use headroom_report::training::{self as text, TreeLine};
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::data::Prefetcher;
 use headroom_training::guard::OnSpike;
+use headroom_training::memory::MemoryNeed;
+use headroom_training::patience::{Patience, Verdict};
 use headroom_training::persist;
+use headroom_training::profile::events_file::EventsAbout;
 use headroom_training::program::Keep;
 use headroom_training::run::{self as training, End, EvaluationSet, Outcome, RunError, Schedule};
 use headroom_training::scales::Rounding;
 use headroom_training::trainer::Trainer;
+use heartbeat::Heartbeat;
 use plan::Planned;
 use progress::{Bar, Format, Progress, Speed};
 use serde_json::json;
@@ -48,6 +61,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 use summary::Ended;
+use tensorboard::Events;
 
 /// `headroom profile`: everything is recorded and reported.
 pub fn run_profiled(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
@@ -74,10 +88,14 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         return show_tree(&settings, format);
     }
     // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
-    let keep = if arguments.profiling.is_on() { Keep::GradientNorm } else { Keep::OnlyTheLoss };
+    let norm = arguments.profiling.is_on() || arguments.output.gradient_norm || arguments.output.tensorboard.is_some();
+    let keep = if norm { Keep::GradientNorm } else { Keep::OnlyTheLoss };
     let planned = Planned::new(&settings, &sources, keep)?;
     let need = planned.need;
-    let opening = opening::describe(&settings, &planned);
+    // The null device replays the prediction itself.
+    let estimate = Some(&planned).filter(|_| settings.device != DeviceSpec::Null);
+    let estimate = estimate.and_then(|planned| Estimate::of(&settings, planned));
+    let opening = opening::describe(&settings, &planned, estimate.as_ref());
     if format == Format::Text {
         output::result(&opening)?;
     }
@@ -87,6 +105,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
     let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder, arguments.model.resume.as_deref())?;
+    let checkpoints_are_resumed = arguments.output.save.is_none() || arguments.output.save == arguments.model.resume;
     let mut trainer = start::trainer(&arguments, &settings, planned, &interrupt)?;
     if let Some(profiler) = &profiler {
         profiler.attach(&mut trainer, &settings);
@@ -107,7 +126,16 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     let config = if arguments.output.redact { config.redact() } else { config };
     folder.begin(&config, &opening, &ProgressHeader::new(summary::times_origin(&settings)))?;
+    let run_file = run_file::text(&arguments.given, &settings, arguments.output.redact)?;
+    write_atomically(&folder.path.join(RUN_FILE), run_file.as_bytes())?;
+    if let Some(config) = &arguments.output.config {
+        folder.log(&format!("flags from {}", config.display()));
+    }
 
+    let bar = Bar::new(settings.first_step, settings.last_step);
+    let steps = (settings.first_step, settings.last_step);
+    let predicted = estimate.map(|estimate| estimate.step_seconds);
+    let events = arguments.output.tensorboard.as_deref().map(|path| events(path, &arguments, &settings, &need));
     let mut progress = Progress {
         settings: &settings,
         folder: &mut folder,
@@ -116,7 +144,11 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         warmup_steps: arguments.output.warmup_steps,
         log_interval: arguments.output.log_interval,
         speed: Speed::default(),
-        bar: Bar::new(settings.first_step, settings.last_step),
+        heartbeat: Heartbeat::start(arguments.output.heartbeat, steps, predicted, bar.0.clone()),
+        bar,
+        events: events.transpose()?,
+        patience: patience(&settings, checkpoints_are_resumed),
+        verdict: Verdict::NotBetter,
         working_on: None,
         output_error: None,
         spikes: vec![],
@@ -165,7 +197,13 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
         let rounding = trainer.rounding();
         let attribution = attribution.as_ref();
-        let made = Made { profiler: profiler.as_ref(), trainer: &trainer, attribution, rounding: rounding.as_ref() };
+        let made = Made {
+            profiler: profiler.as_ref(),
+            trainer: &trainer,
+            attribution,
+            rounding: rounding.as_ref(),
+            command: &arguments.given.command,
+        };
         conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
     let code = how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt)?;
@@ -213,6 +251,27 @@ fn open_checkpoints(
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
     let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
     Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
+}
+
+/// Evaluations so far. A folder that is not the resumed run's has no best checkpoint yet.
+fn patience(settings: &Settings, checkpoints_are_resumed: bool) -> Patience {
+    match settings.keep_best && !checkpoints_are_resumed {
+        true => Patience { best: None, ..settings.patience },
+        false => settings.patience,
+    }
+}
+
+fn events(folder: &Path, arguments: &Arguments, settings: &Settings, need: &MemoryNeed) -> Result<Events, FileError> {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let host = if arguments.output.redact { "host".into() } else { host_name() };
+    let about = EventsAbout {
+        started: 0.0,
+        samples_a_step: settings.shape.batch_size * settings.optimizer.accumulation,
+        seq_len: settings.shape.seq_len,
+        peak_memory_mb: need.peak.total() as f64 / MIB,
+        reserved_memory_mb: need.total() as f64 / MIB,
+    };
+    Events::create(folder, &host, about)
 }
 
 /// Batches on their way, and those that every evaluation uses.
@@ -279,6 +338,8 @@ struct Made<'a> {
     trainer: &'a Trainer,
     attribution: Option<&'a AttributionRecord>,
     rounding: Option<&'a Rounding>,
+    /// `train` or `profile`.
+    command: &'a str,
 }
 
 /// Writes and shows the summary.
@@ -291,7 +352,7 @@ fn conclude(
     made: Made,
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
-    let Made { profiler, trainer, attribution, rounding } = made;
+    let Made { profiler, trainer, attribution, rounding, .. } = made;
     let mut analysed = None;
     let mut record = summary::performance_record(settings, ended);
     if let Some(rounding) = rounding {
@@ -331,6 +392,10 @@ fn conclude(
     }
     let number = entry.id().map_or(String::new(), |id| format!(" (run {id})"));
     output::note(&format!("run folder: {}{number}", folder.path.display()));
+    if format == Format::Text {
+        let run_file = folder.path.join(RUN_FILE);
+        output::note(&format!("run again: headroom {} --config {}", made.command, run_file.display()));
+    }
     Ok(())
 }
 
@@ -347,7 +412,7 @@ fn how_it_ended(
     };
     let and = if checkpoints.is_some() { "and" } else { "but" };
     match end {
-        End::Finished => return Ok(ExitCode::SUCCESS),
+        End::Finished | End::StoppedEarly => return Ok(ExitCode::SUCCESS),
         End::Interrupted => output::note(&format!("interrupted: step {step} was finished {and} {saved}")),
         End::GivenUp if checkpoints.is_some_and(Checkpoints::has_saved) || (checkpoints.is_none() && step > 0) => {
             output::note(&format!("interrupted: step {} was given up unfinished; step {step} is {saved}", step + 1));

@@ -25,6 +25,17 @@ pub struct ProgressLine {
     pub samples_per_sec: f64,
     /// What the process holds, where the system tells.
     pub memory_mb: Option<f64>,
+    /// Of all gradients of that step together; missing where the run does not compute it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_norm: Option<f64>,
+}
+
+/// A line between those: an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationLine {
+    /// Steps taken before it.
+    pub step: u64,
+    pub eval_loss: f64,
 }
 
 impl ProgressHeader {
@@ -38,6 +49,8 @@ impl ProgressHeader {
                 ("seconds", times),
                 ("samples_per_sec", times),
                 ("memory_mb", Origin::Measured),
+                ("gradient_norm", Origin::Computed),
+                ("eval_loss", Origin::Computed),
             ]),
         }
     }
@@ -50,9 +63,17 @@ mod tests {
 
     #[test]
     fn every_figure_of_a_line_says_where_it_comes_from() {
-        let line =
-            ProgressLine { step: 10, loss: Some(6.9), seconds: 0.02, samples_per_sec: 400.0, memory_mb: Some(20.0) };
+        let line = ProgressLine {
+            step: 10,
+            loss: Some(6.9),
+            seconds: 0.02,
+            samples_per_sec: 400.0,
+            memory_mb: Some(20.0),
+            gradient_norm: Some(1.0),
+        };
         let mut record = serde_json::to_value(line).unwrap();
+        let evaluation = serde_json::to_value(EvaluationLine { step: 10, eval_loss: 6.8 }).unwrap();
+        record["eval_loss"] = evaluation["eval_loss"].clone();
         let header = serde_json::to_value(ProgressHeader::new(Origin::Measured)).unwrap();
         for key in ["schema_version", "provenance"] {
             record[key] = header[key].clone();

@@ -9,6 +9,7 @@ pub mod guard;
 pub mod memory;
 pub mod models;
 pub mod optimizer;
+pub mod patience;
 pub mod persist;
 pub mod positioned_file;
 pub mod profile;

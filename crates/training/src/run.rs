@@ -61,6 +61,12 @@ impl EvaluationSet {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    On,
+    Stop,
+}
+
 /// What is told while a run goes on, and asked to save.
 pub trait Observer {
     /// After every step, before anything is read back: for a sign of life only.
@@ -70,6 +76,10 @@ pub trait Observer {
     /// The steps since the last call: every log interval, and once more at the end.
     fn logged(&mut self, steps: &[StepRecord]);
     fn evaluated(&mut self, evaluation: Evaluation);
+    /// After an evaluation was told: does the run go on?
+    fn judge(&mut self, _trainer: &mut Trainer) -> Result<Go, CheckpointError> {
+        Ok(Go::On)
+    }
     /// The loss has left its course.
     fn diverged(&mut self, _spike: &Spike) {}
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError>;
@@ -95,6 +105,8 @@ pub enum RunError {
 #[derive(Debug)]
 pub enum End {
     Finished,
+    /// Evaluations no longer got better.
+    StoppedEarly,
     /// Told to stop; the step it was in was finished and saved.
     Interrupted,
     /// Told to stop and out of patience: the step it was in was left, the one before it was saved, if there was one.
@@ -197,6 +209,7 @@ fn run_until_done(
             break;
         }
         taken?;
+        let mut go = Go::On;
         if let Some(set) = evaluation
             && schedule.evaluate_every > 0
             && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
@@ -208,6 +221,7 @@ fn run_until_done(
             }
             outcome.evaluations.push(done);
             observer.evaluated(done);
+            go = observer.judge(trainer)?;
         }
         if saves {
             observer.save(trainer)?;
@@ -215,6 +229,10 @@ fn run_until_done(
         }
         if stopping {
             outcome.end = End::Interrupted;
+            break;
+        }
+        if go == Go::Stop && step < schedule.last_step {
+            outcome.end = End::StoppedEarly;
             break;
         }
     }

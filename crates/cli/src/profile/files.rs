@@ -92,7 +92,7 @@ pub fn write_all(
             peak_memory_mb: made.memory.peak_memory_mb,
             reserved_memory_mb: made.memory.reserved_memory_mb,
         };
-        let name = format!("events.out.tfevents.{}.{host}.{}.0", started / 1_000_000_000, std::process::id());
+        let name = events_name(started / 1_000_000_000, &host);
         write_atomically_with(&folder.join(&name), |out| write_events(&outcome.steps, &events, out))?;
         written.names.push(name);
     }
@@ -159,7 +159,12 @@ impl Written<'_> {
     }
 }
 
-fn host_name() -> String {
+/// As TensorBoard looks for them.
+pub fn events_name(started_seconds: u64, host: &str) -> String {
+    format!("events.out.tfevents.{started_seconds}.{host}.{}.0", std::process::id())
+}
+
+pub fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     // A dot would end the name too early for readers that take it apart.
     let name: String = name

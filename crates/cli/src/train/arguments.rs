@@ -1,5 +1,6 @@
 //! The arguments of `headroom train`. What is left out falls back to a resumed checkpoint, then to the size's row.
 
+use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -23,6 +24,9 @@ pub struct Arguments {
     pub output: OutputArguments,
     #[command(flatten, next_help_heading = "Profiling")]
     pub profiling: ProfilingArguments,
+    /// By command line or configuration file.
+    #[arg(skip)]
+    pub given: Given,
 }
 
 #[derive(clap::Args)]
@@ -158,6 +162,9 @@ pub struct TrainingArguments {
     /// on), stop, or go-back (to the last checkpoint of --save, with half the rate, three times at most)
     #[arg(long, value_enum, default_value_t = SpikeChoice::Tell)]
     pub on_spike: SpikeChoice,
+    /// End after so many evaluations in a row without improvement; 0 is never [default: 0]
+    #[arg(long, value_name = "N")]
+    pub early_stop: Option<u64>,
     /// What a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
     /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or
     /// random:K (by lot: the control). What is not chosen stands still, moments included [default: dense]
@@ -264,6 +271,10 @@ fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
 
 #[derive(clap::Args)]
 pub struct OutputArguments {
+    /// Read flags from a TOML file, by their long names (num-steps = 100); those of the command line win. Every run leaves
+    /// such a file, run.toml, in its folder
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Steps between reports; losses are kept until then
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub log_interval: u64,
@@ -289,6 +300,18 @@ pub struct OutputArguments {
     /// Checkpoints to keep, the newest included
     #[arg(long, value_name = "N", default_value_t = 1, requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
+    /// Also keep the checkpoint with the best evaluation, whole, in DIR/best
+    #[arg(long, requires = "save")]
+    pub keep_best: bool,
+    /// Write TensorBoard's events of every step and evaluation into this folder while the run goes on
+    #[arg(long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
+    /// Compute the norm of all gradients at every step (it is computed anyway where it clips, for TensorBoard and in profiles)
+    #[arg(long)]
+    pub gradient_norm: bool,
+    /// Seconds after which a step that goes on says so, again and again; 0 is off
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub heartbeat: u64,
     /// One JSON object a step on stdout, then the summary
     #[arg(long)]
     pub json: bool,

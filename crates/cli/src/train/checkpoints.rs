@@ -4,6 +4,7 @@ use super::folder::{IfTaken, make_folders, remove_folders};
 use super::settings::Settings;
 use anyhow::bail;
 use headroom_training::checkpoint::{CheckpointError, Saver, file_of_checkpoint};
+use headroom_training::patience::Patience;
 use headroom_training::persist::{self, Notes};
 use headroom_training::trainer::Trainer;
 use std::fs;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub struct Checkpoints {
     pub folder: PathBuf,
     saver: Saver,
+    /// Of `best/`, once there was one.
+    best: Option<Saver>,
     /// Folders that were missing before, innermost first.
     made: Vec<PathBuf>,
     saved: bool,
@@ -49,25 +52,72 @@ impl Checkpoints {
                 folder.display()
             );
         }
-        Ok(Checkpoints { folder: folder.to_path_buf(), saver: Saver::open(folder, keep)?, made, saved: false })
+        Ok(Checkpoints {
+            folder: folder.to_path_buf(),
+            saver: Saver::open(folder, keep)?,
+            best: None,
+            made,
+            saved: false,
+        })
+    }
+
+    /// Where the checkpoint with the best evaluation lies.
+    pub fn best_folder(&self) -> PathBuf {
+        self.folder.join(BEST)
     }
 
     pub fn has_saved(&self) -> bool {
         self.saved
     }
 
-    pub fn save(&mut self, trainer: &mut Trainer, settings: &Settings) -> Result<(), CheckpointError> {
-        let notes = Notes {
-            config: &settings.hf,
-            optimizer: &settings.optimizer,
-            seed: settings.seed,
-            data: &settings.data_description,
-            extra: &settings.notes,
-        };
-        persist::save(trainer, &mut self.saver, &notes)?;
+    pub fn save(
+        &mut self,
+        trainer: &mut Trainer,
+        settings: &Settings,
+        patience: &Patience,
+    ) -> Result<(), CheckpointError> {
+        save_with(&mut self.saver, trainer, settings, patience)?;
         self.saved = true;
         Ok(())
     }
+
+    /// Beside the newest, whole, in place of the best before it.
+    pub fn save_best(
+        &mut self,
+        trainer: &mut Trainer,
+        settings: &Settings,
+        patience: &Patience,
+    ) -> Result<(), CheckpointError> {
+        let saver = match &mut self.best {
+            Some(saver) => saver,
+            none => none.insert(Saver::open(&self.folder.join(BEST), NonZeroUsize::MIN)?),
+        };
+        save_with(saver, trainer, settings, patience)
+    }
+}
+
+const BEST: &str = "best";
+
+fn save_with(
+    saver: &mut Saver,
+    trainer: &mut Trainer,
+    settings: &Settings,
+    patience: &Patience,
+) -> Result<(), CheckpointError> {
+    let mut extra = settings.notes.clone();
+    if let Some(best) = patience.best.filter(|_| settings.keep_best || patience.most > 0) {
+        extra.insert("best_eval_loss".into(), f64::from(best.loss).into());
+        extra.insert("best_eval_step".into(), best.step.into());
+        extra.insert("evals_since_best".into(), patience.since.into());
+    }
+    let notes = Notes {
+        config: &settings.hf,
+        optimizer: &settings.optimizer,
+        seed: settings.seed,
+        data: &settings.data_description,
+        extra: &extra,
+    };
+    persist::save(trainer, saver, &notes)
 }
 
 /// Both exist, so that links and `..` cannot hide it.

@@ -1,12 +1,13 @@
 //! The run's folder: claimed before anything is trained, and gone again when nothing was.
 
+use super::config_file::RUN_FILE;
 use crate::profile::files;
 use anyhow::{bail, ensure};
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::attribution::ATTRIBUTION_FILE;
 use headroom_record::config::{CONFIG_FILE, ConfigRecord};
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
-use headroom_record::progress::{PROGRESS_FILE, ProgressHeader, ProgressLine};
+use headroom_record::progress::{EvaluationLine, PROGRESS_FILE, ProgressHeader, ProgressLine};
 use serde::Serialize;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -17,7 +18,7 @@ use std::time::Duration;
 pub const LOG_FILE: &str = "training_output.log";
 
 /// Everything that a run writes into its folder.
-pub const FILES: [&str; 5] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE, ATTRIBUTION_FILE];
+pub const FILES: [&str; 6] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE, ATTRIBUTION_FILE, RUN_FILE];
 
 /// Takes a run away: its files, and the folder where nothing else lies in it.
 pub fn remove_run(path: &Path) -> Result<(), FileError> {
@@ -152,6 +153,10 @@ impl RunFolder {
 
     /// Adds a line for those who watch the run.
     pub fn progress(&mut self, line: &ProgressLine) {
+        self.progress_object(line);
+    }
+
+    pub fn evaluation(&mut self, line: &EvaluationLine) {
         self.progress_object(line);
     }
 

@@ -1,5 +1,6 @@
 //! What is said before the first step: the configuration, the parameters by part, and the memory planned.
 
+use super::estimate::Estimate;
 use super::plan::{Planned, memory_line};
 use super::settings::Settings;
 use headroom_engine::DeviceSpec;
@@ -9,7 +10,7 @@ use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::kernels;
 use headroom_training::schedule::Shape;
 
-pub fn describe(settings: &Settings, planned: &Planned) -> String {
+pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estimate>) -> String {
     let count = settings.model.parameters();
     let parameters = [
         ("embedding", count.embedding),
@@ -29,6 +30,9 @@ pub fn describe(settings: &Settings, planned: &Planned) -> String {
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
+    if let Some(estimate) = estimate {
+        lines.push(("time", estimate.line(settings.last_step - settings.first_step)));
+    }
     if let Some(evaluation) = &settings.evaluation_line {
         let after_data = 1 + lines.iter().position(|(name, _)| *name == "data").unwrap_or(0);
         lines.insert(after_data, ("evaluation", evaluation.clone()));

@@ -3,16 +3,19 @@
 use super::attribution;
 use super::checkpoints::Checkpoints;
 use super::folder::RunFolder;
+use super::heartbeat::Heartbeat;
 use super::settings::Settings;
+use super::tensorboard::Events;
 use crate::output;
 use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
-use headroom_record::progress::ProgressLine;
+use headroom_record::progress::{EvaluationLine, ProgressLine};
 use headroom_report::training::{StepLine, bar_message, step_line};
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::choices::Choices;
 use headroom_training::guard::Spike;
-use headroom_training::run::{Evaluation, Observer, StepRecord};
+use headroom_training::patience::{Counts, Patience, Verdict};
+use headroom_training::run::{Evaluation, Go, Observer, StepRecord};
 use headroom_training::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -35,6 +38,11 @@ pub struct Progress<'a> {
     pub log_interval: u64,
     pub speed: Speed,
     pub bar: Bar,
+    pub heartbeat: Option<Heartbeat>,
+    pub events: Option<Events>,
+    /// Evaluations so far, and what the newest was worth.
+    pub patience: Patience,
+    pub verdict: Verdict,
     /// What the newest steps worked on, where they choose.
     pub working_on: Option<String>,
     /// The first object that could not be written; told at the end.
@@ -46,7 +54,8 @@ pub struct Progress<'a> {
 impl Progress<'_> {
     pub fn finish(self) -> Result<(), FileError> {
         self.bar.0.finish_and_clear();
-        self.output_error.map_or(Ok(()), Err)
+        let events = self.events.map_or(Ok(()), Events::finish);
+        self.output_error.map_or(events, Err)
     }
 
     /// The run goes on from an earlier step.
@@ -74,6 +83,9 @@ impl Progress<'_> {
 impl Observer for Progress<'_> {
     fn stepped(&mut self, step: u64) {
         self.bar.0.set_position(step);
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.stepped(step);
+        }
     }
 
     fn chose(&mut self, choices: &Choices) {
@@ -109,7 +121,11 @@ impl Observer for Progress<'_> {
             seconds: line.seconds,
             samples_per_sec: line.recent,
             memory_mb: resident_bytes().map(|bytes| bytes as f64 / 1024.0 / 1024.0),
+            gradient_norm: newest.gradient_norm.map(f64::from),
         });
+        if let Some(events) = &mut self.events {
+            events.steps(steps);
+        }
         self.bar.0.set_message(bar_message(&line));
         let mark = if newest.recorded { " [PROFILING]" } else { "" };
         let working_on = self.working_on.as_ref().map_or(String::new(), |node| format!(", on {node}"));
@@ -122,7 +138,35 @@ impl Observer for Progress<'_> {
 
     fn evaluated(&mut self, evaluation: Evaluation) {
         self.object(json!({ "step": evaluation.step, "eval_loss": evaluation.loss }));
+        self.folder.evaluation(&EvaluationLine { step: evaluation.step, eval_loss: evaluation.loss.into() });
+        if let Some(events) = &mut self.events {
+            events.evaluation(evaluation);
+        }
         self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
+        // The one at a run's end is no regular one: with more steps it would not have been.
+        let every = self.settings.eval_every.max(1);
+        let counts = if evaluation.step.is_multiple_of(every) { Counts::Yes } else { Counts::No };
+        self.verdict = self.patience.tell(evaluation.step, evaluation.loss, counts);
+    }
+
+    fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
+        match (self.verdict, self.patience.best) {
+            (Verdict::Better, _) if self.settings.keep_best => {
+                let Some(checkpoints) = &mut self.checkpoints else { return Ok(Go::On) };
+                checkpoints.save_best(trainer, self.settings, &self.patience)?;
+                let folder = checkpoints.best_folder();
+                self.say(&format!("Best checkpoint so far, of step {}, saved to {}", trainer.step, folder.display()));
+            }
+            (Verdict::Enough, Some(best)) => {
+                self.say(&format!(
+                    "stopped early after {} evaluations without improvement: the best was {:.4} after step {}",
+                    self.patience.since, best.loss, best.step
+                ));
+                return Ok(Go::Stop);
+            }
+            _ => {}
+        }
+        Ok(Go::On)
     }
 
     fn diverged(&mut self, spike: &Spike) {
@@ -135,7 +179,7 @@ impl Observer for Progress<'_> {
 
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
-        checkpoints.save(trainer, self.settings)?;
+        checkpoints.save(trainer, self.settings, &self.patience)?;
         attribution::write(trainer, self.settings, &self.folder.path)?;
         let line = format!("Checkpoint of step {} saved to {}", trainer.step, checkpoints.folder.display());
         self.say(&line);
@@ -164,7 +208,7 @@ impl Speed {
 }
 
 /// Hidden where nobody watches.
-pub struct Bar(ProgressBar);
+pub struct Bar(pub ProgressBar);
 
 impl Bar {
     pub fn new(first: u64, last: u64) -> Bar {

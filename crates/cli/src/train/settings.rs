@@ -26,6 +26,7 @@ use headroom_training::checkpoint::{Checkpoint, HfConfig};
 use headroom_training::data::{BatchShape, SourceSettings};
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
+use headroom_training::patience::Patience;
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
 use serde_json::{Map, Value};
@@ -53,6 +54,9 @@ pub struct Settings {
     /// 0 is off.
     pub eval_every: u64,
     pub eval_batches: usize,
+    /// Evaluations so far, and how many without improvement end the run.
+    pub patience: Patience,
+    pub keep_best: bool,
     pub device: DeviceSpec,
     /// What the driver says of it, where it is a GPU.
     pub gpu: Option<cuda::Facts>,
@@ -125,6 +129,9 @@ impl Settings {
         };
         let precision = precision_of(arguments, &before, device, &question)?;
 
+        let patience = patience_of(arguments, &before, wanted.eval_every)?;
+        let keep_best = arguments.output.keep_best || before.keep_best.unwrap_or(false);
+
         let notes = Resumed {
             size: Some(size.clone()),
             batch_size: Some(shape.batch_size),
@@ -152,6 +159,11 @@ impl Settings {
             eval_batch_size: wanted.eval_batch_size,
             eval_batches: Some(wanted.eval_batches),
             eval_data: wanted.eval_data.as_deref().map(whole),
+            early_stop: Some(patience.most).filter(|most| *most > 0),
+            keep_best: Some(true).filter(|_| keep_best),
+            best_eval_loss: None,
+            best_eval_step: None,
+            evals_since_best: None,
         };
         let loaded = resume.as_ref().or(init_from.as_ref()).map(Checkpoint::config);
         let hf = match loaded {
@@ -172,6 +184,8 @@ impl Settings {
             evaluation_line: wanted.evaluation_line(sources.evaluation.as_ref()),
             eval_every: wanted.eval_every,
             eval_batches: wanted.eval_batches,
+            patience,
+            keep_best,
             device,
             gpu,
             precision,
@@ -249,6 +263,20 @@ fn precision_of(
         );
     }
     Ok(precision)
+}
+
+fn patience_of(arguments: &Arguments, before: &Resumed, eval_every: u64) -> anyhow::Result<Patience> {
+    let asked = [
+        ("--early-stop", arguments.training.early_stop.is_some_and(|most| most > 0)),
+        ("--keep-best", arguments.output.keep_best),
+    ];
+    for (flag, is_given) in asked {
+        ensure!(
+            !is_given || eval_every > 0,
+            "{flag} is given, but nothing is evaluated\n  help: --eval-every says how often"
+        );
+    }
+    Ok(before.patience(arguments.training.early_stop.or(before.early_stop).unwrap_or(0)))
 }
 
 fn last_step(arguments: &Arguments, before: &Resumed, first_step: u64) -> anyhow::Result<u64> {

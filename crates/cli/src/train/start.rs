@@ -57,17 +57,24 @@ pub fn cuda_options(ordinal: usize) -> Options {
 
 /// The measured peaks of this machine, or assumed ones, said so.
 fn rates(settings: &Settings) -> Rates {
-    match kept::load_device(&settings.machine.cpu_name, settings.threads) {
-        Some(record) => Rates {
-            product_flops: record.gemm(settings.precision.name()).unwrap_or(ASSUMED_RATES.product_flops),
-            bytes: record.memory_bandwidth_bytes,
-            call_seconds: record.call_seconds,
-        },
-        None => {
-            output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
-            ASSUMED_RATES
-        }
-    }
+    kept_rates(settings).unwrap_or_else(|| {
+        output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
+        ASSUMED_RATES
+    })
+}
+
+/// The measured peaks of the machine or GPU that a run is for, where they are kept.
+pub fn kept_rates(settings: &Settings) -> Option<Rates> {
+    let record = match &settings.gpu {
+        Some(gpu) => kept::load_gpu(&gpu.name)?,
+        None => kept::load_device(&settings.machine.cpu_name, settings.threads)?,
+    };
+    let assumed = settings.gpu.is_none().then_some(ASSUMED_RATES.product_flops);
+    Some(Rates {
+        product_flops: record.gemm(settings.precision.name()).or(assumed)?,
+        bytes: record.memory_bandwidth_bytes,
+        call_seconds: record.call_seconds,
+    })
 }
 
 fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ mod full_disk;
 mod home;
 mod interruption;
 mod kept_files;
+mod long_runs;
 mod memory;
 mod names;
 mod not_finite;

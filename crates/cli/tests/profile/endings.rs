@@ -59,7 +59,7 @@ fn a_killed_run_leaves_no_half_written_file() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_whole(&folder);
-    assert_eq!(names_in(&folder), ["config.json", "progress.jsonl", "training_output.log"]);
+    assert_eq!(names_in(&folder), ["config.json", "progress.jsonl", "run.toml", "training_output.log"]);
 }
 
 #[test]

@@ -142,7 +142,10 @@ fn the_page_stands_alone_and_shows_each_part() {
 #[test]
 fn train_writes_only_what_it_is_asked_for() {
     let plain = Run::done("train --size nano --num-steps 6");
-    assert_eq!(plain.names(), ["config.json", "performance_summary.json", "progress.jsonl", "training_output.log"]);
+    assert_eq!(
+        plain.names(),
+        ["config.json", "performance_summary.json", "progress.jsonl", "run.toml", "training_output.log"]
+    );
     let flops = Run::done("train --size nano --num-steps 6 --computational-intensity --generate-roofline");
     assert!(flops.folder.join("roofline_data.json").exists());
     assert!(!flops.folder.join("operator_analysis.json").exists());
@@ -164,7 +167,10 @@ fn a_profile_written_over_another_leaves_none_of_its_files() {
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
     let done = again("train --size nano --num-steps 3 --overwrite");
     assert!(done.status.success(), "{}", said(&done));
-    assert_eq!(run.names(), ["config.json", "performance_summary.json", "progress.jsonl", "training_output.log"]);
+    assert_eq!(
+        run.names(),
+        ["config.json", "performance_summary.json", "progress.jsonl", "run.toml", "training_output.log"]
+    );
 }
 
 #[test]

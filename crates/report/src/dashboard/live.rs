@@ -39,7 +39,14 @@ fn step_of_log(line: &str) -> Option<ProgressLine> {
     let loss = parts.next()?.strip_prefix("Loss = ")?.parse().ok();
     let seconds = parts.next()?.strip_prefix("Time = ")?.strip_suffix(" seconds")?.parse().ok()?;
     let samples_per_sec = parts.next()?.split(' ').next()?.parse().ok()?;
-    Some(ProgressLine { step: step.parse().ok()?, loss, seconds, samples_per_sec, memory_mb: None })
+    Some(ProgressLine {
+        step: step.parse().ok()?,
+        loss,
+        seconds,
+        samples_per_sec,
+        memory_mb: None,
+        gradient_norm: None,
+    })
 }
 
 #[cfg(test)]

@@ -20,20 +20,25 @@ pub fn write_events(steps: &[StepRecord], about: &EventsAbout, out: &mut dyn Wri
     write_start(out, about.started)?;
     let mut now = about.started;
     for record in steps {
-        let seconds = record.times.total.as_secs_f64();
-        now += seconds;
-        let speed = about.samples_a_step as f64 / seconds.max(1e-9);
-        let mut scalars = vec![
-            ("train/learning_rate", record.learning_rate as f32),
-            ("speed/samples_per_sec", speed as f32),
-            ("speed/tokens_per_sec", (speed * about.seq_len as f64) as f32),
-            ("speed/step_seconds", seconds as f32),
-            ("memory/peak_mb", about.peak_memory_mb as f32),
-            ("memory/reserved_mb", about.reserved_memory_mb as f32),
-        ];
-        scalars.extend(record.loss.map(|loss| ("train/loss", loss)));
-        scalars.extend(record.gradient_norm.map(|norm| ("train/gradient_norm", norm)));
-        write_scalars(out, now, record.step as i64, &scalars)?;
+        now += record.times.total.as_secs_f64();
+        write_scalars(out, now, record.step as i64, &scalars(record, about))?;
     }
     out.flush()
+}
+
+/// The values of a step, each under its tag.
+pub fn scalars(record: &StepRecord, about: &EventsAbout) -> Vec<(&'static str, f32)> {
+    let seconds = record.times.total.as_secs_f64();
+    let speed = about.samples_a_step as f64 / seconds.max(1e-9);
+    let mut scalars = vec![
+        ("train/learning_rate", record.learning_rate as f32),
+        ("speed/samples_per_sec", speed as f32),
+        ("speed/tokens_per_sec", (speed * about.seq_len as f64) as f32),
+        ("speed/step_seconds", seconds as f32),
+        ("memory/peak_mb", about.peak_memory_mb as f32),
+        ("memory/reserved_mb", about.reserved_memory_mb as f32),
+    ];
+    scalars.extend(record.loss.map(|loss| ("train/loss", loss)));
+    scalars.extend(record.gradient_norm.map(|norm| ("train/gradient_norm", norm)));
+    scalars
 }

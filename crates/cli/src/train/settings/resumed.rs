@@ -3,6 +3,7 @@
 use anyhow::Context;
 use headroom_graph::ops::adamw::Decays;
 use headroom_training::checkpoint::TrainingState;
+use headroom_training::patience::{Best, Patience};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -37,12 +38,25 @@ pub struct Resumed {
     pub eval_batch_size: Option<usize>,
     pub eval_batches: Option<usize>,
     pub eval_data: Option<String>,
+    pub early_stop: Option<u64>,
+    pub keep_best: Option<bool>,
+    /// Of the evaluations so far, where they count for something.
+    pub best_eval_loss: Option<f64>,
+    pub best_eval_step: Option<u64>,
+    pub evals_since_best: Option<u64>,
 }
 
 impl Resumed {
     pub fn of(state: &TrainingState) -> anyhow::Result<Resumed> {
         serde_json::from_value(Value::Object(state.extra.clone()))
             .context("the checkpoint's training_state.json has `extra` settings that do not read")
+    }
+
+    /// What evaluations were like so far.
+    pub fn patience(&self, most: u64) -> Patience {
+        let best = self.best_eval_step.zip(self.best_eval_loss);
+        let best = best.map(|(step, loss)| Best { step, loss: loss as f32 });
+        Patience { most, best, since: self.evals_since_best.unwrap_or(0) }
     }
 
     pub fn decay(&self) -> anyhow::Result<Option<Decays>> {

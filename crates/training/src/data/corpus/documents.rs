@@ -1,7 +1,7 @@
 //! Documents out of files: a text file is one, a line of a JSONL file is one.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use super::super::DataError;
 use super::super::pieces::read_text;
 use super::files::DataFile;
+
+/// Longer lines than this are no documents, and would not fit into memory.
+const MOST_LINE_BYTES: u64 = 1 << 30;
 
 /// Told of every document: its text in pieces, then that it has ended.
 pub trait Take<E> {
@@ -49,8 +52,12 @@ fn read_lines<E: From<DataError>>(path: &Path, column: &str, take: &mut impl Tak
     let mut line = vec![];
     for number in 1.. {
         line.clear();
-        if lines.read_until(b'\n', &mut line).map_err(reading)? == 0 {
+        if (&mut lines).take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(reading)? == 0 {
             break;
+        }
+        if line.len() as u64 == MOST_LINE_BYTES {
+            let why = format!("is longer than {MOST_LINE_BYTES} bytes, and a line is read whole");
+            return Err(DataError::BadLine { path: path.to_path_buf(), line: number, why }.into());
         }
         if line.trim_ascii().is_empty() {
             continue;
