@@ -1,7 +1,13 @@
 //! How sure it is that a line runs at every step: where the step is, and which branches lie between.
 
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
 use super::context::{ContextId, Frame, Guard, LoopKind};
-use super::program::{FunctionKind, Program};
+use super::program::{Call, FunctionKind, Program};
+
+/// A script whose loops turn no more often than this tries itself out.
+const MOST_TRIAL_STEPS: i64 = 100;
 
 /// From where a line is known to be part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,5 +42,45 @@ impl Program<'_> {
             .outwards(context)
             .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
             .any(|(_, around)| around.frame == Frame::Guard(Guard::Open) && !around.trains)
+    }
+
+    /// In a script's own loop of a few steps: `for step in range(10)` below a module, to see whether it runs.
+    pub fn is_trial(&self, context: ContextId) -> bool {
+        if self.function_of(context).definition.is_some() || self.step_loop(context).is_none() {
+            return false;
+        }
+        let loops = self.notes.contexts.outwards(context).filter_map(|(id, _)| self.loop_at(id));
+        let mut turns = loops.map(|around| self.turns_of(context, around.iterated?));
+        let all = turns.try_fold(1_i64, |all, turns| all.checked_mul(turns?));
+        all.is_some_and(|all| all <= MOST_TRIAL_STEPS)
+    }
+
+    /// How often a loop over `range(…)` turns, where that is known.
+    fn turns_of(&self, context: ContextId, iterated: &Expr) -> Option<i64> {
+        let Expr::Call(call) = iterated else { return None };
+        let noted = self.call_at(context, call.range())?;
+        match noted.external() {
+            Some("builtins.range") => match noted.arguments.as_slice() {
+                [end] => end.known_integer(),
+                [start, end] => end.known_integer()?.checked_sub(start.known_integer()?),
+                _ => None,
+            },
+            _ => self.turns_of(context, call.arguments.args.first()?),
+        }
+    }
+
+    /// The call that stands at `range` of the context's file.
+    fn call_at(&self, context: ContextId, range: TextRange) -> Option<&Call<'_>> {
+        self.places.call_by_range.get(&(self.file_of(context), range)).map(|index| &self.notes.calls[*index])
+    }
+
+    /// Inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.
+    pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
+        let function = self.notes.contexts.get(context).function;
+        let opens = |call: &Call| {
+            let is_around = matches!(call.statement, Stmt::With(with) if with.range().contains_range(range));
+            is_around && call.external().is_some_and(|name| name.starts_with("torch.") && name.ends_with(".stream"))
+        };
+        self.calls_of(function).any(|call| call.name == "stream" && opens(call))
     }
 }

@@ -176,7 +176,8 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let owner = program.sources.symbols.functions[*function].class;
             let reads = |inner: &Call| {
                 let is_sink = inner.callee == Callee::Method && inner.name.starts_with("add_scalar");
-                read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner)
+                let waits = read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner);
+                waits && !program.is_on_side_stream(inner.context, inner.node.range())
             };
             owner.is_some() && given() && program.calls_of(*function).any(reads)
         }

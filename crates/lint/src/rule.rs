@@ -136,7 +136,12 @@ impl<'p, 'a> Check<'p, 'a> {
         };
         // Whether a branch is taken is the reader's to say. A word added to a copy is right either way.
         let is_branch = rule.code != "TP303" && self.program.is_hot(context) && self.program.is_under_branch(context);
-        let is_pedantic = notice == Notice::Pedantic || is_outside || is_branch;
+        let is_mitigated = || self.program.is_on_side_stream(context, node.range());
+        let is_pedantic = notice == Notice::Pedantic
+            || is_outside
+            || is_branch
+            || self.program.is_trial(context)
+            || rule.cause == Cause::HostSync && is_mitigated();
         self.found.push(SourceFinding {
             code: rule.code,
             name: rule.name,

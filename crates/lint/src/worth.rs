@@ -5,13 +5,14 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::context::{ContextId, Frame, LoopKind};
 use super::evidence::Place;
-use super::program::{FunctionKind, Program};
+use super::program::{Call, FunctionKind, Program};
 use super::purpose::{Purpose, purpose};
 use super::rule::Notice;
 use super::truth::asks_device;
 
-/// A read that could be put off, or that leaves out work which the device could do unasked, is worth a change wherever it
-/// stands, and so is one that a loop inside the step repeats. One that the host goes on with once is not.
+/// A read that could be put off, or that chooses between two values, is worth a change wherever it stands. One that the host
+/// goes on with is where a loop inside the step repeats it, in the loop of steps or a trainer's hook: further down, whoever
+/// wrote it mostly needs the number there.
 pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
     let purpose = purpose(program, function, statement, range);
@@ -20,16 +21,33 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
         Purpose::Finite | Purpose::Key => false,
         Purpose::Record => !waits_anyway(program, context),
         Purpose::Skip => true,
-        Purpose::Other => is_repeated_within_step(program, context) || is_step(),
-        Purpose::Guard | Purpose::Needed => is_repeated_within_step(program, context),
+        Purpose::Other | Purpose::Guard | Purpose::Needed => is_step() && is_repeated_within_step(program, context),
     };
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// `if mask.any(): x[mask] = 0`: the device could do it unasked.
-pub fn leaves_out_masked_write(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> bool {
+/// A test of a device value, where a loop inside the step repeats it: it chooses between two values, or leaves out a write
+/// that a mask could (`if mask.any(): x[mask] = 0`). Once per step, or where it says what a statement does next, the answer
+/// is mostly the host's to have.
+pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> Notice {
     let function = program.notes.contexts.get(context).function;
-    purpose(program, function, statement, test.range()) == Purpose::Skip
+    let purpose = purpose(program, function, statement, test.range());
+    let is_choice = !matches!(statement, Stmt::If(_) | Stmt::While(_) | Stmt::Assert(_));
+    let is_worth = match purpose {
+        Purpose::Finite | Purpose::Key => false,
+        Purpose::Skip => true,
+        _ => is_choice,
+    };
+    let is_known = program.place(context) != Place::Elsewhere && !is_never_called(program, context);
+    match is_worth && is_known && is_repeated_within_step(program, context) {
+        true => Notice::Default,
+        false => Notice::Pedantic,
+    }
+}
+
+/// A value that is put down at every step, unless the host waits there anyway.
+pub fn of_record(program: &Program, context: ContextId) -> Notice {
+    if waits_anyway(program, context) { Notice::Pedantic } else { Notice::Default }
 }
 
 /// Whether the host waits in the same function whatever becomes of this read: it asks whether the loss is a number, or for
@@ -45,7 +63,9 @@ fn waits_anyway(program: &Program, context: ContextId) -> bool {
             && asks_device(program, test)
             && purpose(program, function, test.statement, test.expression.range()) == Purpose::Finite
     });
-    let synchronizes = || program.calls_of(function).any(|call| call.name == "synchronize" && is_beside(call.context));
+    let is_wait =
+        |call: &Call| call.name == "synchronize" && call.external().is_some_and(|dotted| dotted.starts_with("torch."));
+    let synchronizes = || program.calls_of(function).any(|call| is_wait(call) && is_beside(call.context));
     asks || synchronizes()
 }
 

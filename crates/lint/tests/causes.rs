@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use headroom_lint::finding::Severity;
+use headroom_lint::finding::{Confidence, Severity};
 use headroom_lint::fix::Safety;
 use headroom_lint::rules::RULES;
 use headroom_lint::{Input, Selection, SourceFinding, lint, repair};
@@ -55,7 +55,7 @@ fn found(input: &Input, selection: &Selection) -> BTreeSet<(String, u32)> {
 #[test]
 fn each_script_has_its_marked_findings_and_no_others() {
     let scripts = scripts();
-    assert!(scripts.len() >= 29, "{} scripts", scripts.len());
+    assert!(scripts.len() >= 33, "{} scripts", scripts.len());
     let wrong: Vec<String> = scripts
         .iter()
         .filter_map(|input| {
@@ -66,6 +66,18 @@ fn each_script_has_its_marked_findings_and_no_others() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn attention_of_length_squared_is_sure_behind_pedantic() {
+    let input = script("attention_by_hand.py");
+    let text = String::from_utf8_lossy(&input.bytes).into_owned();
+    let marked: Vec<u32> =
+        (1..).zip(text.lines()).filter(|(_, line)| line.ends_with("# surely")).map(|(at, _)| at).collect();
+    let report = lint(&[input], &Selection::default().pedantic());
+    let sure = report.findings.iter().filter(|one| one.code == "TP403" && one.confidence == Confidence::High);
+    assert_eq!(sure.map(|one| one.place.line).collect::<Vec<_>>(), marked);
+    assert_eq!(marked.len(), 5);
 }
 
 #[test]

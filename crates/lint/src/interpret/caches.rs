@@ -26,7 +26,15 @@ fn keeps_what_it_makes(asked: &[String], filled: &[String], body: &[Stmt]) -> bo
 
 /// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.
 pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool {
-    let [Stmt::Return(_)] = branch.body.as_slice() else { return false };
+    // `if self.table is not None:`, and inside `if self.table.size(0) >= n: …; return`.
+    let returns = match branch.body.as_slice() {
+        [Stmt::Return(_)] => true,
+        [Stmt::If(inner)] => inner.elif_else_clauses.is_empty() && matches!(inner.body.last(), Some(Stmt::Return(_))),
+        _ => false,
+    };
+    if !returns {
+        return false;
+    }
     let found = match &*branch.test {
         Expr::BoolOp(operation) => operation.values.iter().collect(),
         test => vec![test],

@@ -312,20 +312,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn subscript(&mut self, subscript: &'a ExprSubscript) -> Value {
-        let base = self.evaluate(&subscript.value);
-        let index = self.evaluate(&subscript.slice);
-        if self.is_recording
-            && let Some(statement) = self.statement
-        {
-            self.program.notes.subscripts.push(Subscript {
-                node: subscript,
-                statement,
-                context: self.context,
-                base: base.clone(),
-                index: index.clone(),
-                stored: None,
-            });
-        }
+        let (base, index) = self.parts_of(subscript, None);
         match (&base, &index) {
             (Value::Dict { entries, element }, Value::Text(Some(key))) => {
                 let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
@@ -353,6 +340,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Model(_), _) => Value::Model(None),
             _ => base.element(),
         }
+    }
+
+    /// The base and the index of a subscript, which is noted, with what is stored into it.
+    pub(super) fn parts_of(&mut self, node: &'a ExprSubscript, stored: Option<&Value>) -> (Value, Value) {
+        let (base, index) = (self.evaluate(&node.value), self.evaluate(&node.slice));
+        if let Some(statement) = self.statement.filter(|_| self.is_recording) {
+            let (context, stored) = (self.context, stored.cloned());
+            let noted = Subscript { node, statement, context, base: base.clone(), index: index.clone(), stored };
+            self.program.notes.subscripts.push(noted);
+        }
+        (base, index)
     }
 
     fn dictionary(&mut self, dict: &'a ruff_python_ast::ExprDict) -> Value {

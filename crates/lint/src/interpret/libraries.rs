@@ -187,6 +187,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 (Some(Value::Text(Some(name))), Value::Instance(class) | Value::Model(Some(class))) => {
                     self.member(class, name).unwrap_or(Value::Unknown)
                 }
+                // `getattr(np, name)(values)` is a function of numpy, whichever it is.
+                (Some(Value::Text(_)), Value::External(library)) => Value::External(format!("{library}.getattr")),
                 _ => Value::Unknown,
             },
             _ => Value::Unknown,
@@ -208,6 +210,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
             // Of tensors that lie on the device; of others, a dataset like any other.
             "utils.data.TensorDataset" if arguments.all().any(Value::holds_device) => return Value::DEVICE,
+            "utils.data.TensorDataset" => return Value::External("torch.utils.data.TensorDataset".to_string()),
             _ if rest.starts_with("utils.data.") => return Value::Unknown,
             _ => {}
         }
@@ -321,6 +324,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     return Value::Tensor(Tensor { origin, ..tensor });
                 }
             }
+            "ones_like" | "zeros_like" | "full_like" if subject == Value::Unknown => return Value::DEVICE,
             // Whatever it is like, only its shape counts.
             "ones_like" | "zeros_like" | "full_like" => {
                 if let Value::Tensor(tensor) = subject {

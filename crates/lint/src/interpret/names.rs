@@ -42,7 +42,7 @@ pub fn by_annotation(annotation: Option<&Expr>) -> Option<Value> {
         "int" | "float" => Some(Value::SIZE),
         "bool" => Some(Value::Bool(None)),
         "str" | "Path" => Some(Value::Text(None)),
-        "ndarray" => Some(Value::Numpy),
+        "ndarray" | "generic" => Some(Value::Numpy),
         "DataLoader" => Some(Value::Loader(None)),
         "Module" => Some(Value::Model(None)),
         "Optimizer" => Some(Value::Optimizer(None)),
@@ -156,9 +156,12 @@ pub fn is_model_name(name: &str) -> bool {
         before || lower.strip_prefix(*part).is_some_and(|after| after.starts_with('_'))
     };
     (PARTS.iter().any(ends) || lower.starts_with("net"))
-        && !["name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim"]
-            .iter()
-            .any(|suffix| lower.ends_with(suffix))
+        && ![
+            "name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim",
+            "cls", "class",
+        ]
+        .iter()
+        .any(|suffix| lower.ends_with(suffix))
 }
 
 pub fn is_criterion_name(name: &str) -> bool {

@@ -10,7 +10,7 @@ use super::guards::{Branches, ends_turn};
 use super::names::{is_loader_name, is_model_name};
 use super::unpacking::{goes_over_keys, spread};
 use crate::context::{Frame, Guard, LoopKind};
-use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop, Subscript};
+use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop};
 use crate::value::Value;
 
 /// Loops nested deeper than this are gone through once.
@@ -413,20 +413,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Subscript(subscript) => {
-                let base = self.evaluate(&subscript.value);
-                let index = self.evaluate(&subscript.slice);
-                if self.is_recording
-                    && let Some(statement) = self.statement
-                {
-                    self.program.notes.subscripts.push(Subscript {
-                        node: subscript,
-                        statement,
-                        context: self.context,
-                        base: base.clone(),
-                        index: index.clone(),
-                        stored: Some(value.clone()),
-                    });
-                }
+                let (base, index) = self.parts_of(subscript, Some(&value));
                 if let Expr::Name(name) = &*subscript.value {
                     self.store_into(name.id.as_str(), base, index, value);
                 }

@@ -135,9 +135,20 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
 
 /// Whether data is written into what the call makes: then it is a place for results, and no constant.
 fn is_written(program: &Program, call: &Call) -> bool {
+    let function = program.notes.contexts.get(call.context).function;
+    let writes = |other: &Call| {
+        other.name.ends_with('_')
+            && !other.name.ends_with("__")
+            && other.arguments.iter().any(|value| value.tensor().is_some() && !value.is_sized())
+    };
+    // `torch.full(…).scatter_(1, targets, 1.0)`
+    let is_made_there =
+        |other: &Call| other.receiver_expression().is_some_and(|made| made.range() == call.node.range());
+    if program.calls_of(function).any(|other| is_made_there(other) && writes(other)) {
+        return true;
+    }
     let Stmt::Assign(assign) = call.statement else { return false };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
-    let function = program.notes.contexts.get(call.context).function;
     let is_target = |expression: &Expr| {
         let whole = match expression {
             // `place[:, :n].copy_(rows)`
@@ -152,13 +163,8 @@ fn is_written(program: &Program, call: &Call) -> bool {
             && program.notes.contexts.get(subscript.context).function == function
             && is_target(&subscript.node.value)
     });
-    stored
-        || program.calls_of(function).any(|other| {
-            other.name.ends_with('_')
-                && !other.name.ends_with("__")
-                && other.receiver_expression().is_some_and(is_target)
-                && other.arguments.iter().any(|value| value.tensor().is_some() && !value.is_sized())
-        })
+    let is_its = |other: &Call| other.receiver_expression().is_some_and(is_target);
+    stored || program.calls_of(function).any(|other| is_its(other) && writes(other))
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {

@@ -43,9 +43,24 @@ fn check(check: &mut Check) {
         let text = super::short(program.text(at.context, at.node));
         let message = format!("made on the host and copied to the device at every step: `{text}`");
         // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
-        let notice = if maker.is_some() { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        let notice = match maker.is_some() && !is_filled_on_the_host(program, call) {
+            true => worth::in_sight(program, call.context),
+            false => Notice::Pedantic,
+        };
         check.report_as(notice, at.context, at.node, message, fix(program, call));
     }
+}
+
+/// Rows were stored into it before it was moved: on the device each of them would be a launch of its own.
+fn is_filled_on_the_host(program: &Program, call: &Call) -> bool {
+    let Some(Expr::Name(moved)) = call.receiver_expression() else { return false };
+    let function = program.notes.contexts.get(call.context).function;
+    let is_it = |base: &Expr| matches!(base, Expr::Name(name) if name.id == moved.id);
+    program.subscripts_in(program.file_of(call.context)).any(|subscript| {
+        subscript.stored.is_some()
+            && is_it(&subscript.node.value)
+            && program.notes.contexts.get(subscript.context).function == function
+    })
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {

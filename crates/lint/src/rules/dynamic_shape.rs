@@ -32,7 +32,7 @@ fn check(check: &mut Check) {
                 call.name
             );
             let notice = match call.name {
-                "masked_select" => worth::in_sight(program, call.context),
+                "masked_select" => worth::in_step(program, call.context),
                 _ => Notice::Pedantic,
             };
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));

@@ -11,7 +11,7 @@ pub const RULE: SourceRule = SourceRule {
     cause: Cause::NoTensorCores,
     severity: Severity::Medium,
     effort: Effort::Medium,
-    confidence: Confidence::Medium,
+    confidence: Confidence::High,
     operators: &["aten::mm", "aten::addmm", "aten::bmm", "aten::convolution"],
     page: include_str!("full_precision.md"),
     check,
@@ -29,7 +29,10 @@ fn check(check: &mut Check) {
         let message = "products and convolutions run in single precision: no autocast, no bfloat16 anywhere";
         let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
         let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
-        let notice = if is_large { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+        // Whether the results may change is the reader's to say.
+        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+        if !is_large {
+            check.doubt();
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::rule::{Check, SourceRule};
 use crate::value::Value;
+use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP108",
@@ -37,7 +38,8 @@ fn check(check: &mut Check) {
         );
         let is_here = file == program.file_of(call.context);
         let edits = if is_here { vec![set_keyword(site, "fused", "True")] } else { Vec::new() };
-        check.report(
+        check.report_as(
+            worth::of_record(program, call.context),
             call.context,
             call.node,
             message,

@@ -43,6 +43,7 @@ fn check(check: &mut Check) {
         if let (Some(list), Some(argument)) = (call.receiver_expression(), call.node.arguments.args.first())
             && matches!(call.receiver, Value::List(_))
             && outlives_step(program, call.context, list)
+            && !is_detached(program, call.context, argument)
         {
             report(check, call.context, call.statement, argument, list);
         }

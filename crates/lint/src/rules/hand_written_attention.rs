@@ -16,7 +16,7 @@ pub const RULE: SourceRule = SourceRule {
     cause: Cause::AttentionMaterialised,
     severity: Severity::Medium,
     effort: Effort::Medium,
-    confidence: Confidence::Medium,
+    confidence: Confidence::High,
     operators: &["aten::bmm", "aten::_softmax", "aten::matmul", "aten::baddbmm"],
     page: include_str!("hand_written_attention.md"),
     check,
@@ -36,8 +36,11 @@ fn check(check: &mut Check) {
         let function = program.function_of(product.context).definition.map(|definition| definition.range());
         let is_here = function.is_some_and(|function| function.contains_range(whole));
         let range = if is_here { whole } else { product.expression.range() };
-        let notice = if attention::is_of_length_squared(program, product) { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, product.context, range, message, Fix::shown(advice));
+        // How long a sequence is, only its reader knows: windows and joints are short.
+        check.report_as(Notice::Pedantic, product.context, range, message, Fix::shown(advice));
+        if !attention::is_of_length_squared(program, product) {
+            check.doubt();
+        }
     }
 }
 

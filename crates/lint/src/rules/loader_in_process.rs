@@ -38,7 +38,9 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        let notice = match prepares(program, loader) || is_read_beside(program, loader) {
+        // A row of tensors is picked faster than it is handed from one process to another.
+        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"));
+        let notice = match !is_in_memory && (prepares(program, loader) || is_read_beside(program, loader)) {
             true => super::loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };

@@ -35,11 +35,6 @@ fn check(check: &mut Check) {
             "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
         );
-        // Elsewhere the batch may be small, or never go to a device: who reads on sees neither.
-        let notice = match super::loader_in_process::is_read_beside(program, loader) {
-            true => super::loader_notice(program, loader, "pin_memory"),
-            false => Notice::Pedantic,
-        };
-        check.report_as(notice, loader.context, loader.node, message, fix);
+        check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
     }
 }

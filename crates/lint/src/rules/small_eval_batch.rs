@@ -50,7 +50,8 @@ fn notice(size: i64, larger: i64) -> Notice {
 fn check_batches_by_hand(check: &mut Check) {
     let program = check.program;
     let asked = |call: &Call| call.node.arguments.find_keyword("batch_size").map(|keyword| literal(&keyword.value));
-    for call in program.notes.calls.iter().filter(|call| program.is_evaluation(call.context)) {
+    let draws = |call: &&Call| ["batch", "data", "load", "sample"].iter().any(|word| call.name.contains(word));
+    for call in program.notes.calls.iter().filter(draws).filter(|call| program.is_evaluation(call.context)) {
         let Some(size) = asked(call).and_then(|size| size.known_integer()) else { continue };
         let file = program.file_of(call.context);
         let same = |other: &&Call| {

@@ -7,6 +7,7 @@ use crate::fix::Fix;
 use crate::program::Program;
 use crate::reads::shows;
 use crate::rule::{Check, SourceRule};
+use crate::worth;
 use ruff_python_ast::Stmt;
 
 pub const RULE: SourceRule = SourceRule {
@@ -32,7 +33,9 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(shown.context, shown.expression));
         let message = format!("formatting `{text}` reads it from the device, and the host waits, at every step");
-        check.report(shown.context, shown.expression, message, fix(program, shown.context, shown.statement));
+        let notice = worth::of_record(program, shown.context);
+        let fix = fix(program, shown.context, shown.statement);
+        check.report_as(notice, shown.context, shown.expression, message, fix);
     }
     for call in program.hot_calls() {
         if program.is_in_parameter_loop(call.context) || !shows(program, call) {
@@ -40,7 +43,8 @@ fn check(check: &mut Check) {
         }
         let message =
             format!("`{}` is handed a device value and reads it, and the host waits, at every step", call.name);
-        check.report(call.context, call.node, message, fix(program, call.context, call.statement));
+        let notice = worth::of_record(program, call.context);
+        check.report_as(notice, call.context, call.node, message, fix(program, call.context, call.statement));
     }
 }
 

@@ -3,10 +3,9 @@
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::reads::{Read, read_of};
-use crate::rule::{Check, Notice, SourceRule};
+use crate::rule::{Check, SourceRule};
 use crate::truth::asks_device;
 use crate::worth;
-use ruff_python_ast::Stmt;
 use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
@@ -30,13 +29,7 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(test.context, test.expression));
         let message = format!("the truth of `{text}` is read from the device, and the host waits, at every step");
-        // The next act of a statement is the host's affair; a choice between two values is the device's.
-        let is_choice = !matches!(test.statement, Stmt::If(_) | Stmt::While(_) | Stmt::Assert(_));
-        let notice =
-            match is_choice || worth::leaves_out_masked_write(program, test.context, test.statement, test.expression) {
-                true => worth::of_read(program, test.context, test.statement, test.expression.range()),
-                false => Notice::Pedantic,
-            };
+        let notice = worth::of_test(program, test.context, test.statement, test.expression);
         check.report_as(notice, test.context, test.expression, message, Fix::shown(advice));
     }
     for call in program.hot_calls() {

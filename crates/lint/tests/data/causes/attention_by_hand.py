@@ -18,7 +18,7 @@ class PackedHeads(nn.Module):
         b, n, c = x.shape
         qkv = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         q, k, v = qkv[0], qkv[1], qkv[2]
-        attn = (q @ k.transpose(-2, -1)) * self.scale  # <- TP403
+        attn = (q @ k.transpose(-2, -1)) * self.scale  # surely
         attn = attn.softmax(dim=-1)
         attn = self.attn_drop(attn)
         return (attn @ v).transpose(1, 2).reshape(b, n, c)
@@ -38,7 +38,7 @@ class Masked(nn.Module):
         k = k.view(b, t, self.heads, c // self.heads).transpose(1, 2)
         q = q.view(b, t, self.heads, c // self.heads).transpose(1, 2)
         v = v.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))  # <- TP403
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))  # surely
         att = att.masked_fill(self.bias[:, :, :t, :t] == 0, float("-inf"))
         att = F.softmax(att, dim=-1)
         att = self.dropout(att)
@@ -52,7 +52,7 @@ class Summed(nn.Module):
         self.softmax = nn.Softmax(dim=-1)
 
     def forward(self, q, k, v, mask):
-        scores = torch.einsum("bhid,bhjd->bhij", q, k)  # <- TP403
+        scores = torch.einsum("bhid,bhjd->bhij", q, k)  # surely
         scores = torch.where(mask, scores, torch.full_like(scores, -1e9))
         weights = self.softmax(scores)
         return torch.einsum("bhij,bhjd->bhid", weights, v)
@@ -60,7 +60,7 @@ class Summed(nn.Module):
 
 class Biased(nn.Module):
     def forward(self, q, k, v, bias):
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(q.size(-1))  # <- TP403
+        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(q.size(-1))  # surely
         scores = bias + scores
         weights = F.softmax(scores.float(), dim=-1).type_as(q)
         return torch.matmul(weights, v.transpose(1, 2))
@@ -68,7 +68,7 @@ class Biased(nn.Module):
 
 class Batched(nn.Module):
     def forward(self, q, k, v):
-        weights = nn.Softmax(dim=-1)(torch.bmm(q, k.permute(0, 2, 1)))  # <- TP403
+        weights = nn.Softmax(dim=-1)(torch.bmm(q, k.permute(0, 2, 1)))  # surely
         weights = F.dropout(weights, 0.1, self.training)
         return torch.bmm(weights, v)
 

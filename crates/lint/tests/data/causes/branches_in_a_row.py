@@ -8,11 +8,11 @@ def train(model, loader, optimizer, kinds, training):
     running = torch.zeros((), device="cuda")
     for batch in loader:
         batch = batch.cuda(non_blocking=True)
-        kind = kinds.cuda()
-        if (kind == 0).any():  # <- TP104
-            batch[kind == 0] = 0
-        elif (kind == 1).any():
-            batch[kind == 1] = 1
+        for kind in (kinds.cuda(), kinds.flip(0).cuda()):
+            if (kind == 0).any():  # <- TP104
+                batch[kind == 0] = 0
+            elif (kind == 1).any():
+                batch[kind == 1] = 1
         for row in range(8):
             if kind[row] > 0:
                 batch = batch + row

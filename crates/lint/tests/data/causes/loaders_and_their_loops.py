@@ -14,7 +14,7 @@ def main(train_set, prompts, held_out, chosen, model, optimizer):
     sample_loader = DataLoader(prompts, batch_size=4)
     for prompt in sample_loader:
         model.draw(prompt)
-    loader = DataLoader(train_set, batch_size=32, shuffle=True)  # <- TP301 TP302
+    loader = DataLoader(train_set, batch_size=32, shuffle=True)  # <- TP301
     val_loader = DataLoader(held_out, batch_size=32)
     asked_loader = DataLoader(chosen, batch_size=32, num_workers=args.num_workers, pin_memory=True)
     for epoch in range(3):

@@ -27,7 +27,7 @@ class Model(nn.Module):
 def train(data, epochs):
     model = Model().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    loader = DataLoader(data, batch_size=32, shuffle=True, num_workers=args.workers)  # <- TP302
+    loader = DataLoader(data, batch_size=32, shuffle=True, num_workers=args.workers)
     for _ in range(epochs):
         for x, lengths in loader:
             x, lengths = x.to(device), lengths.to(device)

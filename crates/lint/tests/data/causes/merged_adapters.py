@@ -17,7 +17,5 @@ class Adapted(nn.Module):
     def forward(self, x):
         if not self.merged and not self.training:
             self.merge()
-        scale = torch.linalg.vector_norm(x).item()
-        for row in x:
-            scale = max(scale, row.max().item())  # <- TP101
-        return self.base(x) / scale
+        self.seen = torch.linalg.vector_norm(x).item()  # <- TP101
+        return self.base(x)

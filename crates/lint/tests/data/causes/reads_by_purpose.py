@@ -31,17 +31,40 @@ class Ranges(nn.Module):
 
 class Padding(nn.Module):
     def forward(self, x, padding):
-        if padding.any():  # <- TP104
+        # Once per pass the mask may be left out for good reason.
+        if padding.any():
             x = x.masked_fill(padding.unsqueeze(-1), 0.0)
         return x
 
 
+class PaddingOfEach(nn.Module):
+    def forward(self, inputs, padding):
+        weights = []
+        for x in inputs:
+            if padding.any():  # <- TP104
+                x = x.masked_fill(padding.unsqueeze(-1), 0.0)
+            weights.append(x.sum() if padding.sum() > x.size(0) else x.mean())  # <- TP104
+        return weights
+
+
 class Samples(nn.Module):
     def forward(self, x, lengths):
+        # A module that needs every length has them from its caller, who is not in sight.
         parts = []
         for row, length in zip(x, lengths):
-            parts.append(row[: length.item()])  # <- TP101
+            parts.append(row[: length.item()])
         return torch.cat(parts)
+
+
+def train(model, loader, optimizer):
+    for x, lengths in loader:
+        x, lengths = x.cuda(non_blocking=True), lengths.cuda(non_blocking=True)
+        # In the loop of steps the lengths were on the host a line before.
+        parts = [row[: length.item()] for row, length in zip(x, lengths)]  # <- TP101
+        loss = model(torch.cat(parts)).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def unused_loss(logits, target):
