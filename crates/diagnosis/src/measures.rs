@@ -17,6 +17,7 @@ pub mod kernels;
 pub mod kinds;
 pub mod launches;
 pub mod memory;
+pub mod memory_bound;
 pub mod model_parts;
 pub mod norms;
 mod numbered;

@@ -9,7 +9,7 @@ use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
-use crate::measures::intervals::Span;
+use crate::measures::intervals::{Span, covered};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
 use crate::measures::parameters::update;
 use crate::measures::view::View;
@@ -30,6 +30,8 @@ const ROOF_SHARE: f64 = 0.7;
 const PINNED_SHARE: f64 = 0.85;
 /// Workers among which a loader's work is divided.
 const WORKERS: i64 = 8;
+/// One in so many parts of a loader's work is to take a batch over from a worker.
+const HANDED_OVER: i64 = 32;
 
 /// How the saving of a finding's fix is found, by its cause; `None` where nothing in a trace tells: what it saves is outside of the
 /// bound.
@@ -43,7 +45,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
             "launches replayed at once; at best all that memory bounds is fused as well and no gap is left"
         }
         Cause::DataLoading => {
-            "the loader's work divided among workers; at best the step is as long as the device works"
+            "the loader's work done by workers beside the rest of the step; at best the step is as long as the device works"
         }
         Cause::HostCopies => {
             "nobody waits for copies, and those of pageable memory take the link's time; at best all are hidden behind compute"
@@ -226,11 +228,17 @@ fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Remo
     (bound, Removal { device: scaled(least / STREAM_SHARE / update.nanos as f64), ..asked })
 }
 
-/// By overlap: workers prepare batches while the step runs, each its share of the time. At least as long as the device works:
-/// the training thread, which did the loader's work as well, is quicker too.
+/// By overlap: workers prepare batches while the rest of the step runs, each its share of the time. What they do not get done by then
+/// is waited for, and each batch is handed over. At least as long as the device works: the training thread, which did the
+/// loader's work as well, is quicker too.
 fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
-    let shorter = |span: &Span| Span { start: span.start + span.nanos() / WORKERS, end: span.end };
-    let expected = Removal { host: loading_spans(view).iter().map(shorter).collect(), ..asked.clone() };
+    let spans = loading_spans(view);
+    let in_steps: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
+    let beside = view.steps.wall_nanos() - in_steps;
+    let waited_for = (in_steps / WORKERS - beside).max(in_steps / HANDED_OVER);
+    let left = (waited_for as f64 / in_steps.max(1) as f64).min(1.0);
+    let shorter = |span: &Span| Span { start: span.start + (left * span.nanos() as f64) as i64, end: span.end };
+    let expected = Removal { host: spans.iter().map(shorter).collect(), ..asked.clone() };
     let bound = Removal { host: vec![view.steps.host_range()], ..asked };
     (bound, expected)
 }

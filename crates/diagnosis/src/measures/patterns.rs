@@ -10,6 +10,7 @@ use super::breakdown::LONG_GAP_NANOS;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
+use super::memory_bound::{MemoryBoundRow, memory_bound};
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::view::View;
@@ -22,6 +23,8 @@ pub struct Patterns {
     pub allocator: AllocatorCalls,
     pub tensor_cores: TensorCores,
     pub norms: Norms,
+    /// Operators that memory bounds, those with the most time beyond their bytes first.
+    pub memory_bound: Vec<MemoryBoundRow>,
     pub parameter_loops: ParameterLoops,
     #[serde(skip)]
     pub parameters: Parameters,
@@ -106,6 +109,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
     let in_optimizer = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
     Patterns {
         norms: norms(view),
+        memory_bound: memory_bound(view),
         parameter_loops: parameter_loops(view, &parameters, &in_optimizer),
         parameters,
         optimizer,

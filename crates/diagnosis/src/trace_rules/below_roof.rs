@@ -3,6 +3,7 @@
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::intervals::Span;
+use crate::measures::memory_bound::MemoryBoundRow;
 use crate::measures::roofline::RooflineRow;
 use crate::simulation::Removal;
 
@@ -22,6 +23,8 @@ pub const RULE: TraceRule = TraceRule {
 const NORM_PERCENT: f64 = 40.0;
 /// Share of the memory's rate that a good one reaches.
 const NORM_SHARE: f64 = 0.7;
+/// Of operators that move bytes most reach more, gathers and scatters about as much.
+const MOVING_SHARE: f64 = 0.35;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let roofline = &evidence.measures.roofline;
@@ -33,7 +36,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if cores.without_seconds * 2.0 > cores.eligible_seconds {
         return Vec::new();
     }
-    roofline.rows.iter().filter_map(|row| found(evidence, row)).chain(norms(evidence)).collect()
+    let of_memory = evidence.measures.patterns.memory_bound.iter().filter_map(|row| of_memory(evidence, row));
+    roofline.rows.iter().filter_map(|row| found(evidence, row)).chain(norms(evidence)).chain(of_memory).collect()
 }
 
 /// Norms move bytes and compute next to nothing: far below the memory's rate they read in a bad order, or too often.
@@ -79,6 +83,39 @@ fn norms(evidence: &Evidence) -> Option<Found> {
     if norms.is_by_plane {
         found.removal.device.extend(norms.conversions.iter().map(|&at| (at, 0)));
     }
+    Some(found)
+}
+
+/// An operator that only moves bytes, far below the memory's rate: a bad order of memory, sorting or atomic sums on its way.
+fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
+    let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let above = (row.seconds - row.least_seconds) / wall;
+    let percent_of_rate = 100.0 * row.least_seconds / row.seconds.max(f64::MIN_POSITIVE);
+    let thresholds = evidence.thresholds;
+    if percent_of_rate > thresholds.roof_percent || above < thresholds.roof_share {
+        return None;
+    }
+    let message = format!(
+        "`{}` runs at {percent_of_rate:.0}% of the memory's rate: {} of the step more than its bytes need",
+        row.operator,
+        percent(above)
+    );
+    let advice = "another order of memory (contiguous, channels last), or an operator that neither sorts nor adds atomically: \
+                  index_add_ or embedding in place of indexing by lists";
+    let mut found = Found::new(Some(above), message, advice);
+    found.confidence = Confidence::Low;
+    found.on_device = true;
+    let steps = evidence.view.steps.count();
+    found.evidence = vec![format!(
+        "{:.0} calls per step take {}, at least {} by their bytes",
+        row.calls as f64 / steps,
+        milliseconds(row.seconds / steps),
+        milliseconds(row.least_seconds / steps)
+    )];
+    let duration = &evidence.view.trace.device.duration;
+    let near = |(at, nanos): &(usize, i64)| (*at, ((*nanos as f64 / MOVING_SHARE) as i64).min(duration[*at]));
+    found.expected = Some(Removal { device: row.kernels.iter().map(near).collect(), ..Removal::default() });
+    found.removal.device = row.kernels.iter().copied().collect();
     Some(found)
 }
 

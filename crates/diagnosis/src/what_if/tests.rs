@@ -180,14 +180,20 @@ fn an_optimizer_goes_by_the_bytes_of_its_parameters() {
 }
 
 #[test]
-fn a_loader_is_divided_among_workers() {
+fn a_loaders_work_is_done_beside_the_rest_of_the_step() {
     let mut made = step();
     let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
     made.span("user_annotation", name, 1, 0, 800 * MICRO, "");
     made.operator("aten::x", 900 * MICRO, 940 * MICRO);
     let (bound, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 800)]), &Measures::default());
-    assert_eq!(expected.host, host(&[(100, 800)]).host, "an eighth of the time stays");
+    assert_eq!(expected.host, host(&[(25, 800)]).host, "a batch is handed over");
     assert_eq!(bound.host, host(&[(0, 10_000)]).host);
+    // Of 9,600 µs eight workers need 1,200 each; 400 of them lie beside the rest of the step.
+    let mut made = step();
+    made.span("user_annotation", name, 1, 0, 9_600 * MICRO, "");
+    made.operator("aten::x", 9_700 * MICRO, 9_740 * MICRO);
+    let (_, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 9_600)]), &Measures::default());
+    assert_eq!(expected.host, host(&[(800, 9_600)]).host);
 }
 
 #[test]

@@ -434,7 +434,7 @@ fn needs_concrete_inputs(name: &[u8]) -> bool {
         Some(b'f') => name == b"full",
         Some(b'a') => starts(b"arange"),
         Some(b't') => starts(b"triu") || starts(b"tril"),
-        Some(b'e') => starts(b"eye") || starts(b"empty"),
+        Some(b'e') => starts(b"eye") || starts(b"empty") || name == b"embedding_dense_backward",
         Some(b'l') => starts(b"linspace"),
         _ => holds(b"conv") || holds(b"attention"),
     }
