@@ -86,6 +86,29 @@ fn the_tokens_are_kept_until_text_or_tokenizer_change() {
 }
 
 #[test]
+fn documents_of_a_corpus_end_with_the_tokenizers_own_token_where_it_has_one() {
+    for (name, ends, want) in [("</s>", 1, vec![1, 2, 4, 3, 0, 4]), ("<other>", 0, vec![1, 2, 3, 0])] {
+        let mut case = Case::new(want.len() - 1, 5);
+        let tokenizer = TOKENIZER.replace("\"three\": 3", &format!("\"three\": 3, \"{name}\": 4"));
+        std::fs::write(case.folder.path().join("tokenizer.json"), tokenizer).unwrap();
+        case.settings.corpus.cache = Some(case.folder.path().join("cache"));
+        let path = case.folder.path().join("lines.jsonl");
+        std::fs::write(&path, "{\"text\": \"one two\"}\n{\"text\": \"three four\"}\n").unwrap();
+        let source = Source::open(&DataSpec::parse(path.to_str().unwrap()).unwrap(), &case.settings).unwrap();
+        let batch = first_batch(&source);
+        assert_eq!([&batch.input_ids[..], &batch.targets[want.len() - 2..]].concat(), want);
+        assert_eq!(source.bytes_per_token(), Some(17.0 / want.len() as f64));
+        assert_eq!(source.description().contains("</s> after each document"), ends == 1, "{}", source.description());
+        let tokens = case.cached().into_iter().find(|path| path.extension().unwrap() == "tokens").unwrap();
+        assert_eq!(std::fs::metadata(tokens).unwrap().len(), 2 * want.len() as u64, "two bytes per token");
+        // Another tokenizer, another file.
+        std::fs::write(case.folder.path().join("tokenizer.json"), TOKENIZER).unwrap();
+        Source::open(&DataSpec::parse(path.to_str().unwrap()).unwrap(), &case.settings).err();
+        assert_eq!(case.cached().len(), 4);
+    }
+}
+
+#[test]
 fn a_small_vocabulary_a_broken_tokenizer_and_bytes_that_are_no_text_are_refused() {
     let refused = |case: &Case, text: &[u8], words: &[&str]| {
         let error = case.open(&case.write(text)).unwrap_err().to_string();
