@@ -245,3 +245,52 @@ impl Place {
         fs::remove_dir_all(self.folder.path().join("cache")).unwrap();
     }
 }
+
+#[test]
+fn whatever_bytes_are_kept_or_given_a_corpus_is_opened_or_refused() {
+    let place = Place::new(2, 4);
+    let lines =
+        b"{\"text\": \"one two three\", \"n\": [1, {\"text\": 2}]}\n{\"text\": \"four \\u00e4 five\"}\n".repeat(3);
+    place.write("lines.jsonl", &lines);
+    place.open("texts");
+    let [index, tokens] = &place.cached()[..] else { panic!("{:?}", place.cached()) };
+    let kept = [fs::read(index).unwrap(), fs::read(tokens).unwrap()];
+    // Documents that do not follow each other.
+    let rows = 1 + kept[0].iter().position(|byte| *byte == b'\n').unwrap();
+    let mut swapped = kept[0].clone();
+    swapped[rows..].rotate_left(16);
+    fs::write(index, &swapped).unwrap();
+    assert!(place.open("texts").bytes_per_token().is_some() && fs::read(index).unwrap() == kept[0]);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut damaged = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            match random.u8(..3) {
+                0 => bytes[at] = random.u8(..),
+                1 => bytes.truncate(at + 1),
+                _ => bytes.insert(at, random.u8(..)),
+            }
+        }
+        bytes
+    };
+    for _ in 0..300 {
+        fs::write(index, damaged(&kept[0])).unwrap();
+        fs::write(tokens, damaged(&kept[1])).unwrap();
+        // What is read may be anything, as the file may; it is read without a panic.
+        let source = place.open("texts");
+        let mut batch = Batch::new(source.shape());
+        for position in [0, 1, u64::MAX] {
+            let _ = source.fill(position, &mut batch);
+        }
+        let _ = source.bytes_per_token();
+        let held_out = SourceSettings { part: Part::Last(0.3), ..place.settings.clone() };
+        let _ = place.open_with("texts", &held_out).map(|source| source.description());
+    }
+    for _ in 0..300 {
+        place.write("lines.jsonl", damaged(&lines));
+        if let Ok(source) = place.open_with("texts", &place.settings) {
+            batch_at(&source, 3);
+        }
+    }
+}

@@ -110,12 +110,12 @@ impl Kept {
     pub fn bytes_per_token(&self, tokens: &Range<u64>) -> Option<f64> {
         let end = |at: usize| self.documents.get(at + 1).map_or(self.tokens, |next| next.first_token);
         let touched = |at: &usize| self.documents[*at].first_token < tokens.end && end(*at) > tokens.start;
-        let (mut bytes, mut count) = (0, 0);
+        let (mut bytes, mut count) = (0.0, 0);
         for at in (0..self.documents.len()).filter(touched) {
-            bytes += self.documents[at].text_bytes;
+            bytes += self.documents[at].text_bytes as f64;
             count += end(at) - self.documents[at].first_token;
         }
-        (count > 0).then(|| bytes as f64 / count as f64)
+        (count > 0).then(|| bytes / count as f64)
     }
 }
 
@@ -190,7 +190,11 @@ fn read_index(tokens: &Path, index: &Path, key: &str, width: TokenWidth) -> Opti
     }
     let number = |encoded: &[u8]| encoded.try_into().map(u64::from_le_bytes).ok();
     let document = |row: &[u8]| Some(Document { first_token: number(&row[..8])?, text_bytes: number(&row[8..])? });
-    Some((rows.chunks_exact(16).map(document).collect::<Option<_>>()?, header.tokens))
+    let documents: Vec<Document> = rows.chunks_exact(16).map(document).collect::<Option<_>>()?;
+    // One begins after the other, and each before the end.
+    let begins = |at: usize| documents.get(at).map_or(header.tokens, |document| document.first_token);
+    let in_order = (0..documents.len()).all(|at| begins(at) < begins(at + 1));
+    in_order.then_some((documents, header.tokens))
 }
 
 fn cut_all(files: &[DataFile], column: &str, cut: &Cut, writer: &mut dyn Write) -> Result<(Vec<Document>, u64), Stop> {
