@@ -32,6 +32,7 @@ pub mod python;
 pub mod queue;
 pub mod ranks;
 pub mod rates;
+pub mod recomputed;
 pub mod recorded;
 pub mod roofline;
 pub mod sequences;

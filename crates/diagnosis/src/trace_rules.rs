@@ -21,6 +21,7 @@ mod no_tensor_cores;
 mod optimizer_per_parameter;
 mod passes;
 mod profiler_overhead;
+mod recomputed;
 mod same_constant;
 mod small_kernels;
 mod straggler;
@@ -172,6 +173,7 @@ pub const TRACE_RULES: &[TraceRule] = &[
     cold_start::RULE,
     device_stalled::RULE,
     device_copies::RULE,
+    recomputed::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=131).map(|number| format!("TR{number}")).collect();
+        let codes: Vec<String> = (101..=132).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

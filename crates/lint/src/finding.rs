@@ -32,6 +32,7 @@ pub enum Cause {
     ColdStart,
     DeviceStalled,
     DeviceCopies,
+    Recomputed,
     /// Not speed: stability, or what a log says.
     Practice,
 }

@@ -13,6 +13,7 @@ use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
 use super::memory_bound::{MemoryBoundRow, memory_bound};
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
+use super::recomputed::{Recomputed, recomputed};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -22,6 +23,7 @@ pub struct Patterns {
     pub small_kernels: SmallKernels,
     pub allocator: AllocatorCalls,
     pub tensor_cores: TensorCores,
+    pub recomputed: Recomputed,
     pub norms: Norms,
     /// Operators that memory bounds, those with the most time beyond their bytes first.
     pub memory_bound: Vec<MemoryBoundRow>,
@@ -108,6 +110,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
     let (optimizer, parameters) = (optimizer(view), parameters(view));
     let in_optimizer = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
     Patterns {
+        recomputed: recomputed(view),
         norms: norms(view),
         memory_bound: memory_bound(view),
         parameter_loops: parameter_loops(view, &parameters, &in_optimizer),

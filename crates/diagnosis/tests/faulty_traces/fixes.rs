@@ -90,6 +90,43 @@ fn an_operator_that_moves_bytes_is_held_against_the_memorys_rate() {
     assert!(!has(&put(500.0), "TR113"), "{:?}", codes(&put(500.0)));
 }
 
+/// A step of a forward pass of ten products and a backward pass that computes them again, with `peak` bytes taken.
+fn checkpointed(operator: &'static str, peak: u64) -> Analysis {
+    steps_ahead(H200, move |run| {
+        let at = run.host;
+        run.events.push(format!(
+            r#"{{"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":{at:.3},"args":{{"Device Type":1,"Device Id":0,"Addr":1,"Bytes":1000,"Total Allocated":{peak},"Total Reserved":{peak}}}}}"#
+        ));
+        run.work();
+        run.host_span("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 700.0, None);
+        run.host += 5.0;
+        for _ in 0..10 {
+            run.host_span("cpu_op", operator, 40.0, None);
+            run.host += 5.0;
+            run.kernel("aten::addmm", "nvjet_tst_128x256_h_bz_coopA_NNT", 900.0);
+            run.host += 15.0;
+        }
+        for _ in 0..4 {
+            run.kernel("aten::mm", "nvjet_tst_128x256_h_bz_coopA_NNT", 900.0);
+        }
+        run.host += 200.0;
+        run.work();
+    })
+    .analysis()
+}
+
+#[test]
+fn a_forward_pass_that_is_computed_again_with_free_memory_is_found() {
+    let gigabyte = 1_000_000_000;
+    let analysis = checkpointed("aten::linear", 20 * gigabyte);
+    let again = found(&analysis, "TR132", "computes 1 part(s) of the forward pass again");
+    // Ten of 34 kernels; the four of the gradient itself stay.
+    assert_near(again.share_of_step.unwrap_or(0.0), 10.0 / 34.0);
+    assert_near(again.saving_expected_share, 10.0 / 34.0);
+    assert!(!has(&checkpointed("aten::linear", 120 * gigabyte), "TR132"), "the memory is needed");
+    assert!(!has(&checkpointed("aten::t", 20 * gigabyte), "TR132"), "a gradient's own operators");
+}
+
 /// Gradients of 40 parameters, a weight and a bias in turn, in a step whose device has nothing to do for long.
 fn parameters(run: &mut Run) {
     for place in 0..40 {

@@ -1,0 +1,54 @@
+//! TR132 activations-recomputed: the backward pass computes parts of the forward pass again although memory is free.
+
+use super::{milliseconds, percent};
+use crate::simulation::Removal;
+
+use super::{Evidence, Found, TraceRule};
+use crate::finding::{Cause, Confidence, Effort};
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR132",
+    name: "activations-recomputed",
+    cause: Cause::Recomputed,
+    page: include_str!("recomputed.md"),
+    effort: Effort::Low,
+    check,
+};
+
+/// What costs less is not worth a word.
+const LEAST_SHARE: f64 = 0.03;
+/// Whoever has taken more of the memory needs what checkpoints spare.
+const MOST_MEMORY: f64 = 0.5;
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let (recomputed, memory) = (&evidence.measures.patterns.recomputed, &evidence.measures.memory);
+    let steps = evidence.view.steps.count();
+    let share = recomputed.device_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let Some(capacity) = memory.capacity_bytes.filter(|_| share >= LEAST_SHARE) else { return Vec::new() };
+    let held = memory.peak_bytes.max(memory.peak_reserved_bytes);
+    let held_share = held as f64 / capacity.max(1) as f64;
+    if held == 0 || held_share > MOST_MEMORY {
+        return Vec::new();
+    }
+    let message = format!(
+        "the backward pass computes {:.0} part(s) of the forward pass again, {} of the step, with {:.0}% of the device's memory taken",
+        recomputed.parts_per_step,
+        percent(share),
+        100.0 * held_share
+    );
+    let advice = "checkpoint fewer layers, or none (torch.utils.checkpoint, gradient_checkpointing_enable): keep what fits into memory";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    found.evidence = vec![format!(
+        "{} of the device's and {} of the host's time per step",
+        milliseconds(recomputed.device_seconds / steps),
+        milliseconds(recomputed.host_seconds / steps)
+    )];
+    found.removal = Removal {
+        host: recomputed.host.clone(),
+        device: recomputed.kernels.iter().map(|&at| (at, 0)).collect(),
+        ..Removal::default()
+    };
+    vec![found]
+}
