@@ -18,11 +18,13 @@ mod linear_cross_entropy;
 mod linears;
 mod math;
 mod matmul;
+mod muon;
 mod optimizer;
 pub mod pool;
 mod rms_norm;
 mod rope;
 mod rows;
+mod sgd;
 mod shared;
 
 use crate::by_isa;
@@ -449,6 +451,25 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
             let (scale, norm) = optimizer::clip_scale(op.max_norm, (0..at.inputs()).map(|index| at.input(index)[0]));
             (at.output(0)[0], at.output(1)[0]) = (scale, norm);
         }
+        Op::Sgd(op) => {
+            let before_clip = 3 + op.buffers();
+            let clip = if at.inputs() > before_clip { at.input(before_clip)[0] } else { 1.0 };
+            let momentum = (op.buffers() == 1).then(|| at.updated(3));
+            let (weight, gradient, rates) = (at.updated(0), at.input(1), at.input(2));
+            sgd::sgd(
+                team,
+                op.momentum,
+                op.decay_of(&types[0]),
+                sgd::Update { weight, gradient, momentum, rates, clip },
+            );
+        }
+        Op::MuonMomentum(op) => {
+            let clip = if at.inputs() > 3 { at.input(3)[0] } else { 1.0 };
+            muon::momentum(team, op, (at.updated(0), at.input(1)), (at.input(2), clip), at.output(0));
+        }
+        Op::UnitNorm(op) => muon::unit_norm(team, op, at.input(0), at.input(1)[0], at.output(0)),
+        Op::Blend(op) => muon::blend(team, op, at.input(0), at.input(1), at.output(0)),
+        Op::MuonUpdate(op) => muon::update(team, op, at.updated(0), at.input(1), at.input(2)),
         Op::AdamW(op) => {
             let clip = if at.inputs() == 6 { at.input(5)[0] } else { 1.0 };
             let (weight, first, second) = (at.updated(0), at.updated(1), at.updated(2));

@@ -16,9 +16,11 @@ mod layer_norm;
 mod linear_cross_entropy;
 mod linears;
 mod matmul;
+mod muon;
 mod rms_norm;
 mod rope;
 mod rows;
+mod sgd;
 
 use headroom_graph::{Graph, Op, Source, TensorType, ValueId};
 use std::collections::BTreeMap;
@@ -69,6 +71,11 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::AdamW(op) => adamw::run(op, inputs),
         Op::AdamWAll(op) => adamw::run_all(op, inputs, outputs),
         Op::Choose(op) => choose::run(op, inputs, outputs),
+        Op::Sgd(op) => sgd::run(op, inputs),
+        Op::MuonMomentum(op) => muon::momentum(op, inputs, outputs),
+        Op::UnitNorm(op) => muon::unit_norm(op, inputs, outputs),
+        Op::Blend(op) => muon::blend(op, inputs, outputs),
+        Op::MuonUpdate(op) => muon::update(op, inputs),
         Op::AdamWChosen(op) => adamw::run_chosen(op, inputs, outputs),
         Op::Linears(_) => linears::forward(inputs, outputs),
         Op::LinearsGradInput(_) => linears::gradient_input(inputs, outputs),

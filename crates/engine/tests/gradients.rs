@@ -8,7 +8,7 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 29] = [
+const WITHOUT_GRADIENT: [&str; 34] = [
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",
@@ -21,6 +21,11 @@ const WITHOUT_GRADIENT: [&str; 29] = [
     "gradient_norm",
     "adamw",
     "adamw_all",
+    "sgd",
+    "muon_momentum",
+    "unit_norm",
+    "blend",
+    "muon_update",
     "choose",
     "adamw_chosen",
     "linears_grad_input",

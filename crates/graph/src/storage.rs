@@ -63,6 +63,20 @@ pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, Gra
                 }
                 None => Op::AdamW(op),
             },
+            Op::Sgd(op) => match halves.get(&node.inputs[0]) {
+                Some(&half) => {
+                    inputs.insert(3 + op.buffers(), half);
+                    Op::Sgd(crate::ops::sgd::Sgd { halves: 1, ..op })
+                }
+                None => Op::Sgd(op),
+            },
+            Op::MuonUpdate(op) => match halves.get(&node.inputs[0]) {
+                Some(&half) => {
+                    inputs.push(half);
+                    Op::MuonUpdate(crate::ops::muon::MuonUpdate { halves: 1, ..op })
+                }
+                None => Op::MuonUpdate(op),
+            },
             Op::AdamWAll(op) => {
                 let weights = (0..op.parameters).map(|parameter| node.inputs[1 + 4 * parameter]);
                 let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();

@@ -28,13 +28,13 @@ fn is_weight_gradient(node: &Node) -> bool {
     form && node.phase == Phase::Backward
 }
 
-/// Is the last thing that a backward call makes read by no other before the end of the backward pass?
+/// Are the sums over rows that a backward call makes (a bias's gradient, those of a norm's weights beside its input's) read by no other
+/// before the end of the backward pass?
 fn only_update_reads(graph: &Graph, number: usize, last: usize) -> bool {
     let node = &graph.nodes()[number];
-    let Some(made) = node.outputs.last().filter(|_| node.phase == Phase::Backward && number < last) else {
-        return false;
-    };
-    !graph.nodes()[number + 1..=last].iter().any(|later| later.inputs.contains(made))
+    let sums = if matches!(node.op, Op::SumRows(_)) { &node.outputs[..] } else { node.outputs.get(1..).unwrap_or(&[]) };
+    let is_read = |made: &ValueId| graph.nodes()[number + 1..=last].iter().any(|later| later.inputs.contains(made));
+    node.phase == Phase::Backward && number < last && !sums.is_empty() && !sums.iter().any(is_read)
 }
 
 /// One update of all parameters, unclipped, in pieces that can run as soon as nothing else of the step touches them.

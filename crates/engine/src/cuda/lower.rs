@@ -5,6 +5,7 @@ mod choose;
 pub mod fp8;
 mod layer_norm;
 mod loss;
+mod muon;
 pub mod optimizer;
 mod products;
 mod rows;
@@ -193,6 +194,11 @@ impl Lowering<'_> {
             Op::AdamW(op) => self.adamw(call, op),
             Op::AdamWAll(op) => self.adamw_all(call, op),
             Op::Choose(op) => self.choose(call, op),
+            Op::Sgd(op) => self.sgd(call, op),
+            Op::MuonMomentum(op) => self.muon_momentum(call, op),
+            Op::UnitNorm(op) => self.unit_norm(call, op),
+            Op::Blend(op) => self.blend(call, op),
+            Op::MuonUpdate(op) => self.muon_update(call, op),
             Op::AdamWChosen(op) => self.adamw_chosen(call, op),
         }
     }
@@ -232,8 +238,8 @@ pub fn scratch_bound(graph: &Graph) -> usize {
             Op::SumRows(_) => tables::MOST_LINES * first.shape.row() * 4,
             Op::CrossEntropy(_) => rows * 4,
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => {
-                let logits = rows * graph.ty(node.inputs[1]).sizes()[0] * first.dtype.bytes();
-                logits.min(loss::CHUNK_BYTES) + rows * 4 + 256
+                let row_bytes = graph.ty(node.inputs[1]).sizes()[0] * first.dtype.bytes();
+                loss::chunk_bytes(rows, row_bytes) + rows * 4 + 256
             }
             Op::FlashAttentionGrad(op) => match op.forward().sizes(first) {
                 Ok(sizes) => attention::gradient_scratch(&sizes),
@@ -247,6 +253,11 @@ pub fn scratch_bound(graph: &Graph) -> usize {
         }
     };
     let most = graph.nodes().iter().filter(|node| !node.inputs.is_empty()).map(need).max().unwrap_or(0);
-    let norms = graph.nodes().iter().filter(|node| matches!(node.op, Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_)));
-    most + norms.map(|node| rows::later_bound(graph.ty(node.inputs[0]))).sum::<usize>()
+    let later = |node: &Node| match &node.op {
+        Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => rows::later_bound(graph.ty(node.inputs[0])),
+        Op::LayerNormGrad(_) => 2 * rows::later_bound(graph.ty(node.inputs[0])),
+        Op::SumRows(_) => rows::MOST_LATER.min(tables::MOST_LINES * graph.ty(node.inputs[0]).shape.row() * 4),
+        _ => 0,
+    };
+    most + graph.nodes().iter().map(later).sum::<usize>()
 }

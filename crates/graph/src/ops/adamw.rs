@@ -36,10 +36,15 @@ op! {
 impl AdamW {
     /// The decay of a weight of this type.
     pub fn decay_of(&self, weight: &TensorType) -> f64 {
-        match self.decays {
-            Decays::Matrices if weight.sizes().len() < 2 => 0.0,
-            _ => self.weight_decay,
-        }
+        decay_of(self.decays, self.weight_decay, weight)
+    }
+}
+
+/// The decay of a weight of this type, where `decays` of all decay by `weight_decay`.
+pub(super) fn decay_of(decays: Decays, weight_decay: f64, weight: &TensorType) -> f64 {
+    match decays {
+        Decays::Matrices if weight.sizes().len() < 2 => 0.0,
+        _ => weight_decay,
     }
 }
 

@@ -21,6 +21,11 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         }
         let scale = ids(graph, |op| matches!(op, Op::ClipScale(_))).first().copied();
         let choice = ids(graph, |op| matches!(op, Op::Choose(_))).first().copied();
+        let has_others = graph.nodes().iter().any(|node| matches!(node.op, Op::MuonMomentum(_)));
+        if has_others && (scale.is_some() || choice.is_some()) {
+            // The scale and the choice are of all parameters, and AdamW has some of them.
+            return None;
+        }
         let max_norm = match scale.map(|scale| graph.node(scale).op) {
             Some(Op::ClipScale(clip)) => clip.max_norm,
             _ => 0.0,
@@ -33,7 +38,8 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         let norm: Option<Option<ValueId>> = scale.map(|scale| Some(graph.node(scale).outputs[1]));
         // The rates of each update are read by nothing else.
         let outputs = choice.map(|_| None).into_iter().chain(norm).collect();
-        let mut covers = ids(graph, |op| matches!(op, Op::SquaredNorm(_)));
+        let is_square = |op: &Op| matches!(op, Op::SquaredNorm(_)) && !has_others;
+        let mut covers = ids(graph, is_square);
         covers.extend(scale);
         covers.extend(choice);
         covers.extend(&updates);

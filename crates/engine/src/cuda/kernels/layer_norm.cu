@@ -150,6 +150,11 @@ __device__ void layer_norm_grad_rows(const ACT* x, const float* weight, const AC
         in_turn();                                                                                                          \
         layer_norm_grad_rows<W, P>(x, w, dy, dx, dw, db, r, c, e);                                                          \
     }
+// A warp a row: its sums need no shared memory.
+LAYER_NORM(r1, WIDE, 1, 256)
+LAYER_NORM(r2, WIDE, 2, 256)
+LAYER_NORM(r3, WIDE, 3, 256)
+LAYER_NORM(r4, WIDE, 4, 256)
 LAYER_NORM(v1, WIDE, 1, 256)
 LAYER_NORM(w1, WIDE, 1, 512)
 LAYER_NORM(v2, WIDE, 2, 512)

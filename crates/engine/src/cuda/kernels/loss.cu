@@ -2,27 +2,50 @@
 
 // A block a row. `losses[row]` = log sum exp - logit of the target; where `grad` is given it becomes
 // (softmax - one at the target) * dloss / tokens, and may be the logits themselves.
-extern "C" __global__ void cross_entropy(const ACT* logits, const int* targets, const float* dloss, float* losses, ACT* grad,
-                                         u32 cols, float tokens) {
-    in_turn();
+// Maximum and sum are found in one pass: a thread's sum is of its own maximum so far.
+template <int W>
+__device__ void cross_entropy_rows(const ACT* logits, const int* targets, const float* dloss, float* losses, ACT* grad, u32 cols,
+                                   float tokens) {
     __shared__ float room[32];
     const ACT* row = logits + (u64)blockIdx.x * cols;
     int target = targets[blockIdx.x];
-    float top = -3.4e38f;
-    for (u32 i = threadIdx.x; i < cols; i += blockDim.x) top = fmaxf(top, to_float(row[i]));
-    top = row_max(top, room);
-    float sum = 0.0f;
-    for (u32 i = threadIdx.x; i < cols; i += blockDim.x) sum += __expf(to_float(row[i]) - top);
-    sum = row_sum(sum, room);
+    float own = -3.4e38f, sum = 0.0f;
+    for (u32 i = threadIdx.x * W; i < cols; i += blockDim.x * W) {
+        auto pack = load<W>(row + i);
+        float most = own;
+#pragma unroll
+        for (int k = 0; k < W; k++) most = fmaxf(most, to_float(pack.x[k]));
+        if (most > own) {
+            sum *= __expf(own - most);
+            own = most;
+        }
+#pragma unroll
+        for (int k = 0; k < W; k++) sum += __expf(to_float(pack.x[k]) - own);
+    }
+    float top = row_max(own, room);
+    sum = row_sum(sum * __expf(own - top), room);
     if (threadIdx.x == 0 && losses) losses[blockIdx.x] = logf(sum) + top - to_float(row[target]);
     if (!grad) return;
     __syncthreads();
     float share = *dloss / tokens, scale = share / sum;
-    for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
-        float made = __expf(to_float(row[i]) - top) * scale;
-        grad[(u64)blockIdx.x * cols + i] = from_float<ACT>(i == target ? made - share : made);
+    for (u32 i = threadIdx.x * W; i < cols; i += blockDim.x * W) {
+        auto pack = load<W>(row + i);
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            float made = __expf(to_float(pack.x[k]) - top) * scale;
+            pack.x[k] = from_float<ACT>(i + k == target ? made - share : made);
+        }
+        store<W>(grad + (u64)blockIdx.x * cols + i, pack);
     }
 }
+#define CROSS_ENTROPY(name, W)                                                                                            \
+    extern "C" __global__ void name(const ACT* logits, const int* targets, const float* dloss, float* losses, ACT* grad,  \
+                                    u32 cols, float tokens) {                                                             \
+        in_turn();                                                                                                        \
+        cross_entropy_rows<W>(logits, targets, dloss, losses, grad, cols, tokens);                                        \
+    }
+CROSS_ENTROPY(cross_entropy_v, WIDE)
+CROSS_ENTROPY(cross_entropy_s, 1)
 
 // out[0] = the sum of n values / n, by one block of 1024 threads, always in the same order.
 extern "C" __global__ void mean(const float* x, float* out, u32 n) {
@@ -100,3 +123,53 @@ extern "C" __global__ void embedding_grad(const int* ids, const ACT* dy, ACT* ou
     }
     if (col < cols) out[(u64)wanted * cols + col] = from_float<ACT>(total);
 }
+
+// The same for a table of many rows, which few tokens name: a block of 256 threads for 32 of them. The tokens that name one of them
+// are listed in order; where they are too many for the list, each row looks through all tokens again.
+template <int W>
+__device__ void embedding_grad_rows(const int* ids, const ACT* dy, ACT* out, u32 tokens, u32 cols, u32 table_rows) {
+    constexpr u32 ROOM = 2048, NUMBER = (1u << 27) - 1;
+    __shared__ u32 list[ROOM];
+    __shared__ u32 in_warp[8];
+    u32 base = blockIdx.x * 32, lane = threadIdx.x % 32, warp = threadIdx.x / 32, listed = 0;
+    for (u32 first = 0; first < tokens; first += 256) {
+        u32 token = first + threadIdx.x, row = token < tokens ? (u32)ids[token] - base : 32;
+        bool match = row < 32;
+        u32 ballot = __ballot_sync(0xffffffff, match);
+        if (lane == 0) in_warp[warp] = __popc(ballot);
+        __syncthreads();
+        u32 before = listed;
+        for (u32 w = 0; w < 8; w++) {
+            if (w < warp) before += in_warp[w];
+            listed += in_warp[w];
+        }
+        u32 place = before + __popc(ballot & ((1u << lane) - 1));
+        if (match && place < ROOM) list[place] = row << 27 | token;
+        __syncthreads();
+    }
+    for (u32 row = warp; row < 32 && base + row < table_rows; row += 8) {
+        for (u32 col = lane * W; col < cols; col += 32 * W) {
+            float total[W];
+#pragma unroll
+            for (int k = 0; k < W; k++) total[k] = 0.0f;
+            for (u32 k = 0; k < (listed <= ROOM ? listed : tokens); k++) {
+                bool match = listed <= ROOM ? list[k] >> 27 == row : (u32)ids[k] == base + row;
+                if (!match) continue;
+                auto pack = load<W>(dy + (u64)(listed <= ROOM ? list[k] & NUMBER : k) * cols + col);
+#pragma unroll
+                for (int j = 0; j < W; j++) total[j] += to_float(pack.x[j]);
+            }
+            Pack<ACT, W> made;
+#pragma unroll
+            for (int k = 0; k < W; k++) made.x[k] = from_float<ACT>(total[k]);
+            store<W>(out + (u64)(base + row) * cols + col, made);
+        }
+    }
+}
+#define EMBEDDING_GRAD(name, W)                                                                                             \
+    extern "C" __global__ void name(const int* ids, const ACT* dy, ACT* out, u32 tokens, u32 cols, u32 table_rows) {        \
+        in_turn();                                                                                                          \
+        embedding_grad_rows<W>(ids, dy, out, tokens, cols, table_rows);                                                     \
+    }
+EMBEDDING_GRAD(embedding_grad_many_v, WIDE)
+EMBEDDING_GRAD(embedding_grad_many_s, 1)

@@ -211,3 +211,67 @@ extern "C" __global__ void clip_scale(const float* const* squared, float* scale,
     scale[0] = factor > 1.0 ? 1.0f : (float)factor;
     norm[0] = (float)length;
 }
+
+#define EACH(n) for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x)
+
+// A weight that exists in half precision alone is rounded by chance; its copy, where there is one, to nearest.
+__device__ __forceinline__ void put_weight(WEIGHT* weight, bf16* half, u64 i, float made, float noise_of) {
+    if constexpr (sizeof(WEIGHT) == 2) weight[i] = round_by_chance(made, noise((u32)i, __float_as_uint(made), __float_as_uint(noise_of)));
+    else weight[i] = from_float<WEIGHT>(made);
+    if (half) half[i] = from_float<bf16>(made);
+}
+
+// The decay is part of the gradient; `buffer` is null without momentum.
+extern "C" __global__ void sgd(WEIGHT* weight, WEIGHT* buffer, const GRADIENT* gradient, const float* rates, bf16* half,
+                               const float* clip, u64 n, float momentum, float decay) {
+    in_turn();
+    if (rates[1] == 0.0f) return;
+    float rate = rates[0], scale = clip ? *clip : 1.0f;
+    EACH(n) {
+        float w = to_float(weight[i]), step = to_float(gradient[i]) * scale + decay * w;
+        if (buffer) {
+            step += momentum * to_float(buffer[i]);
+            buffer[i] = from_float<WEIGHT>(step);
+        }
+        put_weight(weight, half, i, w - rate * step, step);
+    }
+}
+
+extern "C" __global__ void muon_momentum(WEIGHT* buffer, const GRADIENT* gradient, GRADIENT* out, const float* rates,
+                                         const float* clip, u64 n, float momentum, float rest) {
+    in_turn();
+    bool stands = rates[1] == 0.0f;
+    float scale = rest * (clip ? *clip : 1.0f);
+    EACH(n) {
+        if (stands) {
+            out[i] = from_float<GRADIENT>(0.0f);
+            continue;
+        }
+        float fresh = to_float(gradient[i]) * scale, kept = momentum * to_float(buffer[i]) + fresh;
+        buffer[i] = from_float<WEIGHT>(kept);
+        out[i] = from_float<GRADIENT>(momentum * kept + fresh);
+    }
+}
+
+// A norm that is NaN stays one.
+extern "C" __global__ void unit_norm(const GRADIENT* x, const float* squares, GRADIENT* out, u64 n, float least) {
+    in_turn();
+    float norm = sqrtf(*squares), factor = 1.0f / (norm < least ? least : norm);
+    EACH(n) out[i] = from_float<GRADIENT>(to_float(x[i]) * factor);
+}
+
+extern "C" __global__ void blend(const GRADIENT* x, const GRADIENT* y, GRADIENT* out, u64 n, float of_x, float of_y) {
+    in_turn();
+    EACH(n) out[i] = from_float<GRADIENT>(of_x * to_float(x[i]) + of_y * to_float(y[i]));
+}
+
+extern "C" __global__ void muon_update(WEIGHT* weight, const GRADIENT* direction, const float* rates, bf16* half, u64 n,
+                                       float scale, float weight_decay) {
+    in_turn();
+    if (rates[1] == 0.0f) return;
+    float rate = rates[0], stays = 1.0f - rate * weight_decay, step = rate * scale;
+    EACH(n) {
+        float along = to_float(direction[i]);
+        put_weight(weight, half, i, stays * to_float(weight[i]) - step * along, along);
+    }
+}

@@ -13,12 +13,12 @@ __device__ __forceinline__ void load_row(const bf16* at, float (&to)[W]) {
 // Row t of the table's first `period` is added to rows t, t + period, ...
 template <int W, typename T>
 __device__ void add_table_rows(const ACT* x, const T* table, ACT* out, u32 rows, u32 cols, u32 period) {
-    u32 a_row = cols / W;
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (u64)a_row * rows; i += (u64)gridDim.x * blockDim.x) {
-        u32 row = i / a_row, col = i % a_row * W;
+    u32 a_row = cols / W, all = a_row * rows;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < all; i += gridDim.x * blockDim.x) {
+        u32 row = i / a_row, col = (i - row * a_row) * W;
         auto pack = load<W>(x + (u64)row * cols + col);
         float added[W];
-        load_row<W>(table + (u64)(row % period) * cols + col, added);
+        load_row<W>(table + (period == 1 ? 0 : (u64)(row % period) * cols) + col, added);
 #pragma unroll
         for (int k = 0; k < W; k++) pack.x[k] = from_float<ACT>(to_float(pack.x[k]) + added[k]);
         store<W>(out + (u64)row * cols + col, pack);
@@ -35,22 +35,40 @@ ADD(add_floats_s, 1, float)
 ADD(add_table_v, WIDE, ACT)
 ADD(add_table_s, 1, ACT)
 
-// Sums of columns, a line per row of blocks: 32 columns a block, 8 threads a column.
-extern "C" __global__ void sum_columns(const ACT* x, float* lines, u32 rows, u32 cols) {
-    in_turn();
-    __shared__ float part[8][33];
-    u32 col = blockIdx.x * 32 + threadIdx.x;
-    float total = 0.0f;
+// Sums of columns, a line per row of blocks: 32 packs of columns a block, 8 threads a pack.
+template <int W>
+__device__ void sum_columns_of(const ACT* x, float* lines, u32 rows, u32 cols) {
+    __shared__ float part[8][32 * W + 1];
+    u32 col = (blockIdx.x * 32 + threadIdx.x) * W;
+    float total[W];
+#pragma unroll
+    for (int k = 0; k < W; k++) total[k] = 0.0f;
     if (col < cols) {
 #pragma unroll 4
-        for (u32 row = blockIdx.y * 8 + threadIdx.y; row < rows; row += gridDim.y * 8) total += to_float(x[(u64)row * cols + col]);
+        for (u32 row = blockIdx.y * 8 + threadIdx.y; row < rows; row += gridDim.y * 8) {
+            auto pack = load<W>(x + (u64)row * cols + col);
+#pragma unroll
+            for (int k = 0; k < W; k++) total[k] += to_float(pack.x[k]);
+        }
     }
-    part[threadIdx.y][threadIdx.x] = total;
+#pragma unroll
+    for (int k = 0; k < W; k++) part[threadIdx.y][threadIdx.x * W + k] = total[k];
     __syncthreads();
-    if (threadIdx.y == 0 && col < cols) {
-        for (int k = 1; k < 8; k++) total += part[k][threadIdx.x];
-        lines[(u64)blockIdx.y * cols + col] = total;
+    u32 first = blockIdx.x * 32 * W;
+    for (u32 i = threadIdx.y * 32 + threadIdx.x; i < 32 * W && first + i < cols; i += 256) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum += part[k][i];
+        lines[(u64)blockIdx.y * cols + first + i] = sum;
     }
+}
+extern "C" __global__ void sum_columns_v(const ACT* x, float* lines, u32 rows, u32 cols) {
+    in_turn();
+    sum_columns_of<WIDE>(x, lines, rows, cols);
+}
+extern "C" __global__ void sum_columns_s(const ACT* x, float* lines, u32 rows, u32 cols) {
+    in_turn();
+    sum_columns_of<1>(x, lines, rows, cols);
 }
 
 // Row t of the result is the sum of rows t, t + period, ... of x; rows from `period` on are zero.

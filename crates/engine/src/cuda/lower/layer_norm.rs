@@ -1,18 +1,21 @@
 //! LayerNorm and its gradient.
 
-use super::rows::{Fit, NORM_BLOCKS, blocks_in_equal_turns};
+use super::rows::{Fit, Lines, MOST_LATER, NORM_BLOCKS, blocks_in_equal_turns};
 use super::{Call, Grid, Lowering};
 use crate::cuda::compile::{LAYER_NORM, NORM};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::ops::layer_norm::{LayerNorm, LayerNormGrad};
 
+/// Blocks per multiprocessor where a warp has a row to itself: their registers leave room for no more.
+const WARP_BLOCKS: usize = 2;
+
 impl Lowering<'_> {
     pub fn layer_norm(&mut self, call: &Call, op: &LayerNorm) -> Result<Vec<Action>, CudaError> {
         let ([x, weight, bias], [out]) = (call.inputs, call.outputs) else {
             return Err(call.unsupported("takes rows, a weight and a bias"));
         };
-        let fit = Fit::of(call, x, x.columns())?;
+        let fit = Fit::by_warps(x, x.columns()).map_or_else(|| Fit::of(call, x, x.columns()), Ok)?;
         let rows_a_block = fit.rows_a_block();
         let grid = Grid::of([x.rows().div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
         let arguments = Arguments::default()
@@ -30,12 +33,16 @@ impl Lowering<'_> {
         let ([x, weight, dy], [dx, dweight, dbias]) = (call.inputs, call.outputs) else {
             return Err(call.unsupported("takes rows, a weight and the gradient"));
         };
-        let fit = Fit::of(call, x, x.columns())?;
+        let fit = Fit::by_warps(x, x.columns()).map_or_else(|| Fit::of(call, x, x.columns()), Ok)?;
         let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
-        let blocks =
-            blocks_in_equal_turns(rows.div_ceil(rows_a_block), NORM_BLOCKS * self.context.multiprocessors as usize);
+        let most = if fit.threads == 32 { WARP_BLOCKS } else { NORM_BLOCKS } * self.context.multiprocessors as usize;
+        let blocks = blocks_in_equal_turns(rows.div_ceil(rows_a_block), most);
         let bytes = blocks * columns * 4;
-        let (dweights, dbiases) = (self.scratch(0, bytes), self.scratch(bytes, bytes));
+        let later = self.sums_later && bytes <= MOST_LATER;
+        let (dweights, dbiases) = match later {
+            true => (self.own_memory(bytes)?, self.own_memory(bytes)?),
+            false => (self.scratch(0, bytes), self.scratch(bytes, bytes)),
+        };
         let arguments = Arguments::default()
             .pointer(x.at)
             .pointer(weight.at)
@@ -51,6 +58,10 @@ impl Lowering<'_> {
         let name = format!("layer_norm_grad_{}", fit.suffix);
         let mut actions = vec![self.kernel(call, LAYER_NORM, &name, grid, arguments)?];
         for (lines, sum) in [(dweights, dweight), (dbiases, dbias)] {
+            if later {
+                self.later.push(Lines { partial: lines, dweight: sum.range(), lines: blocks, columns });
+                continue;
+            }
             let arguments = Arguments::default().pointer(lines).pointer(sum.at).u32(blocks).u32(columns);
             let grid = Grid::of([columns.div_ceil(16), 1, 1], [16, 32, 1]);
             actions.push(self.kernel(call, NORM, "sum_lines", grid, arguments)?);

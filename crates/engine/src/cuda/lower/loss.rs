@@ -1,6 +1,7 @@
 //! Cross-entropy, alone and with the LM head in chunks; table look-up; softmax of materialised scores.
 
 use super::products::Sum;
+use super::rows::is_wide;
 use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::LOSS;
 use crate::cuda::error::CudaError;
@@ -9,9 +10,25 @@ use headroom_graph::ops::matmul::Form;
 use headroom_graph::{Op, TensorType};
 
 /// Logits that exist at a time, in bytes, where the loss is fused: larger products than on a CPU fill the device.
-pub const CHUNK_BYTES: usize = 32 << 20;
+const CHUNK_BYTES: usize = 32 << 20;
 
-const ROW_THREADS: usize = 256;
+/// Rows of logits that exist at a time at least: with fewer, products of a large vocabulary leave most of the device idle.
+const LEAST_ROWS: usize = 2048;
+
+/// Bytes of logits that exist at a time, of so many rows of so many bytes.
+pub fn chunk_bytes(rows: usize, row_bytes: usize) -> usize {
+    chunk_rows(rows, row_bytes) * row_bytes
+}
+
+fn chunk_rows(rows: usize, row_bytes: usize) -> usize {
+    (CHUNK_BYTES / row_bytes).max(LEAST_ROWS).min(rows).max(1)
+}
+
+/// Logits of a token that a larger block goes through.
+const LONG_ROW: usize = 16384;
+
+/// Tables with so many rows are handled 32 rows a block.
+const MANY_ROWS: usize = 8192;
 
 impl Lowering<'_> {
     pub fn cross_entropy(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
@@ -47,7 +64,10 @@ impl Lowering<'_> {
             .pointer(grad)
             .u32(logits.columns())
             .f32(tokens as f64);
-        self.kernel(call, LOSS, "cross_entropy", Grid::new(logits.rows(), ROW_THREADS), arguments)
+        let vector = is_wide(logits, logits.columns()) && grad.is_multiple_of(16);
+        let name = if vector { "cross_entropy_v" } else { "cross_entropy_s" };
+        let threads = if logits.columns() < LONG_ROW { 256 } else { 1024 };
+        self.kernel(call, LOSS, name, Grid::new(logits.rows(), threads), arguments)
     }
 
     fn mean(&mut self, call: &Call, from: u64, to: u64, count: usize) -> Result<Action, CudaError> {
@@ -62,7 +82,7 @@ impl Lowering<'_> {
         let (tokens, vocab, bytes) = (x.rows(), weight.rows(), x.ty.dtype.bytes());
         // Rows of logits are padded, so that products read and write them 16 bytes at a time.
         let pitch = vocab;
-        let rows = (CHUNK_BYTES / (pitch * bytes)).clamp(1, tokens);
+        let rows = chunk_rows(tokens, pitch * bytes);
         let losses_bytes = (tokens * 4).next_multiple_of(256);
         let losses = self.scratch(0, losses_bytes);
         let room = self.scratch(losses_bytes, rows * pitch * bytes);
@@ -109,6 +129,12 @@ impl Lowering<'_> {
             Op::Embedding(_) => {
                 let threads = columns.next_multiple_of(32).min(256);
                 self.kernel(call, LOSS, "embedding", Grid::new(tokens, threads), arguments.u32(columns))?
+            }
+            _ if out.rows() >= MANY_ROWS && tokens < 1 << 27 => {
+                let vector = is_wide(out, columns) && is_wide(&call.inputs[1], columns);
+                let name = if vector { "embedding_grad_many_v" } else { "embedding_grad_many_s" };
+                let arguments = arguments.u32(tokens).u32(columns).u32(out.rows());
+                self.kernel(call, LOSS, name, Grid::new(out.rows().div_ceil(32), 256), arguments)?
             }
             _ => {
                 let grid = Grid::of([out.rows(), columns.div_ceil(256), 1], [256, 1, 1]);

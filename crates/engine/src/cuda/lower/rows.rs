@@ -23,12 +23,12 @@ const NORM_ROOM: usize = 4096;
 /// launch less count.
 pub const MOST_LATER: usize = 1 << 20;
 
-/// Partial sums for a norm's weight that are added up at the end of the backward pass.
+/// Partial sums for a norm's weight or a bias that are added up at the end of the backward pass.
 pub struct Lines {
-    partial: u64,
-    dweight: Range<u64>,
-    lines: usize,
-    columns: usize,
+    pub partial: u64,
+    pub dweight: Range<u64>,
+    pub lines: usize,
+    pub columns: usize,
 }
 
 /// Elements in 16 bytes.
@@ -228,6 +228,13 @@ impl Fit {
             _ => "v4",
         };
         Ok(Fit { threads, each, pack: width * x.ty.dtype.bytes(), suffix })
+    }
+
+    /// A warp for each row, where it can keep the row in registers.
+    pub fn by_warps(x: &Operand, columns: usize) -> Option<Fit> {
+        let each = columns.div_ceil(32 * wide(x));
+        let suffix = *["r1", "r2", "r3", "r4"].get(each.checked_sub(1)?)?;
+        is_wide(x, columns).then(|| Fit { threads: 32, each, pack: wide(x) * x.ty.dtype.bytes(), suffix })
     }
 
     /// Short rows share a block.

@@ -1,6 +1,6 @@
 //! Rows of a table added in turn and summed back; columns cut into parts and put together.
 
-use super::rows::{is_wide, wide};
+use super::rows::{Lines, MOST_LATER, is_wide, wide};
 use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{NORM, TABLES};
 use crate::cuda::error::CudaError;
@@ -41,10 +41,19 @@ impl Lowering<'_> {
             return Ok(vec![self.kernel(call, TABLES, "sum_periods", self.through(elements), arguments)?]);
         }
         let lines = rows.div_ceil(8).clamp(1, MOST_LINES);
-        let partial = self.scratch(0, lines * columns * 4);
+        let later = self.sums_later && lines * columns * 4 <= MOST_LATER;
+        let partial = match later {
+            true => self.own_memory(lines * columns * 4)?,
+            false => self.scratch(0, lines * columns * 4),
+        };
         let arguments = Arguments::default().pointer(x.at).pointer(partial).u32(rows).u32(columns);
-        let grid = Grid::of([columns.div_ceil(32), lines, 1], [32, 8, 1]);
-        let first = self.kernel(call, TABLES, "sum_columns", grid, arguments)?;
+        let (name, width) = if is_wide(x, columns) { ("sum_columns_v", wide(x)) } else { ("sum_columns_s", 1) };
+        let grid = Grid::of([columns.div_ceil(32 * width), lines, 1], [32, 8, 1]);
+        let first = self.kernel(call, TABLES, name, grid, arguments)?;
+        if later {
+            self.later.push(Lines { partial, dweight: sums.range(), lines, columns });
+            return Ok(vec![first]);
+        }
         let arguments = Arguments::default().pointer(partial).pointer(sums.at).u32(lines).u32(columns);
         let grid = Grid::of([columns.div_ceil(16), 1, 1], [16, 32, 1]);
         Ok(vec![first, self.kernel(call, NORM, "sum_lines", grid, arguments)?])
