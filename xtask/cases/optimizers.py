@@ -4,10 +4,12 @@
     python3 xtask/cases/optimizers.py crates/training/tests/data/nano
 
 Needs torch, transformers and safetensors. The model, weights and batch are the case's own; every list has the loss before each of
-20 steps on that batch, and the learning rate of each step as PyTorch's scheduler gives it.
+20 steps on that batch, and the learning rate of each step as PyTorch's scheduler gives it. Muon is PyTorch's own, which iterates in
+bfloat16; the list that ours is held against iterates in single precision, and the other is kept beside it.
 """
 import json
 import sys
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -51,22 +53,46 @@ def matrices_decay(model):
     return [{"params": rows[0]}, {"params": rows[1], "weight_decay": 0.0}]
 
 
-def losses(folder, scheduler, floor, groups=all_decay):
+def adamw(model, groups):
+    return [torch.optim.AdamW(groups(model), **ADAMW)]
+
+
+def sgd(momentum):
+    return lambda model, groups: [torch.optim.SGD(groups(model), lr=0.1, momentum=momentum, weight_decay=ADAMW["weight_decay"])]
+
+
+def muon(model, groups):
+    """Matrices of the blocks by Muon, the rest by AdamW, with one rate."""
+    is_hidden = lambda name, one: one.dim() == 2 and "embed" not in name and "lm_head" not in name
+    hidden = [one for name, one in model.named_parameters() if is_hidden(name, one)]
+    rest = [one for name, one in model.named_parameters() if not is_hidden(name, one)]
+    settings = {"lr": ADAMW["lr"], "weight_decay": ADAMW["weight_decay"], "momentum": 0.95, "adjust_lr_fn": "match_rms_adamw"}
+    return [torch.optim.Muon(hidden, **settings), torch.optim.AdamW(rest, **ADAMW)]
+
+
+def constant(optimizer, floor):
+    return lr_scheduler.ConstantLR(optimizer, factor=1.0)
+
+
+def losses(folder, scheduler, floor, groups=all_decay, optimizers=adamw, clip=0.0):
     model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder, attn_implementation="eager", dtype="float32")).float().train()
     model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
     expected = load_file(f"{folder}/expected.safetensors")
     ids, targets = expected["input_ids"], expected["targets"]
-    optimizer = torch.optim.AdamW(groups(model), **ADAMW)
-    schedule = scheduler(optimizer, floor)
+    optimizers = optimizers(model, groups)
+    schedules = [scheduler(one, floor) for one in optimizers]
     found, rates = [], []
     for _ in range(STEPS):
         logits = model(ids, use_cache=False).logits
         loss = F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.view(-1))
-        optimizer.zero_grad()
+        model.zero_grad()
         loss.backward()
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        rates.append(optimizers[0].param_groups[0]["lr"])
+        for optimizer, schedule in zip(optimizers, schedules):
+            optimizer.step()
+            schedule.step()
         found.append(loss.item())
     return {"floor": floor, "losses": found, "rates": rates}
 
@@ -77,6 +103,12 @@ def main():
     schedules = {"linear": losses(folder, linear, 0.1), "cosine": losses(folder, cosine, 0.1), "wsd": losses(folder, wsd, 0.0)}
     case = {"optimizer": {"name": "AdamW", **ADAMW}, "steps": STEPS, "warmup_steps": WARMUP, "decay_steps": DECAY, "schedules": schedules}
     case["matrices_decay"] = losses(folder, cosine, 0.1, matrices_decay)
+    case["sgd"] = losses(folder, constant, 1.0, optimizers=sgd(0.0))
+    case["sgd_momentum"] = losses(folder, constant, 1.0, optimizers=sgd(0.9), clip=0.5)
+    case["muon_in_bf16"] = losses(folder, constant, 1.0, optimizers=muon, clip=0.5)
+    # What PyTorch's iteration calls bfloat16.
+    with mock.patch("torch.optim._muon.torch.bfloat16", torch.float32):
+        case["muon"] = losses(folder, constant, 1.0, optimizers=muon, clip=0.5)
     with open(f"{folder}/optimizers.json", "w") as file:
         file.write(json.dumps(case, indent=1) + "\n")
 

@@ -21,6 +21,8 @@ pub use load::{Checkpoint, whole_tensors};
 pub use save::{Saver, Snapshot, file_of_checkpoint};
 pub use state::{OptimizerSettings, TrainingState};
 
+use crate::optimizer::StateTensor;
+
 pub const MODEL_FILE: &str = "model.safetensors";
 pub const CONFIG_FILE: &str = "config.json";
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
@@ -28,20 +30,34 @@ pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 pub const STATE_FILE: &str = "training_state.json";
 
-/// A parameter: Hugging Face's name, row-major shape.
+/// A parameter: Hugging Face's name, row-major shape, and what the optimizer keeps of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     pub name: String,
     pub shape: Vec<usize>,
+    pub states: Vec<StateTensor>,
 }
 
 impl TensorSpec {
+    /// Nothing is kept of it.
     pub fn new(name: impl Into<String>, shape: &[usize]) -> TensorSpec {
-        TensorSpec { name: name.into(), shape: shape.to_vec() }
+        TensorSpec { name: name.into(), shape: shape.to_vec(), states: vec![] }
+    }
+
+    pub fn with_states(self, states: &[StateTensor]) -> TensorSpec {
+        TensorSpec { states: states.to_vec(), ..self }
     }
 
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Is this one of its tensors?
+    fn has(&self, content: Content) -> bool {
+        match content {
+            Content::Weight => true,
+            Content::State(kind) => self.states.contains(&kind),
+        }
     }
 }
 
@@ -49,19 +65,27 @@ impl TensorSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     Weight,
-    /// Adam's running mean of gradients.
-    FirstMoment,
-    /// Adam's running mean of squared gradients.
-    SecondMoment,
+    /// Kept by its optimizer.
+    State(StateTensor),
 }
 
 impl Content {
-    /// The name in the file: PyTorch's words for the moments, before the parameter's name.
+    /// All that an optimizer may keep.
+    const STATES: [Content; StateTensor::ALL.len()] = {
+        let mut all = [Content::Weight; StateTensor::ALL.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = Content::State(StateTensor::ALL[index]);
+            index += 1;
+        }
+        all
+    };
+
+    /// The name in the file: PyTorch's words for what is kept, before the parameter's name.
     fn tensor_name(self, parameter: &str) -> String {
         match self {
             Content::Weight => parameter.to_string(),
-            Content::FirstMoment => format!("exp_avg.{parameter}"),
-            Content::SecondMoment => format!("exp_avg_sq.{parameter}"),
+            Content::State(kind) => format!("{}.{parameter}", kind.file),
         }
     }
 
@@ -69,8 +93,7 @@ impl Content {
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Content::Weight => "weights",
-            Content::FirstMoment => "first moments",
-            Content::SecondMoment => "second moments",
+            Content::State(kind) => kind.plural,
         }
     }
 }

@@ -1,9 +1,15 @@
-//! AdamW, clipping and gradient accumulation as nodes of the graph, and the rates of a step.
+//! The update, clipping and gradient accumulation as nodes of the graph, and the rates of a step.
+
+mod method;
+mod state;
+
+pub use method::Method;
+pub use state::{FIRST_MOMENT, MOMENTUM, SECOND_MOMENT, StateTensor, Trained};
 
 use crate::schedule::Schedule;
 use headroom_graph::choice::bias_corrections;
 use headroom_graph::ops::accumulate::{Accumulate, Zero};
-use headroom_graph::ops::adamw::{AdamW, Decays};
+use headroom_graph::ops::adamw::Decays;
 use headroom_graph::ops::choose::Choose;
 use headroom_graph::ops::clip::{ClipScale, GradientNorm, SquaredNorm};
 use headroom_graph::{Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
@@ -12,9 +18,10 @@ use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimizerConfig {
+    pub method: Method,
     pub learning_rate: f64,
     pub schedule: Schedule,
-    /// Shares of the moments before that a step keeps.
+    /// Shares of the moments before that a step of AdamW keeps.
     pub betas: [f64; 2],
     pub eps: f64,
     pub weight_decay: f64,
@@ -74,6 +81,7 @@ impl FromStr for Update {
 impl Default for OptimizerConfig {
     fn default() -> OptimizerConfig {
         OptimizerConfig {
+            method: Method::AdamW,
             learning_rate: 3e-4,
             schedule: Schedule::default(),
             betas: [0.9, 0.999],
@@ -98,33 +106,12 @@ impl OptimizerConfig {
         self.learning_rate * self.schedule.share_at(step, last)
     }
 
-    /// What the `rates` input of [`AdamW`] takes at a step, counted from 1.
+    /// What the `rates` input of every update takes at a step, counted from 1.
     pub fn rates_at(&self, step: u64, last: u64) -> [f32; 3] {
         let [first, second] = bias_corrections(self.betas[0], self.betas[1], step);
         [self.learning_rate_at(step, last) as f32, first, second]
     }
 }
-
-/// One parameter and its moments.
-#[derive(Clone, Copy, Debug)]
-pub struct Trained {
-    pub parameter: ValueId,
-    pub first: ValueId,
-    pub second: ValueId,
-}
-
-impl Trained {
-    /// A parameter's moments, by their names.
-    pub fn find(graph: &Graph, parameter: ValueId) -> Option<Trained> {
-        let name = &graph.get(parameter).name;
-        let first = graph.named(&format!("{FIRST_MOMENT}.{name}"))?;
-        let second = graph.named(&format!("{SECOND_MOMENT}.{name}"))?;
-        Some(Trained { parameter, first, second })
-    }
-}
-
-const FIRST_MOMENT: &str = "first_moment";
-const SECOND_MOMENT: &str = "second_moment";
 
 /// What the choice of nodes keeps and is told: values by these names.
 pub const CHOICE_AT: &str = "update.at";
@@ -152,18 +139,8 @@ pub fn optimize(
     gradients: &[ValueId],
     norm: Norm,
 ) -> Result<Option<ValueId>, GraphError> {
-    let moment = |graph: &mut Graph, which: &str, parameter: ValueId| {
-        let (name, ty) = (format!("{which}.{}", graph.get(parameter).name), graph.ty(parameter).clone());
-        graph.state(&name, ty, Category::OptimizerState)
-    };
-    let trained: Vec<Trained> = parameters
-        .iter()
-        .map(|&parameter| Trained {
-            parameter,
-            first: moment(graph, FIRST_MOMENT, parameter),
-            second: moment(graph, SECOND_MOMENT, parameter),
-        })
-        .collect();
+    let states: Vec<Vec<ValueId>> =
+        parameters.iter().map(|&parameter| method::declare(graph, config.method, parameter)).collect();
     let rates = graph.input("rates", TensorType::f32(&[3]));
     let gradients =
         if config.accumulation > 1 { accumulate(graph, parameters, gradients)? } else { gradients.to_vec() };
@@ -187,18 +164,12 @@ pub fn optimize(
         _ => None,
     };
     let rates = match config.update {
-        Update::Dense => vec![rates; trained.len()],
+        Update::Dense => vec![rates; parameters.len()],
         Update::Chosen { rule, seed } => choose(graph, rule, seed, config.betas, rates, &squares)?,
     };
-    let [beta1, beta2] = config.betas;
-    let update =
-        AdamW { beta1, beta2, eps: config.eps, weight_decay: config.weight_decay, decays: config.decays, halves: 0 };
-    for ((one, &gradient), rates) in trained.iter().zip(&gradients).zip(rates) {
-        let inputs = [one.parameter, one.first, one.second, gradient, rates];
-        match clip {
-            Some((scale, _)) => graph.add(update, &[&inputs[..], &[scale]].concat())?,
-            None => graph.add(update, &inputs)?,
-        };
+    for (((&parameter, states), &gradient), rates) in parameters.iter().zip(&states).zip(&gradients).zip(rates) {
+        let step = method::Step { gradient, rates, clip: clip.map(|(scale, _)| scale) };
+        method::update(graph, config, (parameter, states), &step)?;
     }
     if config.accumulation > 1 {
         for &sum in &gradients {

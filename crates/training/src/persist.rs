@@ -27,7 +27,8 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         seed: notes.seed,
         data: notes.data.into(),
         optimizer: OptimizerSettings {
-            name: "AdamW".into(),
+            name: notes.optimizer.method.torch_name().into(),
+            momentum: notes.optimizer.method.momentum(),
             learning_rate: notes.optimizer.learning_rate,
             betas: notes.optimizer.betas,
             eps: notes.optimizer.eps,
@@ -66,7 +67,7 @@ pub fn load_weights(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()
     })
 }
 
-/// Weights, moments and the step: training goes on as if it had not stopped.
+/// Weights, the optimizer's tensors and the step: training goes on as if it had not stopped.
 pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     checkpoint.read_all(&specs(trainer), &mut |content, name, first, piece| {
         trainer.write(name, content, first, piece);
@@ -93,5 +94,6 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
 pub struct UnevenSteps;
 
 pub(crate) fn specs(trainer: &Trainer) -> Vec<TensorSpec> {
-    trainer.parameters().iter().map(|(name, ty)| TensorSpec::new(name.clone(), ty.sizes())).collect()
+    let each = trainer.parameters().into_iter().zip(trainer.states());
+    each.map(|((name, ty), states)| TensorSpec::new(name, ty.sizes()).with_states(&states)).collect()
 }

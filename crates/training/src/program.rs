@@ -137,11 +137,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
 
     let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
     graph.validate("storage")?;
-    let trained = graph
-        .parameters()
-        .into_iter()
-        .map(|parameter| Trained::find(&graph, parameter).ok_or_else(|| missing("the moments of a parameter")))
-        .collect::<Result<_, _>>()?;
+    let trained = graph.parameters().into_iter().map(|parameter| Trained::find(&graph, parameter)).collect();
     Ok(TrainingProgram {
         forward: Forward::find(&graph)?,
         loss_gradient: named(&graph, LOSS_GRADIENT)?,

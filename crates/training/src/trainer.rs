@@ -4,7 +4,7 @@ use crate::checkpoint::Content;
 use crate::choices::Choices;
 use crate::data::Batch;
 use crate::models::ModelConfig;
-use crate::optimizer::{LOG_ROWS, OptimizerConfig};
+use crate::optimizer::{LOG_ROWS, OptimizerConfig, StateTensor, Trained};
 use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
 use crate::rng::Stream;
@@ -151,9 +151,7 @@ impl Trainer {
     /// The parameters as the leaves of the model's tree.
     pub fn tree(&self) -> Tree {
         let graph = self.graph();
-        let leaf = |one: &crate::optimizer::Trained| {
-            (&*graph.get(one.parameter).part.path, graph.ty(one.parameter).elements())
-        };
+        let leaf = |one: &Trained| (&*graph.get(one.parameter).part.path, graph.ty(one.parameter).elements());
         Tree::of(self.training.trained.iter().map(leaf))
     }
 
@@ -168,10 +166,13 @@ impl Trainer {
     /// Names and types of the parameters, in the order of their first use.
     pub fn parameters(&self) -> Vec<(String, TensorType)> {
         let graph = self.graph();
-        let named = |one: &crate::optimizer::Trained| {
-            (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone())
-        };
+        let named = |one: &Trained| (graph.get(one.parameter).name.to_string(), graph.ty(one.parameter).clone());
         self.training.trained.iter().map(named).collect()
+    }
+
+    /// Kinds of tensors that the optimizer keeps of each, in the same order.
+    pub fn states(&self) -> Vec<Vec<StateTensor>> {
+        self.training.trained.iter().map(Trained::kinds).collect()
     }
 
     /// Roles of the parameters, in the same order.
@@ -215,8 +216,7 @@ impl Trainer {
         let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
         match content {
             Content::Weight => one.parameter,
-            Content::FirstMoment => one.first,
-            Content::SecondMoment => one.second,
+            Content::State(kind) => one.state(kind).expect("a tensor that the optimizer keeps"),
         }
     }
 

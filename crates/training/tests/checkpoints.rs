@@ -9,6 +9,7 @@ use headroom_training::checkpoint::{
     whole_tensors,
 };
 use headroom_training::models::ModelConfig;
+use headroom_training::optimizer::{FIRST_MOMENT, MOMENTUM, SECOND_MOMENT};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tempfile::TempDir;
@@ -23,6 +24,22 @@ fn config(extra: &str) -> HfConfig {
     HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap()
 }
 
+/// Trained by AdamW; one by Muon, which keeps another tensor.
+fn tensors_of(config: &HfConfig) -> Vec<TensorSpec> {
+    let states = |name: &str| match name {
+        "model.layers.1.mlp.up_proj.weight" => vec![MOMENTUM],
+        _ => vec![FIRST_MOMENT, SECOND_MOMENT],
+    };
+    config
+        .tensors()
+        .into_iter()
+        .map(|one| {
+            let states = states(&one.name);
+            one.with_states(&states)
+        })
+        .collect()
+}
+
 fn state(step: u64) -> TrainingState {
     TrainingState {
         step,
@@ -31,6 +48,7 @@ fn state(step: u64) -> TrainingState {
         data: "text corpus.txt, 12 bytes".to_string(),
         optimizer: OptimizerSettings {
             name: "AdamW".to_string(),
+            momentum: None,
             learning_rate: 0.1 + 0.2, // 0.30000000000000004 must come back to the bit
             betas: [0.9, 0.999],
             eps: 1e-8,
@@ -46,15 +64,15 @@ fn state(step: u64) -> TrainingState {
 fn values(content: Content, tensor: &TensorSpec) -> Vec<f32> {
     let scale = match content {
         Content::Weight => 1.0,
-        Content::FirstMoment => 1e-3,
-        Content::SecondMoment => 1e-30,
+        Content::State(SECOND_MOMENT) => 1e-30,
+        Content::State(_) => 1e-3,
     };
     let name: u32 = tensor.name.bytes().map(u32::from).sum();
     (0..tensor.elements()).map(|element| (name as f32 + element as f32 / 7.0).sin() * scale).collect()
 }
 
 fn save(saver: &mut Saver, config: &HfConfig, step: u64) {
-    let (tensors, state) = (config.tensors(), state(step));
+    let (tensors, state) = (tensors_of(config), state(step));
     let snapshot = Snapshot { config, tensors: &tensors, state: &state };
     saver
         .save(snapshot, &mut |content, name, take| {
@@ -97,7 +115,7 @@ fn load(folder: &Path, tensors: &[TensorSpec], part: Part) -> Result<Tensors, Ch
 }
 
 fn check_refused(folder: &Path, config: &HfConfig, part: Part, words: &[&str]) {
-    let error = load(folder, &config.tensors(), part).unwrap_err().to_string();
+    let error = load(folder, &tensors_of(&config), part).unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "`{word}` is not in: {error}");
     }
@@ -125,11 +143,12 @@ fn everything_saved_comes_back_to_the_bit() {
     for extra in ["", r#", "tie_word_embeddings": true"#] {
         let config = config(extra);
         let folder = saved(&config);
-        let tensors = config.tensors();
+        let tensors = tensors_of(&config);
         let read = load(folder.path(), &tensors, Part::All).unwrap();
-        assert_eq!(read.len(), tensors.len() * 3);
+        assert_eq!(read.len(), tensors.len() * 3 - 1);
         for tensor in &tensors {
-            for content in [Content::Weight, Content::FirstMoment, Content::SecondMoment] {
+            let states = tensor.states.iter().map(|kind| Content::State(*kind));
+            for content in std::iter::once(Content::Weight).chain(states) {
                 assert_eq!(read[&(content, tensor.name.clone())], values(content, tensor), "{}", tensor.name);
             }
         }
@@ -144,13 +163,13 @@ fn everything_saved_comes_back_to_the_bit() {
 fn a_tensor_longer_than_one_piece_comes_back_in_order() {
     let config = config("");
     let folder = tempfile::tempdir().unwrap();
-    let tensors = [TensorSpec::new("long", &[3, 70_001])];
+    let tensors = [TensorSpec::new("long", &[3, 70_001]).with_states(&[FIRST_MOMENT, SECOND_MOMENT])];
     let state = state(1);
     let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
     let long = values(Content::Weight, &tensors[0]);
     saver(&folder, 1).save(snapshot, &mut |_, _, take| long.chunks(100_000).try_for_each(take)).unwrap();
     let read = load(folder.path(), &tensors, Part::All).unwrap();
-    assert_eq!(read[&(Content::SecondMoment, "long".to_string())], long);
+    assert_eq!(read[&(Content::State(SECOND_MOMENT), "long".to_string())], long);
 
     let mut whole = 0;
     let mut take = whole_tensors(&tensors, |_, name, elements| {
@@ -192,7 +211,7 @@ fn half_precision_weights_are_read_as_float32() {
             };
         }
     });
-    let tensors = config.tensors();
+    let tensors = tensors_of(&config);
     let read = load(folder.path(), &tensors, Part::Weights).unwrap();
     for tensor in &tensors {
         let pairs = values(Content::Weight, tensor).into_iter().zip(&read[&(Content::Weight, tensor.name.clone())]);
@@ -207,7 +226,7 @@ fn shards_of_an_index_are_read_as_one_model() {
     let config = config("");
     let folder = saved(&config);
     let path = |name: &str| folder.path().join(name);
-    let whole = load(folder.path(), &config.tensors(), Part::Weights).unwrap();
+    let whole = load(folder.path(), &tensors_of(&config), Part::Weights).unwrap();
     let mut map = serde_json::Map::new();
     for (shard, side) in [("one.safetensors", 0), ("two.safetensors", 1)] {
         std::fs::copy(path("model.safetensors"), path(shard)).unwrap();
@@ -226,7 +245,7 @@ fn shards_of_an_index_are_read_as_one_model() {
         std::fs::write(path("model.safetensors.index.json"), index.to_string()).unwrap();
     };
     write_index(&map);
-    assert_eq!(load(folder.path(), &config.tensors(), Part::Weights).unwrap(), whole);
+    assert_eq!(load(folder.path(), &tensors_of(&config), Part::Weights).unwrap(), whole);
     check_refused(folder.path(), &config, Part::All, &["model.safetensors", "--init-from"]);
 
     std::fs::remove_file(path("two.safetensors")).unwrap();
@@ -275,8 +294,8 @@ fn a_stored_copy_of_a_tied_head_and_old_rope_frequencies_are_passed_over() {
         tensors.push(("lm_head.weight".to_string(), Dtype::F32, vec![1], vec![0; 4]));
         tensors.push(("model.layers.0.self_attn.rotary_emb.inv_freq".to_string(), Dtype::F32, vec![1], vec![0; 4]));
     });
-    let read = load(folder.path(), &config.tensors(), Part::Weights).unwrap();
-    assert_eq!(read.len(), config.tensors().len());
+    let read = load(folder.path(), &tensors_of(&config), Part::Weights).unwrap();
+    assert_eq!(read.len(), tensors_of(&config).len());
 }
 
 #[test]
@@ -289,7 +308,7 @@ fn files_that_do_not_belong_together_are_told_by_their_digests() {
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, bytes).unwrap();
         check_refused(folder.path(), &config, Part::All, &[file, "training_state.json", "sha256"]);
-        load(folder.path(), &config.tensors(), Part::Weights).unwrap();
+        load(folder.path(), &tensors_of(&config), Part::Weights).unwrap();
     }
     let folder = saved(&config);
     let other = HfConfig { model: ModelConfig { rope_theta: 5.0, ..config.model.clone() }, ..config.clone() };
@@ -352,9 +371,9 @@ fn a_damaged_header_is_an_error_and_never_a_panic() {
         }
         std::fs::write(&path, bytes).unwrap();
         // Damage inside a string or the padding may go unnoticed here; the digest catches that on resume.
-        if load(folder.path(), &config.tensors(), Part::Weights).is_ok() {
+        if load(folder.path(), &tensors_of(&config), Part::Weights).is_ok() {
             assert!(
-                load(folder.path(), &config.tensors(), Part::All).is_err() || std::fs::read(&path).unwrap() == whole
+                load(folder.path(), &tensors_of(&config), Part::All).is_err() || std::fs::read(&path).unwrap() == whole
             );
         }
     }
@@ -386,7 +405,7 @@ fn a_folder_being_saved_to_can_be_loaded_from() {
     let folder = tempfile::tempdir().unwrap();
     let mut saver = saver(&folder, 1);
     save(&mut saver, &config, 1);
-    load(folder.path(), &config.tensors(), Part::All).unwrap();
+    load(folder.path(), &tensors_of(&config), Part::All).unwrap();
 }
 
 fn kept(folder: &TempDir) -> Vec<u64> {
@@ -409,7 +428,7 @@ fn older_checkpoints_stay_up_to_the_number_kept_and_each_is_whole() {
     }
     for step in [20, 30] {
         let kept = folder.path().join(format!("step-{step:08}"));
-        load(&kept, &config.tensors(), Part::All).unwrap();
+        load(&kept, &tensors_of(&config), Part::All).unwrap();
         assert_eq!(Checkpoint::open(&kept).unwrap().state().unwrap().step, step);
     }
     drop(three);
@@ -436,6 +455,6 @@ fn a_damaged_checkpoint_in_the_folder_does_not_stop_the_next_save() {
         std::fs::write(folder.path().join("training_state.json"), "{").unwrap();
         std::fs::remove_file(folder.path().join(file)).unwrap();
         save(&mut saver(&folder, 2), &config, 20);
-        load(folder.path(), &config.tensors(), Part::All).unwrap();
+        load(folder.path(), &tensors_of(&config), Part::All).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use headroom_training::attribution::{Start, moved};
 use headroom_training::checkpoint::{Checkpoint, Content, HfConfig, Saver};
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::{ModelConfig, Size};
-use headroom_training::optimizer::{OptimizerConfig, Update};
+use headroom_training::optimizer::{FIRST_MOMENT, OptimizerConfig, SECOND_MOMENT, Update};
 use headroom_training::persist::{self, Notes};
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::schedule::{Schedule, Shape};
@@ -120,7 +120,7 @@ fn state(trainer: &mut Trainer) -> State {
         });
         bits
     };
-    let contents = [Content::Weight, Content::FirstMoment, Content::SecondMoment];
+    let contents = [Content::Weight, Content::State(FIRST_MOMENT), Content::State(SECOND_MOMENT)];
     names.into_iter().map(|name| (name.clone(), contents.map(|content| read(&name, content)))).collect()
 }
 

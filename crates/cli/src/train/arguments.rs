@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
 use headroom_training::models::FAMILIES;
+use headroom_training::optimizer::Method;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -80,6 +81,10 @@ fn family_names() -> PossibleValuesParser {
     PossibleValuesParser::new(FAMILIES.map(|family| family.name))
 }
 
+fn optimizer_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Method::ALL.map(Method::name))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LearningRateSchedule {
     Constant,
@@ -140,6 +145,13 @@ pub struct TrainingArguments {
     /// Steps in which the rate rises from zero [default: 0; from a hidden size of 1024 on a fifth of the run, 100 at most]
     #[arg(long)]
     pub lr_warmup_steps: Option<u64>,
+    /// adamw; sgd; or muon, for the matrices of the blocks, with AdamW for embedding, head, norms and biases
+    /// [default: adamw, or the resumed run's]
+    #[arg(long, value_parser = optimizer_names())]
+    pub optimizer: Option<String>,
+    /// Share of the momentum that sgd and muon keep per step [default: 0.9 for sgd, 0.95 for muon]
+    #[arg(long)]
+    pub momentum: Option<f64>,
     /// [default: 0.01]
     #[arg(long)]
     pub weight_decay: Option<f64>,

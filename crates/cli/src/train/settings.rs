@@ -137,6 +137,8 @@ impl Settings {
             batch_size: Some(shape.batch_size),
             seq_len: Some(shape.seq_len),
             num_steps: Some(last_step),
+            optimizer: Some(optimizer.method.name().into()),
+            momentum: optimizer.method.momentum(),
             learning_rate: Some(optimizer.learning_rate),
             weight_decay: Some(optimizer.weight_decay),
             decay: Some(optimizer.decays.to_string()),

@@ -7,9 +7,13 @@ use tempfile::TempDir;
 
 use super::journal::{self, Moments};
 use super::*;
+use crate::optimizer::{FIRST_MOMENT, SECOND_MOMENT};
 
 fn tensors() -> Vec<TensorSpec> {
-    vec![TensorSpec::new("a.weight", &[3, 5]), TensorSpec::new("b.weight", &[7])]
+    let states = [FIRST_MOMENT, SECOND_MOMENT];
+    [TensorSpec::new("a.weight", &[3, 5]), TensorSpec::new("b.weight", &[7])]
+        .map(|one| one.with_states(&states))
+        .to_vec()
 }
 
 fn config() -> HfConfig {
@@ -26,6 +30,7 @@ fn state(step: u64) -> TrainingState {
         data: "markov".to_string(),
         optimizer: OptimizerSettings {
             name: "AdamW".to_string(),
+            momentum: None,
             learning_rate: 3e-4,
             betas: [0.9, 0.999],
             eps: 1e-8,
@@ -40,7 +45,8 @@ fn state(step: u64) -> TrainingState {
 
 /// A value that tells step, content, tensor and element apart.
 fn value(step: u64, content: Content, name: &str, element: usize) -> f32 {
-    step as f32 * 1000.0 + content as u8 as f32 * 100.0 + f32::from(name.as_bytes()[0]) + element as f32 / 64.0
+    let place = Content::STATES.iter().position(|one| *one == content).map_or(0.0, |place| 1.0 + place as f32);
+    step as f32 * 1000.0 + place * 100.0 + f32::from(name.as_bytes()[0]) + element as f32 / 64.0
 }
 
 fn saver(folder: &Path, keep: usize) -> Saver {

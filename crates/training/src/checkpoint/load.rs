@@ -104,7 +104,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Weights and both moments, and that all files are the ones that were saved together. On an error some tensors may have
+    /// Weights and what the optimizer keeps, and that all files are the ones that were saved together. On an error some tensors may have
     /// been handed over already.
     pub fn read_all(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         let digests = &self.state_file()?.sha256;
@@ -120,8 +120,8 @@ impl Checkpoint {
         }
         let optimizer = SafetensorsFile::open(&optimizer_path)?;
         self.check_weights(parameters)?;
-        let moments = wanted_tensors(parameters, &[Content::FirstMoment, Content::SecondMoment]);
-        let differences = differences(&moments, &tensors_of(&optimizer), &[Dtype::F32], |_| false);
+        let states = wanted_tensors(parameters, &Content::STATES);
+        let differences = differences(&states, &tensors_of(&optimizer), &[Dtype::F32], |_| false);
         refuse_differences(&optimizer_path, differences)?;
 
         let check = |path: &Path, want: &str, have: String| {
@@ -138,7 +138,7 @@ impl Checkpoint {
         check(&self.folder.join(CONFIG_FILE), &digests.config, self.config_digest.clone())?;
         let weights = self.wanted_weights(parameters);
         check(model.path(), &digests.model, read_file(model, &weights, take)?)?;
-        check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &moments, take)?)
+        check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &states, take)?)
     }
 
     /// Under the names that the files have: some leave out what all but the head begin with.
@@ -224,7 +224,8 @@ type Wanted<'a> = BTreeMap<String, (Content, &'a TensorSpec)>;
 
 fn wanted_tensors<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Wanted<'a> {
     let named = |content: Content| {
-        parameters.iter().map(move |parameter| (content.tensor_name(&parameter.name), (content, parameter)))
+        let have = parameters.iter().filter(move |parameter| parameter.has(content));
+        have.map(move |parameter| (content.tensor_name(&parameter.name), (content, parameter)))
     };
     contents.iter().flat_map(|content| named(*content)).collect()
 }

@@ -69,12 +69,7 @@ impl Saver {
         journal::roll_forward(&self.folder, &mut self.moments)?;
         let digests = Digests {
             model: self.write_parameters(MODEL_FILE, snapshot.tensors, &[Content::Weight], give)?,
-            optimizer: self.write_parameters(
-                OPTIMIZER_FILE,
-                snapshot.tensors,
-                &[Content::FirstMoment, Content::SecondMoment],
-                give,
-            )?,
+            optimizer: self.write_parameters(OPTIMIZER_FILE, snapshot.tensors, &Content::STATES, give)?,
             config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
             state: None,
         };
@@ -101,8 +96,9 @@ impl Saver {
         contents: &[Content],
         give: &mut GiveTensor,
     ) -> Result<String, CheckpointError> {
-        let sources: Vec<(Content, &TensorSpec)> =
-            contents.iter().flat_map(|content| parameters.iter().map(|parameter| (*content, parameter))).collect();
+        let have =
+            |content: Content| parameters.iter().filter(move |one| one.has(content)).map(move |one| (content, one));
+        let sources: Vec<(Content, &TensorSpec)> = contents.iter().flat_map(|content| have(*content)).collect();
         let tensors: Vec<TensorSpec> = sources
             .iter()
             .map(|(content, parameter)| TensorSpec::new(content.tensor_name(&parameter.name), &parameter.shape))

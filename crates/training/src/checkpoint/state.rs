@@ -49,8 +49,11 @@ impl TrainingState {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerSettings {
-    /// `AdamW`.
+    /// PyTorch's class: `AdamW`, `SGD` or `Muon`.
     pub name: String,
+    /// Share that SGD and Muon keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
     pub learning_rate: f64,
     pub betas: [f64; 2],
     pub eps: f64,

@@ -100,7 +100,7 @@ fn write_parts(
     for part in profiled.recording.parts(step) {
         let id = events.next_id();
         if part.part == Part::DataWait {
-            writer.annotation(annotation(part), events.place(part.start, part.end), id)?;
+            writer.annotation(&annotation(part, profiled.graph()), events.place(part.start, part.end), id)?;
             continue;
         }
         if matches!(part.part, Part::Inputs | Part::LossRead) {
@@ -115,7 +115,7 @@ fn write_parts(
             *known = (known.0 + 1, known.1.min(one.start), known.2.max(one.end));
         }
         if let Some((stream, (_, start, end))) = streams.into_iter().max_by_key(|(_, (count, ..))| *count) {
-            writer.device_annotation(annotation(part), on_device(stream, start, end), id)?;
+            writer.device_annotation(&annotation(part, profiled.graph()), on_device(stream, start, end), id)?;
         }
     }
     Ok(())

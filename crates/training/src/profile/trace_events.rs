@@ -4,20 +4,31 @@ use super::Profiled;
 use super::modules::{Owner, owners};
 use crate::recording::{Part, PartSpan};
 use headroom_engine::recorder::CallSpan;
-use headroom_graph::{DType, NodeId, Phase, ValueId};
+use headroom_graph::{DType, Graph, NodeId, Op, Phase, ValueId};
 use headroom_trace::write::{HostPlace, TraceWriter, WrittenMemory, WrittenOperator};
 use std::io;
 use std::time::Duration;
 
 /// The names by which PyTorch's readers know a loader and an optimizer.
-pub fn annotation(part: &PartSpan) -> &'static str {
+pub fn annotation(part: &PartSpan, graph: &Graph) -> String {
     match part.part {
         Part::DataWait => "enumerate(DataLoader)#headroom.__next__",
         Part::Inputs => "inputs",
         Part::Forward => "forward",
         Part::LossRead => "loss",
         Part::Backward => "backward",
-        Part::Optimizer => "Optimizer.step#AdamW.step",
+        Part::Optimizer => return format!("Optimizer.step#{}.step", optimizer_of(graph)),
+    }
+    .to_string()
+}
+
+/// PyTorch's class of the optimizer that a graph's updates are of.
+fn optimizer_of(graph: &Graph) -> &'static str {
+    let has = |wanted: fn(&Op) -> bool| graph.nodes().iter().any(|node| wanted(&node.op));
+    match () {
+        () if has(|op| matches!(op, Op::MuonUpdate(_))) => "Muon",
+        () if has(|op| matches!(op, Op::Sgd(_))) => "SGD",
+        () => "AdamW",
     }
 }
 

@@ -60,7 +60,7 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
         let mut calls = profiled.recording.calls(step).iter().peekable();
         for part in profiled.recording.parts(step) {
             let id = events.next_id();
-            writer.annotation(annotation(part), events.place(part.start, part.end), id)?;
+            writer.annotation(&annotation(part, profiled.graph()), events.place(part.start, part.end), id)?;
             while let Some(span) = calls.next_if(|span| span.start < part.end) {
                 events.call(&mut writer, span)?;
             }

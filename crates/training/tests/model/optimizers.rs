@@ -1,11 +1,11 @@
-//! Settings of AdamW and schedules against PyTorch's (`xtask/cases/optimizers.py`).
+//! Optimizers, their settings and schedules against PyTorch's (`xtask/cases/optimizers.py`).
 
 use crate::case::{Case, json};
 use headroom_engine::cpu::isa::Isa;
 use headroom_graph::Precision;
 use headroom_graph::ops::adamw::Decays;
 use headroom_graph::passes::PassList;
-use headroom_training::optimizer::OptimizerConfig;
+use headroom_training::optimizer::{Method, OptimizerConfig};
 use headroom_training::program::Keep;
 use headroom_training::schedule::{Schedule, Shape};
 use serde_json::Value;
@@ -20,7 +20,7 @@ struct Stored {
     rates: Vec<f64>,
 }
 
-/// Every schedule, and a run in which matrices alone decay.
+/// Every schedule, a run in which matrices alone decay, and the other optimizers.
 fn runs() -> Vec<Stored> {
     let stored = json("nano", "optimizers.json");
     let number = |key: &str| stored["optimizer"][key].as_f64().unwrap();
@@ -50,6 +50,17 @@ fn runs() -> Vec<Stored> {
     let mut runs: Vec<Stored> =
         schedules.iter().map(|(name, run)| one(name, name.parse().unwrap(), Decays::All, run)).collect();
     runs.push(one("matrices decay", Shape::Cosine, Decays::Matrices, &stored["matrices_decay"]));
+    let others = [
+        ("sgd", Method::Sgd { momentum: 0.0 }, 0.1, 0.0),
+        ("sgd_momentum", Method::Sgd { momentum: 0.9 }, 0.1, 0.5),
+        ("muon", Method::Muon { momentum: 0.95 }, number("lr"), 0.5),
+    ];
+    for (name, method, learning_rate, clip) in others {
+        let mut run = one(name, Shape::Constant, Decays::All, &stored[name]);
+        run.optimizer.schedule = Schedule::default();
+        run.optimizer = OptimizerConfig { method, learning_rate, clip, ..run.optimizer };
+        runs.push(run);
+    }
     runs
 }
 
@@ -64,7 +75,7 @@ fn schedules_give_the_rates_of_pytorch() {
 }
 
 #[test]
-fn betas_eps_and_decay_train_as_in_pytorch() {
+fn every_optimizer_and_setting_trains_as_in_pytorch() {
     let case = Case::load("nano");
     for Stored { name, optimizer, losses, .. } in runs() {
         for (list, passes) in [("none", PassList::none()), ("all", PassList::all())] {
@@ -78,5 +89,26 @@ fn betas_eps_and_decay_train_as_in_pytorch() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn an_optimizer_keeps_its_own_tensors_and_no_others() {
+    use headroom_training::optimizer::{FIRST_MOMENT, MOMENTUM, SECOND_MOMENT};
+    let case = Case::load("nano");
+    let kept = |method: Method| {
+        let optimizer = OptimizerConfig { method, ..OptimizerConfig::default() };
+        let trainer = case.trainer_by(optimizer, Precision::Fp32, Isa::detect(), 1, PassList::all(), Keep::OnlyTheLoss);
+        let names = trainer.parameters().into_iter().map(|(name, _)| name);
+        names.zip(trainer.states()).collect::<Vec<_>>()
+    };
+    let adamw = [FIRST_MOMENT, SECOND_MOMENT];
+    assert!(kept(Method::AdamW).iter().all(|(_, states)| states[..] == adamw));
+    assert!(kept(Method::Sgd { momentum: 0.0 }).iter().all(|(_, states)| states.is_empty()));
+    assert!(kept(Method::Sgd { momentum: 0.9 }).iter().all(|(_, states)| states[..] == [MOMENTUM]));
+    for (name, states) in kept(Method::Muon { momentum: 0.95 }) {
+        let by_adamw = ["embed", "norm", "lm_head"].iter().any(|part| name.contains(part));
+        assert_eq!(states[..] == adamw, by_adamw, "{name}");
+        assert_eq!(states[..] == [MOMENTUM], !by_adamw, "{name}");
     }
 }

@@ -5,7 +5,7 @@ use crate::train::arguments::{Arguments, Decay, LearningRateSchedule};
 use anyhow::ensure;
 use headroom_graph::ops::adamw::Decays;
 use headroom_training::models::ModelConfig;
-use headroom_training::optimizer::{OptimizerConfig, Update};
+use headroom_training::optimizer::{Method, OptimizerConfig, Update};
 use headroom_training::schedule::{Schedule, Shape};
 
 /// How a model is trained where nothing else is asked for.
@@ -51,8 +51,10 @@ pub fn resolved(
         floor: flags.lr_floor.or(before.lr_floor).unwrap_or(house.schedule.floor),
         decay_steps: flags.lr_decay_steps.or(before.lr_decay_steps),
     };
+    let method = method_of(arguments, before)?;
     let accumulation = flags.gradient_accumulation_steps.map(|steps| steps as usize);
     let config = OptimizerConfig {
+        method,
         learning_rate: flags.learning_rate.or(before.learning_rate).unwrap_or(usual.learning_rate),
         schedule,
         betas: flags.betas.map(|betas| betas.0).or(before.betas).unwrap_or(house.betas),
@@ -85,6 +87,45 @@ pub fn resolved(
     );
     ensure!(flags.lr_decay_steps.is_none() || schedule.shape == Shape::Wsd, "{}", unused("--lr-decay-steps", "wsd"));
     Ok(config)
+}
+
+/// A checkpoint's state belongs to the optimizer that made it.
+fn method_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Method> {
+    let flags = &arguments.training;
+    let resumed = arguments.model.resume.is_some().then(|| before.optimizer.as_deref().unwrap_or(Method::AdamW.name()));
+    let asked = flags.optimizer.as_deref();
+    if let (Some(asked), Some(noted)) = (asked, resumed) {
+        ensure!(
+            asked == noted,
+            "--optimizer {asked} cannot go on from a state of {noted}\n  help: --init-from starts anew from the weights"
+        );
+    }
+    let method: Method = asked.or(resumed).unwrap_or(Method::AdamW.name()).parse().map_err(anyhow::Error::msg)?;
+    let Some(usual) = method.momentum() else {
+        ensure!(
+            flags.momentum.is_none(),
+            "--momentum has no effect with --optimizer adamw\n  help: --betas are its shares"
+        );
+        return Ok(method);
+    };
+    for (given, flag) in [(flags.betas.is_some(), "--betas"), (flags.eps.is_some(), "--eps")] {
+        ensure!(
+            !given || matches!(method, Method::Muon { .. }),
+            "{flag} has no effect with --optimizer {method}\n  help: it goes with adamw and muon"
+        );
+    }
+    let momentum = flags.momentum.or(before.momentum).unwrap_or(usual);
+    ensure!((0.0..1.0).contains(&momentum), "--momentum is {momentum}\n  help: a share from 0 to below 1");
+    ensure!(
+        momentum > 0.0 || before.momentum.is_none_or(|before| before == 0.0),
+        "--momentum 0 drops the state of a run with momentum {}\n  help: --init-from starts anew from the weights",
+        before.momentum.unwrap_or_default()
+    );
+    ensure!(
+        momentum == 0.0 || before.momentum != Some(0.0),
+        "--momentum {momentum} has no state to go on from: the run before had none\n  help: --init-from starts anew from the weights"
+    );
+    Ok(method.with_momentum(momentum))
 }
 
 fn decays_of(asked: Decay) -> Decays {

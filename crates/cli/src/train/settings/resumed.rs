@@ -16,6 +16,8 @@ pub struct Resumed {
     pub batch_size: Option<usize>,
     pub seq_len: Option<usize>,
     pub num_steps: Option<u64>,
+    pub optimizer: Option<String>,
+    pub momentum: Option<f64>,
     pub learning_rate: Option<f64>,
     pub weight_decay: Option<f64>,
     pub decay: Option<String>,
