@@ -2,6 +2,7 @@
 
 mod arena;
 mod attention;
+mod cached_attention;
 mod causal_softmax;
 mod choose;
 mod cross_entropy;
@@ -466,6 +467,13 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::MuonMomentum(op) => {
             let clip = if at.inputs() > 3 { at.input(3)[0] } else { 1.0 };
             muon::momentum(team, op, (at.updated(0), at.input(1)), (at.input(2), clip), at.output(0));
+        }
+        Op::CachedAttention(op) => {
+            let widths = (types[0].shape.row(), types[1].shape.row());
+            let (q, k, v) = (at.input(0), at.input(1), at.input(2));
+            let (keys, values, first) = (at.updated(3), at.updated(4), at.ids(5)[0].max(0) as usize);
+            let operands = cached_attention::Cached { q, k, v, keys, values, first, out: at.output(0) };
+            cached_attention::run(team, op, widths, operands);
         }
         Op::UnitNorm(op) => muon::unit_norm(team, op, at.input(0), at.input(1)[0], at.output(0)),
         Op::Blend(op) => muon::blend(team, op, at.input(0), at.input(1), at.output(0)),

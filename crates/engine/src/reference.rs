@@ -4,6 +4,7 @@ mod accumulate;
 mod adamw;
 mod add_rms_norm;
 mod attention;
+mod cached_attention;
 mod causal_softmax;
 mod choose;
 mod clip;
@@ -91,6 +92,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::Quantize(op) => fp8::quantize(op, inputs, outputs),
         Op::Fp8Product(op) => fp8::product(op, inputs, outputs),
         Op::UpdateScales(op) => fp8::update_scales(op, inputs),
+        Op::CachedAttention(op) => cached_attention::run(op, inputs, outputs),
         Op::SwiGlu(_) => elementwise::zip(inputs, outputs, elementwise::swiglu),
         Op::SwiGluGrad(_) => elementwise::swiglu_gradient(inputs, outputs),
         Op::RmsScales(op) => rms_norm::scales(op, inputs, outputs),

@@ -8,7 +8,8 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 34] = [
+const WITHOUT_GRADIENT: [&str; 35] = [
+    "cached_attention",
     "embedding_grad",
     "rms_norm_grad",
     "causal_softmax_grad",

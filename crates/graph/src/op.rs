@@ -271,6 +271,7 @@ registry! {
     "sum_rows" SumRows in add_rows,
     "split" Split in split,
     "join" Join in split,
+    "cached_attention" CachedAttention in cached_attention,
     "quantize" Quantize in quantize,
     "fp8_product" Fp8Product in fp8_product,
     "update_scales" UpdateScales in quantize,

@@ -8,6 +8,7 @@ pub mod add;
 pub mod add_rms_norm;
 pub mod add_rows;
 pub mod attention;
+pub mod cached_attention;
 pub mod causal_softmax;
 pub mod choose;
 pub mod clip;

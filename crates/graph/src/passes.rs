@@ -1,6 +1,7 @@
 //! The optimisations, one file each: rewritings with names that a person would use, in lists that make the versions.
 
 mod checkpoint;
+pub mod decode;
 mod flash_attention;
 pub mod fp8;
 mod fuse_linears;

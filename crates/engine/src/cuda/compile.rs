@@ -39,6 +39,7 @@ sources! {
     TABLES "tables.cu" after [TYPES, ROWS],
     LOSS "loss.cu" after [TYPES, ROWS],
     ATTENTION "attention.cu" after [TYPES, ROWS],
+    CACHED_ATTENTION "cached_attention.cu" after [TYPES, ROWS],
     OPTIMIZER "optimizer.cu" after [TYPES, ROWS],
     CHOOSE "choose.cu" after [TYPES],
     EXCHANGE "exchange.cu" after [TYPES, ROWS],

@@ -1,6 +1,7 @@
 //! Each op as what the device does for it: which kernels, on which grid, with which arguments.
 
 mod attention;
+mod cached_attention;
 mod choose;
 pub mod fp8;
 mod layer_norm;
@@ -194,6 +195,7 @@ impl Lowering<'_> {
             Op::AdamW(op) => self.adamw(call, op),
             Op::AdamWAll(op) => self.adamw_all(call, op),
             Op::Choose(op) => self.choose(call, op),
+            Op::CachedAttention(op) => self.cached_attention(call, op),
             Op::Sgd(op) => self.sgd(call, op),
             Op::MuonMomentum(op) => self.muon_momentum(call, op),
             Op::UnitNorm(op) => self.unit_norm(call, op),

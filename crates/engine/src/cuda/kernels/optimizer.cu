@@ -215,9 +215,10 @@ extern "C" __global__ void clip_scale(const float* const* squared, float* scale,
 #define EACH(n) for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x)
 
 // A weight that exists in half precision alone is rounded by chance; its copy, where there is one, to nearest.
-__device__ __forceinline__ void put_weight(WEIGHT* weight, bf16* half, u64 i, float made, float noise_of) {
-    if constexpr (sizeof(WEIGHT) == 2) weight[i] = round_by_chance(made, noise((u32)i, __float_as_uint(made), __float_as_uint(noise_of)));
-    else weight[i] = from_float<WEIGHT>(made);
+template <typename T>
+__device__ __forceinline__ void put_weight(T* weight, bf16* half, u64 i, float made, float beside) {
+    if constexpr (sizeof(T) == 2) weight[i] = round_by_chance(made, noise((u32)i, __float_as_uint(made), __float_as_uint(beside)));
+    else weight[i] = from_float<T>(made);
     if (half) half[i] = from_float<bf16>(made);
 }
 

@@ -7,8 +7,8 @@ use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::ops::layer_norm::{LayerNorm, LayerNormGrad};
 
-/// Blocks per multiprocessor where a warp has a row to itself: their registers leave room for no more.
-const WARP_BLOCKS: usize = 2;
+/// Blocks per multiprocessor where a warp has a row to itself: registers leave room for one.
+const WARP_BLOCKS: usize = 1;
 
 impl Lowering<'_> {
     pub fn layer_norm(&mut self, call: &Call, op: &LayerNorm) -> Result<Vec<Action>, CudaError> {
