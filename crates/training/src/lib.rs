@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod choices;
 pub mod data;
 pub mod evaluator;
+pub mod generate;
 pub mod guard;
 pub mod memory;
 pub mod models;

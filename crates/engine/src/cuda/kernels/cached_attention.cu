@@ -1,20 +1,27 @@
-// Attention of the next tokens to those that are kept. Keys and values are kept in float, whatever activations are.
+// Attention of the next tokens to those that are kept. Keys and values are kept in float, whatever activations are, unless the file is
+// compiled with -DKEPT_BF16.
+
+#ifdef KEPT_BF16
+typedef bf16 KEPT;
+#else
+typedef float KEPT;
+#endif
 
 // Rows of k and v become rows first, first + 1, ... of what is kept.
-extern "C" __global__ void keep_rows(const ACT* k, const ACT* v, float* keys, float* values, const int* first, u32 rows, u32 kept,
+extern "C" __global__ void keep_rows(const ACT* k, const ACT* v, KEPT* keys, KEPT* values, const int* first, u32 rows, u32 kept,
                                      u32 narrow, u64 k_pitch, u64 v_pitch) {
     in_turn();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * narrow; i += gridDim.x * blockDim.x) {
         u32 row = i / narrow, col = i % narrow, to = *first + row;
         if (to >= kept) continue;
-        keys[(u64)to * narrow + col] = to_float(k[row * k_pitch + col]);
-        values[(u64)to * narrow + col] = to_float(v[row * v_pitch + col]);
+        keys[(u64)to * narrow + col] = from_float<KEPT>(to_float(k[row * k_pitch + col]));
+        values[(u64)to * narrow + col] = from_float<KEPT>(to_float(v[row * v_pitch + col]));
     }
 }
 
 // A block of 256 threads for a head of a row; a warp takes every eighth of the rows that it sees, and the eight parts are put together.
 // Heads of at most 256.
-extern "C" __global__ void cached_attention(const ACT* q, const float* keys, const float* values, const int* first, ACT* out,
+extern "C" __global__ void cached_attention(const ACT* q, const KEPT* keys, const KEPT* values, const int* first, ACT* out,
                                             u32 heads, u32 kv_heads, u32 width, u32 kept, u64 q_pitch, float scale) {
     in_turn();
     constexpr int EACH = 8;
@@ -30,11 +37,11 @@ extern "C" __global__ void cached_attention(const ACT* q, const float* keys, con
         mixed[e] = 0.0f;
     }
     for (u32 at = warp; at < seen; at += 8) {
-        const float *key = keys + (u64)at * narrow + own, *value = values + (u64)at * narrow + own;
+        const KEPT *key = keys + (u64)at * narrow + own, *value = values + (u64)at * narrow + own;
         float dot = 0.0f;
 #pragma unroll
         for (int e = 0; e < EACH; e++)
-            if (e * 32 + lane < width) dot += query[e] * key[e * 32 + lane];
+            if (e * 32 + lane < width) dot += query[e] * to_float(key[e * 32 + lane]);
         float score = scale * warp_sum(dot);
         if (score > top || score != score) {
             float shrunk = expf(top - score);
@@ -47,7 +54,7 @@ extern "C" __global__ void cached_attention(const ACT* q, const float* keys, con
         sum += share;
 #pragma unroll
         for (int e = 0; e < EACH; e++)
-            if (e * 32 + lane < width) mixed[e] += share * value[e * 32 + lane];
+            if (e * 32 + lane < width) mixed[e] += share * to_float(value[e * 32 + lane]);
     }
     if (lane == 0) {
         tops[warp] = top;

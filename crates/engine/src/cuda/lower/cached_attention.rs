@@ -1,9 +1,10 @@
 //! Attention of the next tokens to those that are kept.
 
-use super::{Call, Grid, Lowering};
-use crate::cuda::compile::CACHED_ATTENTION;
+use super::{Call, Grid, Lowering, Operand};
+use crate::cuda::compile::{CACHED_ATTENTION, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
+use headroom_graph::DType;
 use headroom_graph::ops::cached_attention::CachedAttention;
 
 /// Widest head that the kernel holds.
@@ -18,6 +19,10 @@ impl Lowering<'_> {
         if width > WIDEST || !keys.is_dense() || !values.is_dense() || !out.is_dense() {
             return Err(call.unsupported(format!("heads of {width}; they may have {WIDEST}")));
         }
+        let is_half = |operand: &Operand| operand.ty.dtype == DType::Bf16;
+        let options = [("-DACT_BF16", is_half(q)), ("-DKEPT_BF16", is_half(keys))];
+        let options = options.into_iter().filter(|(_, set)| *set).map(|(option, _)| option.to_string()).collect();
+        let unit = Unit { source: CACHED_ATTENTION, options };
         let arguments = Arguments::default()
             .pointer(k.at)
             .pointer(v.at)
@@ -29,7 +34,7 @@ impl Lowering<'_> {
             .u32(narrow)
             .u64(k.pitch)
             .u64(v.pitch);
-        let keeps = self.kernel(call, CACHED_ATTENTION, "keep_rows", self.through(k.ty.elements()), arguments)?;
+        let keeps = self.kernel_of(&unit, "keep_rows", self.through(k.ty.elements()), arguments)?;
         let arguments = Arguments::default()
             .pointer(q.at)
             .pointer(keys.at)
@@ -43,6 +48,6 @@ impl Lowering<'_> {
             .u64(q.pitch)
             .f32(op.scale);
         let grid = Grid::of([op.heads, q.rows(), 1], [256, 1, 1]);
-        Ok(vec![keeps, self.kernel(call, CACHED_ATTENTION, "cached_attention", grid, arguments)?])
+        Ok(vec![keeps, self.kernel_of(&unit, "cached_attention", grid, arguments)?])
     }
 }
