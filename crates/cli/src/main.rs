@@ -7,6 +7,7 @@ mod device;
 mod eval;
 mod explain;
 mod failure;
+mod generate;
 mod k1;
 mod kept;
 mod lint;
@@ -56,6 +57,7 @@ enum Command {
     /// Measure what this machine can do, and keep it
     Device(device::Arguments),
     Eval(Box<eval::Arguments>),
+    Generate(generate::Arguments),
     Analyze(analyze::Arguments),
     Compare(compare::Arguments),
     Study(study::Arguments),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
         Command::Device(arguments) => device::run(arguments),
         Command::Eval(arguments) => eval::run(*arguments),
+        Command::Generate(arguments) => generate::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Study(arguments) => study::run(arguments, &mut entry),

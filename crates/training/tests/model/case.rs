@@ -103,7 +103,7 @@ impl Case {
     }
 }
 
-fn folder(case: &str) -> PathBuf {
+pub fn folder(case: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(case)
 }
 

@@ -4,6 +4,7 @@ mod bf16;
 mod case;
 mod fp8;
 mod gradient_norm;
+mod greedy;
 mod optimizers;
 mod passes;
 mod reference;
