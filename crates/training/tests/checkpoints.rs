@@ -115,7 +115,7 @@ fn load(folder: &Path, tensors: &[TensorSpec], part: Part) -> Result<Tensors, Ch
 }
 
 fn check_refused(folder: &Path, config: &HfConfig, part: Part, words: &[&str]) {
-    let error = load(folder, &tensors_of(&config), part).unwrap_err().to_string();
+    let error = load(folder, &tensors_of(config), part).unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "`{word}` is not in: {error}");
     }

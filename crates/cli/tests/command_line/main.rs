@@ -10,6 +10,7 @@ mod determinism;
 mod evaluation;
 mod families;
 mod full_disk;
+mod generation;
 mod home;
 mod interruption;
 mod kept_files;

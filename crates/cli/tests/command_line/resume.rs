@@ -23,6 +23,24 @@ fn ten_steps_and_ten_more_are_twenty() {
 }
 
 #[test]
+fn every_optimizer_goes_on_from_its_own_state_and_from_no_other() {
+    let place = Place::new();
+    for flags in ["--optimizer sgd", "--optimizer sgd --momentum 0", "--optimizer muon --clip 0.5"] {
+        place.succeeds(&format!("train {SMALL} {flags} --num-steps 8 --save straight --overwrite"));
+        place.succeeds(&format!("train {SMALL} {flags} --num-steps 4 --save half --overwrite"));
+        place.succeeds("train --resume half --num-steps 8 --save whole --overwrite");
+        assert_same_checkpoint(&place, "whole", "straight");
+    }
+    place.refuses(
+        "train --resume half --num-steps 8 --optimizer adamw",
+        &["--optimizer adamw cannot go on from a state of muon", "--init-from"],
+    );
+    place.refuses(&format!("train {SMALL} --momentum 0.9"), &["no effect with --optimizer adamw"]);
+    place.refuses(&format!("train {SMALL} --optimizer sgd --betas 0.9,0.99"), &["--betas has no effect"]);
+    place.refuses(&format!("train {SMALL} --optimizer muon --momentum 1"), &["--momentum is 1"]);
+}
+
+#[test]
 fn a_checkpoint_can_be_resumed_into_its_own_folder() {
     let place = Place::new();
     place.succeeds(&format!("train {SMALL} --num-steps 6 --save straight"));

@@ -21,7 +21,7 @@ impl Operator for CachedAttention {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
         let [q, k, v, keys, values, first] = arity(inputs)?;
         let ((rows, width), (kept, narrow)) = (matrix(0, q)?, matrix(3, keys)?);
-        let fits = self.kv_heads > 0 && self.heads % self.kv_heads == 0 && width % self.heads == 0;
+        let fits = self.kv_heads > 0 && self.heads.is_multiple_of(self.kv_heads) && width.is_multiple_of(self.heads);
         if !fits || narrow != width / self.heads * self.kv_heads {
             let what = format!("{} heads cannot share {} key-value heads", self.heads, self.kv_heads);
             return Err(ShapeError::Attribute(what));
