@@ -120,7 +120,7 @@ def main():
     print(json.dumps(result))
     if arguments.out:
         with open(os.path.join(arguments.out, "gpt2.json"), "w") as file:
-            json.dump(result, file, indent=1)
+            file.write(json.dumps(result, indent=1) + "\n")
         middle = result["milliseconds"]
         with open(os.path.join(arguments.out, "gpt2.md"), "w") as file:
             file.write(
