@@ -6,7 +6,7 @@
 
 use super::classes::{ClassKind, is_left_open};
 use super::context::{ContextId, Frame, Guard, Heat, LoopKind, Part};
-use super::interpret::{is_drawing_name, is_optimizer_name};
+use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::Value;
@@ -47,13 +47,21 @@ pub fn measure(program: &mut Program) {
     program.heat.driven = driven(program, &calls);
 }
 
-/// `sample_noise`, `predict_start`: drawn and predicted by their names, and yet parts of a step where a step calls them.
+/// `sample_noise`, `eval_metrics`: drawn and measured by their names, and yet parts of a step where a step calls them.
 /// Answers whether there were any that were not known before.
 fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> bool {
     let mut found = false;
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        let name = program.sources.symbols.functions[function].name;
-        if facts.kind == FunctionKind::Evaluation && entries[function].is_some() && is_drawing_name(name) {
+        let symbol = &program.sources.symbols.functions[function];
+        let (name, is_free) = (symbol.name, symbol.class.is_none());
+        // `eval_metrics(output, target)`: measures what the step itself has, and runs no model.
+        let runs_model = |(name, value): (&&str, &Value)| {
+            matches!(value, Value::Model(_) | Value::Loader(_)) || is_model_name(name) || is_loader_name(name)
+        };
+        let is_handed_tensors = || facts.passed.values().any(Value::is_on_device);
+        let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
+        let is_part = is_drawing_name(name) || measures;
+        if facts.kind == FunctionKind::Evaluation && entries[function].is_some() && is_part {
             facts.kind = FunctionKind::Plain;
             found = true;
         }

@@ -141,7 +141,7 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
         return FunctionKind::Kept;
     }
     let class = function.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
-    if names::is_seldom_name(function.name) {
+    if names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
     if decodes_by_class(program, function) {
@@ -153,6 +153,7 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
         "forward" if class.is_module() || class == ClassKind::Gradient => FunctionKind::Step,
         "forward" if function.class.is_some() && imports_torch(program, function.file) => FunctionKind::Step,
         "backward" if class == ClassKind::Gradient => FunctionKind::Step,
+        "step" if class == ClassKind::Optimizer => FunctionKind::Step,
         "training_step" | "on_train_batch_end" | "on_train_batch_start" | "optimizer_step"
             if function.class.is_some() =>
         {
@@ -177,6 +178,12 @@ fn evaluates_by_class(program: &Program, function: &super::symbols::Function) ->
 fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
     name.starts_with("PostProcess") || name.ends_with("Searcher") || name.contains("BeamSearch")
+}
+
+/// `global grid`, then `grid = …` and nothing handed back: what is kept so is made when it is missing.
+fn fills_global(body: &[Stmt]) -> bool {
+    let repeats = |one: &Stmt| matches!(one, Stmt::For(_) | Stmt::While(_) | Stmt::Return(_) | Stmt::AugAssign(_));
+    body.iter().any(|one| matches!(one, Stmt::Global(_))) && !body.iter().any(repeats)
 }
 
 /// A loop over something that hands out data, by its name: what is evaluated batch by batch.

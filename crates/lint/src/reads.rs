@@ -108,6 +108,10 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
             "builtins.bool" | "math.isnan" | "math.isfinite" | "math.isinf" => {
                 call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Truth)
             }
+            // `max(count, 1)` asks which is larger.
+            "builtins.max" | "builtins.min" if call.arguments.len() > 1 => {
+                call.arguments.iter().any(Value::is_surely_on_device).then_some(Read::Truth)
+            }
             "math.exp" | "math.log" | "math.sqrt" => {
                 call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Scalar)
             }

@@ -49,8 +49,9 @@ use super::context::{Frame, Guard};
 use super::fix::Edit;
 use super::program::{Call, Callee, FunctionKind, Loader, Program};
 use super::rule::{Notice, SourceRule};
+use super::symbols::FunctionId;
 use super::topics::Topic;
-use super::value::{Home, Value};
+use super::value::{Home, Origin, Value};
 
 /// In the order of their codes.
 pub const RULES: &[SourceRule] = &[
@@ -129,13 +130,57 @@ fn moves_to_device(call: &Call) -> bool {
     is_move && lands && !was_there
 }
 
-/// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs in
-/// the same function, else at the move.
+/// `def to_var(x): return x.cuda() if cuda else x`: a function that only moves what it is handed.
+fn only_moves(program: &Program, function: FunctionId) -> bool {
+    const ON_THE_WAY: [&str; 14] = [
+        "cuda",
+        "to",
+        "is_available",
+        "isinstance",
+        "is_tensor",
+        "from_numpy",
+        "as_tensor",
+        "tensor",
+        "detach",
+        "Variable",
+        "float",
+        "long",
+        "type",
+        "pin_memory",
+    ];
+    let symbol = &program.sources.symbols.functions[function];
+    let takes_one = symbol.definition.is_some_and(|definition| definition.parameters.args.len() <= 3);
+    let is_short =
+        symbol.body.len() <= 6 && !symbol.body.iter().any(|one| matches!(one, Stmt::For(_) | Stmt::While(_)));
+    let moves = |call: &Call| matches!(call.name, "cuda" | "to") && call.is_method();
+    takes_one
+        && is_short
+        && program.calls_of(function).any(moves)
+        && program.calls_of(function).all(|call| ON_THE_WAY.contains(&call.name))
+}
+
+/// The value that a call of such a function takes to the device, where it lies on the host.
+fn handed_over<'c>(program: &Program, call: &'c Call) -> Option<&'c Value> {
+    let Callee::Function(function) = call.callee else { return None };
+    let given = call.arguments.first()?;
+    let is_host = match given {
+        Value::Tensor(tensor) => tensor.home == Home::Host,
+        Value::Numpy => true,
+        _ => false,
+    };
+    (is_host && only_moves(program, function)).then_some(given)
+}
+
+/// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs at every
+/// step, else at the move.
 fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRange) -> &'p Call<'a> {
-    let function = |call: &Call| program.notes.contexts.get(call.context).function;
     let maker = program.places.call_by_range.get(&(program.file_of(moved.context), made));
     let maker = maker.map(|index| &program.notes.calls[*index]);
-    maker.filter(|maker| function(maker) == function(moved) && program.is_hot(maker.context)).unwrap_or(moved)
+    let makes = |maker: &&Call| {
+        matches!(&maker.result, Value::Tensor(tensor) if matches!(tensor.origin,
+            Origin::Constant(range) | Origin::Factory(range) | Origin::HostData(range) if range == made))
+    };
+    maker.filter(|maker| makes(maker) && program.is_hot(maker.context)).unwrap_or(moved)
 }
 
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.

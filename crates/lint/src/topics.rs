@@ -246,6 +246,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 match (word, before.last) {
                     // A trainer of the file's own is none of a library's.
                     ("Trainer", Some(TokenKind::Class)) => has_own_trainer = true,
+                    ("Trainer", _) if before.imports_own() => has_own_trainer = true,
                     ("Trainer", _) => of_trainer |= known,
                     // Half of a width is no precision.
                     ("half", last) if last != Some(TokenKind::Dot) => {}
@@ -281,6 +282,23 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     if has_own_trainer { mask } else { mask | of_trainer }
 }
 
+/// Libraries that bring a `Trainer`.
+const TRAINER_LIBRARIES: &[&str] = &[
+    "transformers",
+    "pytorch_lightning",
+    "lightning",
+    "trl",
+    "composer",
+    "sentence_transformers",
+    "setfit",
+    "flair",
+    "allennlp",
+    "ray",
+    "colossalai",
+    "mmengine",
+    "torchtnt",
+];
+
 /// What stands before a token, as far as it says what `"cpu"` is for.
 #[derive(Default)]
 struct Before {
@@ -296,9 +314,16 @@ struct Before {
     /// Behind an `else`, to the end of its line or block.
     in_else: bool,
     in_block: bool,
+    /// Inside `from … import`: whether the module is one of a library that brings trainers.
+    from_library: Option<bool>,
 }
 
 impl Before {
+    /// `from trainer import Trainer`, `from .train import Trainer`: one of the project's own.
+    fn imports_own(&self) -> bool {
+        self.from_library == Some(false)
+    }
+
     /// `torch.device("cpu")` and `device = "cpu"` choose the host. A default of a parameter leaves the choice to the caller,
     /// `x.to("cpu")` fetches from elsewhere, and `device.type != "cpu"` is asked where it may be another.
     fn means_of_cpu(&self) -> u64 {
@@ -323,6 +348,14 @@ impl Before {
             TokenKind::Newline if self.last != Some(TokenKind::Colon) => self.in_else &= self.in_block,
             TokenKind::Indent => self.in_block = self.in_else,
             TokenKind::Dedent => (self.in_else, self.in_block) = (false, false),
+            _ => {}
+        }
+        match kind {
+            TokenKind::Newline => self.from_library = None,
+            TokenKind::Dot if self.last == Some(TokenKind::From) => self.from_library = Some(false),
+            TokenKind::Name if self.last == Some(TokenKind::From) => {
+                self.from_library = Some(TRAINER_LIBRARIES.contains(&text));
+            }
             _ => {}
         }
         let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));

@@ -136,3 +136,17 @@ pub(super) fn speaks_of_rank(name: &str) -> bool {
             .iter()
             .any(|known| lower.contains(known))
 }
+
+/// The name that an expression ends with.
+pub(super) fn last_name(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
+}
+
+/// `torch.isnan(loss)`.
+pub(super) fn asks_for_numbers(call: &ExprCall) -> bool {
+    matches!(last_part(call), "isnan" | "isinf" | "isfinite")
+}

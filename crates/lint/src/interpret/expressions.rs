@@ -201,7 +201,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     home,
                     graph: one.graph || two.graph,
                     boolean: one.boolean && two.boolean,
-                    origin: if constant { one.origin } else { Origin::Data },
+                    origin: if constant { one.origin } else { made_of([one, two].into_iter()) },
                     role,
                     // Arithmetic with a tensor is a tensor.
                     guessed: one.guessed && two.guessed,
@@ -290,7 +290,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 .max_by_key(|tensor| (tensor.home == Home::Device, !tensor.guessed))
         {
             let constant = rights.iter().chain([&left]).all(Value::is_sized);
-            let origin = if constant { tensor.origin } else { Origin::Data };
+            let made = || made_of(rights.iter().chain([&left]).filter_map(Value::tensor));
+            let origin = if constant { tensor.origin } else { made() };
             return Value::Tensor(Tensor { boolean: true, graph: false, role: Role::Plain, origin, ..tensor.clone() });
         }
         if left == Value::Numpy || rights.contains(&Value::Numpy) {
@@ -417,6 +418,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (_, result) => result,
         }
     }
+}
+
+/// What is computed of tensors that were all made on the host here is made here as well: `torch.rand(n) < p`.
+pub(super) fn made_of<'t>(parts: impl Iterator<Item = &'t Tensor>) -> Origin {
+    let made = |part: &Tensor| match (part.home, part.origin) {
+        (Home::Host, Origin::Factory(range) | Origin::Constant(range)) => Some(range),
+        _ => None,
+    };
+    let all: Option<Vec<TextRange>> = parts.map(made).collect();
+    all.and_then(|all| all.first().copied()).map_or(Origin::Data, Origin::Factory)
 }
 
 /// `[:, 4]`, `[..., None]`.

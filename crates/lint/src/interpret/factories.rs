@@ -38,10 +38,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match arguments.first() {
             // `torch.tensor(tensor)` copies within its home. What was only guessed to be a tensor is none by that.
             Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
-            _ => match self.device_of(node, arguments) {
-                Some(Home::Device) => Value::DEVICE,
-                _ => self.host_data(node),
-            },
+            _ => {
+                let boolean = makes_mask(node);
+                match (self.device_of(node, arguments), self.host_data(node)) {
+                    (Some(Home::Device), _) => Value::Tensor(Tensor { boolean, ..Tensor::ON_DEVICE }),
+                    (_, Value::Tensor(made)) => Value::Tensor(Tensor { boolean, ..made }),
+                    (_, made) => made,
+                }
+            }
         }
     }
 
@@ -51,7 +55,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let range = node.range();
         let is_size = |argument: &Expr, value: &Value| match argument {
             Expr::Starred(_) => true,
-            _ => matches!(value, Value::Number { .. }),
+            _ => match value {
+                Value::Number { .. } => true,
+                // `torch.FloatTensor(x.size())`
+                Value::List(element) => **element == Value::SIZE,
+                _ => false,
+            },
         };
         let is_place = !node.arguments.args.is_empty()
             && (arguments.has_unknown
@@ -97,8 +106,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             };
         let is_constant = is_row || shapes_only && !is_random;
         let origin = if is_constant { Origin::Constant(range) } else { Origin::Factory(range) };
-        let boolean = matches!(node.arguments.find_keyword("dtype").map(|keyword| &keyword.value),
-            Some(Expr::Attribute(dtype)) if dtype.attr.as_str() == "bool");
+        let boolean = makes_mask(node);
         Value::Tensor(Tensor { home, origin, boolean, ..Tensor::ON_DEVICE })
     }
 
@@ -134,5 +142,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }) => Some(Origin::Factory(made)),
             _ => None,
         })
+    }
+}
+
+/// `dtype=torch.bool`.
+fn makes_mask(node: &ExprCall) -> bool {
+    match node.arguments.find_keyword("dtype").map(|keyword| &keyword.value) {
+        Some(Expr::Attribute(dtype)) => dtype.attr.as_str() == "bool",
+        Some(Expr::Name(dtype)) => dtype.id.as_str() == "bool",
+        _ => false,
     }
 }

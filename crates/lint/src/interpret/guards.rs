@@ -5,8 +5,8 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 use super::Interpreter;
 use super::caches::{fills_what_it_tests, winds_up_again};
 use super::cadence::{
-    counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_part, mentions_version, modulo_of,
-    says_cadence, speaks_of_rank, speaks_of_trouble,
+    asks_for_numbers, counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_name, last_part,
+    mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
 };
 use super::conditions::asked_for_tensor;
 use crate::classes::dotted_name;
@@ -204,7 +204,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
-        if speaks_of_rank(&lower) {
+        // `if args.cuda: x = x.cuda()`: who trains has a device.
+        if speaks_of_rank(&lower) || lower.split('_').any(|word| matches!(word, "cuda" | "gpu" | "gpus")) {
             return TAKEN;
         }
         if is_decoding_name(&lower) {
@@ -285,6 +286,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return TAKEN;
         }
         let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
+        // `n = boxes.shape[0]`: a size, though counters of steps are called alike.
+        let is_size = |side: &Expr, value: &Value| {
+            *value == Value::SIZE && last_name(side).is_some_and(|name| matches!(name, "n" | "b" | "t" | "k"))
+        };
+        let counts_steps =
+            |side: &Expr| counts_steps(side) && !is_size(left, &left_value) && !is_size(right, &right_value);
         match operator {
             CmpOp::IsNot if decodes => when_true(Guard::Evaluation),
             CmpOp::Is if decodes => when_false(Guard::Evaluation),
@@ -484,16 +491,4 @@ fn phase_of(expression: &Expr) -> Option<Branches> {
         }
         _ => None,
     }
-}
-
-fn last_name(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::Name(name) => Some(name.id.as_str()),
-        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
-        _ => None,
-    }
-}
-
-fn asks_for_numbers(call: &ExprCall) -> bool {
-    matches!(last_part(call), "isnan" | "isinf" | "isfinite")
 }

@@ -5,6 +5,7 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::expressions::made_of;
 use super::factories::FACTORIES;
 use super::operations::is_boolean_operation;
 use crate::value::{Home, Origin, Role, Tensor, Value};
@@ -388,7 +389,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return Value::Tensor(Tensor { boolean, ..tensor.clone() });
         }
         match self.tensor_of(arguments) {
-            Value::Tensor(tensor) => Value::Tensor(Tensor { boolean, graph: tensor.graph && !boolean, ..tensor }),
+            Value::Tensor(tensor) => {
+                let origin = made_of(arguments.all().filter_map(Value::tensor));
+                Value::Tensor(Tensor { boolean, origin, graph: tensor.graph && !boolean, ..tensor })
+            }
             // Functions of torch on what is not known: results of them live where the model lives.
             Value::Unknown if arguments.all().any(|value| *value == Value::Unknown) => {
                 self.tensor(Tensor { boolean, ..Tensor::WITH_GRAPH })

@@ -166,7 +166,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
             }
             _ => {
-                let boolean = is_boolean_operation(name) || tensor.boolean && operations::keeps_masks(name);
+                // What is done in place leaves a mask one.
+                let keeps = operations::keeps_masks(name) || name.ends_with('_');
+                let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
                 let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
                 // The result is new, and not pinned.
                 let home = if device { Home::Device } else { Home::Host };

@@ -15,6 +15,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if near.iter().filter_map(|near| called_without_arguments(near, "train")).any(|trained| trained != still) {
             return false;
         }
+        // `reference.eval()`, `teacher.requires_grad_(False)`: a model that is held still while another is trained.
+        let next = &rest[..rest.len().min(3)];
+        if is_reference(&still) || next.iter().any(|later| freezes(later, &still)) {
+            return false;
+        }
+        // Behind a backward pass of the same block, what follows belongs to the step.
+        if before.iter().any(goes_back) && !rest.iter().any(is_without_graph) {
+            return false;
+        }
         // Tidying up at a step's end: nothing is evaluated any more.
         let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
         !ends && !rest.iter().any(|later| calls(later, "train"))
@@ -41,6 +50,55 @@ fn only_reads(expression: &Expr) -> bool {
         Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
         Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
         Expr::Attribute(_) | Expr::Name(_) | Expr::StringLiteral(_) | Expr::NumberLiteral(_) => true,
+        _ => false,
+    }
+}
+
+/// A model by a name that says it is not the one that is trained.
+fn is_reference(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    last.split('_').any(|word| matches!(word, "ref" | "reference" | "teacher" | "frozen"))
+}
+
+/// `model.requires_grad_(False)`, `for p in model.parameters(): p.requires_grad = False`.
+fn freezes(statement: &Stmt, model: &str) -> bool {
+    match statement {
+        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
+            if method.attr.as_str() == "requires_grad_" && dotted_name(&method.value).as_deref() == Some(model))),
+        Stmt::For(repeat) => {
+            let goes_over = matches!(&*repeat.iter, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
+                if method.attr.as_str() == "parameters" && dotted_name(&method.value).as_deref() == Some(model)));
+            let sets = |inner: &Stmt| {
+                matches!(inner, Stmt::Assign(assign) if assign.targets.iter().any(|target| {
+                    matches!(target, Expr::Attribute(attribute) if attribute.attr.as_str() == "requires_grad")
+                }))
+            };
+            goes_over && repeat.body.iter().any(sets)
+        }
+        _ => false,
+    }
+}
+
+/// `with torch.no_grad():`
+fn is_without_graph(statement: &Stmt) -> bool {
+    let Stmt::With(with) = statement else { return false };
+    let names = with.items.iter().flat_map(|item| match &item.context_expr {
+        Expr::Call(call) => crate::names_in(&call.func),
+        other => crate::names_in(other),
+    });
+    names.into_iter().any(|name| matches!(name, "no_grad" | "inference_mode"))
+}
+
+/// A backward pass of the block itself, or of a branch in it; not one of a loop inside.
+fn goes_back(statement: &Stmt) -> bool {
+    match statement {
+        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call)
+            if matches!(&*call.func, Expr::Attribute(method) if method.attr.as_str() == "backward")),
+        Stmt::If(branch) => {
+            let others = branch.elif_else_clauses.iter().flat_map(|clause| &clause.body);
+            branch.body.iter().chain(others).any(goes_back)
+        }
+        Stmt::With(with) => with.body.iter().any(goes_back),
         _ => false,
     }
 }

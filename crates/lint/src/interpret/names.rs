@@ -261,7 +261,12 @@ pub fn is_evaluation_name(name: &str) -> bool {
     let trains = words.iter().any(|word| matches!(*word, "train" | "training" | "fit" | "loss"));
     // `generate_square_mask`, `sample_noise`: what is made there is an input of a step, not its output.
     let makes_inputs = words.iter().any(|word| INPUTS.contains(&word.trim_end_matches('s')));
-    !trains && !makes_inputs && words.iter().any(|word| WORDS.contains(word))
+    // `sample_data`, `generate_batches`: so is what is drawn there, unless another word speaks of an evaluation.
+    let draws = |word: &str| matches!(word, "sample" | "generate");
+    let is_data = |word: &str| matches!(word, "data" | "batch" | "batches");
+    let makes_data =
+        words.iter().any(|word| is_data(word)) && words.iter().all(|word| draws(word) || !WORDS.contains(word));
+    !trains && !makes_inputs && !makes_data && words.iter().any(|word| WORDS.contains(word))
 }
 
 /// `sample_noise`, `q_sample`, `predict_eps_from_start`: drawing and predicting are parts of many a step.

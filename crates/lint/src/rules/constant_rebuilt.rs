@@ -92,10 +92,16 @@ pub fn reports(program: &Program, call: &Call) -> bool {
     is_rebuilt(call) && !is_written(program, call)
 }
 
-/// Ones and zeros on the device that are bound once and only read: targets, masks, first states.
+/// Ones and zeros on the device that are bound once and only read: targets and masks. Zeros of several sizes are the first
+/// state of something that goes on with them.
 fn is_filled(program: &Program, call: &Call) -> bool {
+    let is_row = || matches!(&*call.node.arguments.args, [size] if !size.is_tuple_expr() && !size.is_list_expr());
     let is_fill = match &call.callee {
-        Callee::External(dotted) => matches!(dotted.as_str(), "torch.ones" | "torch.zeros" | "torch.eye"),
+        Callee::External(dotted) => match dotted.as_str() {
+            "torch.ones" | "torch.eye" => true,
+            "torch.zeros" => is_row(),
+            _ => false,
+        },
         Callee::Method => call.name == "fill_" && matches!(call.receiver_expression(), Some(Expr::Call(_))),
         _ => false,
     };

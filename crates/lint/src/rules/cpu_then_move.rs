@@ -26,10 +26,11 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
-        if !super::moves_to_device(call) {
-            continue;
-        }
-        let Value::Tensor(tensor) = &call.receiver else { continue };
+        let moved = match super::moves_to_device(call) {
+            true => Some(&call.receiver),
+            false => super::handed_over(program, call),
+        };
+        let Some(Value::Tensor(tensor)) = moved else { continue };
         let (Home::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.home, tensor.origin) else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! TP106: a result whose size only the device knows, at every step.
 
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{CmpOp, Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
@@ -40,7 +40,10 @@ fn check(check: &mut Check) {
     }
     for subscript in &program.notes.subscripts {
         let is_mask = match &subscript.index {
-            Value::Tensor(index) => index.boolean && subscript.index.is_surely_on_device(),
+            // A mask that lies on the host is counted there, and what it picks is copied over: the host waits as well.
+            Value::Tensor(index) => index.boolean && !index.guessed,
+            // `out[kept != wanted]` of values that nothing else is known of.
+            Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
             Value::Tuple(parts) => parts
                 .iter()
                 .any(|part| part.is_surely_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean)),
@@ -64,6 +67,13 @@ fn check(check: &mut Check) {
             check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }
+}
+
+/// A comparison of values, not of what they are.
+fn is_compared(index: &Expr) -> bool {
+    matches!(index, Expr::Compare(compare) if compare.ops.iter().all(|operator| {
+        matches!(operator, CmpOp::Eq | CmpOp::NotEq | CmpOp::Lt | CmpOp::LtE | CmpOp::Gt | CmpOp::GtE)
+    }))
 }
 
 /// Whether the rows that are picked end in one number, or in a loss, as in the loop of steps and in losses they mostly do: a

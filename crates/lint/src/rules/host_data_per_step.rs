@@ -39,7 +39,28 @@ fn check(check: &mut Check) {
         // `torch.cuda.FloatTensor(rows)`
         let is_typed = matches!(&call.result, Value::Tensor(tensor)
             if tensor.home == Home::Device && tensor.origin == Origin::HostData(call.node.range()));
-        if !moves && !makes && !is_typed {
+        let is_array = |value: &Value| matches!(value, Value::Numpy);
+        let is_host_data = |value: &Value| {
+            is_array(value)
+                || matches!(value, Value::Tensor(tensor) if tensor.home == Home::Host && matches!(tensor.origin, Origin::HostData(_)))
+        };
+        // `to_tensor(array)` by a helper, `x.new_tensor(array)`
+        let is_handed = super::handed_over(program, call).is_some_and(is_host_data);
+        let is_new = call.is_method()
+            && call.name == "new_tensor"
+            && call.receiver.is_on_device()
+            && call.arguments.first().is_some_and(is_array);
+        // `self.table.to(x.device)`: kept on the host, and copied again at every step.
+        let is_own = |owner: &Expr| {
+            matches!(owner, Expr::Attribute(attribute)
+            if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self"))
+        };
+        let is_kept = super::moves_to_device(call)
+            && call.receiver_expression().is_some_and(is_own)
+            && matches!(&call.receiver, Value::Tensor(tensor)
+                if tensor.home == Home::Host && !tensor.guessed && tensor.origin == Origin::Data);
+        let is_new = is_new || is_kept;
+        if !moves && !makes && !is_typed && !is_handed && !is_new {
             continue;
         }
         let at = made.map_or(call, |made| super::made_at(program, call, made));
@@ -61,7 +82,8 @@ fn check(check: &mut Check) {
         // Lists of a batch made by hand stand in the loop of steps; elsewhere they are short.
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
-        let notice = if is_worth { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+        let notice =
+            if is_worth && !is_handed && !is_new { worth::in_sight(program, call.context) } else { Notice::Pedantic };
         check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
     }
 }

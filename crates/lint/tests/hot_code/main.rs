@@ -227,7 +227,10 @@ class Learner:
         return loss.item()  # <-
 ";
     check("TP101", script);
-    check("TP101", &script.replace("return loss.item()  # <-", "return self.net(x).item()"));
+    // What runs the model again belongs to the step as well, unless it is held apart.
+    check("TP101", &script.replace("return loss.item()", "return self.net(x).item()"));
+    let apart = "with torch.no_grad():\n            shown = self.net(x).item()\n        return shown";
+    check("TP101", &script.replace("return loss.item()  # <-", apart));
 }
 
 #[test]

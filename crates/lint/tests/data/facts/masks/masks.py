@@ -14,7 +14,7 @@ class Schedule:
         return torch.from_numpy(drawn).long().to(device)  # <- TP203
 
     def q_sample(self, x, t):
-        return x * extract(np.sqrt(np.linspace(0.1, 0.9, 1000)), t)
+        return x * extract(np.sqrt(np.linspace(0.1, 0.9, 1000)), t)  # <- TP203
 
     def losses(self, model, x, t):
         return (model(self.q_sample(x, t)) - x).square()
