@@ -31,7 +31,7 @@ fn check(check: &mut Check) {
         if is_kept
             || loader.has_unknown_keywords
             || !has_workers
-            || !runs_several_epochs(program, id)
+            || !(runs_several_epochs(program, id) || is_hook(program, loader))
             || super::evaluates(program, loader)
         {
             continue;
@@ -64,21 +64,34 @@ fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
     }
     let is_given = call.argument_values().any(|value| *value == Value::Loader(Some(id)));
     let trains = ["train", "fit", "epoch"].iter().any(|word| call.name.contains(word));
-    let in_sight = matches!(call.callee, Callee::Function(_) | Callee::External(_));
-    is_given && trains && !in_sight && is_repeated(program, call.context, 3)
+    let in_sight = match &call.callee {
+        Callee::Function(_) => true,
+        Callee::External(dotted) => dotted.starts_with("torch."),
+        _ => false,
+    };
+    // A trainer of a library goes through its epochs itself.
+    is_given && trains && !in_sight && (call.name == "fit" || is_repeated(program, call.context, 3))
+}
+
+/// Lightning's hook: its trainer goes through the epochs.
+fn is_hook(program: &Program, loader: &Loader) -> bool {
+    let function = program.notes.contexts.get(loader.context).function;
+    program.sources.symbols.functions[function].name == "train_dataloader"
 }
 
 fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
-    let Value::Loader(Some(known)) = around.value else { return false };
     let function = program.notes.contexts.get(around.context).function;
     let passed = &program.functions[function].loaders;
     let names = around.iterated.map(crate::names_in).unwrap_or_default();
+    let is_passed = || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)));
+    // An argument that is a loader by its annotation alone, or by nothing.
+    let Value::Loader(Some(known)) = around.value else { return is_passed() };
     // `loader = DataLoader(…)` in two branches, of which one runs.
     let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
     let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
     let is_twin =
         owner(one) == owner(other) && !super::named(one).is_empty() && super::named(one) == super::named(other);
-    known == id || is_twin || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+    known == id || is_twin || is_passed()
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
