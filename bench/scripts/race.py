@@ -48,6 +48,16 @@ SCRIPTS = {
     "lm_wide_loss": "small-kernels-fusable",
     "graphed_copies": "host-copies",
     "lstm_cells": "launch-bound",
+    # The third set, judged once.
+    "moe_expert_loop": "launch-bound",
+    "accelerate_microbatches": "launch-bound",
+    "rollout_singly": "launch-bound",
+    "segmentation_cpu_metric": "host-sync",
+    "graphed_head_loop": "small-kernels-fusable",
+    "recommender_dense_rows": "optimizer-per-parameter",
+    "trainer_checkpoint": "activations-recomputed",
+    "lightning_empty_cache": "host-sync",
+    "compiled_island": "small-kernels-fusable",
 }
 
 

@@ -1,0 +1,62 @@
+"""Hugging Face's Trainer over a GPT-2 that checkpoints every layer though memory is free. Fixed: keeps its activations."""
+import argparse
+import tempfile
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fixed", action="store_true")
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--small", action="store_true", help="a size for a machine without a GPU")
+arguments = parser.parse_args()
+
+has_gpu = torch.cuda.is_available()
+layers, width, heads, vocabulary, batch, length = (2, 64, 4, 512, 2, 32) if arguments.small else (12, 1024, 16, 16384, 16, 1024)
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows = torch.randint(0, vocabulary, (256, length), generator=torch.Generator().manual_seed(0))
+
+    def __len__(self):
+        return arguments.steps * batch
+
+    def __getitem__(self, index):
+        row = self.rows[index % len(self.rows)]
+        return {"input_ids": row, "labels": row}
+
+
+torch.manual_seed(0)
+config = GPT2Config(
+    vocab_size=vocabulary,
+    n_positions=length,
+    n_embd=width,
+    n_layer=layers,
+    n_head=heads,
+    activation_function="gelu_pytorch_tanh",
+    resid_pdrop=0.0,
+    embd_pdrop=0.0,
+    attn_pdrop=0.0,
+    use_cache=False,
+    bos_token_id=0,
+    eos_token_id=0,
+)
+with torch.device("cuda" if has_gpu else "cpu"):
+    model = GPT2LMHeadModel(config)
+with tempfile.TemporaryDirectory() as folder:
+    settings = TrainingArguments(
+        output_dir=folder,
+        max_steps=arguments.steps,
+        per_device_train_batch_size=batch,
+        gradient_checkpointing=not arguments.fixed,
+        gradient_checkpointing_kwargs=None if arguments.fixed else {"use_reentrant": False},
+        bf16=has_gpu,
+        use_cpu=not has_gpu,
+        optim="adamw_torch_fused" if has_gpu else "adamw_torch",
+        logging_steps=50,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    Trainer(model=model, args=settings, train_dataset=Tokens()).train()
