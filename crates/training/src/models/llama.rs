@@ -31,6 +31,14 @@ pub fn hf_name(module: &str) -> String {
 }
 
 fn forward(build: &mut Build) -> Result<Forward, GraphError> {
+    stacked(build, block)
+}
+
+/// One block: its number, what flows through it, and the rotation.
+pub type Block = fn(&mut Build, usize, ValueId, Rotation) -> Result<ValueId, GraphError>;
+
+/// Embedding, blocks of one kind, norm and head.
+pub fn stacked(build: &mut Build, block: Block) -> Result<Forward, GraphError> {
     let (input_ids, targets) = build.inputs();
     let rotation = build.rotation();
     let (mut x, table) = build.embedding("embed_tokens", input_ids)?; // [t, d]

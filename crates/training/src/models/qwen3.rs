@@ -26,14 +26,7 @@ pub static FAMILY: Family = Family {
 };
 
 fn forward(build: &mut Build) -> Result<Forward, GraphError> {
-    let (input_ids, targets) = build.inputs();
-    let rotation = build.rotation();
-    let (mut x, table) = build.embedding("embed_tokens", input_ids)?; // [t, d]
-    for layer in 0..build.config.n_layers {
-        x = block(build, layer, x, rotation)?;
-    }
-    let normed = build.rms_norm("norm", Role::Norm, build.config.hidden_dim, x)?;
-    build.head_and_loss(normed, table, targets)
+    llama::stacked(build, block)
 }
 
 fn block(build: &mut Build, layer: usize, x: ValueId, rotation: Rotation) -> Result<ValueId, GraphError> {
