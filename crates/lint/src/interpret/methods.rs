@@ -98,7 +98,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "dim" | "numel" | "nelement" | "ndimension" | "element_size" | "get_device" | "storage_offset" => {
                 Value::SIZE
             }
-            // Without an argument it asks for the type's name.
+            // Without an argument it asks for the type's name, which says where the tensor lies: `.type(x.type())` moves there.
+            "type"
+                if arguments.positional.is_empty() && arguments.keywords.is_empty() && tensor.home == Home::Device =>
+            {
+                Value::External("torch.cuda.FloatTensor".to_string())
+            }
             "type" if arguments.positional.is_empty() && arguments.keywords.is_empty() => Value::Text(None),
             "backward" | "register_hook" => Value::Nothing,
             "is_floating_point" | "is_contiguous" | "is_complex" | "is_pinned" | "equal" => Value::Bool(None),

@@ -44,6 +44,7 @@ class Pairs(nn.Module):
         z = z + x.new_tensor(self.offsets)  # <- TP203
         drop = torch.rand(n) < self.rate  # <- TP202
         z = z * drop.cuda()
+        z = z + torch.zeros(n, 8).type(x.type())  # <- TP202
         scores = x @ x.transpose(-2, -1)
         loss = scores[self.mask].mean() + nn.functional.softmax(z, -1)[kept != wanted].mean()  # <- TP106
         count = (y > 0).sum().float()
