@@ -20,7 +20,7 @@ fn data_that_cannot_be_read_is_refused() {
     place.write("large.bin", [0xFF; 400]);
     for (file, words) in [
         ("absent.txt", &["`absent.txt`", "No such file"][..]),
-        ("folder", &["`folder`", "not a plain file"]),
+        ("folder", &["folder holds no file to read"]),
         ("cut.safetensors", &["cut.safetensors"]),
         ("header.safetensors", &["header.safetensors"]),
         ("garbage.safetensors", &["garbage.safetensors"]),
