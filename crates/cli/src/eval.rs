@@ -185,7 +185,7 @@ fn precision(arguments: &Arguments, before: &Resumed, device: DeviceSpec) -> any
     Ok(precision)
 }
 
-/// What is read, and words for which part of it that is.
+/// The source that is read, and words for which part of it that is.
 struct Chosen {
     source: Source,
     part: String,

@@ -49,7 +49,7 @@ pub struct RoadmapItem {
 const METHOD: &str =
     "the step replayed without each cost: expected by models of the fixes, bound by what nothing undercuts";
 
-/// What saves less is not worth a line.
+/// Less is not worth a line.
 const LEAST_SAVING: f64 = 0.0005;
 
 /// Sets each finding's own savings, and orders those that save something.

@@ -68,7 +68,7 @@ pub struct Play {
 pub const NOT_PLAYED: i64 = i64::MIN;
 
 const LONGEST_LAUNCH_NANOS: i64 = 100_000;
-/// Of a host-bound script's step times in several processes on one machine the shortest against the longest.
+/// The shortest step time of a host-bound script in several processes on one machine, against the longest.
 const QUICK_HOST_SHARE: f64 = 0.8;
 
 impl Simulation {

@@ -25,7 +25,7 @@ pub struct ProgressLine {
     pub samples_per_sec: f64,
     /// What the process holds, where the system tells.
     pub memory_mb: Option<f64>,
-    /// Of all gradients of that step together; missing where the run does not compute it.
+    /// Norm of all gradients of that step together; missing where the run does not compute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
 }

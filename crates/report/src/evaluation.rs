@@ -11,12 +11,12 @@ pub struct Evaluation {
     pub step: Option<u64>,
     /// The data's own words for itself.
     pub data: String,
-    /// Which of it was read.
+    /// The part of it that was read.
     pub part: String,
     /// Nats per token.
     pub loss: f64,
     pub perplexity: f64,
-    /// Of the text; missing where the tokens came without one.
+    /// Bits per byte of the text; missing where the tokens came without one.
     pub bits_per_byte: Option<f64>,
     pub bytes_per_token: Option<f64>,
     pub tokens: u64,

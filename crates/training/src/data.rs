@@ -230,7 +230,7 @@ impl Source {
         }
     }
 
-    /// Of the text that the tokens were cut from, where that is known.
+    /// Bytes per token of the text that the tokens were cut from, where that is known.
     pub fn bytes_per_token(&self) -> Option<f64> {
         match self {
             Source::Synthetic(_) | Source::Markov(_) | Source::BatchFile(_) => None,

@@ -1,13 +1,12 @@
 //! A model that is only evaluated: the forward pass alone, without gradients or moments.
 
-use crate::checkpoint::{Checkpoint, CheckpointError, TensorSpec};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::data::{Batch, DataError, Source};
-use crate::models::{ModelConfig, parameters};
+use crate::models::ModelConfig;
 use crate::program::EvaluationProgram;
+use crate::weights::write_weight;
 use headroom_engine::Device;
-use headroom_graph::storage::half_name;
-use headroom_graph::{GraphError, Phase};
-use thiserror::Error;
+use headroom_graph::Phase;
 
 const PROGRAM: usize = 0;
 
@@ -24,14 +23,6 @@ pub struct Evaluated {
     pub windows: u64,
 }
 
-#[derive(Debug, Error)]
-pub enum EvaluatorError {
-    #[error(transparent)]
-    Graph(#[from] GraphError),
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-}
-
 impl Evaluator {
     /// The device has the program loaded, and nothing else.
     pub fn new(
@@ -39,17 +30,14 @@ impl Evaluator {
         model: &ModelConfig,
         evaluation: EvaluationProgram,
         checkpoint: &Checkpoint,
-    ) -> Result<Evaluator, EvaluatorError> {
+    ) -> Result<Evaluator, CheckpointError> {
         let mut evaluator = Evaluator { device, evaluation };
         for (name, data) in (model.family.constants)(model, evaluator.evaluation.shape.seq_len) {
             evaluator.write(name, 0, &data);
         }
-        let specs: Vec<TensorSpec> =
-            parameters(model)?.iter().map(|one| TensorSpec::new(one.name.to_string(), one.ty.sizes())).collect();
-        checkpoint.read_weights(&specs, &mut |_, name, first, piece| {
-            evaluator.write(name, first, piece);
-            // The copy that products read, where there is one.
-            evaluator.write(&half_name(name), first, piece);
+        checkpoint.read_weights(&checkpoint.config().tensors(), &mut |_, name, first, piece| {
+            let graph = &evaluator.evaluation.program.graph;
+            write_weight(&mut *evaluator.device, (PROGRAM, graph), name, first, piece);
             Ok(())
         })?;
         Ok(evaluator)

@@ -8,11 +8,12 @@ pub use vocabulary::{Vocabulary, VocabularyError};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Content};
 use crate::models::{self, ModelConfig};
+use crate::weights::write_weight;
 use headroom_engine::{Device, DeviceSpec, EngineError, Opening, Program, Target, Walk};
 use headroom_graph::pass::apply;
 use headroom_graph::passes::decode::{FIRST, LOGITS, PLACES, decode};
 use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage};
-use headroom_graph::storage::{half_name, stored};
+use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Plan, Precision, ValueId};
 use thiserror::Error;
 
@@ -61,7 +62,7 @@ pub struct Generator {
     logits: Vec<f32>,
 }
 
-/// What the host touches of a program.
+/// Values of a program that the host touches.
 struct Values {
     graph: Graph,
     calls: usize,
@@ -96,7 +97,8 @@ impl Generator {
         };
         checkpoint.read_weights(&checkpoint.config().tensors(), &mut |content, name, first, piece| {
             debug_assert_eq!(content, Content::Weight);
-            generator.write_weight(name, first, piece);
+            // Both programs have it at the same place.
+            write_weight(&mut *generator.device, (READS, &generator.programs[READS].graph), name, first, piece);
             Ok(())
         })?;
         Ok(generator)
@@ -157,14 +159,6 @@ impl Generator {
             self.device.read_f32(program, logits, (tokens.len() - 1) * self.vocabulary, &mut self.logits);
         }
         self.tokens += tokens.len();
-    }
-
-    /// Both programs have it at the same place.
-    fn write_weight(&mut self, name: &str, first: usize, piece: &[f32]) {
-        let graph = &self.programs[READS].graph;
-        for value in [graph.named(name), graph.named(&half_name(name))].into_iter().flatten() {
-            self.device.write_f32(READS, value, first, piece);
-        }
     }
 }
 

@@ -23,3 +23,4 @@ pub mod scales;
 pub mod schedule;
 pub mod trainer;
 pub mod tree;
+mod weights;

@@ -106,7 +106,7 @@ impl OptimizerConfig {
         self.learning_rate * self.schedule.share_at(step, last)
     }
 
-    /// What the `rates` input of every update takes at a step, counted from 1.
+    /// The `rates` input of every update at a step, counted from 1.
     pub fn rates_at(&self, step: u64, last: u64) -> [f32; 3] {
         let [first, second] = bias_corrections(self.betas[0], self.betas[1], step);
         [self.learning_rate_at(step, last) as f32, first, second]

@@ -9,6 +9,7 @@ use crate::program::{EvaluationProgram, TrainingProgram};
 use crate::recording::{Part, Recording};
 use crate::rng::Stream;
 use crate::tree::Tree;
+use crate::weights::write_weight;
 use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, Role, TensorType, ValueId};
@@ -183,12 +184,12 @@ impl Trainer {
     /// Writes elements of one of a parameter's tensors from number `first` on.
     pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
         let value = self.find(name, content);
-        self.device.write_f32(TRAINING, value, first, data);
-        // The copy that products read follows its weight.
-        if content == Content::Weight
-            && let Some(half) = self.graph().named(&half_name(name))
-        {
-            self.device.write_f32(TRAINING, half, first, data);
+        match content {
+            Content::Weight => {
+                let graph = &self.training.program.graph;
+                write_weight(&mut *self.device, (TRAINING, graph), name, first, data);
+            }
+            Content::State(_) => self.device.write_f32(TRAINING, value, first, data),
         }
     }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct Checkpoints {
     pub folder: PathBuf,
     saver: Saver,
-    /// Of `best/`, once there was one.
+    /// The saver of `best/`, once there was one.
     best: Option<Saver>,
     /// Folders that were missing before, innermost first.
     made: Vec<PathBuf>,

@@ -16,7 +16,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// None on a GPU whose peaks were never measured: there is nothing to assume.
+    /// Missing on a GPU whose peaks were never measured: there is nothing to assume.
     pub fn of(settings: &Settings, planned: &Planned) -> Option<Estimate> {
         let (rates, measured) = match (kept_rates(settings), settings.device) {
             (Some(rates), _) => (rates, true),

@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Heartbeat {
-    /// None where it is off or no thread can be had: a run does without.
+    /// Missing where it is off or no thread can be had: a run does without.
     pub fn start(every: u64, (first, last): (u64, u64), predicted: Option<f64>, bar: ProgressBar) -> Option<Heartbeat> {
         if every == 0 {
             return None;

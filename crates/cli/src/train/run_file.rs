@@ -18,7 +18,7 @@ const WRITTEN: [&str; 4] = ["config", "output-dir", "save", "tensorboard"];
 /// Flags that hold the path of a file or folder to read.
 const PATHS: [&str; 5] = ["data", "eval-data", "tokenizer", "init-from", "resume"];
 
-/// What a run was asked for, and what it settled on where it was not asked.
+/// Everything that a run was asked for, and what it settled on where it was not asked.
 pub fn text(given: &Given, settings: &Settings, redact: bool) -> anyhow::Result<String> {
     let mut keys: BTreeMap<String, Value> = BTreeMap::new();
     let mut set = |name: &str, text: &str| keys.insert(name.into(), value_of(text));

@@ -49,7 +49,7 @@ pub struct Settings {
     /// The data's own words for itself, and the loss that it allows, where that is known.
     pub data_description: String,
     pub floor_nats: Option<f64>,
-    /// What evaluations read, where there are any.
+    /// The data of evaluations, where there are any.
     pub evaluation_line: Option<String>,
     /// 0 is off.
     pub eval_every: u64,

@@ -54,7 +54,7 @@ impl Events {
         }
     }
 
-    /// What was written is whole records for those who read along.
+    /// Those who read along find whole records alone.
     fn flush(&mut self) {
         if self.error.is_none() {
             self.error = self.out.flush().err();

@@ -1,4 +1,4 @@
-//! What makes long runs bearable: a configuration file, early stopping, the best checkpoint, events, signs of life.
+//! Help for long runs: a configuration file, early stopping, the best checkpoint, events, signs of life.
 
 use crate::place::{Place, SMALL};
 use std::fs;

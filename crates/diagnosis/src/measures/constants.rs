@@ -144,7 +144,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     rebuilt
 }
 
-/// What the device does for each, which a large one takes longer for than the host.
+/// The device's work for each, which a large one takes longer for than the host.
 fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     if rebuilt.is_empty() {

@@ -119,7 +119,7 @@ pub fn norms(view: &View) -> Norms {
     result
 }
 
-/// Of the largest tensor that an operator is given.
+/// The size of the largest tensor that an operator is given.
 fn tensor_bytes(view: &View, at: usize) -> Option<f64> {
     let host = &view.trace.host;
     let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();

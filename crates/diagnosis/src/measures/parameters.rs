@@ -16,7 +16,7 @@ use super::view::View;
 pub struct Parameters {
     /// Sizes in ascending order: a gradient may lie transposed.
     pub shapes: HashSet<Vec<u64>>,
-    /// Of one step; where gradients are accumulated, once for each pass.
+    /// Counted in one step; where gradients are accumulated, once for each pass.
     pub elements: f64,
 }
 
@@ -41,7 +41,7 @@ pub struct ParameterLoops {
 pub struct Update {
     pub kernels: Vec<usize>,
     pub nanos: i64,
-    /// Of one kernel that reads and writes all that it must once; 0 where sizes are not known.
+    /// Bytes of one kernel that reads and writes all that it must once; 0 where sizes are not known.
     pub fused_bytes: f64,
 }
 

@@ -23,7 +23,7 @@ pub const RULE: TraceRule = TraceRule {
 const NORM_PERCENT: f64 = 40.0;
 /// Share of the memory's rate that a good one reaches.
 const NORM_SHARE: f64 = 0.7;
-/// Of operators that move bytes most reach more, gathers and scatters about as much.
+/// Most operators that move bytes reach more, gathers and scatters about as much.
 const MOVING_SHARE: f64 = 0.35;
 
 fn check(evidence: &Evidence) -> Vec<Found> {

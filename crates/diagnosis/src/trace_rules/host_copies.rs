@@ -19,7 +19,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// What costs less is not worth a word.
+/// Less is not worth a word.
 const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
 
 /// Single values are no larger.

@@ -17,7 +17,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// What costs less is not worth a word.
+/// Less is not worth a word.
 const LEAST_SHARE: f64 = 0.0005;
 /// A share of the cost of the wait before it.
 const SHARE_IN_THE_SHADOW: f64 = 0.1;

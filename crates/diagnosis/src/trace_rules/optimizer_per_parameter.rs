@@ -16,7 +16,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// What costs less is not worth a word.
+/// Less is not worth a word.
 const LEAST_SHARE: f64 = 0.02;
 /// Share of the memory's rate that an update of all parameters at once reaches.
 const STREAM_SHARE: f64 = 0.8;

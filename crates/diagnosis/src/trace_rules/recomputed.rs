@@ -15,7 +15,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// What costs less is not worth a word.
+/// Less is not worth a word.
 const LEAST_SHARE: f64 = 0.03;
 /// Whoever has taken more of the memory needs what checkpoints spare.
 const MOST_MEMORY: f64 = 0.5;

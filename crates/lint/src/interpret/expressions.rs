@@ -420,7 +420,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// What is computed of tensors that were all made on the host here is made here as well: `torch.rand(n) < p`.
+/// A result of tensors that were all made on the host here is made here as well: `torch.rand(n) < p`.
 pub(super) fn made_of<'t>(parts: impl Iterator<Item = &'t Tensor>) -> Origin {
     let made = |part: &Tensor| match (part.home, part.origin) {
         (Home::Host, Origin::Factory(range) | Origin::Constant(range)) => Some(range),

@@ -1,4 +1,4 @@
-//! What `--data` names: a generator, a file whose ending says what is in it, or a folder or pattern of text files.
+//! The data that `--data` names: a generator, a file whose ending says what is in it, or a folder or pattern of text files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ pub struct TokenFile {
     tokens: Tokens,
     windows: Windows,
     held_out: String,
-    /// Of the text that the tokens were cut from, where that is known.
+    /// Bytes per token of the text that the tokens were cut from, where that is known.
     bytes_per_token: Option<f64>,
 }
 

@@ -18,7 +18,7 @@ pub const FIRST_MOMENT: StateTensor = StateTensor { graph: "first_moment", file:
 /// AdamW's running mean of squared gradients.
 pub const SECOND_MOMENT: StateTensor =
     StateTensor { graph: "second_moment", file: "exp_avg_sq", plural: "second moments" };
-/// What SGD and Muon keep of the gradients before.
+/// The momentum that SGD and Muon keep.
 pub const MOMENTUM: StateTensor =
     StateTensor { graph: "momentum", file: "momentum_buffer", plural: "momentum buffers" };
 

@@ -146,7 +146,7 @@ impl Wanted {
         CorpusSettings { text_column: self.text_column.clone(), ..corpus_settings() }
     }
 
-    /// What an evaluation reads, as people are told it; none where nothing is evaluated.
+    /// The data of an evaluation, as people are told it; none where nothing is evaluated.
     pub fn evaluation_line(&self, evaluation: Option<&Source>) -> Option<String> {
         let source = evaluation?;
         let batch_size = source.shape().batch_size;

@@ -42,7 +42,7 @@ pub struct Resumed {
     pub eval_data: Option<String>,
     pub early_stop: Option<u64>,
     pub keep_best: Option<bool>,
-    /// Of the evaluations so far, where they count for something.
+    /// The best of the evaluations so far, where they count for something.
     pub best_eval_loss: Option<f64>,
     pub best_eval_step: Option<u64>,
     pub evals_since_best: Option<u64>,
@@ -54,7 +54,7 @@ impl Resumed {
             .context("the checkpoint's training_state.json has `extra` settings that do not read")
     }
 
-    /// What evaluations were like so far.
+    /// The course of the evaluations so far.
     pub fn patience(&self, most: u64) -> Patience {
         let best = self.best_eval_step.zip(self.best_eval_loss);
         let best = best.map(|(step, loss)| Best { step, loss: loss as f32 });

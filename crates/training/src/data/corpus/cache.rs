@@ -210,7 +210,7 @@ struct Taken<'a> {
     writer: &'a mut dyn Write,
     documents: Vec<Document>,
     tokens: u64,
-    /// Of the document that is being read.
+    /// The first token of the document that is being read.
     first_token: u64,
     text_bytes: u64,
 }
