@@ -64,6 +64,36 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
     classes
 }
 
+/// Methods that one module alone has, and no other class: `compute_scores`. Short and common names may be a library's.
+pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> HashMap<&'a str, FunctionId> {
+    let mut found: HashMap<&str, Option<FunctionId>> = HashMap::new();
+    for (class, symbol) in symbols.classes.iter().enumerate() {
+        for (name, method) in &symbol.methods {
+            let own = classes[class].kind.is_module().then_some(*method);
+            found.entry(name).and_modify(|known| *known = None).or_insert(own);
+        }
+    }
+    let is_own =
+        |name: &str| name.len() > 6 && name.contains('_') && !name.starts_with('_') && !IS_OF_MODULES.contains(&name);
+    found.into_iter().filter(|(name, _)| is_own(name)).filter_map(|(name, only)| Some((name, only?))).collect()
+}
+
+const IS_OF_MODULES: &[&str] = &[
+    "state_dict",
+    "load_state_dict",
+    "zero_grad",
+    "requires_grad_",
+    "add_module",
+    "register_buffer",
+    "register_parameter",
+    "named_parameters",
+    "get_parameter",
+    "get_submodule",
+    "from_pretrained",
+    "save_pretrained",
+    "no_weight_decay",
+];
+
 /// A method whose body does nothing: classes that derive from its class write it.
 pub fn is_left_open(function: &Function) -> bool {
     let does_nothing = |statement: &Stmt| match statement {

@@ -33,7 +33,7 @@ use super::classes::ClassKind;
 use super::context::{Context, ContextId, Frame};
 use super::program::{FunctionFacts, FunctionKind, Notes, Program};
 use super::symbols::FunctionId;
-use super::value::{Tensor, Value};
+use super::value::{LoaderId, Tensor, Value};
 
 pub use names::{is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
 
@@ -75,7 +75,7 @@ pub(super) struct Interpreter<'p, 'a> {
     /// Names of spans of time, and of the clock's reading that each began with.
     elapsed_since: HashMap<&'a str, &'a str>,
     /// Names of passes over a loader that are bound before the loop: `bar = tqdm(enumerate(loader))`.
-    passes_over: HashMap<&'a str, Value>,
+    passes_over: HashMap<&'a str, Vec<LoaderId>>,
 }
 
 fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
@@ -267,6 +267,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// The default that `@click.option("--name", default=…)` gives a parameter.
+    fn option_of(&self, name: &str) -> Option<Value> {
+        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        definition.decorator_list.iter().find_map(|decorator| {
+            let Expr::Call(call) = &decorator.expression else { return None };
+            let is_it = |argument: &Expr| {
+                let text = super::settings::text_of(argument).unwrap_or_default();
+                text.trim_start_matches('-').replace('-', "_") == name
+            };
+            let default = call.arguments.find_keyword("default").filter(|_| call.arguments.args.iter().any(is_it))?;
+            Some(super::settings::literal(&default.value))
+        })
+    }
+
     /// `forward`, a loss, a training step: what they are handed lies on the device.
     fn is_tensor_code(&self) -> bool {
         matches!(self.kind(), FunctionKind::Step | FunctionKind::Loss)
@@ -284,6 +298,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
             }
             known => return known,
+        }
+        // Nobody in sight says otherwise.
+        if !facts.passed.contains_key(name)
+            && super::settings::is_loader_option(name)
+            && let Some(value) = default.clone().or_else(|| self.option_of(name))
+            && (value.known_integer().is_some() || value.known_bool().is_some())
+        {
+            return value;
         }
         if let Some(guess) = annotated {
             return guess;

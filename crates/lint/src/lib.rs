@@ -160,9 +160,10 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
     let symbols = symbols::collect(files);
     let index = resolve::ModuleIndex::new(files.iter().map(|file| file.module.clone()).collect());
     let classes = classes::classify(&symbols, &index);
+    let only_methods = classes::only_methods(&symbols, &classes);
     let settings = settings::Settings::collect(files);
     let mut program = Program {
-        sources: program::Sources { files, symbols, index, classes, settings },
+        sources: program::Sources { files, symbols, index, classes, only_methods, settings },
         functions: Vec::new(),
         notes: program::Notes::default(),
         made: program::Made::default(),

@@ -30,6 +30,8 @@ pub struct Sources<'a> {
     pub symbols: Symbols<'a>,
     pub index: ModuleIndex,
     pub classes: Vec<ClassFacts<'a>>,
+    /// Methods that one module alone has, by their names.
+    pub only_methods: HashMap<&'a str, FunctionId>,
     pub settings: Settings<'a>,
 }
 
@@ -54,6 +56,8 @@ pub struct Notes<'a> {
 pub struct Made<'a> {
     pub loaders: Vec<Loader<'a>>,
     pub loader_ids: HashMap<(FileId, TextSize), LoaderId>,
+    /// Loaders that several callers hand to the same attribute, by the one that stands for them.
+    pub alike: HashMap<LoaderId, Vec<LoaderId>>,
     /// Calls that make an optimizer or a scaler.
     pub sites: Vec<(FileId, &'a ExprCall)>,
     pub site_ids: HashMap<(FileId, TextSize), SiteId>,
@@ -176,6 +180,8 @@ pub struct Loop<'a> {
     /// None for a `while`.
     pub iterated: Option<&'a Expr>,
     pub value: Value,
+    /// All loaders that it goes over: `zip(labelled, unlabelled)`, `loaders[phase]`.
+    pub loaders: Vec<LoaderId>,
     pub body: &'a [Stmt],
     /// Of the loop's inside.
     pub context: ContextId,
@@ -208,6 +214,25 @@ pub struct Loader<'a> {
     pub collate: Value,
     /// Whether keywords came from a dictionary that could not be followed.
     pub has_unknown_keywords: bool,
+}
+
+impl Loader<'_> {
+    /// Whether batches are pinned where there is a device to copy them to: `pin_memory=torch.cuda.is_available()`.
+    pub fn pins(&self) -> bool {
+        match &self.pin_memory {
+            Some(value) if value.known_bool().is_some() => value.known_bool() == Some(true),
+            Some(Value::Bool(None)) => true,
+            Some(_) => {
+                let written = self.node.arguments.find_keyword("pin_memory").map(|keyword| &keyword.value);
+                let speaks = |name: &&str| {
+                    let lower = name.to_ascii_lowercase();
+                    ["cuda", "gpu", "device"].iter().any(|word| lower.contains(word))
+                };
+                written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
+            }
+            None => false,
+        }
+    }
 }
 
 impl<'a> Program<'a> {

@@ -181,7 +181,9 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let reads = |inner: &Call| {
                 let is_sink = inner.callee == Callee::Method && inner.name.starts_with("add_scalar");
                 let waits = read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner);
-                waits && !program.is_on_side_stream(inner.context, inner.node.range())
+                // Behind the callee's own interval it is read now and then.
+                let is_due = program.is_hot(inner.context);
+                waits && is_due && !program.is_on_side_stream(inner.context, inner.node.range())
             };
             owner.is_some() && given() && program.calls_of(*function).any(reads)
         }

@@ -47,11 +47,11 @@ use ruff_text_size::TextRange;
 
 use super::context::{Frame, Guard};
 use super::fix::Edit;
-use super::program::{Call, Callee, FunctionKind, Loader, Program};
+use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
 use super::rule::{Notice, SourceRule};
 use super::symbols::FunctionId;
 use super::topics::Topic;
-use super::value::{Home, Origin, Value};
+use super::value::{Home, LoaderId, Origin, Value};
 
 /// In the order of their codes.
 pub const RULES: &[SourceRule] = &[
@@ -250,8 +250,8 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
 
 /// Whether a loop over the loader trains; none where no loop over it is seen.
 fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
-    let is_it = |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.made.loaders[*id].node, loader.node));
-    let mut loops = program.notes.loops.iter().filter(|around| is_it(&around.value)).peekable();
+    let is_it = |id: &LoaderId| std::ptr::eq(program.made.loaders[*id].node, loader.node);
+    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
     loops.peek()?;
     Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
 }
@@ -282,7 +282,30 @@ fn evaluates(program: &Program, loader: &Loader) -> bool {
     // `if train: … else: …`
     let mut outwards = program.notes.contexts.outwards(loader.context);
     let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
-    program.functions[function].kind == FunctionKind::Evaluation || by_name || by_branch
+    program.functions[function].kind == FunctionKind::Evaluation
+        || by_name
+        || by_branch
+        || is_read_by_evaluations(program, loader)
+}
+
+/// Whether all loops over it that are seen belong to evaluations: a memory of features, episodes to test with.
+fn is_read_by_evaluations(program: &Program, loader: &Loader) -> bool {
+    let Some(id) = program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
+        return false;
+    };
+    let mut loops =
+        program.notes.loops.iter().filter(|around| workers_respawned::is_over(program, around, id)).peekable();
+    let measures = |around: &Loop| {
+        program.is_evaluation(around.context)
+            && !program.notes.contexts.get(around.context).trains
+            && !program.is_hot(around.context)
+    };
+    // `batches = iter(loader)`, then `next(batches)`: no loop goes over what is drawn so.
+    let draws = |call: &Call| {
+        let is_it = || workers_respawned::is_loader(program, call, id);
+        matches!(call.external(), Some("builtins.iter" | "builtins.next")) && is_it()
+    };
+    loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(draws)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,8 +317,10 @@ enum Phase {
 /// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
 fn phase_of(name: &str) -> Option<Phase> {
     let mut spread = String::with_capacity(name.len() + 4);
+    // `TEST_LOADER`
+    let is_loud = !name.chars().any(|letter| letter.is_ascii_lowercase());
     for letter in name.chars() {
-        if letter.is_ascii_uppercase() {
+        if letter.is_ascii_uppercase() && !is_loud {
             spread.push('_');
         }
         spread.push(letter.to_ascii_lowercase());

@@ -18,7 +18,7 @@ pub struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     pub fn collect(files: &'a [SourceFile]) -> Settings<'a> {
-        let by_file: Vec<_> = files.iter().map(collect_file).collect();
+        let mut by_file: Vec<_> = files.iter().map(collect_file).collect();
         let mut by_name: HashMap<String, Value> = HashMap::new();
         for (name, value) in by_file.iter().flatten() {
             by_name
@@ -29,6 +29,10 @@ impl<'a> Settings<'a> {
                     }
                 })
                 .or_insert_with(|| value.clone());
+        }
+        for (name, value) in given_to_settings(files) {
+            by_file.iter_mut().filter_map(|found| found.get_mut(&name)).for_each(|known| *known = value.clone());
+            by_name.insert(name, value);
         }
         Settings { by_file, by_name, files }
     }
@@ -72,6 +76,57 @@ pub fn is_settings_name(name: &str) -> bool {
     NAMES.contains(&name) || name.ends_with("_args") || name.ends_with("_config") || name.ends_with("_cfg")
 }
 
+/// `TrainerConfig(num_workers=4)`: options of loaders that the classes' users say, whatever the classes' own defaults are.
+fn given_to_settings(files: &[SourceFile]) -> HashMap<String, Value> {
+    struct Given(HashMap<String, Value>);
+    impl<'a> Visitor<'a> for Given {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            if let Expr::Call(call) = expression
+                && let Expr::Name(name) = &*call.func
+                && is_settings_class(name.id.as_str())
+            {
+                for keyword in &call.arguments.keywords {
+                    if let Some(name) = keyword.arg.as_ref().filter(|name| is_loader_option(name.as_str())) {
+                        let value = literal(&keyword.value);
+                        let known = self.0.entry(name.to_string()).or_insert_with(|| value.clone());
+                        if *known != value {
+                            *known = Value::Unknown;
+                        }
+                    }
+                }
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let mut given = Given(HashMap::new());
+    for statement in files.iter().flat_map(|file| &file.syntax.body) {
+        given.visit_stmt(statement);
+    }
+    given.0
+}
+
+/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: what a loader is told, by what people call it.
+pub fn is_loader_option(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["worker", "thread", "pin_mem", "persistent", "n_jobs", "n_cpu", "num_cpu"].iter().any(|word| lower.contains(word))
+}
+
+fn is_settings_class(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["config", "cfg", "args", "options", "opt", "params", "settings", "hparams"]
+        .iter()
+        .any(|word| lower.ends_with(word))
+}
+
+/// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
+fn root_of(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => root_of(&attribute.value),
+        _ => None,
+    }
+}
+
 fn collect_file(file: &SourceFile) -> HashMap<String, Value> {
     let mut collector = Collector { found: HashMap::new() };
     for statement in &file.syntax.body {
@@ -85,6 +140,40 @@ struct Collector {
 }
 
 impl Collector {
+    /// `conf.num_workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`, and fields of `class Config:`: options of loaders, which no
+    /// branch depends on.
+    fn add_assigned(&mut self, statement: &Stmt) {
+        let add = |found: &mut HashMap<String, Value>, name: &str, value: &Expr| {
+            if is_loader_option(name) {
+                let value = literal(value);
+                let known = found.entry(name.to_string()).or_insert_with(|| value.clone());
+                if *known != value && !matches!(value, Value::Unknown) {
+                    *known = Value::Unknown;
+                }
+            }
+        };
+        match statement {
+            Stmt::Assign(assign) => {
+                if let [Expr::Attribute(target)] = assign.targets.as_slice()
+                    && root_of(&target.value).is_some_and(|root| is_settings_name(root) || root == "__C")
+                    && literal(&assign.value) != Value::Unknown
+                {
+                    add(&mut self.found, target.attr.as_str(), &assign.value);
+                }
+            }
+            Stmt::ClassDef(class) if is_settings_class(class.name.as_str()) => {
+                for field in &class.body {
+                    if let Stmt::Assign(field) = field
+                        && let [Expr::Name(name)] = field.targets.as_slice()
+                    {
+                        add(&mut self.found, name.id.as_str(), &field.value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn add(&mut self, name: &str, value: Value) {
         let name = name.trim_start_matches('-').replace('-', "_");
         self.found.insert(name, value);
@@ -93,6 +182,7 @@ impl Collector {
 
 impl<'a> Visitor<'a> for Collector {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
+        self.add_assigned(statement);
         if let Stmt::ClassDef(class) = statement
             && is_plain_record(class)
         {

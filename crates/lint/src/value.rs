@@ -268,6 +268,19 @@ impl Value {
         }
     }
 
+    /// The loaders that it is, or holds.
+    pub fn loaders(&self) -> Vec<LoaderId> {
+        match self {
+            Value::Loader(Some(id)) => vec![*id],
+            Value::Tuple(elements) => elements.iter().flat_map(Value::loaders).collect(),
+            Value::List(element) => element.loaders(),
+            Value::Dict { entries, element } => {
+                entries.iter().flat_map(|(_, value)| value.loaders()).chain(element.loaders()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The given classes that it may be an object of.
     pub fn classes(&self) -> &[ClassId] {
         match self {
@@ -322,6 +335,12 @@ impl Value {
             (Value::Model(_), Value::Model(_)) => Value::Model(None),
             // The first of them stands for both: they are made alike.
             (Value::Loader(one), Value::Loader(other)) => Value::Loader(one.iter().chain(other).min().copied()),
+            // Two loaders where there is training, one where there is only a test.
+            (several @ Tuple(elements), Value::Loader(_)) | (Value::Loader(_), several @ Tuple(elements))
+                if elements.iter().any(|element| matches!(element, Value::Loader(_))) =>
+            {
+                several.clone()
+            }
             (Value::Optimizer(_), Value::Optimizer(_)) => Value::Optimizer(None),
             // Outputs of a model that are taken apart by their names elsewhere.
             (Value::Tensor(tensor), Dict { entries, element }) | (Dict { entries, element }, Value::Tensor(tensor)) => {

@@ -52,7 +52,7 @@ fn after_all_fixes_the_faults_of_the_slow_script_are_gone() {
     assert!(left.is_empty(), "{left:?}");
     let after = &repairs.files[0].after;
     for piece in
-        ["total_loss += loss.detach()", "num_workers=2, pin_memory=True", "non_blocking=True", "torch._foreach_norm"]
+        ["total_loss += loss.detach()", "shuffle=True, pin_memory=True", "non_blocking=True", "torch._foreach_norm"]
     {
         assert!(after.contains(piece), "{piece} is missing from\n{after}");
     }

@@ -1,6 +1,6 @@
 //! Calls: which function is meant, what it is handed, what comes back.
 
-use ruff_python_ast::{Expr, ExprCall};
+use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::Ranged;
 
 use super::Interpreter;
@@ -8,8 +8,8 @@ use super::arguments::Arguments;
 use super::names;
 use crate::classes::lineage;
 use crate::context::{Frame, Guard, LoopKind};
-use crate::program::{Call, Callee, FunctionKind};
-use crate::symbols::ClassId;
+use crate::program::{Call, Callee, FunctionKind, Loader};
+use crate::symbols::{ClassId, Function};
 use crate::topics;
 use crate::value::{Home, Origin, Tensor, Value};
 
@@ -54,8 +54,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Target::Called(Value::Functions(all)) => {
                 let mut result = Value::Unknown;
                 for function in &all {
+                    let is_method = self.program.sources.symbols.functions[*function].class.is_some();
                     let bound = match receiver {
-                        Value::Instances(_) => usize::from(!self.is_decorated(*function, "staticmethod")),
+                        Value::Instances(_) | Value::Instance(_) | Value::Model(Some(_)) if is_method => {
+                            usize::from(!self.is_decorated(*function, "staticmethod"))
+                        }
                         _ => self.bound_by(node, *function),
                     };
                     self.pass(*function, &arguments, bound);
@@ -168,6 +171,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Target::Bound(function)
                 }
                 Some(value) if value != Value::Unknown => Target::Called(value),
+                // Only the classes that derive from it have it.
+                None if self.program.sources.classes[*class].below.contains_key(name) => {
+                    Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
+                }
                 _ if names::is_criterion_name(name) || (names::is_model_name(name) && !name.starts_with("get")) => {
                     Target::Called(Value::Model(None))
                 }
@@ -184,6 +191,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
                 Target::Called(Value::Model(None))
             }
+            // A module of which nothing is known, and a method that one module alone has.
+            Value::Model(None) if self.program.sources.only_methods.contains_key(name) => {
+                Target::Bound(self.program.sources.only_methods[name])
+            }
             _ => Target::Method(receiver.clone()),
         };
         (target, receiver, name)
@@ -199,6 +210,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn returned(&self, function: usize, arguments: &Arguments) -> Value {
+        if let Some(model @ Value::Model(_)) = arguments.positional.first()
+            && hands_back(&self.program.sources.symbols.functions[function])
+        {
+            return model.clone();
+        }
         let facts = &self.program.functions[function];
         let returns = |function: usize| self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
         let below = self.program.written_below(function).iter();
@@ -306,14 +322,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {
-                let pinned =
-                    id.and_then(|id| self.program.made.loaders.get(id)).and_then(|loader| loader.pin_memory.as_ref());
+                let pinned = id.and_then(|id| self.program.made.loaders.get(id)).is_some_and(Loader::pins);
                 let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
                 let home = match pinned {
                     // accelerate and fabric hand out batches that lie on the device.
                     _ if is_placed => Home::Device,
-                    Some(value) if value.known_bool() == Some(true) => Home::Pinned,
-                    _ => Home::Host,
+                    true => Home::Pinned,
+                    false => Home::Host,
                 };
                 // Beside tensors, batches hold names, numbers and indices.
                 Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
@@ -356,6 +371,37 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let range = node.range();
         Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
     }
+}
+
+/// `def to_cuda(x): return x.cuda() if available else x`: a function that hands back what it is handed, perhaps moved.
+fn hands_back(function: &Function) -> bool {
+    fn is_it(returned: &Expr, name: &str) -> bool {
+        match returned {
+            Expr::Name(one) => one.id.as_str() == name,
+            Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method)
+                if matches!(method.attr.as_str(), "cuda" | "to" | "cpu") && is_it(&method.value, name)),
+            Expr::If(choice) => is_it(&choice.body, name) && is_it(&choice.orelse, name),
+            _ => false,
+        }
+    }
+    fn all_are(body: &[Stmt], name: &str) -> bool {
+        body.iter().all(|statement| match statement {
+            Stmt::Return(returned) => returned.value.as_deref().is_some_and(|value| is_it(value, name)),
+            Stmt::If(branch) => {
+                all_are(&branch.body, name) && branch.elif_else_clauses.iter().all(|clause| all_are(&clause.body, name))
+            }
+            Stmt::Assign(assign) => {
+                matches!(assign.targets.as_slice(), [Expr::Name(target)] if target.id.as_str() == name)
+                    && is_it(&assign.value, name)
+            }
+            Stmt::Expr(inner) => inner.value.is_string_literal_expr(),
+            _ => false,
+        })
+    }
+    let Some(first) = function.definition.and_then(|definition| definition.parameters.args.first()) else {
+        return false;
+    };
+    function.class.is_none() && all_are(function.body, first.parameter.name.as_str())
 }
 
 /// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.

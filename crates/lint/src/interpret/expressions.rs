@@ -79,8 +79,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let Some(key) = &all.key {
                     inside.evaluate(key);
                 }
-                let element = inside.evaluate(&all.value);
-                Value::dict(Vec::new(), element)
+                match inside.evaluate(&all.value) {
+                    // Neither its keys nor its values are known.
+                    Value::Unknown => Value::Unknown,
+                    element => Value::dict(Vec::new(), element),
+                }
             }),
             Expr::FString(text) => {
                 for element in text.value.elements() {
@@ -381,7 +384,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let context = self.within(Frame::Loop(LoopKind::Plain), iterated.range(), |inside| inside.context);
         let (target, iterated, value) = (None, Some(iterated), value.clone());
-        self.program.notes.loops.push(Loop { statement, target, iterated, value, body: &[], context });
+        let loaders = value.loaders();
+        self.program.notes.loops.push(Loop { statement, target, iterated, value, loaders, body: &[], context });
     }
 
     fn comprehension(

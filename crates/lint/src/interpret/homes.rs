@@ -27,6 +27,12 @@ pub(super) fn home_named(argument: &Expr, value: Option<&Value>) -> Option<Home>
         Expr::Name(name) => name.id.as_str(),
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::NumberLiteral(_) => return Some(Home::Device),
+        // `args.gpus[0]`
+        Expr::Subscript(subscript) => match &*subscript.value {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            _ => "",
+        },
         _ => "",
     };
     let lower = name.to_ascii_lowercase();

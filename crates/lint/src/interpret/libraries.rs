@@ -39,6 +39,9 @@ const HOST_LIBRARIES: &[&str] = &[
     "torchmetrics",
 ];
 
+/// Stands for a distribution of numbers.
+const DRAWN: &str = "of_numbers";
+
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn library_call(&mut self, node: &'a ExprCall, dotted: &str, arguments: &Arguments<'a>) -> Value {
         let (library, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
@@ -214,6 +217,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "utils.data.TensorDataset" => return Value::External("torch.utils.data.TensorDataset".to_string()),
             _ if rest.starts_with("utils.data.") => return Value::Unknown,
             _ => {}
+        }
+        // `Beta(a, a).sample()`: of numbers, it is drawn on the host.
+        if let Some(name) = rest.strip_prefix("distributions.") {
+            if name.starts_with(DRAWN) && matches!(last, "sample" | "rsample") {
+                let origin = Origin::Factory(node.range());
+                return Value::Tensor(Tensor { origin, ..Tensor::ON_HOST });
+            }
+            let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
+            let is_host = |value: &Value| {
+                value.is_sized()
+                    || matches!(value, Value::Tensor(tensor) if tensor.home == Home::Host && !tensor.guessed)
+            };
+            if is_class && arguments.all().next().is_some() && arguments.all().all(is_host) {
+                return Value::External(format!("torch.distributions.{DRAWN}"));
+            }
         }
         if rest.starts_with("optim.lr_scheduler") {
             return Value::Scheduler;

@@ -1,6 +1,6 @@
 //! Loaders as they are made: torch's own, and classes that derive from it.
 
-use ruff_python_ast::ExprCall;
+use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
 
 use super::Interpreter;
@@ -8,7 +8,7 @@ use super::arguments::Arguments;
 use crate::program::Loader;
 use crate::settings::literal;
 use crate::symbols::ClassId;
-use crate::value::Value;
+use crate::value::{LoaderId, Value};
 
 /// What rules ask of a loader.
 struct Options {
@@ -91,5 +91,58 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
         };
         Value::Loader(Some(id))
+    }
+
+    /// `self.loader = loader` in a trainer that several scripts make: the attribute stands for all that they hand in.
+    pub(super) fn note_alike(&mut self, targets: &[Expr], value: &Expr) {
+        let ([Expr::Attribute(_)], Expr::Name(name)) = (targets, value) else { return };
+        if let Some([first, rest @ ..]) =
+            self.program.functions[self.function].loaders.get(name.id.as_str()).map(Vec::as_slice)
+            && !rest.is_empty()
+        {
+            let all: Vec<LoaderId> = std::iter::once(first).chain(rest).copied().collect();
+            for id in &all {
+                self.program.made.alike.insert(*id, all.clone());
+            }
+        }
+    }
+
+    /// The loaders that `enumerate(loader)`, `tqdm(loader)`, `zip(one, other)` or `loaders[phase]` goes over.
+    pub(super) fn loaders_in(&mut self, iterated: &'a Expr) -> Vec<LoaderId> {
+        match iterated {
+            Expr::Call(call) => {
+                let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
+                let mut all = Vec::new();
+                for argument in call.arguments.args.iter().chain(keywords) {
+                    all.extend(self.loaders_in(argument));
+                }
+                // `iter(loader)`'s own methods: `loader.__iter__()`.
+                if let (true, Expr::Attribute(method)) = (all.is_empty(), &*call.func) {
+                    all = self.loaders_in(&method.value);
+                }
+                all
+            }
+            Expr::Name(name) if self.passes_over.contains_key(name.id.as_str()) => {
+                self.passes_over.get(name.id.as_str()).cloned().unwrap_or_default()
+            }
+            Expr::Name(_) | Expr::Attribute(_) => match self.quietly(|quiet| quiet.evaluate(iterated)) {
+                Value::Loader(Some(id)) => vec![id],
+                _ => Vec::new(),
+            },
+            // `zip(*loaders)`
+            Expr::Starred(starred) => self.quietly(|quiet| quiet.evaluate(&starred.value)).loaders(),
+            Expr::Subscript(subscript) => {
+                let (base, index) =
+                    self.quietly(|quiet| (quiet.evaluate(&subscript.value), quiet.evaluate(&subscript.slice)));
+                match (&base, &index) {
+                    (Value::Dict { .. }, Value::Text(Some(_)))
+                    | (Value::Tuple(_), Value::Number { known: Some(_), .. }) => {
+                        self.quietly(|quiet| quiet.evaluate(iterated)).loaders()
+                    }
+                    _ => base.loaders(),
+                }
+            }
+            _ => Vec::new(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::Interpreter;
 use super::names;
 use crate::classes::lineage;
 use crate::resolve::{Symbol, look_up};
-use crate::settings::is_settings_name;
+use crate::settings::{is_loader_option, is_settings_name};
 use crate::value::{Role, Tensor, Value, is_dtype_name};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -64,6 +64,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
         let owner = self.evaluate(&attribute.value);
         let name = attribute.attr.as_str();
+        if let (Value::Unknown | Value::Optimizer(_) | Value::Number { .. }, Some(default)) =
+            (&owner, self.option_default(name))
+        {
+            return default;
+        }
         match owner {
             Value::External(dotted) if dotted.starts_with("torch") && is_dtype_name(name) => Value::Dtype,
             Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
@@ -107,6 +112,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Device => Value::Text(None),
             _ => self.attribute_of_unknown(attribute),
         }
+    }
+
+    /// What `args.num_workers` is unless somebody says otherwise.
+    fn option_default(&self, name: &str) -> Option<Value> {
+        if !is_loader_option(name) {
+            return None;
+        }
+        let default = self.program.sources.settings.default_of(self.file(), name)?;
+        (default.known_integer().is_some() || default.known_bool().is_some()).then(|| default.clone())
     }
 
     fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {

@@ -303,6 +303,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "optimizers" => Value::Optimizer(None),
             "manual_backward" => Value::Nothing,
             "step" | "backward" => Value::Unknown,
+            // `model.loss_and_metrics(batch)`: numbers, perhaps, beside the loss.
+            _ if name.split('_').any(|word| word.starts_with("metric")) => self.tensor(Tensor::GUESS),
             _ if arguments.all().any(Value::holds_device) || arguments.all().any(|value| value.tensor().is_some()) => {
                 self.tensor(Tensor::WITH_GRAPH)
             }

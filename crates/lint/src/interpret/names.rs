@@ -263,7 +263,10 @@ pub fn is_evaluation_name(name: &str) -> bool {
     let makes_inputs = words.iter().any(|word| INPUTS.contains(&word.trim_end_matches('s')));
     // `sample_data`, `generate_batches`: so is what is drawn there, unless another word speaks of an evaluation.
     let draws = |word: &str| matches!(word, "sample" | "generate");
-    let is_data = |word: &str| matches!(word, "data" | "batch" | "batches");
+    let is_data = |word: &str| {
+        let word = word.trim_end_matches('s');
+        matches!(word, "data" | "batch" | "batche" | "dataset" | "loader" | "dataloader")
+    };
     let makes_data =
         words.iter().any(|word| is_data(word)) && words.iter().all(|word| draws(word) || !WORDS.contains(word));
     !trains && !makes_inputs && !makes_data && words.iter().any(|word| WORDS.contains(word))

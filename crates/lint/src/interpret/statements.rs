@@ -51,11 +51,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 {
                     self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
                 }
-                if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value)
-                    && let Some(loader) = self.loader_in(&assign.value)
-                {
-                    self.passes_over.insert(name.id.as_str(), loader);
+                if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value) {
+                    let loaders = self.loaders_in(&assign.value);
+                    if !loaders.is_empty() {
+                        self.passes_over.insert(name.id.as_str(), loaders);
+                    }
                 }
+                self.note_alike(&assign.targets, &assign.value);
                 for target in &assign.targets {
                     self.assign(target, spread(&assign.value, target, value.clone()));
                 }
@@ -243,30 +245,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             true => Value::Text(None),
             false => self.element_of(&iterated),
         };
-        let loader = self.loader_in(&repeat.iter);
+        let loaders = self.loaders_in(&repeat.iter);
         self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
         if self.is_recording
             && let Some(last) =
                 self.program.notes.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
         {
-            last.value = loader.unwrap_or(iterated);
+            last.value = loaders.first().map_or(iterated, |first| Value::Loader(Some(*first)));
+            last.loaders = loaders;
         }
         self.run_block(&repeat.orelse);
-    }
-
-    /// The loader that `enumerate(loader)`, `tqdm(loader)` or `zip(range(n), loader)` goes over.
-    fn loader_in(&mut self, iterated: &'a Expr) -> Option<Value> {
-        match iterated {
-            Expr::Call(call) => call.arguments.args.iter().find_map(|argument| self.loader_in(argument)),
-            Expr::Name(name) if self.passes_over.contains_key(name.id.as_str()) => {
-                self.passes_over.get(name.id.as_str()).cloned()
-            }
-            Expr::Name(_) | Expr::Attribute(_) => {
-                let value = self.quietly(|quiet| quiet.evaluate(iterated));
-                matches!(value, Value::Loader(Some(_))).then_some(value)
-            }
-            _ => None,
-        }
     }
 
     fn run_loop(
@@ -291,7 +279,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if inside.is_recording {
                     let context = inside.context;
                     let value = Value::Unknown;
-                    inside.program.notes.loops.push(Loop { statement, target, iterated, value, body, context });
+                    let loaders = Vec::new();
+                    inside.program.notes.loops.push(Loop {
+                        statement,
+                        target,
+                        iterated,
+                        value,
+                        loaders,
+                        body,
+                        context,
+                    });
                 }
                 inside.run_block(body);
             });

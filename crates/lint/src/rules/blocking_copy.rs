@@ -1,8 +1,10 @@
 //! TP303: pinned batches copied as if they were not.
 
+use crate::context::{Context, ContextId, Frame, LoopKind};
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::program::Program;
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::{Home, Value};
 
@@ -25,7 +27,8 @@ fn check(check: &mut Check) {
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
         // An evaluation runs now and then.
-        let is_seldom = program.is_evaluation(call.context);
+        let is_seldom = program.is_evaluation(call.context) && !trains_around(program, call.context)
+            || is_pass_without_gradients(program, call.context);
         if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
             continue;
         }
@@ -37,4 +40,25 @@ fn check(check: &mut Check) {
         let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, fix);
     }
+}
+
+/// `with torch.no_grad(): features = frozen(images.to(device))` in the loop that trains what stands behind it.
+fn trains_around(program: &Program, context: ContextId) -> bool {
+    innermost_loop(program, context).is_some_and(|around| around.trains)
+}
+
+/// A loop over data that runs a model and trains nothing: what it copies is copied once.
+fn is_pass_without_gradients(program: &Program, context: ContextId) -> bool {
+    let Some(around) = innermost_loop(program, context) else { return false };
+    let is_without = |inside: &Context| {
+        matches!(inside.frame, Frame::WithoutGraph | Frame::Evaluation) && around.range.contains_range(inside.range)
+    };
+    !around.trains
+        && !program.is_hot(context)
+        && program.contexts_of(around.function).any(|(_, inside)| is_without(inside))
+}
+
+fn innermost_loop<'p>(program: &'p Program, context: ContextId) -> Option<&'p Context> {
+    let mut outwards = program.notes.contexts.outwards(context);
+    outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain)).map(|(_, around)| around)
 }

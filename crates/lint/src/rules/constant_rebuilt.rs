@@ -105,8 +105,9 @@ fn is_filled(program: &Program, call: &Call) -> bool {
         Callee::Method => call.name == "fill_" && matches!(call.receiver_expression(), Some(Expr::Call(_))),
         _ => false,
     };
-    let is_constant = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device
-        && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
+    let is_constant = matches!(&call.result, Value::Tensor(tensor)
+        if (tensor.home == Home::Device || is_fill && is_index(program, call))
+            && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
     is_fill && is_constant && is_only_read(program, call) && !is_overwritten(program, call)
 }
 
@@ -129,14 +130,41 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
         Stmt::Expr(_) | Stmt::Return(_) => return true,
         _ => return false,
     };
+    // `torch.zeros(1) + loss`: the beginning of a sum.
+    let is_single = matches!(&*call.node.arguments.args, [Expr::NumberLiteral(_)]);
+    if !is_bound(value, call.node.range()) {
+        return !is_single;
+    }
     let function = program.notes.contexts.get(call.context).function;
     let names = targets.iter().flat_map(crate::names_in);
     let stores = |name: &str| uses_of(program, function, name).iter().filter(|one| one.is_store).count();
     let is_plain = targets.iter().all(|target| matches!(target, Expr::Name(_) | Expr::Tuple(_)));
-    let accumulates = value.range() == call.node.range()
+    let accumulates = call.name != "fill_"
+        && value.range() == call.node.range()
         && matches!(call.node.arguments.args.first(), None | Some(Expr::NumberLiteral(_)))
         && call.node.arguments.args.len() <= 1;
     is_plain && !accumulates && names.into_iter().all(|name| stores(name) == 1)
+}
+
+/// Whether what is assigned is the made tensor, perhaps reshaped or moved; elsewhere it is an operand.
+fn is_bound(value: &Expr, made: TextRange) -> bool {
+    match value {
+        _ if value.range() == made => true,
+        Expr::Call(call) => match &*call.func {
+            Expr::Attribute(method) if method.value.range().contains_range(made) => is_bound(&method.value, made),
+            _ => true,
+        },
+        Expr::Subscript(subscript) => is_bound(&subscript.value, made),
+        Expr::BinOp(_) | Expr::Compare(_) | Expr::UnaryOp(_) => false,
+        _ => true,
+    }
+}
+
+/// `errors[~torch.eye(n, dtype=bool)]`: a mask of the host picks from a tensor on the device.
+fn is_index(program: &Program, call: &Call) -> bool {
+    program.subscripts_in(program.file_of(call.context)).any(|subscript| {
+        subscript.node.slice.range().contains_range(call.node.range()) && subscript.base.is_on_device()
+    })
 }
 
 /// Whether data is written into what the call makes: then it is a place for results, and no constant.

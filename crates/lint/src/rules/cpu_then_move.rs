@@ -37,7 +37,8 @@ fn check(check: &mut Check) {
         // A constant that is built again at every step is TP201's.
         let file = program.file_of(call.context);
         let maker = program.places.call_by_range.get(&(file, made)).map(|index| &program.notes.calls[*index]);
-        if maker.is_some_and(|maker| super::constant_rebuilt::reports(program, maker)) {
+        if maker.is_some_and(|maker| program.is_hot(maker.context) && super::constant_rebuilt::reports(program, maker))
+        {
             continue;
         }
         let at = super::made_at(program, call, made);

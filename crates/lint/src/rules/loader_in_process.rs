@@ -7,7 +7,7 @@ use crate::fix::Fix;
 use crate::program::{Call, Callee, Loader, Program};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::symbols::FunctionId;
-use crate::value::Value;
+use crate::value::{LoaderId, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP301",
@@ -26,7 +26,12 @@ fn check(check: &mut Check) {
     for loader in super::loaders(program) {
         let workers = super::workers_of(program, loader);
         let is_zero = workers == Workers::Zero;
-        if !(workers == Workers::Unsaid || is_zero) || super::device_in_dataset::puts_on_device(program, loader) {
+        // A row of tensors is picked faster than it is handed from one process to another.
+        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"));
+        if !(workers == Workers::Unsaid || is_zero)
+            || is_in_memory
+            || super::device_in_dataset::puts_on_device(program, loader)
+        {
             continue;
         }
         let message = if is_zero {
@@ -38,9 +43,7 @@ fn check(check: &mut Check) {
             "prepare batches in worker processes: `num_workers=2` or more",
             super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
         );
-        // A row of tensors is picked faster than it is handed from one process to another.
-        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"));
-        let notice = match !is_in_memory && (prepares(program, loader) || is_read_beside(program, loader)) {
+        let notice = match prepares(program, loader) || is_read_beside(program, loader) {
             true => super::loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };
@@ -77,11 +80,10 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
 /// Whether the function that makes the loader also trains on it: its reader sees both, and one word is to be added.
 pub(super) fn is_read_beside(program: &Program, loader: &Loader) -> bool {
     let function = |context| program.notes.contexts.get(context).function;
-    let is_it =
-        |value: &Value| matches!(value, Value::Loader(Some(id)) if std::ptr::eq(program.loader(*id).node, loader.node));
+    let is_it = |id: &LoaderId| std::ptr::eq(program.loader(*id).node, loader.node);
     program.loops_in(program.file_of(loader.context)).any(|around| {
         let trains = program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
-        is_it(&around.value) && trains && function(around.context) == function(loader.context)
+        around.loaders.iter().any(is_it) && trains && function(around.context) == function(loader.context)
     })
 }
 

@@ -73,17 +73,29 @@ fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
     is_given && trains && !in_sight && (call.name == "fit" || is_repeated(program, call.context, 3))
 }
 
+/// Whether the call's first argument is the loader, handed in perhaps.
+pub(super) fn is_loader(program: &Program, call: &Call, id: usize) -> bool {
+    let passed = &program.functions[program.notes.contexts.get(call.context).function].loaders;
+    let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
+    call.arguments.first() == Some(&Value::Loader(Some(id)))
+        || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+}
+
 /// Lightning's hook: its trainer goes through the epochs.
 fn is_hook(program: &Program, loader: &Loader) -> bool {
     let function = program.notes.contexts.get(loader.context).function;
     program.sources.symbols.functions[function].name == "train_dataloader"
 }
 
-fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
+pub(super) fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
     let function = program.notes.contexts.get(around.context).function;
     let passed = &program.functions[function].loaders;
     let names = around.iterated.map(crate::names_in).unwrap_or_default();
     let is_passed = || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)));
+    let alike = |known: &usize| program.made.alike.get(known).is_some_and(|all| all.contains(&id));
+    if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
+        return true;
+    }
     // An argument that is a loader by its annotation alone, or by nothing.
     let Value::Loader(Some(known)) = around.value else { return is_passed() };
     // `loader = DataLoader(…)` in two branches, of which one runs.

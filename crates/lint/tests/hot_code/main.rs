@@ -1,5 +1,6 @@
 //! What counts as running once per step: each case is a training script, its marked lines must be reported, others not.
 
+mod loaders;
 mod look_alikes;
 mod losses_and_steps;
 
@@ -234,7 +235,7 @@ class Learner:
 }
 
 #[test]
-fn a_dataset_of_host_tensors_gains_from_workers_and_one_of_device_tensors_does_not() {
+fn a_dataset_of_tensors_gains_nothing_from_workers_and_others_do() {
     let script = "import torch
 from torch.utils import data
 
@@ -245,7 +246,8 @@ def train(model, optimizer, x, y):
         loss.backward()
         optimizer.step()
 ";
-    check("TP301", script);
+    check("TP301", &script.replace("TensorDataset(x, y)", "Pictures(x, y)"));
+    check("TP301", &script.replace("  # <-", ""));
     check("TP301", &script.replace("TensorDataset(x, y)", "TensorDataset(x.cuda(), y.cuda())").replace("  # <-", ""));
 }
 
