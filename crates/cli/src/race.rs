@@ -11,7 +11,7 @@ use headroom_training::data::{Batch, BatchShape, DataSpec, Source, SourceSetting
 use headroom_training::models::Size;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
-use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -162,33 +162,14 @@ impl Race {
         self.trainer.device.notes().into_iter().filter(|note| note.starts_with("replays: ")).collect()
     }
 
-    /// Seconds of each step.
+    /// Seconds of each step by the host's own clock, waited for, as the peer times its own.
     fn timed(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
-        if self.trainer.device.queue().is_some() {
-            return self.timed_queued(steps);
-        }
-        let mut times = Vec::with_capacity(steps);
-        for _ in 0..steps {
-            let start = Instant::now();
-            let mut parts = StepTimes::default();
-            let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
-            self.loss = self.trainer.micro_step(batch, &mut parts)?;
-            self.trainer.update(LAST_STEP, &mut parts);
-            times.push(start.elapsed().as_secs_f64());
-        }
-        Ok(times)
-    }
-
-    /// On a device that works by itself: each step from the host's own clock, waited for, as the peer times its own.
-    fn timed_queued(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
         let mut times = Vec::with_capacity(steps);
         for _ in 0..steps {
             let start = Instant::now();
             let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
-            self.trainer.submit(batch, EndsStep::Yes { last: LAST_STEP });
-            let finished = self.trainer.collect()?;
+            self.loss = self.trainer.loss_of(batch, EndsStep::Yes { last: LAST_STEP })?;
             times.push(start.elapsed().as_secs_f64());
-            self.loss = finished.last().map_or(f32::NAN, |one| one.results[0]);
         }
         Ok(times)
     }

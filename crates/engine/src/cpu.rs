@@ -28,8 +28,9 @@ mod rows;
 mod sgd;
 mod shared;
 
+use crate::at_once;
 use crate::by_isa;
-use crate::device::{Device, EngineError, Program, Walk, check_precision};
+use crate::device::{Device, EngineError, Finished, Program, Submission, Taken, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Operand, Slot};
@@ -122,6 +123,7 @@ pub struct Cpu {
     reduction: Room,
     started: Instant,
     recorder: Option<Recorder>,
+    finished: Vec<Finished>,
 }
 
 struct Loaded {
@@ -155,7 +157,15 @@ impl Cpu {
         let loaded = programs.iter().map(|program| load(program, &arena)).collect::<Result<_, _>>()?;
         let need = |program: &Program| reduction_elements(&program.graph, team.parts);
         let reduction = programs.iter().map(need).max().unwrap_or(0);
-        Ok(Cpu { team, arena, programs: loaded, reduction: room(reduction)?, started: Instant::now(), recorder: None })
+        Ok(Cpu {
+            team,
+            arena,
+            programs: loaded,
+            reduction: room(reduction)?,
+            started: Instant::now(),
+            recorder: None,
+            finished: vec![],
+        })
     }
 
     /// What the kernels need beside the arena.
@@ -227,6 +237,17 @@ impl Device for Cpu {
             }
         }
         true
+    }
+
+    fn submit(&mut self, submission: &Submission) -> Taken {
+        let (taken, finished) = at_once::take(self, submission);
+        self.finished.extend(finished);
+        taken
+    }
+
+    fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
+        finished.append(&mut self.finished);
+        Ok(())
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {

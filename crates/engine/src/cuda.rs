@@ -30,7 +30,8 @@ pub use facts::{Facts, facts};
 pub use level::{Level, has};
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
-use crate::device::{Device, Drawn, EngineError, Finished, Program, Queue, Walk, check_precision};
+use crate::at_once;
+use crate::device::{Device, Drawn, EngineError, Finished, Program, Submission, Taken, Walk, check_precision};
 use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
@@ -437,9 +438,25 @@ impl Device for Cuda {
         self.started.elapsed()
     }
 
-    /// None while calls are recorded by events: each is then waited for.
-    fn queue(&mut self) -> Option<&mut dyn Queue> {
-        if self.recorder.is_some() && self.tracer().is_none() { None } else { Some(self) }
+    fn submit(&mut self, submission: &Submission) -> Taken {
+        if self.works_ahead() {
+            self.queue(submission);
+            return Taken::Queued;
+        }
+        let (taken, finished) = at_once::take(self, submission);
+        self.finished.extend(finished);
+        taken
+    }
+
+    fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
+        self.collect_queued()?;
+        finished.append(&mut self.finished);
+        Ok(())
+    }
+
+    /// Not while calls are recorded by events: each is then waited for.
+    fn works_ahead(&self) -> bool {
+        self.recorder.is_none() || self.tracer().is_some()
     }
 
     fn failure(&mut self) -> Option<EngineError> {

@@ -1,6 +1,7 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
 use crate::recorder::Recorder;
+use headroom_graph::passes::PassList;
 use headroom_graph::plan::Call;
 use headroom_graph::{Graph, Kept, Layout, Plan, Precision, Source, Value, ValueId};
 use std::ops::Range;
@@ -26,6 +27,12 @@ pub enum Walk {
     CallByCall,
     /// A range of calls is one thing that was prepared whole: `graph-replay`.
     Replayed,
+}
+
+impl Walk {
+    pub fn of(passes: &PassList) -> Walk {
+        if passes.replays() { Walk::Replayed } else { Walk::CallByCall }
+    }
 }
 
 impl Program {
@@ -158,9 +165,16 @@ pub trait Device {
     /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
     fn clock(&self) -> Duration;
 
-    /// Where work is queued while the host goes on; none for a device that is done when a call returns.
-    fn queue(&mut self) -> Option<&mut dyn Queue> {
-        None
+    /// Hands over some calls of a program. Waits only where the device is done when a call returns, or where too many are
+    /// under way already.
+    fn submit(&mut self, submission: &Submission) -> Taken;
+
+    /// Waits for all that was handed over, and adds one for each submission since the last time that was not left.
+    fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError>;
+
+    /// Does it work by itself on what was handed over while the host goes on?
+    fn works_ahead(&self) -> bool {
+        false
     }
 
     /// Returns when everything that was queued is done.
@@ -209,19 +223,38 @@ pub struct Submission<'a> {
     /// All inputs that the program has; they are copied aside and written before the calls.
     pub inputs: &'a [(ValueId, Words<'a>)],
     pub calls: Range<usize>,
-    /// Values whose first element is kept for [`Queue::collect`]; two at most.
+    /// Values whose first element is kept for [`Device::collect`]; two at most.
     pub results: &'a [ValueId],
-    /// Two calls before which the time is taken, where phases are of interest: where the backward pass and the update begin.
-    pub marks: Option<[usize; 2]>,
+    /// Two calls before which a phase ends: where the backward pass and the update begin.
+    pub marks: [usize; 2],
+    /// Is the time taken at the marks, where that costs something?
+    pub timed: bool,
+    /// Once set, calls before the second mark are left out by a device that can look in between.
+    pub give_up: Option<&'a AtomicBool>,
 }
 
-/// A device that works by itself while the host prepares the next step.
-pub trait Queue {
-    /// Queues some calls of a program. Waits only where too many are under way already.
-    fn submit(&mut self, submission: &Submission);
+/// How far a submission got, as far as is known when it was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The device works on it.
+    Queued,
+    /// To its end.
+    Whole(Moments),
+    /// Told to give up, between two calls.
+    GivenUp,
+    /// The first result is not finite: nothing after the first mark was run.
+    NotFinite,
+}
 
-    /// Waits for all that was queued; one for each submission since the last time.
-    fn collect(&mut self) -> Result<Vec<Finished>, EngineError>;
+/// When the parts of a submission ended, on the device's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moments {
+    pub began: Duration,
+    pub written: Duration,
+    pub forward: Duration,
+    pub read: Duration,
+    pub backward: Duration,
+    pub end: Duration,
 }
 
 /// A submission that is done.

@@ -1,5 +1,6 @@
 //! Runs a plan: the backends, their kernels and the memory they work in. The only crate with `unsafe`.
 
+pub mod at_once;
 pub mod clock;
 pub mod cpu;
 pub mod cuda;
@@ -12,5 +13,5 @@ pub mod recorder;
 pub mod reference;
 pub mod spec;
 
-pub use device::{Device, Drawn, EngineError, Finished, Program, Queue, Submission, Target, Walk, Words};
+pub use device::{Device, Drawn, EngineError, Finished, Moments, Program, Submission, Taken, Target, Walk, Words};
 pub use spec::{DeviceSpec, Opening};

@@ -1,7 +1,8 @@
 //! A device that computes nothing: each call takes the time predicted for it. What a run would need and take, for sizes
 //! and machines that are not at hand.
 
-use crate::device::{Device, Program};
+use crate::at_once;
+use crate::device::{Device, EngineError, Finished, Program, Submission, Taken};
 use crate::recorder::{CallSpan, Recorder};
 use headroom_graph::cost::{Rates, predicted_seconds};
 use headroom_graph::{Precision, ValueId};
@@ -13,6 +14,7 @@ pub struct Null {
     rates: Rates,
     clock: f64,
     recorder: Option<Recorder>,
+    finished: Vec<Finished>,
 }
 
 impl Null {
@@ -20,7 +22,7 @@ impl Null {
     pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
 
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
-        Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None }
+        Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None, finished: vec![] }
     }
 }
 
@@ -59,6 +61,17 @@ impl Device for Null {
                 recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
             }
         }
+    }
+
+    fn submit(&mut self, submission: &Submission) -> Taken {
+        let (taken, finished) = at_once::take(self, submission);
+        self.finished.extend(finished);
+        taken
+    }
+
+    fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
+        finished.append(&mut self.finished);
+        Ok(())
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {

@@ -10,9 +10,9 @@ use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program_and};
 use headroom_training::recording::Recording;
-use headroom_training::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, NotFinite, StepError, Trainer};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -127,18 +127,7 @@ impl Bench {
         if let Some(act) = self.before_step {
             act(&mut self.trainer);
         }
-        let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
-        if self.trainer.submit(batch, EndsStep::Yes { last: LAST_STEP }) {
-            let finished = self.trainer.collect()?;
-            let (loss, seconds) = (finished.last().map_or(f32::NAN, |one| one.results[0]), start.elapsed());
-            if !loss.is_finite() {
-                let cause = self.trainer.first_not_finite();
-                return Err(ExperimentError::NotFinite { label: self.label.clone(), cause });
-            }
-            return Ok((loss, seconds.as_secs_f64()));
-        }
-        let loss = self.micro_step()?;
-        self.trainer.update(LAST_STEP, &mut StepTimes::default());
+        let loss = self.micro_step(EndsStep::Yes { last: LAST_STEP })?;
         Ok((loss, start.elapsed().as_secs_f64()))
     }
 
@@ -161,9 +150,9 @@ impl Bench {
             if let Some(recording) = &mut self.trainer.recording {
                 recording.begin(step, &mut *self.trainer.device);
             }
-            let (_, seconds) = self.step()?;
+            self.step()?;
             if let Some(recording) = &mut self.trainer.recording {
-                recording.end(step, Some(Duration::from_secs_f64(seconds)), &mut *self.trainer.device);
+                recording.end(step, true, &mut *self.trainer.device);
             }
         }
         Ok(self.trainer.recording.take().unwrap_or_else(|| Recording::of_steps(1..=1, &self.program, 1)))
@@ -177,7 +166,7 @@ impl Bench {
 
     /// Loss and every gradient of the first batch, from the weights as they are; nothing is updated.
     pub fn gradients(&mut self) -> Result<(f32, BTreeMap<String, Vec<f32>>), ExperimentError> {
-        let loss = self.micro_step()?;
+        let loss = self.micro_step(EndsStep::No)?;
         let names: Vec<String> = self.trainer.parameters().into_iter().map(|(name, _)| name).collect();
         let gradients = names.into_iter().filter_map(|name| {
             let gradient = self.trainer.read_output(&format!("grad.{name}"))?;
@@ -199,11 +188,12 @@ impl Bench {
         bits
     }
 
-    fn micro_step(&mut self) -> Result<f32, ExperimentError> {
+    fn micro_step(&mut self, ends_step: EndsStep) -> Result<f32, ExperimentError> {
         let batch = &self.batches[(self.trainer.step % BATCHES) as usize];
-        self.trainer
-            .micro_step(batch, &mut StepTimes::default())
-            .map_err(|cause| ExperimentError::NotFinite { label: self.label.clone(), cause })
+        self.trainer.loss_of(batch, ends_step).map_err(|error| match error {
+            StepError::NotFinite(cause) => ExperimentError::NotFinite { label: self.label.clone(), cause },
+            StepError::Device(error) => error.into(),
+        })
     }
 }
 

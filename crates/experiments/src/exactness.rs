@@ -20,7 +20,7 @@ use headroom_training::data::{Batch, BatchShape, DataError, DataSpec, Source, So
 use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
-use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 use thiserror::Error;
 
 /// One thing that was held against what it should be.
@@ -338,9 +338,8 @@ fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, Exact
     source.fill(0, &mut batch)?;
     let mut steps = Steps { gradients: vec![], losses: vec![] };
     let mut first = trainer(open, config, Keep::Gradients)?;
-    let mut times = StepTimes::default();
     let run = |error: String| run_error(&config.passes.label(), &error);
-    first.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
+    first.loss_of(&batch, EndsStep::No).map_err(|error| run(error.to_string()))?;
     for (name, _) in first.parameters() {
         let gradient = first.read_output(&format!("grad.{name}")).unwrap_or_default();
         steps.gradients.push((name, gradient));
@@ -349,13 +348,12 @@ fn taken(open: &Open, config: &StepConfig, losses: usize) -> Result<Steps, Exact
     let mut trainer = trainer(open, config, Keep::OnlyTheLoss)?;
     for step in 0..losses {
         source.fill(step as u64 % 4, &mut batch)?;
-        if !trainer.submit(&batch, EndsStep::Yes { last: losses as u64 }) {
-            let loss = trainer.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
-            steps.losses.push(loss);
-            trainer.update(losses as u64, &mut times);
-        }
+        let ends_step = EndsStep::Yes { last: losses as u64 };
+        trainer.submit(&batch, ends_step).map_err(|error| run(error.to_string()))?;
     }
-    steps.losses.extend(trainer.collect()?.iter().map(|one| one.results[0]));
+    let mut finished = vec![];
+    trainer.collect(&mut finished)?;
+    steps.losses.extend(finished.iter().map(|one| one.results[0]));
     match trainer.device.failure() {
         Some(error) => Err(run(error.to_string())),
         None => Ok(steps),

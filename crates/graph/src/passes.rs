@@ -10,21 +10,42 @@ mod fuse_norm;
 mod fuse_optimizer;
 mod fuse_rope;
 mod fuse_swiglu;
-mod graph_replay;
 
 pub use checkpoint::{checkpoint, layers};
-pub use graph_replay::GRAPH_REPLAY;
 
 use crate::graph::{Graph, GraphError};
 use crate::pass::Pass;
 
-/// When a pass is applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// On the forward pass: the gradient of what it makes is the fused backward pass.
-    Forward,
-    /// On the whole step.
-    Step,
+/// One graph made from another.
+pub type Rewrite = fn(&Graph) -> Result<Graph, GraphError>;
+
+/// What a pass changes.
+#[derive(Clone, Copy)]
+pub enum Change {
+    /// The forward pass: the gradient of what it makes is the fused backward pass.
+    Forward(Rewrite),
+    /// The whole step.
+    Step(Rewrite),
+    /// Nothing of the graph: how a device goes through its calls.
+    Execution,
+}
+
+/// What a change costs in a trainer that is written by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    Low,
+    Medium,
+    High,
+}
+
+impl Effort {
+    pub fn name(self) -> &'static str {
+        match self {
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+        }
+    }
 }
 
 /// A pass as it is offered to people.
@@ -32,93 +53,113 @@ pub enum Stage {
 pub struct Offered {
     pub name: &'static str,
     pub about: &'static str,
-    pub stage: Stage,
+    pub change: Change,
     /// Largest relative difference of loss and gradients (in norm) against the graph without it.
     pub tolerance: f64,
     /// Passes without which it finds nothing to do.
     pub needs: &'static [&'static str],
-    pub rewrite: fn(&Graph) -> Result<Graph, GraphError>,
+    pub effort: Effort,
+    /// Of the workshop's roadmap: 1 is fusion of kernels, 2 attention, 3 everything else.
+    pub phase: u8,
 }
 
 impl Offered {
-    pub fn pass(&self) -> Pass {
-        Pass { name: self.name, rewrite: self.rewrite }
+    /// Does it make another graph of the forward pass alone?
+    pub fn changes_forward(&self) -> bool {
+        matches!(self.change, Change::Forward(_))
+    }
+
+    /// Does it change how a device goes through the calls, and nothing else?
+    pub fn changes_execution(&self) -> bool {
+        matches!(self.change, Change::Execution)
     }
 }
+
+/// The calls of a step run as one prepared list; a device looks for it in the program.
+pub const GRAPH_REPLAY: &str = "graph-replay";
 
 /// Every pass of `all`, in the order of their application.
 pub const OFFERED: [Offered; 9] = [
     Offered {
         name: "fuse-qkv",
         about: "the q, k and v projections become one product",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_linears::fuse_qkv),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: fuse_linears::fuse_qkv,
+        effort: Effort::Low,
+        phase: 1,
     },
     Offered {
         name: "fuse-gate-up",
         about: "the gate and up projections become one product",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_linears::fuse_gate_up),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: fuse_linears::fuse_gate_up,
+        effort: Effort::Low,
+        phase: 1,
     },
     Offered {
         name: "fuse-swiglu",
         about: "silu and multiply in one kernel, forward and backward",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_swiglu::rewrite),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: fuse_swiglu::rewrite,
+        effort: Effort::Low,
+        phase: 1,
     },
     Offered {
         name: "fuse-norm",
         about: "residual add and RMSNorm in one kernel, forward and backward",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_norm::rewrite),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: fuse_norm::rewrite,
+        effort: Effort::Medium,
+        phase: 1,
     },
     Offered {
         name: "flash-attention",
         about: "tiled attention: no seq × seq tensor, masked blocks skipped, backward recomputes",
-        stage: Stage::Forward,
+        change: Change::Forward(flash_attention::rewrite),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: flash_attention::rewrite,
+        effort: Effort::High,
+        phase: 2,
     },
     Offered {
         name: "fuse-rope",
         about: "the rotation of q and k happens as attention loads them",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_rope::rewrite),
         tolerance: 1e-5,
         needs: &["flash-attention"],
-        rewrite: fuse_rope::rewrite,
+        effort: Effort::High,
+        phase: 2,
     },
     Offered {
         name: "fuse-loss",
         about: "LM head and cross-entropy in chunks: the logits of all tokens never exist at once",
-        stage: Stage::Forward,
+        change: Change::Forward(fuse_loss::rewrite),
         tolerance: 1e-5,
         needs: &[],
-        rewrite: fuse_loss::rewrite,
+        effort: Effort::High,
+        phase: 3,
     },
     Offered {
         name: "fuse-optimizer",
         about: "one AdamW for all parameters, clipping included",
-        stage: Stage::Step,
+        change: Change::Step(fuse_optimizer::rewrite),
         tolerance: 1e-6,
         needs: &[],
-        rewrite: fuse_optimizer::rewrite,
+        effort: Effort::Medium,
+        phase: 3,
     },
     Offered {
         name: GRAPH_REPLAY,
         about: "the calls of a step run as one prepared list, the team held together between them",
-        stage: Stage::Step,
+        change: Change::Execution,
         tolerance: 1e-6,
         needs: &[],
-        rewrite: graph_replay::rewrite,
+        effort: Effort::Low,
+        phase: 3,
     },
 ];
 
@@ -196,10 +237,30 @@ impl PassList {
         names.iter().fold(self.clone(), |list, name| list.with(name))
     }
 
-    /// The passes of one stage.
-    pub fn stage(&self, stage: Stage) -> Vec<Pass> {
-        let chosen = |offered: &&Offered| offered.stage == stage && self.contains(offered.name);
-        OFFERED.iter().filter(chosen).map(Offered::pass).collect()
+    /// Passes that rewrite the forward pass.
+    pub fn on_forward(&self) -> Vec<Pass> {
+        self.rewriting(|change| match change {
+            Change::Forward(rewrite) => Some(rewrite),
+            _ => None,
+        })
+    }
+
+    /// Passes that rewrite the whole step.
+    pub fn on_step(&self) -> Vec<Pass> {
+        self.rewriting(|change| match change {
+            Change::Step(rewrite) => Some(rewrite),
+            _ => None,
+        })
+    }
+
+    /// Are the calls of a step run as one prepared list?
+    pub fn replays(&self) -> bool {
+        self.contains(GRAPH_REPLAY)
+    }
+
+    fn rewriting(&self, wanted: impl Fn(Change) -> Option<Rewrite>) -> Vec<Pass> {
+        let chosen = OFFERED.iter().filter(|offered| self.contains(offered.name));
+        chosen.filter_map(|offered| Some(Pass { name: offered.name, rewrite: wanted(offered.change)? })).collect()
     }
 
     /// `v1`, `v2`, `all`, or the names joined by `+`.

@@ -107,6 +107,9 @@ pub struct ValidationRow {
     pub verdict: String,
     /// Of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
+    /// Of the workshop's roadmap, where the row is a pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<u8>,
     /// Where the prediction was off and what the profile shows, in words.
     pub note: Option<String>,
 }
@@ -269,6 +272,7 @@ mod tests {
             kept: true,
             verdict: "kept: faster".into(),
             effort: "low".into(),
+            phase: Some(1),
             note: None,
         }
     }

@@ -11,8 +11,8 @@ use crate::models::{self, ModelConfig};
 use crate::weights::write_weight;
 use headroom_engine::{Device, DeviceSpec, EngineError, Opening, Program, Target, Walk};
 use headroom_graph::pass::apply;
+use headroom_graph::passes::PassList;
 use headroom_graph::passes::decode::{FIRST, LOGITS, PLACES, decode};
-use headroom_graph::passes::{GRAPH_REPLAY, PassList, Stage};
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Plan, Precision, ValueId};
 use thiserror::Error;
@@ -168,11 +168,11 @@ fn program(model: &ModelConfig, rows: usize, settings: &Settings, kept: usize) -
     let logits = models::forward(&mut graph, model, 1, rows)?.logits;
     let graph = decode(&graph, logits, settings.longest)?;
     graph.validate("decode")?;
-    let (graph, _) = apply(graph, &settings.passes.stage(Stage::Forward))?;
+    let (graph, _) = apply(graph, &settings.passes.on_forward())?;
     let target: Target = settings.device.target();
     let graph = stored(&graph, |value| target.kept(settings.precision, value))?;
     graph.validate("storage")?;
     let plan = Plan::laid_out(&graph, target.layout(), kept);
-    let walk = if settings.passes.contains(GRAPH_REPLAY) { Walk::Replayed } else { Walk::CallByCall };
+    let walk = Walk::of(&settings.passes);
     Ok(Program { graph, plan, precision: settings.precision, target, walk })
 }

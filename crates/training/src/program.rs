@@ -7,7 +7,7 @@ use headroom_engine::{Program, Target, Walk};
 use headroom_graph::ops::quantize::Scaling;
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
-use headroom_graph::passes::{GRAPH_REPLAY, OFFERED, PassList, Stage, checkpoint, fp8};
+use headroom_graph::passes::{OFFERED, PassList, checkpoint, fp8};
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
@@ -105,7 +105,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         graph.output("logits", logits);
     }
     graph.validate("building")?;
-    let (mut graph, mut passes) = apply(graph, &config.passes.stage(Stage::Forward))?;
+    let (mut graph, mut passes) = apply(graph, &config.passes.on_forward())?;
 
     let parameters = graph.parameters();
     let from = [(output(&graph, "loss")?, named(&graph, LOSS_GRADIENT)?)];
@@ -121,7 +121,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
-    let (mut graph, later) = apply(graph, &config.passes.stage(Stage::Step))?;
+    let (mut graph, later) = apply(graph, &config.passes.on_step())?;
     passes.extend(later);
     if config.recomputed_layers > 0 {
         graph = checkpoint(&graph, config.recomputed_layers)?;
@@ -147,7 +147,10 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         choice: ChoiceValues::find(&graph),
         shape: config.shape,
         passes,
-        program: Program { walk: walk(config), ..Program::made_for(config.target, config.precision, graph) },
+        program: Program {
+            walk: Walk::of(&config.passes),
+            ..Program::made_for(config.target, config.precision, graph)
+        },
     })
 }
 
@@ -167,14 +170,16 @@ pub fn evaluation_program(
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }
-    let program = Program { graph, plan, precision: config.precision, target: config.target, walk: walk(config) };
+    let program =
+        Program { graph, plan, precision: config.precision, target: config.target, walk: Walk::of(&config.passes) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
 /// The forward pass by itself, for a model that is not trained.
 pub fn forward_program(config: &StepConfig, shape: BatchShape) -> Result<EvaluationProgram, GraphError> {
     let graph = forward_graph(config, shape)?;
-    let program = Program { walk: walk(config), ..Program::made_for(config.target, config.precision, graph) };
+    let program =
+        Program { walk: Walk::of(&config.passes), ..Program::made_for(config.target, config.precision, graph) };
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
@@ -182,7 +187,7 @@ fn forward_graph(config: &StepConfig, shape: BatchShape) -> Result<Graph, GraphE
     let mut graph = Graph::new();
     models::forward(&mut graph, &config.model, shape.batch_size, shape.seq_len)?;
     graph.validate("building")?;
-    let (mut graph, _) = apply(graph, &config.passes.stage(Stage::Forward))?;
+    let (mut graph, _) = apply(graph, &config.passes.on_forward())?;
     if config.precision.is_fp8() {
         graph = fp8::rewrite(&graph, Scaling::Current)?;
         graph.validate("fp8")?;
@@ -190,18 +195,18 @@ fn forward_graph(config: &StepConfig, shape: BatchShape) -> Result<Graph, GraphE
     stored(&graph, |value| config.target.kept(config.precision, value))
 }
 
-/// Passes that find something to do in a model. Those on the whole step always do.
+/// Passes that find something to do in a model. Those on the whole step and on its execution always do.
 pub fn passes_that_apply(model: &ModelConfig) -> Result<Vec<&'static str>, GraphError> {
     let block = ModelConfig { n_layers: 1, ..model.clone() };
     let nodes = |list: &PassList| -> Result<usize, GraphError> {
         let mut graph = Graph::new();
         models::forward(&mut graph, &block, 1, 1)?;
-        Ok(apply(graph, &list.stage(Stage::Forward))?.0.nodes().len())
+        Ok(apply(graph, &list.on_forward())?.0.nodes().len())
     };
     let mut found = vec![];
     for pass in OFFERED {
         let needed = pass.needs.iter().fold(PassList::none(), |list, name| list.with(name));
-        if pass.stage == Stage::Step || nodes(&needed.with(pass.name))? < nodes(&needed)? {
+        if !pass.changes_forward() || nodes(&needed.with(pass.name))? < nodes(&needed)? {
             found.push(pass.name);
         }
     }
@@ -210,10 +215,6 @@ pub fn passes_that_apply(model: &ModelConfig) -> Result<Vec<&'static str>, Graph
 
 fn in_eight_bits(graph: &Graph) -> Result<Graph, GraphError> {
     fp8::rewrite(graph, Scaling::Delayed)
-}
-
-fn walk(config: &StepConfig) -> Walk {
-    if config.passes.contains(GRAPH_REPLAY) { Walk::Replayed } else { Walk::CallByCall }
 }
 
 /// Kernels that one step needs, by phase; instrumentation is not among them.

@@ -211,7 +211,7 @@ impl Recording {
 
     /// To be called before a step: lends the device its recorder where the step is to be recorded.
     pub fn begin(&mut self, step: u64, device: &mut dyn Device) {
-        self.queued = device.queue().is_some();
+        self.queued = device.works_ahead();
         self.mode = match self.turn(step) {
             _ if self.keeps(step) => Mode::Kept,
             _ if self.warms(step) => Mode::Forgotten,
@@ -236,7 +236,7 @@ impl Recording {
     }
 
     /// To be called after a step, whether it succeeded or not; one that failed is forgotten.
-    pub fn end(&mut self, step: u64, taken: Option<Duration>, device: &mut dyn Device) {
+    pub fn end(&mut self, step: u64, whole: bool, device: &mut dyn Device) {
         let mode = std::mem::replace(&mut self.mode, Mode::Off);
         let (start, parts, calls) = self.begun;
         if mode != Mode::Off {
@@ -247,16 +247,12 @@ impl Recording {
                 self.phases_of_device(parts, calls, start, end);
             }
             let (last_part, last_call) = (self.parts.len(), self.recorder.as_ref().map_or(0, Recorder::len));
-            if mode == Mode::Kept && taken.is_some() {
+            if mode == Mode::Kept && whole {
                 self.steps.push(StepSpan { step, start, end, parts: parts..last_part, calls: calls..last_call });
             } else {
                 self.parts.truncate(parts);
                 self.recorder.iter_mut().for_each(|recorder| recorder.truncate(calls, start));
             }
-        }
-        // Zero where the device is asked later.
-        if let Some(taken) = taken.filter(|taken| !taken.is_zero()) {
-            self.took(step, taken.as_secs_f64());
         }
     }
 

@@ -6,7 +6,7 @@ use crate::data::{Batch, DataError, Prefetcher, Source};
 use crate::guard::{Guard, OnSpike, Spike};
 use crate::recording::Part;
 use crate::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
-use headroom_engine::EngineError;
+use headroom_engine::{EngineError, Finished};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
@@ -153,10 +153,11 @@ fn run_until_done(
     trainer.watches_phases = true;
     let mut saved_at = None;
     let mut guard = Guard::new(trainer);
+    let mut finished = vec![];
     while trainer.step < schedule.last_step {
         let taken = match trainer.is_told_to_give_up() {
             true => Err(RunError::GivenUp { step: trainer.step + 1 }),
-            false => recorded_step(trainer, data, schedule),
+            false => recorded_step(trainer, data, schedule, &mut finished),
         };
         if let Ok(record) = &taken {
             outcome.steps.push(*record);
@@ -166,8 +167,8 @@ fn run_until_done(
         let stopping = stop.load(Ordering::Relaxed);
         let ending = taken.is_err() || stopping || step == schedule.last_step;
         // Recorded steps are told one by one, and none together with one that is not.
-        let queued = trainer.device.queue().is_some();
-        let told_alone = trainer.recording.as_ref().is_some_and(|recording| match queued {
+        let works_ahead = trainer.device.works_ahead();
+        let told_alone = trainer.recording.as_ref().is_some_and(|recording| match works_ahead {
             true => recording.waits_for(step),
             false => recording.keeps(step) || recording.keeps(step + 1),
         });
@@ -176,7 +177,10 @@ fn run_until_done(
         let looks = schedule.on_spike == OnSpike::End && saves;
         let logs = ending || told_alone || looks || step.is_multiple_of(schedule.log_interval.max(1));
         if logs {
-            let settled = settle(trainer, &mut outcome.steps[logged..], schedule.accumulation);
+            let settled = match works_ahead {
+                true => settle(trainer, &mut outcome.steps[logged..], schedule.accumulation, &mut finished),
+                false => Ok(()),
+            };
             if let Err(error) = settled {
                 // What is known of the steps before it is told.
                 let whole = outcome.steps[logged..].iter().take_while(|record| record.loss.is_some()).count();
@@ -264,23 +268,32 @@ fn watch(
 }
 
 /// One step, written down where the trainer has a recording that wants it.
-fn recorded_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+fn recorded_step(
+    trainer: &mut Trainer,
+    data: &mut Prefetcher,
+    schedule: &Schedule,
+    finished: &mut Vec<Finished>,
+) -> Result<StepRecord, RunError> {
     let step = trainer.step + 1;
     if let Some(recording) = &mut trainer.recording {
         recording.begin(step, &mut *trainer.device);
     }
-    let taken = one_step(trainer, data, schedule);
+    let mut taken = one_step(trainer, data, schedule);
+    if !trainer.device.works_ahead() {
+        taken = taken.and_then(|mut record| {
+            settle(trainer, std::slice::from_mut(&mut record), schedule.accumulation, finished).map(|()| record)
+        });
+    }
     if let Some(recording) = &mut trainer.recording {
-        recording.end(step, taken.as_ref().ok().map(|record| record.times.total), &mut *trainer.device);
+        recording.end(step, taken.is_ok(), &mut *trainer.device);
     }
     taken
 }
 
+/// A step handed over; its loss and its times are known once it is settled.
 fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
-    let mut times = StepTimes::default();
-    let start = trainer.device.clock();
+    let step = trainer.step + 1;
     let mut waited = Duration::ZERO;
-    let mut sum = 0.0;
     for micro in 1..=schedule.accumulation {
         let asked = trainer.device.clock();
         let fetched = data.fetch()?;
@@ -291,73 +304,70 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
             true => EndsStep::Yes { last: schedule.last_step },
             false => EndsStep::No,
         };
-        if trainer.submit(fetched.batch, ends_step) {
-            continue;
-        }
-        let step = trainer.step + 1;
-        let loss = trainer.micro_step(fetched.batch, &mut times);
-        sum += f64::from(loss.map_err(|cause| RunError::NotFinite { step, cause })?);
+        trainer.submit(fetched.batch, ends_step).map_err(|cause| RunError::NotFinite { step, cause })?;
         if trainer.gave_up() {
             return Err(RunError::GivenUp { step });
         }
     }
-    if trainer.device.queue().is_some() {
-        times.data = waited;
-        return Ok(StepRecord {
-            step: trainer.step,
-            loss: None,
-            learning_rate: trainer.learning_rate(schedule.last_step),
-            gradient_norm: None,
-            times,
-            recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
-            alone: trainer.recording.as_ref().is_some_and(|recording| recording.waits_for(trainer.step)),
-        });
-    }
-    trainer.update(schedule.last_step, &mut times);
-    times.data += waited;
-    times.total = trainer.device.clock() - start;
-    let computes = trainer.device.computes();
+    let recording = trainer.recording.as_ref();
     Ok(StepRecord {
-        step: trainer.step,
-        loss: computes.then_some((sum / schedule.accumulation as f64) as f32),
+        step,
+        loss: None,
         learning_rate: trainer.learning_rate(schedule.last_step),
-        gradient_norm: if computes { trainer.gradient_norm() } else { None },
-        times,
-        recorded: trainer.recording.as_ref().is_some_and(|recording| recording.keeps(trainer.step)),
-        alone: false,
+        gradient_norm: None,
+        times: StepTimes { data: waited, ..StepTimes::default() },
+        recorded: recording.is_some_and(|recording| recording.keeps(step)),
+        alone: trainer.device.works_ahead() && recording.is_some_and(|recording| recording.waits_for(step)),
     })
 }
 
-/// Fills in what was queued: losses, norms and times of steps that the device has finished by now.
-fn settle(trainer: &mut Trainer, records: &mut [StepRecord], accumulation: usize) -> Result<(), RunError> {
+/// Fills in losses, norms and times of steps that the device has finished by now.
+fn settle(
+    trainer: &mut Trainer,
+    records: &mut [StepRecord],
+    accumulation: usize,
+    finished: &mut Vec<Finished>,
+) -> Result<(), RunError> {
     let step = trainer.step;
-    let finished = trainer.collect().map_err(|error| RunError::Device { step, error })?;
+    finished.clear();
+    trainer.collect(finished).map_err(|error| RunError::Device { step, error })?;
     if let Some(error) = trainer.device.failure() {
         return Err(RunError::Device { step, error });
     }
-    let with_norm = trainer.has_gradient_norm();
-    // Phases are measured at one step of an interval; the others took them in the same proportion.
-    let phases = finished.iter().find_map(|one| one.phases).filter(|phases| phases.iter().sum::<f64>() > 0.0);
+    let (computes, with_norm) = (trainer.device.computes(), trainer.has_gradient_norm());
+    let works_ahead = trainer.device.works_ahead();
+    // Where phases are measured at one step of an interval, the others took them in the same proportion.
+    let measured = finished.iter().find_map(|one| one.phases).filter(|phases| phases.iter().sum::<f64>() > 0.0);
     for (record, micros) in records.iter_mut().zip(finished.chunks_exact(accumulation)) {
         let mean = micros.iter().map(|one| f64::from(one.results[0])).sum::<f64>() / accumulation as f64;
-        if !mean.is_finite() {
+        if computes && !mean.is_finite() {
             let cause = trainer.first_not_finite();
             return Err(RunError::NotFinite { step: record.step, cause });
         }
-        record.loss = Some(mean as f32);
-        record.gradient_norm = micros.last().filter(|_| with_norm).map(|one| one.results[1]);
-        let total = micros.iter().map(|one| one.seconds).sum();
-        record.times.total = Duration::from_secs_f64(total);
+        record.loss = computes.then_some(mean as f32);
+        record.gradient_norm = micros.last().filter(|_| computes && with_norm).map(|one| one.results[1]);
+        let worked: f64 = micros.iter().map(|one| one.seconds).sum();
+        // Nothing is done for the step while the host waits for its batch, unless the device works ahead.
+        let total = if works_ahead { worked } else { worked + record.times.data.as_secs_f64() };
+        let times = &mut record.times;
+        times.total = Duration::from_secs_f64(total);
         if let Some(recording) = &mut trainer.recording {
             recording.took(record.step, total);
         }
-        if let Some(phases) = phases {
-            let part = |seconds: f64| Duration::from_secs_f64(total * seconds / phases.iter().sum::<f64>());
-            let times = &mut record.times;
-            (times.forward, times.backward, times.optimizer) = (part(phases[0]), part(phases[1]), part(phases[2]));
-        }
+        let own = micros.iter().map(|one| one.phases).try_fold([0.0; 3], |sum, phases| Some(added(sum, phases?)));
+        let phases = match (works_ahead, measured) {
+            (true, Some(phases)) => phases.map(|seconds| total * seconds / phases.iter().sum::<f64>()),
+            (true, None) => continue,
+            (false, _) => own.unwrap_or_default(),
+        };
+        let [forward, backward, optimizer] = phases.map(Duration::from_secs_f64);
+        *times = StepTimes { forward, backward, optimizer, ..*times };
     }
     Ok(())
+}
+
+fn added(left: [f64; 3], right: [f64; 3]) -> [f64; 3] {
+    std::array::from_fn(|at| left[at] + right[at])
 }
 
 /// Mean over the batches of the set.

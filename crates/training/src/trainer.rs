@@ -10,10 +10,9 @@ use crate::recording::{Part, Recording};
 use crate::rng::Stream;
 use crate::tree::Tree;
 use crate::weights::write_weight;
-use headroom_engine::{Device, Drawn, EngineError, Finished, Submission, Words};
+use headroom_engine::{Device, Drawn, EngineError, Finished, Moments, Submission, Taken, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, Role, TensorType, ValueId};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,6 +36,15 @@ pub enum NotFinite {
     Weights { name: String, value: f32, since: &'static str },
     #[error("no operator repeats it: the same calls on the same values came out finite, so the machine itself erred")]
     NotRepeated,
+}
+
+/// Why a step has no loss.
+#[derive(Debug, Error)]
+pub enum StepError {
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
+    #[error(transparent)]
+    Device(#[from] EngineError),
 }
 
 /// Where the time of a step went.
@@ -71,7 +79,7 @@ pub struct Trainer {
     pub recording: Option<Recording>,
     /// What steps chose to update, where they choose, as far as it was read from the device.
     pub choices: Option<Choices>,
-    /// Is the time of the phases taken, now and then, on a device with a queue?
+    /// Is the time of the phases taken, now and then, on a device that works ahead?
     pub watches_phases: bool,
     /// Once set, calls that change no weight are left out; `gave_up` tells.
     pub give_up: Option<Arc<AtomicBool>>,
@@ -229,101 +237,79 @@ impl Trainer {
         Some(data)
     }
 
-    /// Of the last step, where the program computes it.
-    pub fn gradient_norm(&mut self) -> Option<f32> {
-        let value = self.training.gradient_norm?;
-        let mut norm = [0.0];
-        self.device.read_f32(TRAINING, value, 0, &mut norm);
-        Some(norm[0])
-    }
-
-    /// Forward and backward of one micro-batch; returns its loss, which means nothing once it `gave_up`.
-    pub fn micro_step(&mut self, batch: &Batch, times: &mut StepTimes) -> Result<f32, NotFinite> {
-        let forward = self.training.forward;
-        let start = self.device.clock();
-        self.device.write_i32(TRAINING, forward.input_ids, 0, &batch.input_ids);
-        self.device.write_i32(TRAINING, forward.targets, 0, &batch.targets);
-        // Its memory is used for other things later in the step.
-        let share = 1.0 / self.optimizer.accumulation as f32;
-        self.device.write_f32(TRAINING, self.training.loss_gradient, 0, &[share]);
-        let written = self.device.clock();
-        self.run(Phase::Forward);
-        let forwarded = self.device.clock();
-        let mut loss = [0.0];
-        self.device.read_f32(TRAINING, forward.loss, 0, &mut loss);
-        if self.gave_up {
-            return Ok(f32::NAN);
-        }
-        if self.device.computes() && !loss[0].is_finite() {
-            return Err(self.first_not_finite());
-        }
-        let read = self.device.clock();
-        self.run(Phase::Backward);
-        let done = self.device.clock();
-        times.data += written - start;
-        times.forward += forwarded - written;
-        times.backward += done - forwarded;
-        self.mark(Part::Inputs, start, written);
-        self.mark(Part::Forward, written, forwarded);
-        self.mark(Part::LossRead, forwarded, read);
-        self.mark(Part::Backward, read, done);
-        Ok(loss[0])
-    }
-
-    /// Updates the weights from the gradients of the micro-steps before it; `last` is the step the run ends at.
-    pub fn update(&mut self, last: u64, times: &mut StepTimes) {
-        let start = self.device.clock();
-        self.step += 1;
-        self.data_position += self.optimizer.accumulation as u64;
-        let rates = self.optimizer.rates_at(self.step, last);
-        self.device.write_f32(TRAINING, self.training.rates, 0, &rates);
-        if let Some(choice) = self.training.choice {
-            self.device.write_i32(TRAINING, choice.at, 0, &log_place(self.step));
-        }
-        self.run(Phase::Optimizer);
-        let done = self.device.clock();
-        times.optimizer += done - start;
-        self.mark(Part::Optimizer, start, done);
-    }
-
-    /// Queues a micro-step, and the update behind it where `ends_step`; false where the device has no queue.
-    pub fn submit(&mut self, batch: &Batch, ends_step: EndsStep) -> bool {
-        let (forward, plan) = (self.training.forward, &self.training.program.plan);
-        let end = match ends_step {
-            EndsStep::No => plan.phase(Phase::Backward).end,
-            EndsStep::Yes { .. } => plan.calls.len(),
-        };
+    /// Hands over a micro-step, and the update behind it where `ends_step`. Where the device is done when it returns, a loss
+    /// that is not finite is an error, and `gave_up` tells whether calls were left out; neither counts as a step.
+    pub fn submit(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<(), NotFinite> {
+        let (training, forward) = (&self.training, self.training.forward);
+        let plan = &training.program.plan;
         let marks = [plan.phase(Phase::Backward).start, plan.phase(Phase::Optimizer).start];
-        if self.device.queue().is_none() {
-            return false;
-        }
-        let mut rates = [0.0; 3];
-        if let EndsStep::Yes { last } = ends_step {
-            self.step += 1;
-            self.data_position += self.optimizer.accumulation as u64;
-            rates = self.optimizer.rates_at(self.step, last);
-        }
+        let (end, rates) = match ends_step {
+            EndsStep::No => (marks[1], [0.0; 3]),
+            EndsStep::Yes { last } => (plan.calls.len(), self.optimizer.rates_at(self.step + 1, last)),
+        };
         let share = [1.0 / self.optimizer.accumulation as f32];
-        let mut inputs = vec![
+        let (at, choice) = (log_place(self.step + 1), training.choice);
+        let inputs = [
             (forward.input_ids, Words::Ids(&batch.input_ids)),
             (forward.targets, Words::Ids(&batch.targets)),
-            (self.training.loss_gradient, Words::Floats(&share)),
-            (self.training.rates, Words::Floats(&rates)),
+            // Its memory is used for other things later in the step.
+            (training.loss_gradient, Words::Floats(&share)),
+            (training.rates, Words::Floats(&rates)),
+            (choice.map_or(training.rates, |choice| choice.at), Words::Ids(&at)),
         ];
-        let at = log_place(self.step);
-        inputs.extend(self.training.choice.map(|choice| (choice.at, Words::Ids(&at[..]))));
-        let norm = self.training.gradient_norm.filter(|_| ends_step != EndsStep::No);
-        let results: Vec<ValueId> = [Some(forward.loss), norm].into_iter().flatten().collect();
-        if let Some(queue) = self.device.queue() {
-            let marks = self.watches_phases.then_some(marks);
-            queue.submit(&Submission { program: TRAINING, inputs: &inputs, calls: 0..end, results: &results, marks });
+        let norm = training.gradient_norm.filter(|_| ends_step != EndsStep::No);
+        let results = [forward.loss, norm.unwrap_or(forward.loss)];
+        let taken = self.device.submit(&Submission {
+            program: TRAINING,
+            inputs: &inputs[..4 + usize::from(choice.is_some())],
+            calls: 0..end,
+            results: &results[..1 + usize::from(norm.is_some())],
+            marks,
+            timed: self.watches_phases,
+            give_up: self.give_up.as_deref(),
+        });
+        match taken {
+            Taken::NotFinite => return Err(self.first_not_finite()),
+            Taken::GivenUp => self.gave_up = true,
+            Taken::Queued | Taken::Whole(_) if ends_step != EndsStep::No => self.count_step(),
+            Taken::Queued | Taken::Whole(_) => {}
         }
-        true
+        if let Taken::Whole(moments) = taken {
+            self.mark_parts(moments, ends_step);
+        }
+        Ok(())
     }
 
-    /// Waits for what was queued, a micro-step each.
-    pub fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
-        self.device.queue().map_or(Ok(vec![]), |queue| queue.collect())
+    fn count_step(&mut self) {
+        self.step += 1;
+        self.data_position += self.optimizer.accumulation as u64;
+    }
+
+    fn mark_parts(&mut self, moments: Moments, ends_step: EndsStep) {
+        let Moments { began, written, forward, read, backward, end } = moments;
+        self.mark(Part::Inputs, began, written);
+        self.mark(Part::Forward, written, forward);
+        self.mark(Part::LossRead, forward, read);
+        self.mark(Part::Backward, read, backward);
+        if ends_step != EndsStep::No {
+            self.mark(Part::Optimizer, backward, end);
+        }
+    }
+
+    /// Waits for what was handed over: a micro-step each.
+    pub fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
+        self.device.collect(finished)
+    }
+
+    /// One micro-step, waited for; its loss.
+    pub fn loss_of(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<f32, StepError> {
+        self.submit(batch, ends_step)?;
+        let mut finished = vec![];
+        self.collect(&mut finished)?;
+        match finished.last() {
+            Some(one) if one.results[0].is_finite() => Ok(one.results[0]),
+            _ => Err(self.first_not_finite().into()),
+        }
     }
 
     /// Reads what steps chose since the last time; waits for what is queued.
@@ -394,26 +380,13 @@ impl Trainer {
         let (forward, calls) = (evaluation.forward, evaluation.program.plan.phase(Phase::Forward));
         self.device.write_i32(EVALUATION, forward.input_ids, 0, &batch.input_ids);
         self.device.write_i32(EVALUATION, forward.targets, 0, &batch.targets);
-        self.run_calls(EVALUATION, calls);
+        match &self.give_up {
+            Some(give_up) => self.gave_up |= !self.device.run_unless(EVALUATION, calls, give_up),
+            None => self.device.run(EVALUATION, calls),
+        }
         let mut loss = [0.0];
         self.device.read_f32(EVALUATION, forward.loss, 0, &mut loss);
         loss[0]
-    }
-
-    fn run(&mut self, phase: Phase) {
-        let calls = self.training.program.plan.phase(phase);
-        match phase {
-            // Left in the middle it would leave weights of two different steps.
-            Phase::Optimizer => self.device.run(TRAINING, calls),
-            _ => self.run_calls(TRAINING, calls),
-        }
-    }
-
-    fn run_calls(&mut self, program: usize, calls: Range<usize>) {
-        match &self.give_up {
-            Some(give_up) => self.gave_up |= !self.device.run_unless(program, calls, give_up),
-            None => self.device.run(program, calls),
-        }
     }
 
     /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and

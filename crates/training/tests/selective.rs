@@ -13,7 +13,7 @@ use headroom_training::optimizer::{FIRST_MOMENT, OptimizerConfig, SECOND_MOMENT,
 use headroom_training::persist::{self, Notes};
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::schedule::{Schedule, Shape};
-use headroom_training::trainer::{StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 use serde_json::Map;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -93,11 +93,11 @@ impl Case {
     }
 
     fn take_step(&self, trainer: &mut Trainer) {
-        let mut times = StepTimes::default();
-        for micro in 0..self.accumulation {
-            trainer.micro_step(&batch(trainer.step * 7 + micro as u64), &mut times).unwrap();
+        let position = trainer.step * 7;
+        for micro in 1..self.accumulation {
+            trainer.loss_of(&batch(position + micro as u64 - 1), EndsStep::No).unwrap();
         }
-        trainer.update(20, &mut times);
+        trainer.loss_of(&batch(position + self.accumulation as u64 - 1), EndsStep::Yes { last: 20 }).unwrap();
     }
 }
 
@@ -186,7 +186,7 @@ fn the_chosen_nodes_are_those_of_a_plain_choice_on_the_host() {
                 let case = Case { update, passes, tied, ..CASE };
                 let mut trainer = case.trainer();
                 for _ in 0..6 {
-                    trainer.micro_step(&batch(trainer.step * 7), &mut StepTimes::default()).unwrap();
+                    trainer.loss_of(&batch(trainer.step * 7), EndsStep::Yes { last: 20 }).unwrap();
                     let names: Vec<String> = trainer.parameters().into_iter().map(|(name, _)| name).collect();
                     let norms = names.into_iter().map(|name| {
                         let gradient = trainer.read_output(&format!("grad.{name}")).unwrap();
@@ -194,7 +194,6 @@ fn the_chosen_nodes_are_those_of_a_plain_choice_on_the_host() {
                         (name, norm)
                     });
                     let norms: BTreeMap<String, f64> = norms.collect();
-                    trainer.update(20, &mut StepTimes::default());
                     let wanted = plain_choice(update, &norms);
                     trainer.read_choices();
                     let (tree, step) = (trainer.tree(), trainer.choices.as_ref().unwrap().kept().last().unwrap());

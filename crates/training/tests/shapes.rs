@@ -12,7 +12,7 @@ use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
-use headroom_training::trainer::{StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 use std::collections::BTreeMap;
 
 /// heads, kv heads, head size, sequence, batch, tied, theta
@@ -79,9 +79,7 @@ fn a_training_step_agrees_with_the_reference_at_every_shape() {
         trainer.draw_weights(7);
         let given = given(&build(), &mut trainer, &config, shape, &batch, &optimizer);
         let wanted = evaluate(&build().program.graph, &given);
-        let mut times = StepTimes::default();
-        trainer.micro_step(&batch, &mut times).unwrap();
-        trainer.update(10, &mut times);
+        trainer.loss_of(&batch, EndsStep::Yes { last: 10 }).unwrap();
 
         let graph = trainer.graph().clone();
         for (name, value) in graph.outputs() {

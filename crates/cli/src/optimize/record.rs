@@ -6,6 +6,7 @@ use headroom_experiments::gates::Gate;
 use headroom_experiments::gates::LengthMemory;
 use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
 use headroom_experiments::validation::growth;
+use headroom_graph::passes::{Effort, offered};
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::operators::BottleneckCategory;
 use headroom_record::provenance::Provenance;
@@ -115,7 +116,8 @@ fn row(rung: &Rung) -> ValidationRow {
         curve_difference: rung.curve_difference,
         kept: rung.verdict.is_kept(),
         verdict: rung.verdict.words().into(),
-        effort: effort(&rung.name).into(),
+        effort: offered(&rung.name).map_or(Effort::Low, |pass| pass.effort).name().into(),
+        phase: offered(&rung.name).map(|pass| pass.phase),
         note: rung.surprise.as_ref().map(explained),
     }
 }
@@ -181,13 +183,4 @@ pub fn gate(gate: &Gate) -> (String, GateRecord) {
         ci95_high: gate.interval.map(|(_, high)| finite(high)),
     };
     (gate.name.to_string(), record)
-}
-
-/// What the change would cost in a hand-written trainer.
-fn effort(pass: &str) -> &'static str {
-    match pass {
-        "flash-attention" | "fuse-loss" | "fuse-rope" => "high",
-        "fuse-norm" | "fuse-optimizer" => "medium",
-        _ => "low",
-    }
 }

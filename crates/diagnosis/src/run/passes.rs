@@ -48,16 +48,22 @@ impl Passes<'_> {
     }
 }
 
-/// The calls that a pass touches, and the seconds of them that stay.
+/// A pass's row: the fault that it mends, the calls that it touches, and the seconds of them that stay.
 pub struct PassEffect {
     pub pass: &'static str,
+    pub fault: &'static str,
     pub touches: fn(&PlaceStats) -> bool,
     stays: fn(&PlaceStats, causal_share: f64) -> f64,
 }
 
 impl PassEffect {
     pub fn of(pass: &str) -> Option<&'static PassEffect> {
-        PASS_EFFECTS.iter().find(|effect| effect.pass == pass)
+        PassEffect::numbered(pass).map(|(_, effect)| effect)
+    }
+
+    /// With its place among the thresholds' shares.
+    pub fn numbered(pass: &str) -> Option<(usize, &'static PassEffect)> {
+        PASS_EFFECTS.iter().enumerate().find(|(_, effect)| effect.pass == pass)
     }
 
     /// Of a place that it touches, the share of its time that stays.
@@ -114,15 +120,56 @@ fn is_scores(place: &PlaceStats) -> bool {
     kinds::is_attention(&place.role) && !kinds::is_rotation(&place.name)
 }
 
+/// In the order of the thresholds' shares.
 const PASS_EFFECTS: [PassEffect; 8] = [
-    PassEffect { pass: "fuse-qkv", touches: |place| kinds::is_qkv(&place.role), stays: at_roof },
-    PassEffect { pass: "fuse-gate-up", touches: |place| kinds::is_gate_up(&place.role), stays: at_roof },
-    PassEffect { pass: "fuse-swiglu", touches: |place| kinds::is_activation(&place.role), stays: nothing },
-    PassEffect { pass: "flash-attention", touches: is_scores, stays: needed_scores },
-    PassEffect { pass: "fuse-rope", touches: |place| kinds::is_rotation(&place.name), stays: nothing },
-    PassEffect { pass: "fuse-norm", touches: is_norm_or_sum, stays: at_roof },
-    PassEffect { pass: "fuse-optimizer", touches: is_optimizer, stays: at_roof },
-    PassEffect { pass: "fuse-loss", touches: |place| kinds::is_loss(&place.role), stays: products_at_roof },
+    PassEffect {
+        pass: "fuse-qkv",
+        fault: "q, k and v projections are separate products",
+        touches: |place| kinds::is_qkv(&place.role),
+        stays: at_roof,
+    },
+    PassEffect {
+        pass: "fuse-gate-up",
+        fault: "gate and up projections are separate products",
+        touches: |place| kinds::is_gate_up(&place.role),
+        stays: at_roof,
+    },
+    PassEffect {
+        pass: "fuse-swiglu",
+        fault: "SiLU and its product are separate kernels",
+        touches: |place| kinds::is_activation(&place.role),
+        stays: nothing,
+    },
+    PassEffect {
+        pass: "flash-attention",
+        fault: "attention writes its scores to memory",
+        touches: is_scores,
+        stays: needed_scores,
+    },
+    PassEffect {
+        pass: "fuse-rope",
+        fault: "the rotation of queries and keys is a kernel of its own",
+        touches: |place| kinds::is_rotation(&place.name),
+        stays: nothing,
+    },
+    PassEffect {
+        pass: "fuse-norm",
+        fault: "residual sums and norms are separate kernels",
+        touches: is_norm_or_sum,
+        stays: at_roof,
+    },
+    PassEffect {
+        pass: "fuse-optimizer",
+        fault: "the optimizer runs one kernel per parameter",
+        touches: is_optimizer,
+        stays: at_roof,
+    },
+    PassEffect {
+        pass: "fuse-loss",
+        fault: "logits of all tokens exist at once",
+        touches: |place| kinds::is_loss(&place.role),
+        stays: products_at_roof,
+    },
 ];
 
 /// Replaying the step as one graph saves what starting its calls costs.

@@ -9,88 +9,41 @@ use headroom_trace::run::place_of;
 use std::collections::HashMap;
 
 macro_rules! pass_rule {
-    ($code:literal, $trigger:literal, $name:literal, $pass:literal, $words:literal, $page:literal) => {
+    ($code:literal, $name:literal, $pass:literal, $page:literal) => {
         TraceRule {
             code: $code,
             name: $name,
             cause: Cause::PassMissing,
             page: include_str!($page),
             effort: Effort::Low,
-            check: |evidence| missing(evidence, ($trigger, $pass), $words),
+            check: |evidence| missing(evidence, $pass),
         }
     };
 }
 
-pub const QKV: TraceRule = pass_rule!(
-    "TR121",
-    0,
-    "unfused-qkv",
-    "fuse-qkv",
-    "q, k and v projections are separate products",
-    "passes/unfused_qkv.md"
-);
-pub const GATE_UP: TraceRule = pass_rule!(
-    "TR122",
-    1,
-    "unfused-gate-up",
-    "fuse-gate-up",
-    "gate and up projections are separate products",
-    "passes/unfused_gate_up.md"
-);
-pub const SWIGLU: TraceRule = pass_rule!(
-    "TR123",
-    2,
-    "unfused-swiglu",
-    "fuse-swiglu",
-    "SiLU and its product are separate kernels",
-    "passes/unfused_swiglu.md"
-);
-pub const SCORES: TraceRule = pass_rule!(
-    "TR124",
-    3,
-    "scores-in-memory",
-    "flash-attention",
-    "attention writes its scores to memory",
-    "passes/scores_in_memory.md"
-);
-pub const ROPE: TraceRule = pass_rule!(
-    "TR125",
-    4,
-    "unfused-rope",
-    "fuse-rope",
-    "the rotation of queries and keys is a kernel of its own",
-    "passes/unfused_rope.md"
-);
-pub const NORM: TraceRule = pass_rule!(
-    "TR126",
-    5,
-    "unfused-norm",
-    "fuse-norm",
-    "residual sums and norms are separate kernels",
-    "passes/unfused_norm.md"
-);
-pub const OPTIMIZER: TraceRule = pass_rule!(
-    "TR127",
-    6,
-    "unfused-optimizer",
-    "fuse-optimizer",
-    "the optimizer runs one kernel per parameter",
-    "passes/unfused_optimizer.md"
-);
-pub const LOSS: TraceRule =
-    pass_rule!("TR128", 7, "unfused-loss", "fuse-loss", "logits of all tokens exist at once", "passes/unfused_loss.md");
+pub const QKV: TraceRule = pass_rule!("TR121", "unfused-qkv", "fuse-qkv", "passes/unfused_qkv.md");
+pub const GATE_UP: TraceRule = pass_rule!("TR122", "unfused-gate-up", "fuse-gate-up", "passes/unfused_gate_up.md");
+pub const SWIGLU: TraceRule = pass_rule!("TR123", "unfused-swiglu", "fuse-swiglu", "passes/unfused_swiglu.md");
+pub const SCORES: TraceRule = pass_rule!("TR124", "scores-in-memory", "flash-attention", "passes/scores_in_memory.md");
+pub const ROPE: TraceRule = pass_rule!("TR125", "unfused-rope", "fuse-rope", "passes/unfused_rope.md");
+pub const NORM: TraceRule = pass_rule!("TR126", "unfused-norm", "fuse-norm", "passes/unfused_norm.md");
+pub const OPTIMIZER: TraceRule =
+    pass_rule!("TR127", "unfused-optimizer", "fuse-optimizer", "passes/unfused_optimizer.md");
+pub const LOSS: TraceRule = pass_rule!("TR128", "unfused-loss", "fuse-loss", "passes/unfused_loss.md");
 
 /// Nothing where the pass is applied, the trace is of another program, or the saving is below the threshold.
-fn missing(evidence: &Evidence, (trigger, pass): (usize, &str), words: &str) -> Vec<Found> {
-    let (Some((run, calls)), Some(effect)) = (evidence.run, PassEffect::of(pass)) else { return vec![] };
+fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
+    let (Some((run, calls)), Some((number, effect))) = (evidence.run, PassEffect::numbered(pass)) else {
+        return vec![];
+    };
     let facts = run.step_facts();
     let Some(flag) = facts.passes.flag(&[pass]) else { return vec![] };
     let (time, saved) = effect.seconds(&facts);
     let share = saved / facts.breakdown.wall.max(f64::MIN_POSITIVE);
-    if share < evidence.thresholds.pass_shares[trigger] {
+    if share < evidence.thresholds.pass_shares[number] {
         return vec![];
     }
-    let message = format!("{words}: `{pass}` saves at most {} of the step", percent(share));
+    let message = format!("{}: `{pass}` saves at most {} of the step", effect.fault, percent(share));
     let mut found =
         Found::new(Some(share), message, &format!("`{flag}`; `headroom optimize` measures and verifies it"));
     found.confidence = Confidence::Medium;

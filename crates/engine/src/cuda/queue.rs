@@ -9,7 +9,7 @@ use super::lower::Grid;
 use super::pieces::Pieces;
 use super::tracing::Noted;
 use super::{Cuda, CudaError, FirstUses};
-use crate::device::{EngineError, Finished, Queue, Submission, Walk, Words};
+use crate::device::{EngineError, Finished, Submission, Walk, Words};
 use crate::recorder::CallId;
 use headroom_graph::ValueId;
 use std::ops::Range;
@@ -103,8 +103,8 @@ impl Submitted {
     }
 }
 
-impl Queue for Cuda {
-    fn submit(&mut self, submission: &Submission) {
+impl Cuda {
+    pub(super) fn queue(&mut self, submission: &Submission) {
         if self.failed.is_none() {
             self.rest_tracing();
             let submitted = self.try_submit(submission);
@@ -112,18 +112,17 @@ impl Queue for Cuda {
         }
     }
 
-    fn collect(&mut self) -> Result<Vec<Finished>, EngineError> {
+    /// Waits for all that is queued.
+    pub(super) fn collect_queued(&mut self) -> Result<(), EngineError> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
         }
         for index in 0..self.submitted.len() {
             self.collect_from(index)?;
         }
-        Ok(std::mem::take(&mut self.finished))
+        Ok(())
     }
-}
 
-impl Cuda {
     fn try_submit(&mut self, submission: &Submission) -> Result<(), CudaError> {
         let Submission { program, inputs, calls, .. } = submission;
         let known = self.submitted.iter().position(|one| one.program == *program && one.calls == *calls);
@@ -201,7 +200,7 @@ impl Cuda {
     }
 
     fn first_of(&self, submission: &Submission) -> Result<Submitted, CudaError> {
-        let Submission { program, inputs, calls, results, marks } = submission.clone();
+        let Submission { program, inputs, calls, results, marks, timed, .. } = submission.clone();
         let length = |data: &Words| match data {
             Words::Ids(ids) => ids.len(),
             Words::Floats(floats) => floats.len(),
@@ -224,7 +223,7 @@ impl Cuda {
             collected: 0,
             replays: Default::default(),
             trial: Trial::of(self.context.capability),
-            marks,
+            marks: timed.then_some(marks),
             boundaries: [Event::timed()?, Event::timed()?, Event::timed()?, Event::timed()?],
             start: Event::timed()?,
             ends: (0..PLACES).map(|_| Event::timed()).collect::<Result<_, _>>()?,

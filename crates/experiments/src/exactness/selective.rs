@@ -12,7 +12,7 @@ use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::Size;
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::program::{Keep, StepConfig};
-use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 
 const SEED: u64 = 42;
 
@@ -75,16 +75,14 @@ fn taken(open: &Open, config: &StepConfig, steps: usize) -> Result<Taken, Exactn
     let mut batch = Batch::new(config.shape);
     let mut trainer: Trainer = super::trainer(open, config, Keep::OnlyTheLoss)?;
     let run = |error: String| run_error(&config.passes.label(), &error);
-    let (mut losses, mut times) = (vec![], StepTimes::default());
     for step in 0..steps {
         source.fill(step as u64 % 4, &mut batch)?;
-        if !trainer.submit(&batch, EndsStep::Yes { last: steps as u64 }) {
-            let loss = trainer.micro_step(&batch, &mut times).map_err(|error| run(error.to_string()))?;
-            losses.push(loss.to_bits());
-            trainer.update(steps as u64, &mut times);
-        }
+        let ends_step = EndsStep::Yes { last: steps as u64 };
+        trainer.submit(&batch, ends_step).map_err(|error| run(error.to_string()))?;
     }
-    losses.extend(trainer.collect()?.iter().map(|one| one.results[0].to_bits()));
+    let mut finished = vec![];
+    trainer.collect(&mut finished)?;
+    let losses = finished.iter().map(|one| one.results[0].to_bits()).collect();
     trainer.read_choices();
     let distances = moved(&mut trainer, Start::Drawn(SEED)).map_err(|error| run(error.to_string()))?;
     if let Some(error) = trainer.device.failure() {

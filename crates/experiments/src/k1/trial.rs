@@ -8,7 +8,7 @@ use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::program::{Keep, StepConfig, evaluation_program, training_program};
 use headroom_training::run::{EvaluationSet, evaluate};
-use headroom_training::trainer::{EndsStep, StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, StepError, Trainer};
 use std::time::{Duration, Instant};
 
 /// The sources of one seed, and what losses are measured on.
@@ -127,16 +127,11 @@ fn trainer(design: &Design, update: Update, seed: u64) -> Result<Trainer, Experi
 const LAST_STEP: u64 = u64::MAX;
 
 fn take_step(trainer: &mut Trainer, batch: &Batch, update: Update) -> Result<(), ExperimentError> {
-    let not_finite = |cause| ExperimentError::NotFinite { label: format!("--update {update}"), cause };
-    if trainer.submit(batch, EndsStep::Yes { last: LAST_STEP }) {
-        let finished = trainer.collect()?;
-        if finished.iter().any(|one| !one.results[0].is_finite()) {
-            return Err(not_finite(trainer.first_not_finite()));
+    match trainer.loss_of(batch, EndsStep::Yes { last: LAST_STEP }) {
+        Ok(_) => Ok(()),
+        Err(StepError::NotFinite(cause)) => {
+            Err(ExperimentError::NotFinite { label: format!("--update {update}"), cause })
         }
-        return Ok(());
+        Err(StepError::Device(error)) => Err(error.into()),
     }
-    let mut times = StepTimes::default();
-    trainer.micro_step(batch, &mut times).map_err(not_finite)?;
-    trainer.update(LAST_STEP, &mut times);
-    Ok(())
 }

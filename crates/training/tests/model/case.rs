@@ -10,7 +10,7 @@ use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
-use headroom_training::trainer::{StepTimes, Trainer};
+use headroom_training::trainer::{EndsStep, Trainer};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -96,10 +96,7 @@ impl Case {
 
     /// One step on the case's batch; returns the loss before the update.
     pub fn step(&self, trainer: &mut Trainer) -> f64 {
-        let mut times = StepTimes::default();
-        let loss = trainer.micro_step(&self.batch, &mut times).unwrap();
-        trainer.update(20, &mut times);
-        f64::from(loss)
+        f64::from(trainer.loss_of(&self.batch, EndsStep::Yes { last: 20 }).unwrap())
     }
 }
 
