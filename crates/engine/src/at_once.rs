@@ -47,6 +47,6 @@ pub fn take(device: &mut dyn Device, submission: &Submission) -> (Taken, Option<
     let second = read(device, 1);
     let moments = Moments { began, written, forward, read: after_loss, backward: after_backward, end };
     let phases = [forward - written, after_backward - after_loss, end - after_backward].map(|one| one.as_secs_f64());
-    let seconds = (end - began).as_secs_f64();
-    (Taken::Whole(moments), Some(Finished { results: [loss, second], seconds, phases: Some(phases) }))
+    let (seconds, inputs) = ((end - began).as_secs_f64(), (written - began).as_secs_f64());
+    (Taken::Whole(moments), Some(Finished { results: [loss, second], seconds, inputs, phases: Some(phases) }))
 }

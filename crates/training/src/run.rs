@@ -351,6 +351,7 @@ fn settle(
         let total = if works_ahead { worked } else { worked + record.times.data.as_secs_f64() };
         let times = &mut record.times;
         times.total = Duration::from_secs_f64(total);
+        times.data += Duration::from_secs_f64(micros.iter().map(|one| one.inputs).sum());
         if let Some(recording) = &mut trainer.recording {
             recording.took(record.step, total);
         }

@@ -72,9 +72,10 @@ fn every_page_of_a_run_shows_what_its_files_say() {
 fn missing_passes(browser: &Browser, run: &Path) {
     let categories = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
     let flag = categories[0]["remedy"].as_str().unwrap();
-    let pass = flag.rsplit('+').next().unwrap();
     let findings = browser.text("ol.findings");
-    assert!(flag.starts_with("--passes") && findings.contains(pass) && findings.contains("TR12"), "{flag}: {findings}");
+    // Of several passes in one remedy the smallest may save too little to be told.
+    let named = flag.split('+').skip(1).any(|pass| findings.contains(pass.trim_end_matches(',')));
+    assert!(flag.starts_with("--passes") && named && findings.contains("TR12"), "{flag}: {findings}");
 }
 
 fn list_of_runs(browser: &Browser) {

@@ -331,7 +331,8 @@ impl Cuda {
             }
             let word = |which: usize| f32::from_bits(one.results_ring.read(step % PLACES * 2 + which));
             let phases = if step == one.collected { one.phases()? } else { None };
-            self.finished.push(Finished { results: [word(0), word(1)], seconds: one.seconds(step)?, phases });
+            let results = [word(0), word(1)];
+            self.finished.push(Finished { results, seconds: one.seconds(step)?, inputs: 0.0, phases });
         }
         self.submitted[index].trial = trial;
         self.submitted[index].collected = self.submitted[index].queued;
