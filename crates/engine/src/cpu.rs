@@ -17,6 +17,7 @@ mod lanes;
 mod layer_norm;
 mod linear_cross_entropy;
 mod linears;
+mod load;
 mod math;
 mod matmul;
 mod muon;
@@ -33,11 +34,11 @@ use crate::by_isa;
 use crate::device::{Device, EngineError, Finished, Program, Submission, Taken, Walk, check_precision};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
-use frame::{Frame, Operand, Slot};
+use frame::{Frame, Slot};
 use gemm::{Accumulate, Arithmetic, Bf16Unit, Columns, Joined, MatRef, Product, Rows, Scratch, gemm_bf16, gemm_joined};
-use headroom_graph::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTrain};
-use headroom_graph::{DType, Graph, Op, Precision, TensorType, ValueId};
+use headroom_graph::{Op, Precision, TensorType, ValueId};
 use isa::Isa;
+use load::{Loaded, load, reduction_elements, tile_elements};
 use pool::Pool;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -124,20 +125,6 @@ pub struct Cpu {
     started: Instant,
     recorder: Option<Recorder>,
     finished: Vec<Finished>,
-}
-
-struct Loaded {
-    walk: Walk,
-    calls: Vec<Prepared>,
-    values: Vec<Option<Slot>>,
-}
-
-struct Prepared {
-    op: Op,
-    /// Types of the inputs.
-    types: Vec<TensorType>,
-    inputs: Vec<Operand>,
-    outputs: Vec<Operand>,
 }
 
 impl Cpu {
@@ -271,85 +258,6 @@ fn precision_of(programs: &[Program]) -> Result<Precision, EngineError> {
         Some(other) => Err(EngineError::MixedPrecisions { one: precision, other }),
         None => Ok(precision),
     }
-}
-
-fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
-    let Program { graph, plan, walk, .. } = program;
-    let values: Vec<Option<Slot>> = graph
-        .value_ids()
-        .map(|id| plan.buffer(id).map(|buffer| arena.slot(buffer.offset, graph.ty(id).elements(), graph.ty(id).dtype)))
-        .collect();
-    let slots = |ids: &[ValueId]| -> Vec<Slot> {
-        ids.iter().map(|id| values[id.0].expect("a call's values have buffers")).collect()
-    };
-    let calls = graph
-        .nodes()
-        .iter()
-        .map(|node| {
-            let mut touched = node.inputs.iter().chain(&node.outputs).map(|id| graph.ty(*id).dtype);
-            if let Some(dtype) = touched.find(|dtype| !matches!(dtype, DType::F32 | DType::I32)) {
-                let (op, module, dtype) = (node.op.name(), node.module.to_string(), dtype.to_string());
-                return Err(EngineError::NoKernel { op, module, dtype, device: "cpu" });
-            }
-            let updates = node.op.updates();
-            Ok(Prepared {
-                op: node.op,
-                types: graph.types(&node.inputs),
-                inputs: slots(&node.inputs)
-                    .into_iter()
-                    .enumerate()
-                    .map(|(index, slot)| match updates.contains(&index) {
-                        true => Operand::written(slot),
-                        false => Operand::read(slot),
-                    })
-                    .collect(),
-                outputs: slots(&node.outputs).into_iter().map(Operand::written).collect(),
-            })
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Loaded { walk: *walk, calls, values })
-}
-
-/// Elements of reduction scratch that the hungriest call needs.
-fn reduction_elements(graph: &Graph, parts: usize) -> usize {
-    let need = |op: &Op, inputs: &[ValueId]| match op {
-        Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => {
-            let width = graph.ty(inputs[1]).elements();
-            rms_norm::gradient_scratch(graph.ty(inputs[0]).elements() / width, width, parts)
-        }
-        Op::LayerNormGrad(_) => {
-            let width = graph.ty(inputs[1]).elements();
-            layer_norm::gradient_scratch(graph.ty(inputs[0]).elements() / width, width, parts)
-        }
-        Op::SumRows(op) => {
-            let &[rows, width] = graph.ty(inputs[0]).sizes() else { return 0 };
-            rows::sum_scratch(rows, width, op.period, parts)
-        }
-        Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
-        // Of several operands, one after the other.
-        Op::SquaredNorm(_) | Op::GradientNorm(_) => {
-            let elements = inputs.iter().map(|input| graph.ty(*input).elements()).max();
-            optimizer::squared_norm_scratch(elements.unwrap_or(0))
-        }
-        Op::AdamWAll(op) => optimizer::adamw_all_scratch(op, &graph.types(inputs)),
-        Op::AdamWChosen(op) => optimizer::adamw_chosen_scratch(op, &graph.types(inputs)),
-        Op::LinearCrossEntropy(LinearCrossEntropy { rows })
-        | Op::LinearCrossEntropyTrain(LinearCrossEntropyTrain { rows }) => {
-            linear_cross_entropy::scratch(*rows, graph.ty(inputs[1]).sizes()[0])
-        }
-        _ => 0,
-    };
-    graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
-}
-
-/// Elements of tile that the hungriest call needs of each thread.
-fn tile_elements(graph: &Graph) -> usize {
-    let need = |op: &Op, inputs: &[ValueId]| match op {
-        Op::FlashAttention(op) => flash_attention::tile(op, graph.ty(inputs[0])),
-        Op::FlashAttentionGrad(op) => flash_attention::tile(&op.forward(), graph.ty(inputs[0])),
-        _ => 0,
-    };
-    graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
 }
 
 fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &mut [f32]) {
