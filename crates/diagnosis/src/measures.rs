@@ -21,6 +21,7 @@ pub mod memory_bound;
 pub mod model_parts;
 pub mod norms;
 mod numbered;
+pub mod on_host;
 pub mod operators;
 pub mod overhead;
 pub mod parameters;
@@ -34,6 +35,8 @@ pub mod ranks;
 pub mod rates;
 pub mod recomputed;
 pub mod recorded;
+mod repeated_forward;
+pub mod repeats;
 pub mod roofline;
 pub mod sequences;
 pub mod shapes;
@@ -41,6 +44,7 @@ mod shares;
 pub mod steps;
 pub mod stops;
 pub mod synchronisation;
+pub mod tables;
 pub mod trust;
 pub mod view;
 
@@ -73,6 +77,8 @@ pub struct Measures {
     /// Gaps between the device's spans.
     #[serde(skip)]
     pub stops: Vec<stops::Stop>,
+    #[serde(skip)]
+    pub on_host: on_host::WorkOnHost,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
     /// Attention, feed-forward and the rest, where the trace names modules.
@@ -131,6 +137,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         rebuilt_constants,
         patterns,
         per_step: per_step::per_step(view),
+        on_host: on_host::work_on_host(view, &stops),
         stops,
         sequences: sequences::sequences(view),
         queue: queue::queue(view),

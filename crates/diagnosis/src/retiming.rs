@@ -189,9 +189,9 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     let removal = |factor: f64| recording(view, usual.times(factor), view.steps.host_range());
     let now = simulation.run(&Removal::default());
     let saved = |factor: f64| now - simulation.run(&removal(factor));
-    let to_save = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
+    let wanted = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
     // Where the device sets the pace, dearer events save no more: the least cost that saves what can be saved.
-    let to_save = to_save.min(saved(MOST_IN_FIT) - (CLOSE_ENOUGH * now as f64) as i64);
+    let to_save = wanted.min(saved(MOST_IN_FIT) - (CLOSE_ENOUGH * now as f64) as i64);
     let (mut least, mut most) = (0.0, MOST_IN_FIT);
     if to_save <= 0 {
         most = 0.0;
@@ -208,7 +208,28 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     let room = to_save.max(0) + (LITTLE * now as f64) as i64;
     let dearer = SHARES.into_iter().find(|factor| *factor > most && saved(*factor) <= room);
     let factor = dearer.unwrap_or(most);
-    (usual.times(factor), simulation.play(&removal(factor)))
+    let host = removal(factor);
+    let graph_gaps = graph_gaps(&simulation, &host, now - wanted);
+    (usual.times(factor), simulation.play(&Removal { graph_gaps, ..host }))
+}
+
+/// Kernels of a graph follow each other without the host, and recording each lengthens the gap before it: the share of those gaps that
+/// is taken out, where what recording costs the host leaves the play longer than `wanted`.
+fn graph_gaps(simulation: &Simulation, host: &Removal, wanted: i64) -> f64 {
+    let played = |graph_gaps: f64| simulation.run(&Removal { graph_gaps, ..host.clone() });
+    let as_it_is = played(0.0);
+    if as_it_is - wanted <= (CLOSE_ENOUGH * as_it_is as f64) as i64 || played(1.0) == as_it_is {
+        return 0.0;
+    }
+    let (mut least, mut most) = (0.0, 1.0);
+    while most - least > 0.01 {
+        let middle = 0.5 * (least + most);
+        match played(middle) > wanted {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    most
 }
 
 /// The trace with the times of a play, and copies from pageable memory as long as they are without `costs`.

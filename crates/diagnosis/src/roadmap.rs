@@ -63,13 +63,19 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         finding.saving_expected_share =
             expected.map_or(finding.saving_bound_share, |expected| share(expected).min(finding.saving_bound_share));
     }
-    // A quicker host alone is not a saving of the finding's.
+    // Quicker parts and fewer launches alone are not a saving of the finding's.
+    let its_own = |removal: &Removal| Removal {
+        quick_host: false,
+        quick_device: false,
+        launchers: Vec::new(),
+        ..removal.clone()
+    };
     let saves = |finding: &TraceFinding| {
         let removal = &finding.found.removal;
         finding.saving_bound_share > LEAST_SAVING
             && (!removal.quick_host
                 || finding.saving_expected_share > LEAST_SAVING
-                || share(&Removal { quick_host: false, ..removal.clone() }) > LEAST_SAVING)
+                || share(&its_own(removal)) > LEAST_SAVING)
     };
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| saves(&findings[at])).collect();
     // A saving of low effort before a larger one of high effort, but not before a much larger one.

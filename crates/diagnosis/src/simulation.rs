@@ -14,10 +14,16 @@ use points::{Point, What, points};
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
+    /// More of the host's time: of those who launch what is gone. By itself it is no saving of a finding's.
+    pub launchers: Vec<Span>,
     /// Work follows work on a stream without a gap, as in one kernel; a graph comes close.
     pub without_gaps: bool,
+    /// Share of each gap between kernels of one graph that is taken out: recording each of them adds to it.
+    pub graph_gaps: f64,
     /// The host's own time is a fifth shorter: it differs by as much from one process to the next.
     pub quick_host: bool,
+    /// The device's work is a little shorter: its clocks differ from one process to the next.
+    pub quick_device: bool,
 }
 
 impl Removal {
@@ -25,8 +31,11 @@ impl Removal {
     pub fn and(&self, other: &Removal) -> Removal {
         let mut both = self.clone();
         both.host.extend_from_slice(&other.host);
+        both.launchers.extend_from_slice(&other.launchers);
         both.without_gaps |= other.without_gaps;
         both.quick_host |= other.quick_host;
+        both.quick_device |= other.quick_device;
+        both.graph_gaps = both.graph_gaps.max(other.graph_gaps);
         for (at, nanos) in &other.device {
             both.device.entry(*at).and_modify(|kept| *kept = (*kept).min(*nanos)).or_insert(*nanos);
         }
@@ -68,8 +77,12 @@ pub struct Play {
 pub const NOT_PLAYED: i64 = i64::MIN;
 
 const LONGEST_LAUNCH_NANOS: i64 = 100_000;
+/// A graph of a thousand kernels takes about a millisecond.
+const LONGEST_GRAPH_LAUNCH_NANOS: i64 = 2_000_000;
 /// The shortest step time of a host-bound script in several processes on one machine, against the longest.
 const QUICK_HOST_SHARE: f64 = 0.8;
+/// The same kernels in several processes on one machine.
+const QUICK_DEVICE_SHARE: f64 = 0.97;
 
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
@@ -109,7 +122,7 @@ impl Simulation {
     }
 
     pub fn play(&self, removal: &Removal) -> Play {
-        let removed = merged([removal.host.as_slice(), &self.spare].concat());
+        let removed = merged([removal.host.as_slice(), &removal.launchers, &self.spare].concat());
         let share = if removal.quick_host { QUICK_HOST_SHARE } else { 1.0 };
         let mut clock = Clock { removed: &removed, next: 0, passed: 0, from: self.host.start, share };
         let mut stream_ends = vec![self.device_free; self.lanes];
@@ -124,11 +137,19 @@ impl Simulation {
         let mut lag = 0;
         for point in &self.points {
             match point.what {
-                What::Order { device, lane, delay, gap, after, waited_by, duration } => {
+                What::Order { device, lane, delay, gap, is_in_graph, after, waited_by, duration } => {
                     let (device, lane) = (device as usize, lane as usize);
                     let ordered = clock.without_removed(point.time) + lag;
                     let duration = removal.device.get(&device).copied().unwrap_or(duration);
-                    let gap = if removal.without_gaps { gap.min(0) } else { gap };
+                    let duration = match removal.quick_device {
+                        true => (QUICK_DEVICE_SHARE * duration as f64) as i64,
+                        false => duration,
+                    };
+                    let gap = match () {
+                        () if removal.without_gaps => gap.min(0),
+                        () if is_in_graph => gap - (removal.graph_gaps * gap.max(0) as f64) as i64,
+                        () => gap,
+                    };
                     let mut start = (stream_ends[lane] + gap).max(ordered + delay);
                     if let Some((other, distance)) = after
                         && device_end[other as usize] != NOT_PLAYED
@@ -161,17 +182,21 @@ impl Simulation {
     }
 }
 
-/// A launch is quick unless the queue is full; then the device works throughout.
+/// A launch is quick unless the queue is full; then the device works throughout. That of a graph also waits until the graph's former
+/// replay is done.
 fn blocked(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
-    let is_blocked = |&at: &usize| {
+    let blocked = (0..host.len()).filter_map(|at| {
+        let own = match view.call_kind(at)? {
+            CallKind::Launch => LONGEST_LAUNCH_NANOS,
+            CallKind::GraphLaunch => LONGEST_GRAPH_LAUNCH_NANOS,
+            _ => return None,
+        };
         let span = view.host_span(at);
-        host.duration[at] > LONGEST_LAUNCH_NANOS
-            && view.call_kind(at) == Some(CallKind::Launch)
-            && covered(&view.busy, span) * 10 >= span.nanos() * 9
-    };
-    let blocked = (0..host.len()).filter(is_blocked);
-    blocked.map(|at| Span { start: host.start[at] + LONGEST_LAUNCH_NANOS, end: host.end(at) }).collect()
+        let is_blocked = span.nanos() > own && covered(&view.busy, span) * 10 >= span.nanos() * 9;
+        is_blocked.then_some(Span { start: span.start + own, end: span.end })
+    });
+    blocked.collect()
 }
 
 fn removed_at(removed: &[Span], time: i64) -> bool {

@@ -9,7 +9,7 @@ use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
-use crate::measures::intervals::{Span, covered};
+use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
 use crate::measures::parameters::update;
 use crate::measures::view::View;
@@ -32,17 +32,23 @@ const PINNED_SHARE: f64 = 0.85;
 const WORKERS: i64 = 8;
 /// One in so many parts of a loader's work is to take a batch over from a worker.
 const HANDED_OVER: i64 = 32;
+/// Shorter kernels make single values and masks.
+const SMALL_NANOS: i64 = 10_000;
+/// No call of the matrix units is over sooner, however small its part in a batch.
+const SHORTEST_NANOS: i64 = 500;
 
 /// How the saving of a finding's fix is found, by its cause; `None` where nothing in a trace tells: what it saves is outside of the
 /// bound.
 pub fn model(cause: Cause) -> Option<&'static str> {
     Some(match cause {
-        Cause::HostSync => "the step without the waits; at best the host is ahead of the device throughout",
+        Cause::HostSync => {
+            "the step without the waits and what the host does with what it read; at best the host is ahead of the device throughout"
+        }
         Cause::GpuIdle => {
             "the host's time in long stops done ahead; at best the host is ahead of the device throughout"
         }
         Cause::LaunchBound => {
-            "launches replayed at once; at best all that memory bounds is fused as well and no gap is left"
+            "launches replayed at once; at best all that memory bounds is fused as well, calls are batched and no gap is left"
         }
         Cause::DataLoading => {
             "the loader's work done by workers beside the rest of the step; at best the step is as long as the device works"
@@ -57,7 +63,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
             "the products' FLOPs at the rate of fused attention; at best half of them at the full rate"
         }
         Cause::SmallKernels => {
-            "each run of kernels as long as its longest; at best nothing is left but products, convolutions and attention"
+            "each run of kernels as long as its longest, loops of kernels half as long; at best nothing is left but products, convolutions and attention"
         }
         Cause::OptimizerPerParameter => "the bytes of one fused update at the memory's rate; at best half of them",
         Cause::AllocatorChurn => "the step without the calls",
@@ -85,29 +91,65 @@ pub fn model(cause: Cause) -> Option<&'static str> {
 pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
     let mut known = Known { view, costs: None };
     for finding in findings.iter_mut() {
-        // A rule that knows more than the cause has said both.
         if finding.found.removal.is_empty() {
             continue;
         }
-        if finding.found.expected.is_some() {
-            finding.found.removal.quick_host = view.has_device_work();
-            continue;
-        }
         let asked = finding.found.removal.clone();
-        let (bound, expected) = match finding.cause {
-            Cause::AttentionMaterialised => attention(&mut known, measures, asked),
-            Cause::NoTensorCores => tensor_cores(&mut known, asked),
-            Cause::LaunchBound | Cause::SmallKernels => (fused(view, &asked), asked),
-            Cause::OptimizerPerParameter => optimizer(view, measures, asked),
-            Cause::DataLoading => loading(view, asked),
-            Cause::HostSync | Cause::GpuIdle => host_ahead(view, asked),
-            Cause::DeviceCopies => layouts(view, asked),
-            Cause::HostCopies => pinned(view, asked),
-            Cause::BelowRoof => at_roof(view, asked),
-            _ => (asked.clone(), asked),
+        // A rule that knows more than the cause has said what is expected.
+        let (bound, expected) = match finding.found.expected.take() {
+            Some(expected) => (asked, expected),
+            None => modelled(&mut known, measures, finding.cause, asked),
         };
-        finding.found.removal = Removal { quick_host: view.has_device_work(), ..bound };
+        finding.found.removal = least(&mut known, finding.cause, bound);
         finding.found.expected = Some(expected);
+    }
+}
+
+/// Bound and expected removal by the model of the cause.
+fn modelled(known: &mut Known, measures: &Measures, cause: Cause, asked: Removal) -> (Removal, Removal) {
+    let view = known.view;
+    match cause {
+        Cause::AttentionMaterialised => attention(known, measures, asked),
+        Cause::NoTensorCores => tensor_cores(known, asked),
+        Cause::OptimizerPerParameter => optimizer(view, measures, asked),
+        Cause::DataLoading => loading(view, asked),
+        Cause::DeviceCopies => layouts(view, asked),
+        Cause::HostCopies => pinned(view, asked),
+        Cause::BelowRoof => at_roof(view, asked),
+        _ => (asked.clone(), asked),
+    }
+}
+
+/// What nothing undercuts: with the cost goes all that merely stands because of it, and the next process may be quicker.
+fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
+    let view = known.view;
+    if !view.has_device_work() {
+        return bound;
+    }
+    let mut bound = Removal { quick_host: true, quick_device: true, ..bound };
+    match cause {
+        // The host is the cause: at best it is ahead of the device throughout, and copies what it must beside it.
+        Cause::HostSync
+        | Cause::GpuIdle
+        | Cause::DataLoading
+        | Cause::HostCopies
+        | Cause::CpuBoundOperator
+        | Cause::AllocatorChurn
+        | Cause::ConstantRebuilt
+        | Cause::UnevenSteps => host_ahead(view, bound),
+        // Whoever launches less need not read back in between either.
+        Cause::LaunchBound => {
+            bound.host = vec![view.steps.host_range()];
+            fused(known, bound)
+        }
+        Cause::SmallKernels => fused(known, bound),
+        // Kernels are the cause: those who launch what is gone may be gone as well.
+        _ => {
+            let launchers = bound.device.keys().filter_map(|&at| view.operator_of_device(at));
+            bound.launchers = merged(launchers.map(|at| view.host_span(at)).collect());
+            bound.without_gaps |= !bound.device.is_empty();
+            bound
+        }
     }
 }
 
@@ -196,20 +238,43 @@ fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// A compiler may fuse all that is bound by memory into its neighbours (element-wise work, sums, norms, gathers, copies), and a graph
-/// leave next to nothing between the rest.
-fn fused(view: &View, asked: &Removal) -> Removal {
+/// A compiler may fuse all that is bound by memory into its neighbours (element-wise work, sums, norms, gathers, copies), one call do
+/// what a loop of small ones does, and a graph leave next to nothing between the rest.
+fn fused(known: &mut Known, asked: Removal) -> Removal {
+    let view = known.view;
     let device = &view.trace.device;
     let kinds = kinds_of_names(view);
-    let mut bound = Removal { without_gaps: true, ..asked.clone() };
-    let is_fusable = |&at: &usize| {
+    let mut bound = Removal { without_gaps: true, ..asked };
+    let spans: Vec<usize> = device.busy().collect();
+    let shares = known.shares(spans.iter().copied());
+    for &at in &spans {
         let kind = of_span(view, &kinds, at);
-        matches!(kind, Kind::ElementWise | Kind::Reduction | Kind::Normalisation | Kind::Indexing | Kind::CopyOnDevice)
-    };
-    for at in device.busy().filter(is_fusable) {
-        bound.device.insert(at, 0);
+        let is_fused = matches!(
+            kind,
+            Kind::ElementWise | Kind::Reduction | Kind::Normalisation | Kind::Indexing | Kind::CopyOnDevice
+        );
+        let left = if is_fused { 0 } else { batched(known, &shares, at) };
+        bound.device.entry(at).and_modify(|kept| *kept = (*kept).min(left)).or_insert(left);
     }
     bound
+}
+
+/// What is left of a kernel in one call with others of its kind: it fills the device, and is no quicker than its FLOPs.
+fn batched(known: &mut Known, shares: &HashMap<usize, f64>, at: usize) -> i64 {
+    let view = known.view;
+    let device = &view.trace.device;
+    let duration = device.duration[at];
+    let by_flops = part(view).zip(known.cost_of(at)).zip(shares.get(&at)).map(|((part, (_, cost)), share)| {
+        let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
+        nanos(share * cost.flops / rate)
+    });
+    let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
+    let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+    let filled = match device.category[at] == Category::Kernel && blocks > 0 && multiprocessors > 0 {
+        true => (blocks as f64 / multiprocessors as f64).min(1.0),
+        false => 1.0,
+    };
+    by_flops.unwrap_or((filled * duration as f64) as i64).max(SHORTEST_NANOS).min(duration)
 }
 
 /// By its bytes: as many as one kernel for all parameters moves, at the memory's rate. At least half of them at the full rate.
@@ -230,8 +295,7 @@ fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Remo
 }
 
 /// By overlap: workers prepare batches while the rest of the step runs, each its share of the time. What they do not get done by then
-/// is waited for, and each batch is handed over. At least as long as the device works: the training thread, which did the
-/// loader's work as well, is quicker too.
+/// is waited for, and each batch is handed over.
 fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     let spans = loading_spans(view);
     let in_steps: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
@@ -240,8 +304,7 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     let left = (waited_for as f64 / in_steps.max(1) as f64).min(1.0);
     let shorter = |span: &Span| Span { start: span.start + (left * span.nanos() as f64) as i64, end: span.end };
     let expected = Removal { host: spans.iter().map(shorter).collect(), ..asked.clone() };
-    let bound = Removal { host: vec![view.steps.host_range()], ..asked };
-    (bound, expected)
+    (asked, expected)
 }
 
 /// By the bytes of the copies: of those who read a tensor in another order instead, a product does so for nothing and others at about
@@ -282,11 +345,19 @@ fn pinned(view: &View, asked: Removal) -> (Removal, Removal) {
     (asked, expected)
 }
 
-/// Without the waits, or without what keeps the host. At least as long as the device works: at best the host is ahead of it all
-/// the time.
-fn host_ahead(view: &View, asked: Removal) -> (Removal, Removal) {
-    let bound = Removal { host: vec![view.steps.host_range()], ..asked.clone() };
-    (bound, asked)
+/// At least as long as the device works: at best the host is ahead of it all the time, what is copied is not or is hidden, and the
+/// small kernels that made what the host asked for are gone.
+fn host_ahead(view: &View, asked: Removal) -> Removal {
+    let device = &view.trace.device;
+    let kinds = kinds_of_names(view);
+    let mut bound = Removal { host: vec![view.steps.host_range()], without_gaps: true, ..asked };
+    let goes = |&at: &usize| match of_span(view, &kinds, at) {
+        Kind::CopyToOrFromHost => true,
+        Kind::ElementWise | Kind::Reduction | Kind::Indexing | Kind::CopyOnDevice => device.duration[at] <= SMALL_NANOS,
+        _ => false,
+    };
+    bound.device.extend(device.busy().filter(goes).map(|at| (at, 0)));
+    bound
 }
 
 /// At its roof at best, at most of it as expected.

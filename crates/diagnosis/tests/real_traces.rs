@@ -64,15 +64,15 @@ fn fixed_has_no_read_back_and_no_mask_and_is_still_bound_by_launches() {
 }
 
 #[test]
-fn tiny_llama_is_bound_by_launches_under_a_profiler_that_doubles_the_hosts_time() {
+fn tiny_llama_is_bound_by_launches_under_a_profiler_that_nearly_doubles_the_hosts_time() {
     let analysis = analysis("tiny_llama_v1");
     assert_eq!(analysis.findings[0].code, "TR103");
     assert_near(analysis.measures.breakdown.busy_share, 0.0500, 0.0005);
     let overhead = analysis.trust.profiler_overhead_share.expect("is estimated");
-    assert!(1.0 / (1.0 - overhead) > 2.0, "{overhead}");
-    let note = "the step of 42.3 ms takes an estimated 21.3 ms without the profiler, between 10.4 and 37.5";
+    assert!(1.0 / (1.0 - overhead) > 1.7, "{overhead}");
+    let note = "the step of 42.3 ms takes an estimated 23.7 ms without the profiler, between 11.6 and 38.5";
     assert!(analysis.trust.notes[0].contains(note), "{:?}", analysis.trust.notes);
-    assert_near(analysis.true_step.seconds, 0.0213, 5e-5);
+    assert_near(analysis.true_step.seconds, 0.0237, 5e-5);
     // Version 1 executes 5,892,997,120 FLOPs forward, and twice that backward.
     assert_near(analysis.measures.roofline.flops_per_step, 3.0 * 5_892_997_120.0, 0.5);
 }

@@ -14,6 +14,9 @@ use super::memory_bound::{MemoryBoundRow, memory_bound};
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::recomputed::{Recomputed, recomputed};
+use super::repeated_forward::repeated_forward;
+use super::repeats::{Repeats, repeats};
+use super::tables::{DenseTable, dense_table};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,6 +33,12 @@ pub struct Patterns {
     pub parameter_loops: ParameterLoops,
     #[serde(skip)]
     pub parameters: Parameters,
+    #[serde(skip)]
+    pub dense_table: Option<DenseTable>,
+    #[serde(skip)]
+    pub repeats: Repeats,
+    #[serde(skip)]
+    pub repeated_forward: Recomputed,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -114,6 +123,9 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         norms: norms(view),
         memory_bound: memory_bound(view),
         parameter_loops: parameter_loops(view, &parameters, &in_optimizer),
+        dense_table: dense_table(view, &parameters, &optimizer.host),
+        repeats: repeats(view),
+        repeated_forward: repeated_forward(view),
         parameters,
         optimizer,
         attention: attention(view),

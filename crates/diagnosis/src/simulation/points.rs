@@ -24,6 +24,8 @@ pub enum What {
         delay: i64,
         /// From the end of the work before it on the stream, where it was queued.
         gap: i64,
+        /// Whether the work before it is of the same graph.
+        is_in_graph: bool,
         /// Work of another stream that it waited for, and the time from that one's end to its start.
         after: Option<(u32, i64)>,
         /// The first wait after the order that it was done by in the trace, counted from 0; [`NONE`] where there is none.
@@ -71,6 +73,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
             lane: lane as u32,
             delay: (start - time).clamp(0, LONGEST_DELAY_NANOS),
             gap: queued.unwrap_or(i64::MAX),
+            is_in_graph: previous.is_some_and(|previous| view.call_of[previous] == view.call_of[at]),
             after,
             waited_by: NONE,
             duration: device.duration[at],

@@ -228,3 +228,15 @@ fn what_recording_took_of_a_host_with_time_to_spare_is_not_there_in_any_replay()
     assert_eq!(simulation.run(&Removal::default()), 94 * MICRO, "as it is");
     assert_eq!(simulation.run(&quicker), 40 * MICRO);
 }
+
+#[test]
+fn a_graphs_launch_waits_for_its_former_replay_and_not_for_itself() {
+    // The second launch waits for 7,990 µs while the first replay runs: with a quicker replay it is over as soon.
+    let events = [
+        ("cuda_runtime", "cudaGraphLaunch", 1, 0, 10, 1),
+        kernel(7, 10, 8_000, 1),
+        ("cuda_runtime", "cudaGraphLaunch", 1, 20, 7_990, 2),
+        kernel(7, 8_010, 8_000, 2),
+    ];
+    check(8_100, &events, 16_010, &[(removal(&[], &[(0, 2_000), (1, 2_000)]), 4_010)]);
+}

@@ -6,6 +6,7 @@ use super::{milliseconds, percent};
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{covered, gaps, merged, without};
+use crate::measures::stops::Stop;
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
@@ -119,6 +120,10 @@ fn together(evidence: &Evidence) -> Option<Found> {
         )
     };
     found.evidence = sums.iter().take(3).map(said).collect();
-    found.removal = Removal { host: spans, ..Removal::default() };
+    // A stop that is mostly theirs is theirs: Python between them goes with them.
+    let dry = evidence.measures.stops.iter().filter_map(Stop::dry);
+    let theirs = dry.filter(|dry| dry.nanos() > 0 && covered(&spans, *dry) * 2 >= dry.nanos());
+    let theirs = without(&merged(theirs.collect()), &elsewhere);
+    found.removal = Removal { host: merged([spans, theirs].concat()), ..Removal::default() };
     Some(found)
 }

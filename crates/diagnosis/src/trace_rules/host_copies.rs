@@ -2,10 +2,8 @@
 
 use super::percent;
 use crate::measures::copies::{CopyRow, Direction};
+use crate::measures::on_host::SCALAR_BYTES;
 use crate::measures::synchronisation::WaitKind;
-
-use crate::measures::view::View;
-use headroom_trace::{Category, NONE};
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Effort};
@@ -21,9 +19,8 @@ pub const RULE: TraceRule = TraceRule {
 
 /// Less is not worth a word.
 const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
-
-/// Single values are no larger.
-const SCALAR_BYTES: u64 = 64;
+/// Shares of the host's work that are told.
+const WORTH_A_WORD: f64 = 0.01;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"steady-state") {
@@ -44,7 +41,11 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
         Direction::HostToDevice if row.pageable => waits.iter().map(|waits| waits.cost_seconds).sum(),
         _ => 0.0,
     };
-    let share = waiting.max(row.exposed_seconds) / wall;
+    // What the host does with the tensors it got, while the device stands; told with the largest copies.
+    let to_host = evidence.measures.copies.rows.iter().filter(|row| row.direction == Direction::DeviceToHost);
+    let is_largest = to_host.max_by_key(|row| row.bytes).is_some_and(|largest| largest.name == row.name);
+    let work = if is_largest { evidence.measures.on_host.work_seconds } else { 0.0 };
+    let share = ((waiting.max(row.exposed_seconds) + work) / wall).min(1.0);
     // Read-backs of single values are host-sync's.
     let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES;
     let least = if row.pageable { LEAST_SHARE_OF_PAGEABLE } else { evidence.thresholds.copies_share };
@@ -53,8 +54,16 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     }
     let way = if row.direction == Direction::HostToDevice { "to the device" } else { "to the host" };
     let kind = if row.pageable { " from or to pageable memory" } else { "" };
-    let message = format!("copies {way}{kind} take {} of the step", percent(share));
+    let mut message = format!("copies {way}{kind} take {} of the step", percent(share - work / wall));
+    let works = work / wall >= WORTH_A_WORD;
+    if works {
+        message += &format!(", and the host works on them for {} while the device stands", percent(work / wall));
+    }
     let advice = match (row.pageable, row.direction) {
+        _ if works => {
+            "do on the device what the host does with them (metrics, histograms, masks, matching) and read back the result alone; or \
+             copy into pinned memory, non-blocking, and work on it beside the next step"
+        }
         (true, Direction::HostToDevice) => {
             "pin the memory (pin_memory=True of the DataLoader) and copy with non_blocking=True"
         }
@@ -79,20 +88,18 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     // At best a copy is hidden behind compute.
     let (view, device) = (evidence.view, &evidence.view.trace.device);
     let same: Vec<usize> = device.busy().filter(|&at| view.name(device.name[at]) == row.name).collect();
-    if row.pageable && row.direction == Direction::DeviceToHost {
-        // The wait is host-sync's cost, and goes with the copy all the same.
-        let large = same.iter().filter(|&&at| device.bytes[at] > SCALAR_BYTES && view.call_of[at] != NONE);
-        let readers = large.filter_map(|&at| copying_operator(view, view.call_of[at] as usize));
-        found.removal.host.extend(readers.map(|at| view.host_span(at)));
+    if row.direction == Direction::DeviceToHost {
+        // The wait is host-sync's cost, and goes with the copy all the same; so does what the host does with it.
+        let on_host = &evidence.measures.on_host;
+        if row.pageable || works {
+            found.removal.host.extend_from_slice(&on_host.readers);
+        }
+        if works {
+            found.removal.host.extend_from_slice(&on_host.work);
+            found.removal.device.extend(on_host.copies.iter().map(|&at| (at, 0)));
+            found.expected = Some(found.removal.clone());
+        }
     }
-    found.removal.device = same.into_iter().map(|at| (at, 0)).collect();
+    found.removal.device.extend(same.into_iter().map(|at| (at, 0)));
     Some(found)
-}
-
-/// The outermost operator around a call that is there to copy.
-fn copying_operator(view: &View, call: usize) -> Option<usize> {
-    let copies =
-        |&at: &usize| matches!(view.host_name(at), "aten::to" | "aten::_to_copy" | "aten::copy_" | "aten::cpu");
-    let operators = view.ancestors(call).filter(|&at| view.trace.host.category[at] == Category::CpuOp);
-    operators.take_while(copies).last()
 }

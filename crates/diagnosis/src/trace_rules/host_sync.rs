@@ -26,7 +26,17 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = &evidence.measures.synchronisation.groups;
     let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_SHARE;
     let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits));
-    said.map(|waits| found(waits, in_the_shadow(groups, waits))).collect()
+    let on_host = &evidence.measures.on_host;
+    let found = |waits: &Waits| {
+        let mut found = found(waits, in_the_shadow(groups, waits));
+        // A tensor is read back to be worked on: what the host does with it goes with the copy.
+        if waits.spans.iter().any(|span| on_host.readers.contains(span)) {
+            found.removal.host.extend(on_host.readers.iter().chain(&on_host.work));
+            found.removal.device = on_host.copies.iter().map(|&at| (at, 0)).collect();
+        }
+        found
+    };
+    said.map(found).collect()
 }
 
 /// A value that is read soon after another costs next to nothing: the host has waited already. It takes the wait over where the

@@ -79,9 +79,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Some(share) if share > 0.4 && evidence.trust.overhead_from != Some("measured") => Confidence::Medium,
         _ => Confidence::High,
     };
-    // Everything the host does but to wait, to load and to be elsewhere could be replayed from a graph.
+    // Everything the host does but to wait, to load and to be elsewhere could be replayed from a graph. A loop that reads back in every
+    // round is only launched at once where it does not read.
+    let waits = &evidence.measures.synchronisation;
+    let is_read_in_a_loop = waits.calls as f64 > WAITS_OF_A_LOOP * view.steps.count();
+    let waiting = if is_read_in_a_loop { Vec::new() } else { waiting_spans(view) };
     let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS);
-    let kept = merged([waiting_spans(view), loading_spans(view), long.collect()].concat());
+    let kept = merged([waiting, loading_spans(view), long.collect()].concat());
     found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
     vec![found]
 }
@@ -113,6 +117,9 @@ fn applies(evidence: &Evidence) -> bool {
             || launches.shorter_than_launch_share > 0.5
             || is_hardly_ahead)
 }
+
+/// Waits per step; a step that is no loop reads a few values.
+const WAITS_OF_A_LOOP: f64 = 10.0;
 
 /// A host that most often has one piece of work ahead, the one that runs, does not keep ahead of the device.
 const NOT_AHEAD: f64 = 1.0;

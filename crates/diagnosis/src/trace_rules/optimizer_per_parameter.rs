@@ -1,7 +1,10 @@
 //! TR109 optimizer-per-parameter: the optimizer, or a loop beside it, works one parameter at a time.
 
+use hashbrown::HashMap;
+
 use super::{milliseconds, percent};
 use crate::measures::parameters::update;
+use crate::measures::tables::DenseTable;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -26,7 +29,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let most = evidence.thresholds.optimizer_kernels_per_step;
     let is_one_by_one = optimizer.kernels_per_step >= most || optimizer.zeroed_per_step >= most;
     let of_optimizer = if is_one_by_one { Some(one_by_one(evidence)) } else { several_passes(evidence) };
-    of_optimizer.into_iter().chain(outside(evidence)).collect()
+    of_optimizer.into_iter().chain(outside(evidence)).chain(unused_rows(evidence)).collect()
 }
 
 fn one_by_one(evidence: &Evidence) -> Found {
@@ -109,4 +112,49 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     found.per_step = loops.operators_per_step;
     found.removal = removal;
     Some(found)
+}
+
+/// What a sparse gradient costs for each used row, against a dense one: its rows are sorted and added up first.
+const SPARSE_COST: f64 = 2.0;
+
+/// A table whose gradient is dense: filled with zeros and updated as a whole, for the few rows that a step uses.
+fn unused_rows(evidence: &Evidence) -> Option<Found> {
+    let table = evidence.measures.patterns.dense_table.as_ref()?;
+    let share = table.unused_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    if share < evidence.thresholds.roof_share {
+        return None;
+    }
+    let message = format!(
+        "an embedding of {:.0} rows gets a dense gradient while a step uses {:.0} of them at most: filling and updating the others takes \
+         {} of the step",
+        table.rows,
+        table.used_rows,
+        percent(share)
+    );
+    let advice = "sparse=True in the embedding, with an optimizer for its rows alone (SparseAdam, Adagrad, SGD); the other parameters \
+                  keep theirs";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    found.evidence = vec![format!(
+        "{:.2}% of the rows, {:.1} MB of {:.1} MB in single precision",
+        100.0 * table.used_share(),
+        4e-6 * table.used_rows * table.width,
+        4e-6 * table.rows * table.width
+    )];
+    found.removal.device = left_of_table(evidence, table, table.used_share());
+    // At best nothing of the gradient's own kernels is left.
+    found.removal.device.extend(table.gradient.iter().map(|&at| (at, 0)));
+    let left = left_of_table(evidence, table, (SPARSE_COST * table.used_share()).min(1.0));
+    found.expected = Some(Removal { device: left, ..Removal::default() });
+    Some(found)
+}
+
+/// Fills and updates with this share of the table's rows.
+fn left_of_table(evidence: &Evidence, table: &DenseTable, share: f64) -> HashMap<usize, i64> {
+    let duration = &evidence.view.trace.device.duration;
+    let scaled = |at: usize, share: f64| (at, (share * duration[at] as f64) as i64);
+    let fills = table.fills.iter().map(|&at| scaled(at, share));
+    let of_update = 1.0 - table.share_of_update.min(1.0) * (1.0 - share);
+    fills.chain(table.update.iter().map(|&at| scaled(at, of_update))).collect()
 }

@@ -16,7 +16,57 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
+/// What a loop on the device costs is told from this share of the step on.
+const LEAST_SHARE_OF_LOOPS: f64 = 0.1;
+/// One call for all takes about half of what as many narrow ones do, each with its own start and end.
+const LEFT_OF_LOOPS: f64 = 0.5;
+
 fn check(evidence: &Evidence) -> Vec<Found> {
+    runs(evidence).into_iter().chain(loops(evidence)).collect()
+}
+
+/// The same short kernels round after round, replayed from a graph: one call for all parts in place of a loop over them.
+fn loops(evidence: &Evidence) -> Option<Found> {
+    let (repeats, view) = (&evidence.measures.patterns.repeats, evidence.view);
+    let duration = &view.trace.device.duration;
+    let beside: i64 = repeats.beside_products.iter().map(|&at| duration[at]).sum();
+    let saved = (1.0 - LEFT_OF_LOOPS) * (repeats.nanos - beside) as f64 + (beside + repeats.gap_nanos) as f64;
+    let share = view.steps.share(saved as i64);
+    if share < LEAST_SHARE_OF_LOOPS {
+        return None;
+    }
+    let steps = view.steps.count();
+    let message = format!(
+        "a loop on the device: {:.0} times per step the same {} short kernel(s) run {} times in a row, {} of the step; one call for all \
+         parts would do",
+        repeats.loops_per_step,
+        repeats.kernels_per_round,
+        repeats.rounds,
+        percent(view.steps.share(repeats.nanos + repeats.gap_nanos))
+    );
+    let advice = "one product and one call of attention for all heads, experts or groups (a batch dimension, torch.bmm, grouped \
+                  convolutions, torch.vmap) in place of a Python loop over modules";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    found.evidence = vec![format!(
+        "{:.0} kernels per step, {} in them and {} between them",
+        repeats.kernels.len() as f64 / steps,
+        milliseconds(repeats.nanos as f64 / 1e9 / steps),
+        milliseconds(repeats.gap_nanos as f64 / 1e9 / steps)
+    )];
+    let left = |at: usize| (at, (LEFT_OF_LOOPS * duration[at] as f64) as i64);
+    found.removal.device = repeats.kernels.iter().map(|&at| (at, 0)).collect();
+    let gone = repeats.beside_products.iter().map(|&at| (at, 0));
+    found.expected = Some(Removal {
+        device: repeats.kernels.iter().map(|&at| left(at)).chain(gone).collect(),
+        graph_gaps: 1.0,
+        ..Removal::default()
+    });
+    Some(found)
+}
+
+fn runs(evidence: &Evidence) -> Vec<Found> {
     let small = &evidence.measures.patterns.small_kernels;
     let kernels = evidence.measures.kernels.per_step.max(1.0);
     if small.share_of_steps < evidence.thresholds.small_kernels_share || small.kernels_per_step < 0.05 * kernels {

@@ -153,7 +153,7 @@ fn fused_work_leaves_no_element_wise_kernel_at_least() {
     for cause in [Cause::SmallKernels, Cause::LaunchBound] {
         let (bound, expected) = filled(&made.trace(), cause, device(&[(0, 0)]), &Measures::default());
         assert_eq!(expected.device, device(&[(0, 0)]).device);
-        assert_eq!(bound.device, device(&[(0, 0), (2, 0)]).device);
+        assert_eq!(bound.device, device(&[(0, 0), (1, 60 * MICRO), (2, 0)]).device);
         assert!(bound.without_gaps && !expected.without_gaps, "a graph packs what is left");
     }
 }
@@ -185,6 +185,7 @@ fn a_loaders_work_is_done_beside_the_rest_of_the_step() {
     let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
     made.span("user_annotation", name, 1, 0, 800 * MICRO, "");
     made.operator("aten::x", 900 * MICRO, 940 * MICRO);
+    made.launch((905 * MICRO, 910 * MICRO), "k", (920 * MICRO, 980 * MICRO));
     let (bound, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 800)]), &Measures::default());
     assert_eq!(expected.host, host(&[(25, 800)]).host, "a batch is handed over");
     assert_eq!(bound.host, host(&[(0, 10_000)]).host);
@@ -197,11 +198,45 @@ fn a_loaders_work_is_done_beside_the_rest_of_the_step() {
 }
 
 #[test]
-fn read_backs_leave_at_least_what_the_device_does() {
+fn read_backs_leave_at_least_what_the_device_does_beside_copies_and_small_kernels() {
     let mut made = step();
-    made.operator("aten::x", 0, 40 * MICRO);
+    for (nth, (name, micros)) in
+        [("sgemm", 60), ("vectorized_elementwise_kernel", 60), ("vectorized_elementwise_kernel", 8)].iter().enumerate()
+    {
+        let start = 100 * MICRO * nth as i64;
+        made.operator("aten::x", start, start + 40 * MICRO);
+        made.launch((start + 5 * MICRO, start + 10 * MICRO), name, (start + 20 * MICRO, start + (20 + micros) * MICRO));
+    }
+    made.span("cuda_runtime", "cudaMemcpyAsync", 1, 400 * MICRO, 405 * MICRO, r#""correlation":77,"bytes":8"#);
+    let id = r#""correlation":77,"bytes":8"#;
+    made.span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, 410 * MICRO, 411 * MICRO, id);
     let (bound, expected) = filled(&made.trace(), Cause::HostSync, host(&[(0, 40)]), &Measures::default());
-    assert_eq!((bound.host, expected.host), (host(&[(0, 10_000)]).host, host(&[(0, 40)]).host));
+    assert_eq!((&bound.host, &expected.host), (&host(&[(0, 10_000)]).host, &host(&[(0, 40)]).host));
+    assert_eq!(bound.device, device(&[(2, 0), (3, 0)]).device);
+    assert!(bound.without_gaps && bound.quick_device && !expected.without_gaps && !expected.quick_device);
+}
+
+#[test]
+fn small_calls_in_one_fill_the_device_and_are_no_quicker_than_their_flops() {
+    // 33 of 132 blocks run: four such kernels take as long as one. A product goes by its FLOPs: 2 · 256 · 4096² at 989 TFLOP/s.
+    let mut made = step();
+    made.header = made.header.replace("H200\"", "H200\",\"numSms\":132");
+    let kernel = |made: &mut Fabricated, id: u32, name: &str, start: i64, end: i64| {
+        let call = format!(r#""correlation":{id}"#);
+        let args = format!(r#""correlation":{id},"grid":[33,1,1],"block":[128,1,1]"#);
+        made.span("cuda_runtime", "cudaLaunchKernel", 1, start, start + 5 * MICRO, &call);
+        made.span("kernel", name, 7, start + 10 * MICRO, end, &args);
+    };
+    made.operator("aten::x", 0, 40 * MICRO);
+    kernel(&mut made, 71, "flash_fwd", 5 * MICRO, 55 * MICRO);
+    made.shaped("aten::mm", 100 * MICRO, 140 * MICRO, "[[256,4096],[4096,4096]]", "c10::BFloat16");
+    kernel(&mut made, 72, "nvjet_gemm", 105 * MICRO, 155 * MICRO);
+    let trace = made.trace();
+    assert_eq!(trace.header.devices[0].multiprocessors, 132);
+    let (bound, expected) = filled(&trace, Cause::LaunchBound, host(&[(0, 40)]), &Measures::default());
+    assert_left(&bound, 0, 10e3);
+    assert_left(&bound, 1, 2.0 * 256.0 * 4096.0 * 4096.0 / 989e12 * 1e9);
+    assert!(expected.device.is_empty());
 }
 
 #[test]
@@ -249,6 +284,7 @@ fn a_copy_to_another_layout_leaves_half_of_a_second_reading() {
 fn idle_time_is_the_hosts_at_most_and_its_long_stops_as_expected() {
     let mut made = step();
     made.operator("aten::x", 0, 40 * MICRO);
+    made.launch((5 * MICRO, 10 * MICRO), "k", (20 * MICRO, 120 * MICRO));
     let (bound, expected) = filled(&made.trace(), Cause::GpuIdle, host(&[(100, 4_000)]), &Measures::default());
     assert_eq!((bound.host, expected.host), (host(&[(0, 10_000)]).host, host(&[(100, 4_000)]).host));
 }

@@ -3,7 +3,7 @@
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::trace_rules::TraceFinding;
 
-use crate::run::{H200, Run, assert_near, codes, steps_ahead};
+use crate::run::{H200, Run, assert_near, codes, steps, steps_ahead};
 
 fn found<'a>(analysis: &'a Analysis, code: &str, said: &str) -> &'a TraceFinding {
     let mut all = analysis.findings.iter().filter(|finding| finding.code == code && finding.message.contains(said));
@@ -266,7 +266,7 @@ fn several_operators_on_the_hosts_own_tensors_are_found_together() {
     let analysis = augmented(900.0);
     let own = found(&analysis, "TR119", "operators that order nothing");
     assert_near(own.share_of_step.unwrap_or(0.0), 2_700.0 / 7_050.0);
-    assert_near(own.saving_expected_share, 2_700.0 / 7_050.0);
+    assert!((own.saving_expected_share - 3_000.0 / 7_050.0).abs() < 0.01, "with the Python between them: {own:?}");
     assert!(!has(&augmented(90.0), "TR119"), "views and sizes");
 }
 
@@ -323,4 +323,133 @@ fn a_large_value_copied_to_pageable_memory_takes_its_wait_with_it() {
     let copies = found(&analysis, "TR105", "to the host");
     // The link takes 276 µs for them, and the host is at its own work beside the device's.
     assert_near(copies.saving_expected_share, (2_900.0 - 276.0 + 4_000.0) / 15_950.0);
+}
+
+/// Steps of 9 ms of the device, after which a tensor is copied to the host for 1 ms and worked on for 4.
+fn worked_on_by_the_host(bytes: u64) -> Analysis {
+    steps(|run, _| {
+        run.work();
+        let id = run.next_id;
+        run.next_id += 1;
+        let waits = (run.device_free - run.host).max(0.0) + 1_000.0;
+        run.host_span("cpu_op", "aten::to", waits + 20.0, Some(id));
+        run.host_span("cuda_runtime", "cudaMemcpyAsync", 8.0, Some(id));
+        let (at, more) = (run.device_free.max(run.host + 10.0), format!(r#","bytes":{bytes}"#));
+        run.device_span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, at, 1_000.0, id, &more);
+        run.host += 10.0;
+        run.host_span("cuda_runtime", "cudaStreamSynchronize", waits, None);
+        run.device_free = at + 1_000.0;
+        run.host = run.device_free + 30.0 + 4_000.0;
+    })
+    .analysis()
+}
+
+#[test]
+fn what_the_host_does_with_a_copied_tensor_goes_with_the_copy() {
+    let analysis = worked_on_by_the_host(1 << 22);
+    let copies = found(&analysis, "TR105", "the host works on them");
+    assert_eq!(codes(&analysis)[0], "TR105");
+    let step = analysis.true_step.recorded_seconds;
+    assert!((copies.saving_expected_share - 5e-3 / step).abs() < 0.02, "{copies:?}");
+    assert!(copies.saving_bound_share >= copies.saving_expected_share);
+    let reads = found(&analysis, "TR101", "reads a value back");
+    assert_near(reads.saving_expected_share, copies.saving_expected_share);
+    assert!(!has(&analysis, "TR102"), "idle time is explained: {:?}", codes(&analysis));
+    // A single value is a read-back, and idle time after it is the host's.
+    let single = worked_on_by_the_host(8);
+    assert!(!has(&single, "TR105") && has(&single, "TR102"), "{:?}", codes(&single));
+}
+
+#[test]
+fn a_table_with_a_dense_gradient_is_told_with_what_its_used_rows_need() {
+    let mut run = Run { header: H200, ..Run::new() };
+    for number in 0..4 {
+        run.step_ahead(number, |run| {
+            shaped(run, "aten::mm", "[[1024,1024],[1024,1024]]", r#"["float","float"]"#, "nvjet_tst", 500.0);
+            let at = run.host;
+            run.events.push(format!(
+                r#"{{"ph":"X","cat":"cpu_op","name":"aten::embedding_dense_backward","pid":1,"tid":1,"ts":{at:.3},"dur":45,"args":{{
+                "Input Dims":[[4096,64],[4096],[],[],[]],"Input type":["float","long int","Scalar","Scalar","Scalar"],
+                "Concrete Inputs":["","","1000000","-1","False"]}}}}"#
+            ));
+            shaped(run, "aten::zero_", "[[1000000,64]]", r#"["float"]"#, "FillFunctor", 400.0);
+            shaped(run, "aten::sum", "[[4096,64]]", r#"["float"]"#, "sum_and_scatter", 100.0);
+            run.host += 20.0;
+            let at = run.host;
+            run.events.push(format!(
+                r#"{{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":{at:.3},"dur":5,"args":{{
+                "Input Dims":[[1000000,64]],"Input type":["float"]}}}}"#
+            ));
+            run.host += 10.0;
+            run.host_span("user_annotation", "Optimizer.step#Adagrad.step", 21.0, None);
+            run.host += 1.0;
+            shaped(run, "aten::_foreach_addcdiv_", "[[],[],[]]", r#"["TensorList","TensorList","TensorList"]"#, "multi_tensor_apply_kernel", 3_000.0);
+        });
+    }
+    let analysis = run.analysis();
+    let table = found(&analysis, "TR109", "dense gradient");
+    assert!(table.message.contains("1000000 rows") && table.message.contains("4096"), "{}", table.message);
+    // Of each step the 3.4 ms of fill and update shrink to twice 0.41%; at best the 0.1 ms of adding up goes as well.
+    let share = |millis: f64| (4e-3 * millis / analysis.measures.breakdown.wall_seconds).min(1.0);
+    assert_near(table.share_of_step.unwrap_or(0.0), share(3.4 * (1.0 - 0.004_096)));
+    assert_near(table.saving_expected_share, share(3.4 * (1.0 - 2.0 * 0.004_096)));
+    assert!(table.saving_bound_share > table.saving_expected_share, "{table:?}");
+}
+
+/// Steps of four layers forward, each with a node of the backward pass, after `times` passes through them without.
+fn evaluated(times: usize, frozen: bool) -> Analysis {
+    let layer = |run: &mut Run, sequence: i64, width: u32| {
+        let (at, id) = (run.host, run.next_id);
+        run.next_id += 1;
+        run.events.push(format!(
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::linear","pid":1,"tid":1,"ts":{at:.3},"dur":18,"args":{{"External id":{id},"Sequence number":{sequence},"Fwd thread id":0,"Input Dims":[[64,512],[{width},512],[]],"Input type":["float","float",""]}}}}"#
+        ));
+        run.host += 4.0;
+        run.host_span("cuda_runtime", "cudaLaunchKernel", 8.0, Some(id));
+        let start = run.device_free.max(run.host + 6.0);
+        run.device_span("kernel", "nvjet_tst", 7, start, 500.0, id, "");
+        run.device_free = start + 500.0;
+        run.host += 16.0;
+    };
+    let mut run = Run { header: H200, ..Run::new() };
+    for number in 0..4 {
+        run.step_ahead(number, |run| {
+            for _ in 0..times {
+                for width in [512, 1_024, 512, if frozen { 768 } else { 2_048 }] {
+                    layer(run, -1, width);
+                }
+            }
+            for (nth, width) in [512, 1_024, 512, 2_048].into_iter().enumerate() {
+                layer(run, i64::from(number) * 10 + nth as i64 + 1, width);
+            }
+            run.host_span("cpu_op", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 2.0, None);
+            run.host += 4.0;
+            for nth in 0..4 {
+                let (at, id, sequence) = (run.host, run.next_id, i64::from(number) * 10 + 4 - nth);
+                run.next_id += 1;
+                run.events.push(format!(
+                    r#"{{"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: AddmmBackward0","pid":1,"tid":1,"ts":{at:.3},"dur":18,"args":{{"External id":{id},"Sequence number":{sequence},"Fwd thread id":1}}}}"#
+                ));
+                run.host += 4.0;
+                run.host_span("cuda_runtime", "cudaLaunchKernel", 8.0, Some(id));
+                let start = run.device_free.max(run.host + 6.0);
+                run.device_span("kernel", "nvjet_tst", 7, start, 1_000.0, id, "");
+                run.device_free = start + 1_000.0;
+                run.host += 16.0;
+            }
+        });
+    }
+    run.analysis()
+}
+
+#[test]
+fn a_forward_pass_without_a_gradient_beside_the_trained_one_is_told() {
+    let analysis = evaluated(1, false);
+    let again = found(&analysis, "TR132", "leave no gradient");
+    // 2 of 8 ms.
+    assert_near(again.share_of_step.unwrap_or(0.0), 0.25);
+    assert_near(again.saving_expected_share, 0.25);
+    assert!(!has(&evaluated(0, false), "TR132"));
+    assert!(!has(&evaluated(1, true), "TR132"), "other layers below the trained ones");
+    assert!(!has(&evaluated(3, false), "TR132"), "episodes are played");
 }

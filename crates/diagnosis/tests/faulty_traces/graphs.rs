@@ -79,3 +79,57 @@ fn light_and_full_recordings_of_a_graph_are_joined_kernel_by_kernel() {
     assert!((step.played_seconds - 0.003_57).abs() < 10e-6, "{step:?}");
     check(&analysis, 3_570.0);
 }
+
+/// Four steps of one graph: eight layers of twelve heads, each head two narrow products of 15 µs, and a wide one of 100 µs per layer.
+fn heads(header: &'static str, gap: f64, heads: usize) -> Trace {
+    let mut run = Run { header, ..Run::new() };
+    for number in 0..4 {
+        run.step_ahead(number, |run| {
+            let id = run.next_id;
+            run.next_id += 1;
+            run.host_span("cuda_runtime", "cudaGraphLaunch", 40.0, Some(id));
+            let mut at = run.device_free.max(run.host + 50.0);
+            for _ in 0..8 {
+                for _ in 0..heads {
+                    for name in ["nvjet_tst_64x64_v_bz_NTT", "nvjet_tst_256x128_h_bz_NNT"] {
+                        run.device_span("kernel", name, 7, at, 15.0, id, r#","grid":[2,66,1],"block":[384,1,1]"#);
+                        at += 15.0 + gap;
+                    }
+                }
+                let more = r#","grid":[2,66,1],"block":[384,1,1]"#;
+                run.device_span("kernel", "nvjet_tst_128x256_h_bz_TNT", 7, at, 100.0, id, more);
+                at += 100.0 + gap;
+            }
+            run.device_free = at;
+            run.host += 60.0;
+        });
+    }
+    run.trace()
+}
+
+#[test]
+fn a_loop_over_heads_in_a_graph_is_told_with_what_one_call_saves() {
+    let analysis = analyze(&[heads(H200, 1.0, 12)], &Options::default()).expect("there is a trace");
+    let found = &analysis.findings[0];
+    assert_eq!(found.code, "TR108", "{:?}", codes(&analysis));
+    assert!(found.message.contains("12 times in a row"), "{}", found.message);
+    // Of 8 · (24 · 16 + 101) µs half of the 2,880 in narrow products is saved, and their gaps.
+    let step = 8.0 * (24.0 * 16.0 + 101.0);
+    let saved = 8.0 * (24.0 * 7.5 + 25.0) / step;
+    assert!((found.saving_expected_share - saved).abs() < 0.02, "{} and not {saved}", found.saving_expected_share);
+    assert!(found.saving_bound_share > found.saving_expected_share);
+    let few = analyze(&[heads(H200, 1.0, 2)], &Options::default()).expect("there is a trace");
+    assert!(!codes(&few).contains(&"TR108"), "{:?}", codes(&few));
+}
+
+#[test]
+fn recording_lengthens_the_gaps_of_a_graph_and_the_play_takes_that_out() {
+    // 3,880 µs as recorded, with 200 gaps of 1 µs; 3,780 without.
+    let timed = r#""deviceProperties":[{"id":0,"name":"NVIDIA H200","numSms":132}],
+        "headroom_recording":{"true_step_seconds":[0.00378,0.00378,0.00378],"profiler":"light"},"#;
+    let analysis = analyze(&[heads(timed, 1.0, 12)], &Options::default()).expect("there is a trace");
+    let step = &analysis.true_step;
+    assert!((step.recorded_seconds - 0.003_88).abs() < 20e-6, "{step:?}");
+    assert!((step.played_seconds - 0.003_78).abs() < 20e-6, "{step:?}");
+    assert_near(analysis.measures.breakdown.busy_share, 3_680.0 / 3_780.0);
+}

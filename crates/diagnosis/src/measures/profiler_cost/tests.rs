@@ -110,8 +110,9 @@ fn usual_costs_go_by_what_was_recorded_and_by_the_hosts_launches() {
     };
     let as_measured = of("", 20, 4_500);
     assert_eq!(as_measured, LIGHT);
-    assert_eq!(of("", 20, 2_250), LIGHT.times(0.5), "a host that launches twice as fast");
-    assert_eq!((of("", 20, 45_000), of("", 20, 450)), (LIGHT.times(1.5), LIGHT.times(0.4)), "within limits");
+    assert_eq!(of("", 20, 2_250), LIGHT.times(0.5f64.powf(2.0 / 3.0)), "a host that launches twice as fast");
+    let limits = [1.5f64, 0.4].map(|slower| LIGHT.times(slower.powf(2.0 / 3.0)));
+    assert_eq!([of("", 20, 45_000), of("", 20, 450)], limits, "within limits");
     assert_eq!(of("", 19, 45_000), LIGHT.times(0.5), "too few to go by");
     assert_eq!(of(r#""record_shapes":1,"#, 20, 4_500).operator_micros, 2.5);
     assert_eq!(of(r#""with_stack":1,"#, 20, 4_500).python_micros, 2.5);

@@ -1,0 +1,161 @@
+//! Loops on the device: the same few short kernels again and again, and that loop itself in every layer.
+
+use std::collections::BTreeMap;
+
+use headroom_trace::{Category, NONE, NameId};
+
+use super::kinds::{Kind, kinds_of_names};
+use super::view::View;
+
+/// Kernels in loops that come several times per step: over heads, experts, groups or parts within each layer, not over layers. What is
+/// done to one part after another may be one call for all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Repeats {
+    pub kernels: Vec<usize>,
+    /// Those that add up or convert what products of the same round make: one product of all parts does that itself.
+    pub beside_products: Vec<usize>,
+    pub loops_per_step: f64,
+    /// Rounds of each loop, at the median.
+    pub rounds: usize,
+    pub kernels_per_round: usize,
+    pub nanos: i64,
+    /// From the end of each of the kernels to the start of the next.
+    pub gap_nanos: i64,
+}
+
+/// A layer of a model has more kernels than a round of a loop within it.
+const LONGEST_ROUND: usize = 24;
+const FEWEST_ROUNDS: usize = 6;
+/// The same loop comes so often in a step: in as many layers.
+const FEWEST_LOOPS: f64 = 3.0;
+/// Longer kernels fill the device by themselves.
+const LONGEST_NANOS: i64 = 60_000;
+/// Kernels of one stream that follow each other.
+const LONGEST_PAUSE_NANOS: i64 = 20_000;
+
+type Sign = (NameId, [u32; 3]);
+
+/// Of kernels that are replayed from graphs: there no operator tells what they are.
+pub fn repeats(view: &View) -> Repeats {
+    let device = &view.trace.device;
+    let range = view.steps.range();
+    let is_one = |&at: &usize| {
+        device.category[at] == Category::Kernel
+            && (range.start..range.end).contains(&device.start[at])
+            && in_graph(view, at)
+    };
+    let kernels: Vec<usize> = device.busy().filter(is_one).collect();
+    let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
+    // By what a round consists of: its loops, as first kernel, number of kernels and length of the round.
+    let mut loops: BTreeMap<Vec<Sign>, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut from = 0;
+    while from < kernels.len() {
+        let Some((period, count)) = longest_loop(view, &kernels, &signs, from) else {
+            from += 1;
+            continue;
+        };
+        let mut round: Vec<Sign> = signs[from..from + period].to_vec();
+        round.sort_unstable();
+        loops.entry(round).or_default().push((from, count));
+        from += count;
+    }
+    let kinds = kinds_of_names(view);
+    let mut result = Repeats::default();
+    let mut rounds = Vec::new();
+    for (round, found) in &loops {
+        if (found.len() as f64) < FEWEST_LOOPS * view.steps.count() {
+            continue;
+        }
+        result.loops_per_step += found.len() as f64 / view.steps.count();
+        for &(from, count) in found {
+            rounds.push((count / round.len(), round.len()));
+            result.kernels.extend(&kernels[from..from + count]);
+            let kind = |at: usize| kinds[device.name[at].index()];
+            if kernels[from..from + count].iter().any(|&at| kind(at) == Kind::Product) {
+                let beside = kernels[from..from + count].iter().filter(|&&at| kind(at) == Kind::ElementWise);
+                result.beside_products.extend(beside);
+            }
+            let pairs = kernels[from..from + count].windows(2);
+            result.gap_nanos += pairs.map(|pair| (device.start[pair[1]] - device.end(pair[0])).max(0)).sum::<i64>();
+        }
+    }
+    rounds.sort_unstable();
+    (result.rounds, result.kernels_per_round) = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
+    result.nanos = result.kernels.iter().map(|&at| device.duration[at]).sum();
+    result
+}
+
+fn in_graph(view: &View, at: usize) -> bool {
+    let call = view.call_of[at];
+    call != NONE && view.call_kind(call as usize) == Some(headroom_trace::CallKind::GraphLaunch)
+}
+
+/// The loop that begins at `from`, with the shortest round that repeats often enough: the length of its round, and of all of it.
+fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> Option<(usize, usize)> {
+    let device = &view.trace.device;
+    let goes_on = |at: usize| {
+        let (last, next) = (kernels[at - 1], kernels[at]);
+        device.lane[last] == device.lane[next]
+            && device.start[next] - device.end(last) <= LONGEST_PAUSE_NANOS
+            && device.duration[next] <= LONGEST_NANOS
+    };
+    (1..=LONGEST_ROUND).find_map(|period| {
+        let most = kernels.len().saturating_sub(from + period);
+        let same =
+            (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
+        let count = (same.count() / period + 1) * period;
+        let begins = (1..period).all(|at| from + at < kernels.len() && goes_on(from + at));
+        (begins && count >= FEWEST_ROUNDS * period).then_some((period, count))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// A graph of `layers` layers: a norm, then `heads` times two products, and a large product.
+    fn graph(layers: i64, heads: i64) -> Repeats {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 100_000 * MICRO);
+        made.span("cuda_runtime", "cudaGraphLaunch", 1, 5 * MICRO, 20 * MICRO, r#""correlation":9"#);
+        let mut time = 30 * MICRO;
+        let mut kernel = |name: &str, micros: i64| {
+            made.span(
+                "kernel",
+                name,
+                7,
+                time,
+                time + micros * MICRO,
+                r#""correlation":9,"grid":[4,1,1],"block":[128,1,1]"#,
+            );
+            time += (micros + 1) * MICRO;
+        };
+        for _ in 0..layers {
+            kernel("layer_norm", 10);
+            for _ in 0..heads {
+                kernel("gemm_narrow", 8);
+                kernel("flash_fwd", 6);
+            }
+            kernel("gemm_wide", 200);
+        }
+        let trace = made.trace();
+        repeats(&View::new(&trace))
+    }
+
+    #[test]
+    fn a_loop_in_every_layer_is_found() {
+        let found = graph(6, 8);
+        assert_eq!((found.kernels.len(), found.rounds, found.kernels_per_round), (96, 8, 2));
+        assert!((found.loops_per_step - 6.0).abs() < 1e-9);
+        assert_eq!((found.nanos, found.gap_nanos), (6 * 8 * 14 * MICRO, 6 * 15 * MICRO));
+    }
+
+    #[test]
+    fn layers_themselves_are_no_such_loop() {
+        assert!(graph(12, 1).kernels.is_empty(), "one round in each of many layers");
+        assert!(graph(2, 8).kernels.is_empty(), "too few layers to tell");
+    }
+}
