@@ -18,7 +18,14 @@ pub struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     pub fn collect(files: &'a [SourceFile]) -> Settings<'a> {
-        let mut by_file: Vec<_> = files.iter().map(collect_file).collect();
+        let (mut by_file, mut given) = (Vec::with_capacity(files.len()), HashMap::new());
+        for file in files {
+            let collector = collect_file(file);
+            by_file.push(collector.found);
+            for (name, value) in collector.given {
+                agree(&mut given, &name, value);
+            }
+        }
         let mut by_name: HashMap<String, Value> = HashMap::new();
         for (name, value) in by_file.iter().flatten() {
             by_name
@@ -30,7 +37,7 @@ impl<'a> Settings<'a> {
                 })
                 .or_insert_with(|| value.clone());
         }
-        for (name, value) in given_to_settings(files) {
+        for (name, value) in given {
             by_file.iter_mut().filter_map(|found| found.get_mut(&name)).for_each(|known| *known = value.clone());
             by_name.insert(name, value);
         }
@@ -76,46 +83,21 @@ pub fn is_settings_name(name: &str) -> bool {
     NAMES.contains(&name) || name.ends_with("_args") || name.ends_with("_config") || name.ends_with("_cfg")
 }
 
-/// `TrainerConfig(num_workers=4)`: options of loaders that the classes' users say, whatever the classes' own defaults are.
-fn given_to_settings(files: &[SourceFile]) -> HashMap<String, Value> {
-    struct Given(HashMap<String, Value>);
-    impl<'a> Visitor<'a> for Given {
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            if let Expr::Call(call) = expression
-                && let Expr::Name(name) = &*call.func
-                && is_settings_class(name.id.as_str())
-            {
-                for keyword in &call.arguments.keywords {
-                    if let Some(name) = keyword.arg.as_ref().filter(|name| is_loader_option(name.as_str())) {
-                        let value = literal(&keyword.value);
-                        let known = self.0.entry(name.to_string()).or_insert_with(|| value.clone());
-                        if *known != value {
-                            *known = Value::Unknown;
-                        }
-                    }
-                }
-            }
-            walk_expr(self, expression);
-        }
-    }
-    let mut given = Given(HashMap::new());
-    for statement in files.iter().flat_map(|file| &file.syntax.body) {
-        given.visit_stmt(statement);
-    }
-    given.0
-}
-
-/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: what a loader is told, by what people call it.
+/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: what a loader is told, by what people call it. Asked of many names:
+/// nothing is allocated.
 pub fn is_loader_option(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    ["worker", "thread", "pin_mem", "persistent", "n_jobs", "n_cpu", "num_cpu"].iter().any(|word| lower.contains(word))
+    const WORDS: [&str; 7] = ["worker", "thread", "pin_mem", "persistent", "n_jobs", "n_cpu", "num_cpu"];
+    let has = |word: &str| name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    name.len() >= 5 && WORDS.into_iter().any(has)
 }
 
 fn is_settings_class(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    ["config", "cfg", "args", "options", "opt", "params", "settings", "hparams"]
-        .iter()
-        .any(|word| lower.ends_with(word))
+    const ENDINGS: [&str; 8] = ["config", "cfg", "args", "options", "opt", "params", "settings", "hparams"];
+    let ends = |ending: &str| {
+        name.len() >= ending.len()
+            && name.as_bytes()[name.len() - ending.len()..].eq_ignore_ascii_case(ending.as_bytes())
+    };
+    ENDINGS.into_iter().any(ends)
 }
 
 /// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
@@ -127,16 +109,29 @@ fn root_of(expression: &Expr) -> Option<&str> {
     }
 }
 
-fn collect_file(file: &SourceFile) -> HashMap<String, Value> {
-    let mut collector = Collector { found: HashMap::new() };
+fn collect_file(file: &SourceFile) -> Collector {
+    let mut collector = Collector { found: HashMap::new(), given: HashMap::new() };
     for statement in &file.syntax.body {
         collector.visit_stmt(statement);
     }
-    collector.found
+    collector
+}
+
+/// A name that is given two values has none.
+fn agree(all: &mut HashMap<String, Value>, name: &str, value: Value) {
+    match all.get_mut(name) {
+        Some(known) if *known != value => *known = Value::Unknown,
+        Some(_) => {}
+        None => {
+            all.insert(name.to_string(), value);
+        }
+    }
 }
 
 struct Collector {
     found: HashMap<String, Value>,
+    /// `TrainerConfig(num_workers=4)`: options of loaders that a class's user says, whatever its own defaults are.
+    given: HashMap<String, Value>,
 }
 
 impl Collector {
@@ -215,6 +210,16 @@ impl<'a> Visitor<'a> for Collector {
             };
             if let Some(name) = name {
                 self.add(name, value);
+            }
+        }
+        if let Expr::Call(call) = expression
+            && let Expr::Name(name) = &*call.func
+            && is_settings_class(name.id.as_str())
+        {
+            for keyword in &call.arguments.keywords {
+                if let Some(name) = keyword.arg.as_ref().filter(|name| is_loader_option(name.as_str())) {
+                    agree(&mut self.given, name.as_str(), literal(&keyword.value));
+                }
             }
         }
         // `HParams(epochs=500, fp16_run=False)`

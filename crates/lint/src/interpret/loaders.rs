@@ -110,15 +110,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The loaders that `enumerate(loader)`, `tqdm(loader)`, `zip(one, other)` or `loaders[phase]` goes over.
     pub(super) fn loaders_in(&mut self, iterated: &'a Expr) -> Vec<LoaderId> {
         match iterated {
+            _ if self.program.made.loaders.is_empty() => Vec::new(),
             Expr::Call(call) => {
                 let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
                 let mut all = Vec::new();
                 for argument in call.arguments.args.iter().chain(keywords) {
                     all.extend(self.loaders_in(argument));
-                }
-                // `iter(loader)`'s own methods: `loader.__iter__()`.
-                if let (true, Expr::Attribute(method)) = (all.is_empty(), &*call.func) {
-                    all = self.loaders_in(&method.value);
                 }
                 all
             }

@@ -64,8 +64,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
         let owner = self.evaluate(&attribute.value);
         let name = attribute.attr.as_str();
-        if let (Value::Unknown | Value::Optimizer(_) | Value::Number { .. }, Some(default)) =
-            (&owner, self.option_default(name))
+        if matches!(owner, Value::Unknown | Value::Optimizer(_) | Value::Number { .. })
+            && let Some(default) = self.option_default(name)
         {
             return default;
         }

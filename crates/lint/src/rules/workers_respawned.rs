@@ -90,8 +90,10 @@ fn is_hook(program: &Program, loader: &Loader) -> bool {
 pub(super) fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
     let function = program.notes.contexts.get(around.context).function;
     let passed = &program.functions[function].loaders;
-    let names = around.iterated.map(crate::names_in).unwrap_or_default();
-    let is_passed = || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)));
+    let is_passed = || {
+        let names = || around.iterated.map(crate::names_in).unwrap_or_default();
+        !passed.is_empty() && names().iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+    };
     let alike = |known: &usize| program.made.alike.get(known).is_some_and(|all| all.contains(&id));
     if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
         return true;
