@@ -58,6 +58,17 @@ SCRIPTS = {
     "trainer_checkpoint": "activations-recomputed",
     "lightning_empty_cache": "host-sync",
     "compiled_island": "small-kernels-fusable",
+    # The fourth set, judged once; no rule is made for padding, or for a trunk that is differentiated twice.
+    "unet_no_tf32": "no-tensor-cores",
+    "video_float_on_host": "host-copies",
+    "alibi_scores": "attention-materialised",
+    "trainer_padding": "padding",
+    "lightning_anomaly": "host-sync",
+    "accelerate_tokenising": "data-loading",
+    "crops_singly": "launch-bound",
+    "compiled_penalty": "small-kernels-fusable",
+    "graphed_odd_vocabulary": "below-roof",
+    "task_backwards": "differentiated-twice",
 }
 
 
