@@ -1,5 +1,6 @@
 //! Measures: functions from a trace to figures.
 
+mod anomaly;
 pub mod breakdown;
 pub mod calls;
 pub mod cold;
@@ -10,6 +11,7 @@ pub mod copies;
 pub mod counters;
 pub mod critical_path;
 pub mod data_loading;
+mod differentiated_again;
 pub mod explained;
 pub mod flops;
 pub mod intervals;
@@ -46,6 +48,7 @@ pub mod stops;
 pub mod synchronisation;
 pub mod tables;
 pub mod trust;
+mod unaligned;
 pub mod view;
 
 use headroom_trace::Trace;

@@ -11,6 +11,7 @@ mod cpu_bound_op;
 mod data_loading;
 mod device_copies;
 mod device_stalled;
+mod differentiated_twice;
 mod gpu_idle;
 mod host_copies;
 mod host_sync;
@@ -174,6 +175,7 @@ pub const TRACE_RULES: &[TraceRule] = &[
     device_stalled::RULE,
     device_copies::RULE,
     recomputed::RULE,
+    differentiated_twice::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=132).map(|number| format!("TR{number}")).collect();
+        let codes: Vec<String> = (101..=133).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

@@ -75,7 +75,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::CpuBoundOperator => "the step without the operator's time on the host",
         Cause::PassMissing => "the calls of a fused plan",
         Cause::DeviceCopies => "readers take the other layout, half of them half as fast; at best no copy is left",
-        Cause::Recomputed => "the step without the second forward pass",
+        Cause::Recomputed => "the step without the second pass",
         // Memory, the batch and the recording itself are not times of the step; what a stalled stream waits for is not in the trace.
         Cause::MemoryNearLimit
         | Cause::MemoryGrows

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
+use super::anomaly::{AnomalyChecks, anomaly_checks};
 use super::breakdown::LONG_GAP_NANOS;
+use super::differentiated_again::differentiated_again;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
@@ -17,6 +19,7 @@ use super::recomputed::{Recomputed, recomputed};
 use super::repeated_forward::repeated_forward;
 use super::repeats::{Repeats, repeats};
 use super::tables::{DenseTable, dense_table};
+use super::unaligned::{Unaligned, unaligned};
 use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -39,6 +42,12 @@ pub struct Patterns {
     pub repeats: Repeats,
     #[serde(skip)]
     pub repeated_forward: Recomputed,
+    #[serde(skip)]
+    pub differentiated_again: Recomputed,
+    #[serde(skip)]
+    pub anomaly: AnomalyChecks,
+    #[serde(skip)]
+    pub unaligned: Unaligned,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -126,6 +135,9 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         dense_table: dense_table(view, &parameters, &optimizer.host),
         repeats: repeats(view),
         repeated_forward: repeated_forward(view),
+        differentiated_again: differentiated_again(view),
+        anomaly: anomaly_checks(view),
+        unaligned: unaligned(view, costs),
         parameters,
         optimizer,
         attention: attention(view),

@@ -94,7 +94,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
 }
 
 /// An operator and those within it: one of them has the number of the node that computes the gradient.
-fn inside<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v {
+pub(super) fn inside<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v {
     let host = &view.trace.host;
     (at..host.len()).take_while(move |&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at))
 }

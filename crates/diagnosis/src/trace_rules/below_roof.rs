@@ -31,13 +31,49 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if roofline.peak_flops_per_second.is_none() {
         return Vec::new();
     }
+    let unaligned: Vec<Found> = unaligned(evidence).into_iter().collect();
     // Without tensor cores the roof is another: that is no-tensor-cores' finding.
     let cores = &evidence.measures.patterns.tensor_cores;
     if cores.without_seconds * 2.0 > cores.eligible_seconds {
-        return Vec::new();
+        return unaligned;
     }
     let of_memory = evidence.measures.patterns.memory_bound.iter().filter_map(|row| of_memory(evidence, row));
-    roofline.rows.iter().filter_map(|row| found(evidence, row)).chain(norms(evidence)).chain(of_memory).collect()
+    let of_rows = roofline.rows.iter().filter_map(|row| found(evidence, row));
+    unaligned.into_iter().chain(of_rows).chain(norms(evidence)).chain(of_memory).collect()
+}
+
+/// Products of odd sizes: rows that begin anywhere are loaded piece by piece.
+fn unaligned(evidence: &Evidence) -> Option<Found> {
+    let unaligned = &evidence.measures.patterns.unaligned;
+    let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    let above = (unaligned.seconds - unaligned.expected_seconds) / wall;
+    if above < evidence.thresholds.roof_share {
+        return None;
+    }
+    let steps = evidence.view.steps.count();
+    let message = format!(
+        "products of odd sizes load {} byte(s) at once and not 16: {} of the step more than with aligned rows",
+        unaligned.bytes,
+        percent(above)
+    );
+    let advice = "make every size of a product a multiple of 8 (better 64): pad the vocabulary (50257 to 50304), classes, heads or features, \
+                  and give the added columns no probability";
+    let mut found = Found::new(Some(above), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    found.evidence = vec![
+        format!(
+            "{:.0} such products per step take {}, about {} with aligned rows",
+            unaligned.kernels.len() as f64 / steps,
+            milliseconds(unaligned.seconds / steps),
+            milliseconds(unaligned.expected_seconds / steps)
+        ),
+        format!("`{}`", unaligned.name),
+    ];
+    let expected = unaligned.kernels.iter().map(|kernel| (kernel.at, kernel.expected_nanos));
+    found.expected = Some(Removal { device: expected.collect(), ..Removal::default() });
+    found.removal.device = unaligned.kernels.iter().map(|kernel| (kernel.at, kernel.least_nanos)).collect();
+    Some(found)
 }
 
 /// Norms move bytes and compute next to nothing: far below the memory's rate they read in a bad order, or too often.

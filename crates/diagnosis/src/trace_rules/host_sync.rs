@@ -1,7 +1,7 @@
 //! TR101 host-sync: the host waits for the device to read a value or by request.
 
-use super::percent;
-use crate::measures::intervals::Span;
+use super::{milliseconds, percent};
+use crate::measures::intervals::{Span, covered};
 use crate::measures::synchronisation::{WaitKind, Waits};
 use crate::simulation::Removal;
 
@@ -25,7 +25,10 @@ const SHARE_IN_THE_SHADOW: f64 = 0.1;
 fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = &evidence.measures.synchronisation.groups;
     let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_SHARE;
-    let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits));
+    let anomaly = &evidence.measures.patterns.anomaly;
+    let in_a_check = |span: &Span| covered(&anomaly.checks, *span) == span.nanos();
+    let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
+    let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits) && !is_a_check(waits));
     let on_host = &evidence.measures.on_host;
     let found = |waits: &Waits| {
         let mut found = found(waits, in_the_shadow(groups, waits));
@@ -36,7 +39,47 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
         found
     };
-    said.map(found).collect()
+    anomaly_detection(evidence).into_iter().chain(said.map(found)).collect()
+}
+
+/// Detection of anomalies waits after every node, and keeps a stack for every operator.
+fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
+    let (anomaly, view) = (&evidence.measures.patterns.anomaly, evidence.view);
+    if anomaly.checks.is_empty() {
+        return None;
+    }
+    let removal = Removal {
+        host: [anomaly.checks.as_slice(), &anomaly.stacks].concat(),
+        device: anomaly.kernels.iter().map(|&at| (at, 0)).collect(),
+        ..Removal::default()
+    };
+    let share = evidence.simulation.saved(&removal) as f64 / view.steps.range().nanos().max(1) as f64;
+    if share < LEAST_SHARE {
+        return None;
+    }
+    let message = format!(
+        "anomaly detection checks every gradient for NaN and reads the answer back, {:.0} times per step: turn it off",
+        anomaly.checks_per_step
+    );
+    let advice = "turn it off once the NaN is found: no torch.autograd.set_detect_anomaly(True), detect_anomaly() or Trainer(detect_anomaly=True)";
+    let mut found = Found::new(Some(share), message, advice);
+    let (steps, device) = (view.steps.count(), &view.trace.device);
+    let per_step = |nanos: i64| milliseconds(nanos as f64 / 1e9 / steps);
+    found.evidence = vec![
+        format!(
+            "{} per step of the host in checks, {} in stacks of the forward pass",
+            per_step(anomaly.checks.iter().map(|span| span.nanos()).sum()),
+            per_step(anomaly.stacks.iter().map(|span| span.nanos()).sum())
+        ),
+        format!(
+            "{} per step of the device in their kernels",
+            per_step(anomaly.kernels.iter().map(|&at| device.duration[at]).sum())
+        ),
+    ];
+    found.per_step = anomaly.checks_per_step;
+    found.first = anomaly.checks.first().map_or(0, |span| span.start);
+    found.removal = removal;
+    Some(found)
 }
 
 /// A value that is read soon after another costs next to nothing: the host has waited already. It takes the wait over where the

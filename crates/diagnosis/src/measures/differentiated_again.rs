@@ -1,0 +1,114 @@
+//! Nodes of the graph that two backward passes of one step go through: a pass per loss over what the losses share.
+
+use hashbrown::HashMap;
+use headroom_trace::{Category, NONE, NameId};
+
+use super::intervals::{merged, seconds, total};
+use super::recomputed::Recomputed;
+use super::repeated_forward::inside;
+use super::view::View;
+
+const NODE: &str = "autograd::engine::evaluate_function";
+/// Fewer nodes are a sum that is differentiated by itself.
+const FEWEST_NODES: f64 = 8.0;
+/// Share of the nodes with a number.
+const LEAST_SHARE: f64 = 0.1;
+
+/// Every pass but the first through a node, with the accumulation of gradients that follows it.
+pub fn differentiated_again(view: &View) -> Recomputed {
+    let (host, device) = (&view.trace.host, &view.trace.device);
+    let mut result = Recomputed::default();
+    let is_node = |at: usize| view.host_name(at).starts_with(NODE);
+    let mut first: HashMap<(usize, u32, NameId), usize> = HashMap::new();
+    let (mut numbered, mut again, mut spans) = (0usize, 0usize, Vec::new());
+    let mut was_again = false;
+    for at in view.host_spans_named(|name| name.starts_with(NODE)) {
+        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        // Checkpoints have passes of their own within a node, with numbers of their own thread.
+        if view.ancestors(at).skip(1).any(is_node) {
+            continue;
+        }
+        if host.sequence[at] == NONE {
+            // A gradient is added to what the first pass left.
+            if was_again {
+                spans.push(view.host_span(at));
+            }
+            continue;
+        }
+        numbered += 1;
+        let before = *first.entry((step, host.sequence[at], host.name[at])).or_insert(at);
+        // A gradient that is differentiated itself comes back through the same nodes, and has to.
+        was_again = before != at && !leaves_a_graph(view, before) && !leaves_a_graph(view, at);
+        if was_again {
+            again += 1;
+            spans.push(view.host_span(at));
+        }
+    }
+    let per_step = again as f64 / view.steps.count();
+    if per_step < FEWEST_NODES || (again as f64) < LEAST_SHARE * numbered as f64 {
+        return result;
+    }
+    result.parts_per_step = per_step;
+    result.host = merged(spans);
+    result.host_seconds = seconds(total(&result.host));
+    let is_inside = |time: i64| {
+        let next = result.host.partition_point(|span| span.end <= time);
+        result.host.get(next).is_some_and(|span| span.start <= time)
+    };
+    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
+    result.kernels = ordered.filter(|&at| is_inside(host.start[view.call_of[at] as usize])).collect();
+    result.device_seconds = seconds(result.kernels.iter().map(|&at| device.duration[at]).sum());
+    result
+}
+
+/// Operators within the node have numbers of their own: their results are to be differentiated.
+fn leaves_a_graph(view: &View, node: usize) -> bool {
+    let host = &view.trace.host;
+    let is_numbered = |at: usize| {
+        host.category[at] == Category::CpuOp && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node]
+    };
+    inside(view, node).skip(1).any(is_numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// Two passes through twelve nodes, of which the second meets `shared` of the first; `inner` are arguments of the operators within.
+    fn two_passes(shared: i64, inner: &str) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 20_000 * MICRO);
+        for turn in 0..24 {
+            let (pass, place) = (turn / 12, turn % 12);
+            let number = if pass == 1 && place >= shared { 100 + place } else { 50 + place };
+            let start = (10 + 100 * turn) * MICRO;
+            let args = format!(r#""Sequence number":{number}"#);
+            made.span("cpu_op", &format!("{NODE}: AddmmBackward0"), 1, start, start + 60 * MICRO, &args);
+            made.span("cpu_op", "aten::mm", 1, start + 5 * MICRO, start + 40 * MICRO, inner);
+            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+            made.operator(&format!("{NODE}: torch::autograd::AccumulateGrad"), start + 70 * MICRO, start + 90 * MICRO);
+            made.launch((start + 72 * MICRO, start + 75 * MICRO), "add", (start + 80 * MICRO, start + 85 * MICRO));
+        }
+        let trace = made.trace();
+        differentiated_again(&View::new(&trace))
+    }
+
+    #[test]
+    fn the_second_pass_through_shared_nodes_is_found_with_its_sums() {
+        let found = two_passes(10, "");
+        assert!((found.parts_per_step - 10.0).abs() < 1e-9);
+        assert_eq!(found.kernels.len(), 20, "ten products and what adds their gradients up");
+        assert!((found.device_seconds - 10.0 * 35e-6).abs() < 1e-12);
+        assert_eq!(found.host.len(), 20);
+    }
+
+    #[test]
+    fn separate_graphs_few_nodes_and_gradients_of_gradients_are_none() {
+        assert!(two_passes(0, "").kernels.is_empty(), "two micro-batches");
+        assert!(two_passes(4, "").kernels.is_empty(), "a few nodes");
+        assert!(two_passes(10, r#""Sequence number":900"#).kernels.is_empty(), "a gradient penalty");
+    }
+}

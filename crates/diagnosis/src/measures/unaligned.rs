@@ -1,0 +1,132 @@
+//! Products whose rows do not begin at multiples of 16 bytes: the kernel loads them piece by piece, and its name says so.
+
+use headroom_trace::NONE;
+
+use super::flops::{Cost, Precision};
+use super::intervals::seconds;
+use super::view::View;
+use crate::peaks;
+
+#[derive(Clone, Debug, Default)]
+pub struct Unaligned {
+    pub kernels: Vec<UnalignedKernel>,
+    pub seconds: f64,
+    pub expected_seconds: f64,
+    /// The name that takes most of the time, and how many bytes it loads at once.
+    pub name: String,
+    pub bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct UnalignedKernel {
+    pub at: usize,
+    /// With aligned rows, as expected and at best.
+    pub expected_nanos: i64,
+    pub least_nanos: i64,
+}
+
+/// One load of a thread.
+const WHOLE_BYTES: u32 = 16;
+/// Share of the tensor cores' rate that products of aligned rows reach.
+const PRODUCT_SHARE: f64 = 0.65;
+/// Share of it that loads of two bytes allow: 95 to 152 TFLOP/s were measured on an H200, of 989. Cores of half that speed wait less.
+const SHARE_BY_TWO_BYTES: f64 = 0.125;
+const FAST_CORES: f64 = 600e12;
+/// Without shapes, what at least is left of a product.
+const LEAST_LEFT: f64 = 0.05;
+
+pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
+    let device = &view.trace.device;
+    let mut result = Unaligned::default();
+    let by_name = view.of_kernels(bytes_at_once);
+    let is_one = |&at: &usize| by_name[device.name[at].index()].is_some();
+    let spans: Vec<usize> = device.busy().filter(is_one).collect();
+    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
+    let Some(part) = part.filter(|_| !spans.is_empty()) else { return result };
+    let slow = if part.bf16 >= FAST_CORES { SHARE_BY_TWO_BYTES } else { 2.0 * SHARE_BY_TWO_BYTES };
+    let mut longest = 0;
+    for at in spans {
+        let (duration, bytes) = (device.duration[at], by_name[device.name[at].index()].unwrap_or(WHOLE_BYTES));
+        let by_flops = cost_of(view, costs, at).map(|cost| {
+            let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
+            (cost.flops / (PRODUCT_SHARE * rate), cost.flops / rate)
+        });
+        let whole = duration as f64 / 1e9;
+        let by_name = || (whole * (slow * f64::from(bytes) / 2.0 / PRODUCT_SHARE).min(1.0), whole * LEAST_LEFT);
+        let (expected, least) = by_flops.unwrap_or_else(by_name);
+        let nanos = |seconds: f64| ((1e9 * seconds) as i64).min(duration);
+        result.kernels.push(UnalignedKernel { at, expected_nanos: nanos(expected), least_nanos: nanos(least) });
+        result.seconds += whole;
+        result.expected_seconds += seconds(nanos(expected));
+        if duration > longest {
+            (longest, result.name, result.bytes) = (duration, view.name(device.name[at]).to_string(), bytes);
+        }
+    }
+    result
+}
+
+fn cost_of(view: &View, costs: &[Cost], at: usize) -> Option<Cost> {
+    let call = Some(view.call_of[at]).filter(|call| *call != NONE)?;
+    let owner = view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)?;
+    Some(costs[owner])
+}
+
+/// Bytes that a product on tensor cores loads at once, where they are fewer than whole loads.
+fn bytes_at_once(name: &str) -> Option<u32> {
+    if !name.contains("tensorop") {
+        return None;
+    }
+    let behind = name.split("_align").skip(1).find(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))?;
+    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    let elements: u32 = digits.parse().ok()?;
+    let element = match () {
+        () if name.contains("f16") || name.contains("_h1688") || name.contains("_h884") => 2,
+        () if name.contains("_i8") || name.contains("_s8") || name.contains("e4m3") => 1,
+        () => 4,
+    };
+    Some(elements.checked_mul(element)?).filter(|bytes| *bytes < WHOLE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+    use crate::measures::flops::costs;
+
+    const MICRO: i64 = 1_000;
+    const ODD: &str = "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1";
+
+    #[test]
+    fn a_name_says_how_many_bytes_are_loaded_at_once() {
+        assert_eq!(bytes_at_once(ODD), Some(2));
+        assert_eq!(bytes_at_once("cutlass_80_tensorop_f16_s16816gemm_f16_64x64_32x6_nn_align2>(x::Params)"), Some(4));
+        assert_eq!(bytes_at_once("cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align2"), Some(8));
+        for whole in [
+            "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8",
+            "cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align4",
+            "cutlass_80_simt_sgemm_128x64_8x5_nn_align1",
+            "fmha_cutlassF_f16_aligned_64x64_rf_sm80",
+            "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
+        ] {
+            assert_eq!(bytes_at_once(whole), None, "{whole}");
+        }
+    }
+
+    #[test]
+    fn from_a_graph_the_name_tells_and_elsewhere_the_shape() {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 40_000 * MICRO);
+        made.span("cuda_runtime", "cudaGraphLaunch", 1, 5 * MICRO, 20 * MICRO, r#""correlation":900"#);
+        made.span("kernel", ODD, 7, 30 * MICRO, 13_030 * MICRO, r#""correlation":900"#);
+        made.shaped("aten::mm", 100 * MICRO, 140 * MICRO, "[[16384,768],[768,50257]]", "c10::BFloat16");
+        made.launch((110 * MICRO, 120 * MICRO), ODD, (14_000 * MICRO, 27_000 * MICRO));
+        let trace = made.trace();
+        let view = View::new(&trace);
+        let found = unaligned(&view, &costs(&view));
+        assert_eq!((found.kernels.len(), found.bytes), (2, 2));
+        let (named, shaped) = (found.kernels[0], found.kernels[1]);
+        assert_eq!(named.expected_nanos, 2_500 * MICRO);
+        assert!((1_900 * MICRO..2_050 * MICRO).contains(&shaped.expected_nanos), "{shaped:?}");
+        assert!(named.least_nanos < named.expected_nanos && shaped.least_nanos < shaped.expected_nanos);
+    }
+}
