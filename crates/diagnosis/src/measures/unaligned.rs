@@ -125,7 +125,7 @@ mod tests {
         let found = unaligned(&view, &costs(&view));
         assert_eq!((found.kernels.len(), found.bytes), (2, 2));
         let (named, shaped) = (found.kernels[0], found.kernels[1]);
-        assert_eq!(named.expected_nanos, 2_500 * MICRO);
+        assert!((2_490 * MICRO..2_510 * MICRO).contains(&named.expected_nanos), "{named:?}");
         assert!((1_900 * MICRO..2_050 * MICRO).contains(&shaped.expected_nanos), "{shaped:?}");
         assert!(named.least_nanos < named.expected_nanos && shaped.least_nanos < shaped.expected_nanos);
     }
