@@ -45,6 +45,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--headroom", default="target/release/headroom")
     parser.add_argument("--out", default=".")
+    parser.add_argument("--verify", default="nano,tiny", help="sizes to verify, separated by commas")
     parser.add_argument("--trace", help="a folder for the profile's trace and report")
     options = parser.parse_args()
     headroom = os.path.abspath(options.headroom)
@@ -55,10 +56,11 @@ def main():
         rows.append((what, figure, tolerance, holds))
         print(f"{'ok  ' if holds else 'FAIL'} {what}: {figure:.2e} of {tolerance:.0e}", flush=True)
 
-    verified = run([headroom, "device", "--device", "cuda", "--verify", "nano", "tiny"])
+    sizes = options.verify.split(",")
+    verified = run([headroom, "device", "--device", "cuda", "--verify", *sizes])
     checks = [line for line in verified.stdout.splitlines() if line.startswith(("  ok", "  FAIL"))]
     failed = [line for line in checks if line.startswith("  FAIL")]
-    row(f"`headroom device --device cuda --verify nano tiny`: {len(checks)} checks, that fail", len(failed), 0)
+    row(f"`headroom device --device cuda --verify {' '.join(sizes)}`: {len(checks)} checks, that fail", len(failed), 0)
     worst = {}
     for line in checks:
         words = line.split()
