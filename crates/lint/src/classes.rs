@@ -74,7 +74,7 @@ pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> Ha
         }
     }
     let is_own =
-        |name: &str| name.len() > 6 && name.contains('_') && !name.starts_with('_') && !IS_OF_MODULES.contains(&name);
+        |name: &str| name.len() > 5 && name.contains('_') && !name.starts_with('_') && !IS_OF_MODULES.contains(&name);
     found.into_iter().filter(|(name, _)| is_own(name)).filter_map(|(name, only)| Some((name, only?))).collect()
 }
 

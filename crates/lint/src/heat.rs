@@ -51,9 +51,17 @@ pub fn measure(program: &mut Program) {
 /// Answers whether there were any that were not known before.
 fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> bool {
     let mut found = false;
+    // `self.model(x)`, `model.eval()`
+    let mut runs_models = vec![false; program.functions.len()];
+    for call in &program.notes.calls {
+        let runs = call.name == "eval" || matches!(call.receiver, Value::Model(_)) || is_model_name(call.name);
+        runs_models[program.notes.contexts.get(call.context).function] |= runs;
+    }
     for (function, facts) in program.functions.iter_mut().enumerate() {
         let symbol = &program.sources.symbols.functions[function];
-        let (name, is_free) = (symbol.name, symbol.class.is_none());
+        let is_of_plain = |class: crate::symbols::ClassId| program.sources.classes[class].kind == ClassKind::Other;
+        let is_free = symbol.class.is_none_or(is_of_plain) && !runs_models[function];
+        let name = symbol.name;
         // `eval_metrics(output, target)`: measures what the step itself has, and runs no model.
         let runs_model = |(name, value): (&&str, &Value)| {
             matches!(value, Value::Model(_) | Value::Loader(_)) || is_model_name(name) || is_loader_name(name)
@@ -119,7 +127,13 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .collect();
     let closures = closures(program);
     for index in &is_training {
-        let context = program.notes.calls[*index].context;
+        let call = &program.notes.calls[*index];
+        let context = call.context;
+        // A step by its name alone, for its result: `with torch.no_grad(): stats = model.train_step(x)`.
+        let is_named = !call.name.ends_with("backward") && !matches!(call.name, "step" | "optimizer_step");
+        if is_named && is_without_gradients(program, context) {
+            continue;
+        }
         let function = program.notes.contexts.get(context).function;
         let part = if program.notes.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
         if program.notes.contexts.mark_training(context, part) {
@@ -129,6 +143,10 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
     for _ in 0..=MOST_CALLS_DEEP {
         let reach = |call: &Call| {
             let own = program.notes.contexts.get(call.context).function;
+            // Who records no graph goes through another's step for its result alone.
+            if is_without_gradients(program, call.context) {
+                return None;
+            }
             let mut part = None;
             for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
                 let only_looks = closures.contains(&callee) && is_called(call, callee);
@@ -174,6 +192,16 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
             program.notes.contexts.mark_training(context, Part::Backward);
         }
     }
+}
+
+/// Under `torch.no_grad()`, within the function.
+fn is_without_gradients(program: &Program, id: ContextId) -> bool {
+    let mut outwards = program.notes.contexts.outwards(id);
+    outwards.any(|(_, around)| {
+        let source = &program.sources.files[program.sources.symbols.functions[around.function].file].text;
+        let is_block = || source.get(usize::from(around.range.start())..).is_some_and(|text| text.starts_with("with"));
+        matches!(around.frame, Frame::WithoutGraph | Frame::Evaluation) && is_block()
+    })
 }
 
 /// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.

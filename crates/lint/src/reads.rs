@@ -124,6 +124,11 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
         }
         // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
         (Callee::Method, "tolist") => call.receiver.is_surely_on_device().then_some(Read::Copy),
+        // `.type(torch.FloatTensor)`
+        (Callee::Method, "type") => {
+            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
+            (call.receiver.is_surely_on_device() && to_host).then_some(Read::Copy)
+        }
         (Callee::Method, "to") => {
             let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
             (call.receiver.is_on_device() && to_host && !feeds_item(program, call)).then_some(Read::Copy)

@@ -43,7 +43,7 @@ mod workers_respawned;
 mod zero_not_none;
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
-use ruff_text_size::TextRange;
+use ruff_text_size::{Ranged, TextRange};
 
 use super::context::{Frame, Guard};
 use super::fix::Edit;
@@ -190,8 +190,48 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
         let is_demonstration = program.function_of(loader.context).definition.is_none()
             && !program.groups.mentions(file, Topic::Trains)
             && !program.groups.mentions(file, Topic::Trainer);
-        !is_demonstration && !evaluates(program, loader)
+        !is_demonstration && !evaluates(program, loader) && !is_aside(program, loader)
     })
+}
+
+/// A loader that is read where it is made, by loops that do not train: the trial at the end of a dataset's file, the
+/// mean and deviation of all samples. One that is handed on or given back may train elsewhere.
+fn is_aside(program: &Program, loader: &Loader) -> bool {
+    let Some(id) = program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
+        return false;
+    };
+    let function = program.notes.contexts.get(loader.context).function;
+    let file = program.file_of(loader.context);
+    let trains = |around: &Loop| program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
+    let mut loops = program.notes.loops.iter().filter(|around| workers_respawned::is_over(program, around, id));
+    let is_script = program.function_of(loader.context).definition.is_none();
+    let is_of_training =
+        [Topic::Trains, Topic::Trainer].iter().any(|topic| program.groups.mentions_itself(file, *topic));
+    let is_handed_on = || {
+        let looks =
+            |call: &Call| call.external().is_some_and(|name| name.starts_with("builtins.") || name.starts_with("tqdm"));
+        let is_given = |call: &&Call| call.argument_values().any(|value| *value == Value::Loader(Some(id)));
+        program.notes.calls.iter().filter(is_given).any(|call| !looks(call))
+    };
+    let name = named(loader);
+    let is_local = matches!(loader.statement, Stmt::Assign(assign) if assign.targets.iter().all(Expr::is_name_expr));
+    // A generator hands on what it reads.
+    let hands_out = || {
+        let body = program.function_of(loader.context).body;
+        let range = body.first().zip(body.last()).map(|(first, last)| TextRange::new(first.start(), last.end()));
+        range.is_some_and(|range| program.source(loader.context).slice(range).contains("yield "))
+    };
+    let is_returned =
+        || crate::uses::uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
+    let of_here = |around: &Loop| program.notes.contexts.get(around.context).function == function;
+    match is_script {
+        true => !is_of_training && !loops.any(trains) && !is_handed_on(),
+        false => {
+            let all: Vec<&Loop> = loops.collect();
+            let is_read_here = !all.is_empty() && all.iter().all(|around| of_here(around) && !trains(around));
+            is_read_here && is_local && !is_of_training && !is_handed_on() && !is_returned() && !hands_out()
+        }
+    }
 }
 
 /// How many workers a loader has, as far as the source tells.
@@ -262,6 +302,8 @@ fn named(loader: &Loader) -> String {
         Stmt::Assign(assign) => match assign.targets.as_slice() {
             [Expr::Name(name)] => name.id.as_str(),
             [Expr::Attribute(target)] => target.attr.as_str(),
+            // `loaders["val"] = …`
+            [Expr::Subscript(target)] => crate::settings::text_of(&target.slice).unwrap_or_default(),
             _ => "",
         },
         _ => "",
@@ -325,7 +367,8 @@ fn phase_of(name: &str) -> Option<Phase> {
         }
         spread.push(letter.to_ascii_lowercase());
     }
-    let mut found = None;
+    let is_data = ["loader", "data", "set"].iter().any(|word| spread.contains(word));
+    // The first that is said counts: `val_train_loader` is what an evaluation sees of the training data.
     for word in spread.split('_') {
         let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
             .iter()
@@ -334,12 +377,14 @@ fn phase_of(name: &str) -> Option<Phase> {
         match bare {
             _ if bare.starts_with("train") => return Some(Phase::Training),
             "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
-                found = Some(Phase::Evaluation);
+                return Some(Phase::Evaluation);
             }
+            // Cross-validation, where it is said of data.
+            "cv" if is_data => return Some(Phase::Evaluation),
             _ => {}
         }
     }
-    found
+    None
 }
 
 /// Adds a keyword to a loader's call, unless a followed dictionary already has it.

@@ -178,3 +178,20 @@ fn gradients_of_all_nodes_are_read_once_after_the_fix() {
         lint(&[Input { path: "again.py".to_string(), bytes: after.clone().into_bytes() }], &Selection::default());
     assert!(again.findings.iter().all(|finding| finding.code != "TP107"), "{:?}", again.findings);
 }
+
+/// Read-backs and loaders of the scripts in a folder of their own, all that are found where everything is asked for.
+#[test]
+fn read_backs_and_loaders_are_found_closely_where_everything_is_asked_for() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/closely");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("a folder of scripts").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 3, "{} scripts", paths.len());
+    for path in paths {
+        let input = Input { path: path.to_string_lossy().into_owned(), bytes: std::fs::read(&path).expect("a script") };
+        let is_asked = |code: &str| code.starts_with("TP10") || matches!(code, "TP301" | "TP302" | "TP303" | "TP304");
+        let mut seen = found(&input, &Selection::default().pedantic());
+        seen.retain(|(code, _)| is_asked(code));
+        assert_eq!(seen, marked(&input), "{}", input.path);
+    }
+}

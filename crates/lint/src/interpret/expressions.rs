@@ -338,7 +338,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 // Picked by data, it is data.
                 let origin =
                     if index.tensor().is_some() || index == Value::Unknown { Origin::Data } else { tensor.origin };
-                Value::Tensor(Tensor { role: Role::Plain, guessed, origin, ..tensor.clone() })
+                // Rows picked one by one are copied, into memory that nobody pinned.
+                let home = match tensor.home {
+                    Home::Pinned if index.tensor().is_some() => Home::Host,
+                    home => home,
+                };
+                Value::Tensor(Tensor { home, role: Role::Plain, guessed, origin, ..tensor.clone() })
             }
             (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
             (Value::Model(_), _) => Value::Model(None),

@@ -322,6 +322,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if !flag.value) => {
                 self.classify_test(left).swapped()
             }
+            // `args.timing == 1`, which is 0 by default.
+            CmpOp::Eq if right_value.known_integer() > Some(0) && self.is_off_unless_asked(left) => {
+                when_true(Guard::OptIn)
+            }
             CmpOp::Gt if self.is_off_unless_asked(left) => when_true(Guard::OptIn),
             _ => OPEN,
         }

@@ -20,6 +20,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if super::names::is_question(name) {
             return Value::Bool(None);
         }
+        if name == "backward" {
+            self.note_backward(node, receiver);
+        }
         match receiver {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
             Value::List(_) | Value::Dict { .. } | Value::Tuple(_) => {
@@ -63,6 +66,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// What gradients are asked of is a tensor, from here on.
+    fn note_backward(&mut self, node: &'a ExprCall, receiver: &Value) {
+        let Expr::Attribute(method) = &*node.func else { return };
+        let Expr::Name(loss) = &*method.value else { return };
+        let known = match receiver {
+            Value::Tensor(tensor) if tensor.guessed => Value::Tensor(Tensor { guessed: false, ..tensor.clone() }),
+            Value::Unknown if self.names.contains_key(loss.id.as_str()) => Value::DEVICE,
+            _ => return,
+        };
+        self.names.insert(loss.id.as_str(), known);
+    }
+
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // What is moved to a device, or has methods of tensors alone, is one.
         let is_known = operations::is_tensor_method(name) || matches!(name, "to" | "cuda");
@@ -85,6 +100,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // `.type(torch.cuda.FloatTensor)`
             "type" if matches!(arguments.first(), Value::External(name) if name.contains(".cuda.")) => {
                 Value::Tensor(Tensor { home: Home::Device, boolean: false, ..moved(tensor) })
+            }
+            // `.type(torch.FloatTensor)`: a type of the host's.
+            "type" if matches!(arguments.first(), Value::External(name) if is_host_type(&name)) => {
+                Value::Tensor(Tensor { home: Home::Host, boolean: false, ..tensor })
             }
             "pin_memory" => Value::Tensor(Tensor { home: Home::Pinned, origin: Origin::Data, ..tensor }),
             "detach" | "detach_" => Value::Tensor(Tensor { graph: false, ..tensor }),
@@ -388,4 +407,10 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
     what.is_some_and(|what| {
         super::names::is_model_name(what) || super::names::is_criterion_name(what) || what.ends_with("loss")
     })
+}
+
+/// `torch.FloatTensor`.
+fn is_host_type(name: &str) -> bool {
+    let last = name.strip_prefix("torch.").unwrap_or_default();
+    last.ends_with("Tensor") && last.len() > "Tensor".len() && !last.contains('.')
 }

@@ -10,6 +10,8 @@ pub fn is_tensor_method(name: &str) -> bool {
             | "masked_fill_"
             | "unsqueeze"
             | "squeeze"
+            | "view"
+            | "permute"
             | "softmax"
             | "log_softmax"
             | "sigmoid"

@@ -45,21 +45,23 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
         Value::Function(function) => Some(function),
         _ => None,
     };
-    let dataset = match loader.dataset {
-        Value::Instance(class) => {
-            let lineage = crate::classes::lineage(&program.sources.classes, class);
-            lineage
-                .into_iter()
-                .find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
-        }
-        _ => None,
-    };
     let holds_device = matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::value::Home::Device);
     holds_device
-        || [collate, dataset]
+        || collate
             .into_iter()
-            .flatten()
+            .chain(samplers(program, loader))
             .any(|function| program.calls_of(function).any(|call| moves(program, call)))
+}
+
+/// What makes a sample of the loader's dataset, one for each class that the dataset may be of.
+pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
+    let of_class = |class: &ClassId| {
+        let lineage = crate::classes::lineage(&program.sources.classes, *class);
+        lineage.into_iter().find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
+    };
+    let mut found: Vec<FunctionId> = loader.dataset.classes().iter().filter_map(of_class).collect();
+    found.dedup();
+    found
 }
 
 fn moves(program: &Program, call: &Call) -> bool {

@@ -1,5 +1,8 @@
 //! TP301: a loader that prepares batches in the training process.
 
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
 use super::Workers;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
@@ -27,7 +30,8 @@ fn check(check: &mut Check) {
         let workers = super::workers_of(program, loader);
         let is_zero = workers == Workers::Zero;
         // A row of tensors is picked faster than it is handed from one process to another.
-        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"));
+        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"))
+            || is_loaded_whole(program, loader);
         if !(workers == Workers::Unsaid || is_zero)
             || is_in_memory
             || super::device_in_dataset::puts_on_device(program, loader)
@@ -51,19 +55,31 @@ fn check(check: &mut Check) {
     }
 }
 
+/// `rows = torch.load(path)`, handed to the loader as it is.
+fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
+    let Some(Expr::Name(name)) = loader.node.arguments.find_argument_value("dataset", 0) else { return false };
+    let function = program.notes.contexts.get(loader.context).function;
+    let is_it = |call: &Call| {
+        matches!(call.external(), Some("torch.load" | "numpy.load"))
+            && matches!(call.statement, Stmt::Assign(assign)
+                if assign.value.range() == call.node.range()
+                    && matches!(assign.targets.as_slice(), [Expr::Name(target)] if target.id == name.id))
+    };
+    // What the name was last given.
+    let uses = crate::uses::uses_of(program, function, name.id.as_str());
+    let stores = uses.iter().filter(|one| one.is_store && one.expression.start() < loader.node.start());
+    let last = stores.max_by_key(|one| one.expression.start());
+    let is_last = |call: &Call| last.is_some_and(|last| last.statement.range() == call.statement.range());
+    program.calls_of(function).any(|call| is_it(call) && is_last(call))
+}
+
 /// Whether a sample costs work: files are opened, pictures decoded, texts taken apart, something drawn at random. What only
 /// picks from memory gains nothing from workers.
 fn prepares(program: &Program, loader: &Loader) -> bool {
-    let sampled = match &loader.dataset {
-        Value::External(dotted) => return dotted.starts_with("torchvision.datasets"),
-        Value::Instance(class) => {
-            let lineage = crate::classes::lineage(&program.sources.classes, *class);
-            lineage
-                .into_iter()
-                .find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
-        }
-        _ => None,
-    };
+    if let Value::External(dotted) = &loader.dataset {
+        return dotted.starts_with("torchvision.datasets");
+    }
+    let sampled = super::device_in_dataset::samplers(program, loader);
     let collated = match loader.collate {
         Value::Function(function) => Some(function),
         _ => None,
@@ -74,7 +90,7 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
         let made = program.places.call_by_range.get(&place).map(|index| &program.notes.calls[*index]);
         made.and_then(Call::external).is_some_and(|dotted| dotted.starts_with("torchvision.datasets"))
     });
-    is_torchvision || [sampled, collated].into_iter().flatten().any(|function| works(program, function, 2))
+    is_torchvision || sampled.into_iter().chain(collated).any(|function| works(program, function, 2))
 }
 
 /// Whether the function that makes the loader also trains on it: its reader sees both, and one word is to be added.

@@ -33,6 +33,7 @@ fn check(check: &mut Check) {
             || !has_workers
             || !(runs_several_epochs(program, id) || is_hook(program, loader))
             || super::evaluates(program, loader)
+            || super::is_aside(program, loader)
         {
             continue;
         }
