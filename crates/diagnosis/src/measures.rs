@@ -7,6 +7,7 @@ pub mod cold;
 pub mod collectives;
 pub mod communication;
 pub mod constants;
+mod converted;
 pub mod copies;
 pub mod counters;
 pub mod critical_path;
@@ -40,6 +41,7 @@ pub mod recorded;
 mod repeated_forward;
 pub mod repeats;
 pub mod roofline;
+mod rounds;
 pub mod sequences;
 pub mod shapes;
 mod shares;
@@ -82,6 +84,8 @@ pub struct Measures {
     pub stops: Vec<stops::Stop>,
     #[serde(skip)]
     pub on_host: on_host::WorkOnHost,
+    #[serde(skip)]
+    pub converted: converted::Converted,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
     /// Attention, feed-forward and the rest, where the trace names modules.
@@ -141,6 +145,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         patterns,
         per_step: per_step::per_step(view),
         on_host: on_host::work_on_host(view, &stops),
+        converted: converted::converted(view),
         stops,
         sequences: sequences::sequences(view),
         queue: queue::queue(view),

@@ -5,6 +5,7 @@ mod join;
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
 
+use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered};
 use crate::measures::profiler_cost::{EventCosts, cost_spans, staging};
 use crate::measures::view::View;
@@ -54,6 +55,8 @@ const SHARES: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
 const LEAST_JOINED: f64 = 0.75;
 /// Steps of one run differ by this much, whatever is attached.
 const NOISE: f64 = 0.08;
+/// The part in which the host loads differs by as much more.
+const NOISE_OF_LOADING: f64 = 0.2;
 /// Costs per event explained recorded steps with up to 6 waits of the host per step, and none of those with 25 and with 288.
 const MANY_WAITS: f64 = 10.0;
 const STEPS_TO_ESTIMATE_BY: usize = 8;
@@ -141,7 +144,9 @@ pub fn estimated(view: &View) -> TrueStep {
     step.cost_per_event = Some(usual);
     let [least, most] = usual.bounds();
     step.seconds = with(usual);
-    (step.lower_seconds, step.upper_seconds) = ((1.0 - NOISE) * with(most), (1.0 + NOISE) * with(least));
+    // A loader's own work differs most from one process, and from one batch, to the next.
+    let noise = NOISE + NOISE_OF_LOADING * loading_share(view);
+    (step.lower_seconds, step.upper_seconds) = ((1.0 - noise) * with(most), (1.0 + noise) * with(least));
     let waits = waits_per_step(view);
     let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();
     let device = view.steps.seconds_a_step(device);
@@ -165,6 +170,13 @@ pub fn spare(view: &View, simulation: &Simulation) -> Vec<Span> {
     let room = (LITTLE * now as f64) as i64;
     let kept = SHARES.into_iter().map(without).find(|removal| now - simulation.run(removal) <= room);
     kept.map(|removal| removal.host).unwrap_or_default()
+}
+
+/// Share of the steps in which the host loads.
+fn loading_share(view: &View) -> f64 {
+    let spans = loading_spans(view);
+    let nanos: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
+    (nanos as f64 / view.steps.wall_nanos().max(1) as f64).min(1.0)
 }
 
 /// Waits of the host for the device.

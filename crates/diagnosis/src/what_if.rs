@@ -114,7 +114,7 @@ fn modelled(known: &mut Known, measures: &Measures, cause: Cause, asked: Removal
         Cause::OptimizerPerParameter => optimizer(view, measures, asked),
         Cause::DataLoading => loading(view, asked),
         Cause::DeviceCopies => layouts(view, asked),
-        Cause::HostCopies => pinned(view, asked),
+        Cause::HostCopies => pinned(view, measures, asked),
         Cause::BelowRoof => at_roof(view, asked),
         _ => (asked.clone(), asked),
     }
@@ -332,12 +332,13 @@ fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
 }
 
 /// By the bytes at the rate of the link: pinned memory is copied without staging, on the stream on which it was, before the work
-/// that needs it. At best, and where it is pinned already, it is hidden behind compute.
-fn pinned(view: &View, asked: Removal) -> (Removal, Removal) {
+/// that needs it, and before the host makes it longer. At best, and where it is pinned already, it is hidden behind compute.
+fn pinned(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal) {
     let device = &view.trace.device;
     let link = view.trace.header.devices.first().and_then(|device| host_link_of(&device.name));
     let left = |at: usize| {
-        let bytes = Some(device.bytes[at] as f64).filter(|_| is_pageable(view.name(device.name[at])));
+        let share = measures.converted.copies.get(&at).copied().unwrap_or(1.0);
+        let bytes = Some(share * device.bytes[at] as f64).filter(|_| is_pageable(view.name(device.name[at])));
         let on_the_link = bytes.zip(link).map(|(bytes, link)| nanos(bytes / (PINNED_SHARE * link)));
         on_the_link.unwrap_or(0).min(device.duration[at])
     };

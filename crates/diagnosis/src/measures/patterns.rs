@@ -18,6 +18,7 @@ use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters}
 use super::recomputed::{Recomputed, recomputed};
 use super::repeated_forward::repeated_forward;
 use super::repeats::{Repeats, repeats};
+use super::rounds::{Rounds, rounds};
 use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
 use super::view::View;
@@ -40,6 +41,8 @@ pub struct Patterns {
     pub dense_table: Option<DenseTable>,
     #[serde(skip)]
     pub repeats: Repeats,
+    #[serde(skip)]
+    pub rounds: Rounds,
     #[serde(skip)]
     pub repeated_forward: Recomputed,
     #[serde(skip)]
@@ -134,6 +137,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         parameter_loops: parameter_loops(view, &parameters, &in_optimizer),
         dense_table: dense_table(view, &parameters, &optimizer.host),
         repeats: repeats(view),
+        rounds: rounds(view, costs),
         repeated_forward: repeated_forward(view),
         differentiated_again: differentiated_again(view),
         anomaly: anomaly_checks(view),

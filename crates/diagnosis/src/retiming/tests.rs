@@ -189,6 +189,20 @@ fn without_a_true_time_the_step_lies_between_cheap_and_dear_events() {
 }
 
 #[test]
+fn a_step_that_mostly_loads_has_wider_bounds() {
+    let share = |trace: &Fabricated| {
+        let step = estimated(&View::new(&trace.trace()));
+        step.upper_seconds / step.lower_seconds
+    };
+    let loading = launching(100 * MICRO, |made, start| {
+        let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+        made.span("user_annotation", name, 1, start + 50 * MICRO, start + 90 * MICRO, "");
+    });
+    let (with, without) = (share(&loading), share(&launching(100 * MICRO, |_, _| {})));
+    assert!(with > without * 1.1, "{with} {without}");
+}
+
+#[test]
 fn many_waits_leave_the_devices_own_work_as_the_lower_bound() {
     // In each of 20 turns the host waits; the device works 100 µs of 2,000.
     let trace = launching(100 * MICRO, |made, start| {

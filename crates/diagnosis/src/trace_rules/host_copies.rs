@@ -1,6 +1,6 @@
 //! TR105 host-copies: copies between host and device that take time or come from pageable memory.
 
-use super::percent;
+use super::{milliseconds, percent};
 use crate::measures::copies::{CopyRow, Direction};
 use crate::measures::on_host::SCALAR_BYTES;
 use crate::measures::synchronisation::WaitKind;
@@ -59,7 +59,17 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     if works {
         message += &format!(", and the host works on them for {} while the device stands", percent(work / wall));
     }
+    let converted = &evidence.measures.converted;
+    let is_converted = row.pageable && row.direction == Direction::HostToDevice && !converted.copies.is_empty();
+    if is_converted {
+        let nanos = converted.host_seconds / evidence.view.steps.count();
+        message += &format!("; the host converts them to a longer type before, for {} per step", milliseconds(nanos));
+    }
     let advice = match (row.pageable, row.direction) {
+        _ if is_converted => {
+            "copy them as they are (bytes of images and audio, short integers) from pinned memory with non_blocking=True, then convert, scale \
+             and normalise on the device"
+        }
         _ if works => {
             "do on the device what the host does with them (metrics, histograms, masks, matching) and read back the result alone; or \
              copy into pinned memory, non-blocking, and work on it beside the next step"
@@ -84,6 +94,9 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
         found.first = waits.first().map_or(0, |waits| waits.first);
         found.per_step = waits.first().map_or(0.0, |waits| waits.per_step);
         found.removal.host = waits.iter().flat_map(|waits| waits.spans.clone()).collect();
+    }
+    if is_converted {
+        found.removal.host.extend_from_slice(&converted.host);
     }
     // At best a copy is hidden behind compute.
     let (view, device) = (evidence.view, &evidence.view.trace.device);

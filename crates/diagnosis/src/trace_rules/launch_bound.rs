@@ -87,6 +87,16 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS);
     let kept = merged([waiting, loading_spans(view), long.collect()].concat());
     found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
+    // One call for all rounds of a loop also shortens what the device does.
+    let rounds = &evidence.measures.patterns.rounds;
+    if !rounds.kernels.is_empty() {
+        found.evidence.push(format!(
+            "a loop of {} rounds orders the same {} kernels in each: one call for all would do",
+            rounds.rounds, rounds.kernels_per_round
+        ));
+        let device = rounds.kernels.iter().copied().collect();
+        found.expected = Some(Removal { device, ..found.removal.clone() });
+    }
     vec![found]
 }
 

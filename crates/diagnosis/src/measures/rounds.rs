@@ -1,0 +1,130 @@
+//! Loops of the host over samples, crops, tokens or parts: the same few kernels, round after round, each launched by itself. One call
+//! for all of them fills the device where a round does not.
+
+use headroom_trace::{Category, NONE, NameId};
+
+use super::flops::{Cost, Precision};
+use super::view::View;
+use crate::peaks;
+
+/// Kernels of such loops, each with what is left of it in one call for all rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    pub kernels: Vec<(usize, i64)>,
+    /// Of the longest loop.
+    pub rounds: usize,
+    pub kernels_per_round: usize,
+}
+
+const LONGEST_ROUND: usize = 48;
+/// Layers are fewer.
+const FEWEST_ROUNDS: usize = 48;
+/// Longer kernels fill the device by themselves.
+const LONGEST_NANOS: i64 = 200_000;
+/// Share of its roof that a product of many small ones reaches.
+const BATCHED_SHARE: f64 = 0.3;
+
+type Sign = (NameId, [u32; 3]);
+
+pub fn rounds(view: &View, costs: &[Cost]) -> Rounds {
+    let device = &view.trace.device;
+    let range = view.steps.range();
+    let is_one = |&at: &usize| {
+        device.category[at] == Category::Kernel
+            && (range.start..range.end).contains(&device.start[at])
+            && view.call_of[at] != NONE
+            && view.call_kind(view.call_of[at] as usize) == Some(headroom_trace::CallKind::Launch)
+    };
+    let kernels: Vec<usize> = device.busy().filter(is_one).collect();
+    let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
+    let mut result = Rounds::default();
+    let mut from = 0;
+    while from < kernels.len() {
+        let Some((period, count)) = longest_loop(view, &kernels, &signs, from) else {
+            from += 1;
+            continue;
+        };
+        if count / period > result.rounds {
+            (result.rounds, result.kernels_per_round) = (count / period, period);
+        }
+        let left = |&at: &usize| (at, left(view, costs, at));
+        result.kernels.extend(kernels[from..from + count].iter().map(left));
+        from += count;
+    }
+    result
+}
+
+/// The loop that begins at `from`, with the shortest round that repeats often enough: the length of its round, and of all of it.
+fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> Option<(usize, usize)> {
+    let device = &view.trace.device;
+    let goes_on = |at: usize| {
+        device.lane[kernels[at - 1]] == device.lane[kernels[at]] && device.duration[kernels[at]] <= LONGEST_NANOS
+    };
+    // One kernel again and again is a loop over parameters, or a sum in parts.
+    (2..=LONGEST_ROUND).find_map(|period| {
+        let most = kernels.len().saturating_sub(from + period);
+        let same =
+            (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
+        let count = (same.count() / period + 1) * period;
+        let is_one_kernel = || signs[from..from + period].iter().all(|sign| *sign == signs[from]);
+        (count >= FEWEST_ROUNDS * period && !is_one_kernel()).then_some((period, count))
+    })
+}
+
+/// A product near its roof, other kernels by the share of the multiprocessors that they fill.
+fn left(view: &View, costs: &[Cost], at: usize) -> i64 {
+    let device = &view.trace.device;
+    let duration = device.duration[at];
+    let owner = view.ancestors(view.call_of[at] as usize).find(|&outer| costs[outer].flops > 0.0);
+    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
+    if let Some((owner, part)) = owner.zip(part) {
+        let cost = costs[owner];
+        let rate = if cost.precision == Precision::Half { part.bf16 } else { part.fp32 };
+        let roof = (cost.flops / rate).max(cost.bytes / part.bytes_per_second);
+        return ((1e9 * roof / BATCHED_SHARE) as i64).min(duration);
+    }
+    let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
+    let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+    match blocks > 0 && multiprocessors > 0 {
+        true => ((blocks as f64 / multiprocessors as f64).min(1.0) * duration as f64) as i64,
+        false => duration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+    use crate::measures::flops::costs;
+
+    const MICRO: i64 = 1_000;
+
+    /// `count` samples, one by one: a product of `width` columns and what is done to its result.
+    fn one_by_one(count: i64, width: u64) -> Rounds {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 100_000 * MICRO);
+        for sample in 0..count {
+            let start = (10 + 400 * sample) * MICRO;
+            let dims = format!("[[1,50176,3],[1,3,{width}]]");
+            made.shaped("aten::bmm", start, start + 40 * MICRO, &dims, "float");
+            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 110 * MICRO));
+            made.launch((start + 60 * MICRO, start + 65 * MICRO), "clamp", (start + 120 * MICRO, start + 122 * MICRO));
+        }
+        let trace = made.trace();
+        let view = View::new(&trace);
+        rounds(&view, &costs(&view))
+    }
+
+    #[test]
+    fn small_products_of_a_loop_shrink_to_what_their_bytes_need() {
+        let found = one_by_one(64, 2);
+        assert_eq!((found.kernels.len(), found.rounds, found.kernels_per_round), (128, 64, 2));
+        assert!(found.kernels[0].1 < 5 * MICRO, "{:?}", found.kernels[0]);
+        assert_eq!(found.kernels[1].1, 2 * MICRO, "without a grid it stays");
+    }
+
+    #[test]
+    fn layers_are_no_such_loop() {
+        assert!(one_by_one(32, 2).kernels.is_empty());
+    }
+}
