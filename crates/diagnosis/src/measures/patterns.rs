@@ -137,7 +137,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         parameter_loops: parameter_loops(view, &parameters, &in_optimizer),
         dense_table: dense_table(view, &parameters, &optimizer.host),
         repeats: repeats(view),
-        rounds: rounds(view, costs),
+        rounds: rounds(view, costs, &in_optimizer),
         repeated_forward: repeated_forward(view),
         differentiated_again: differentiated_again(view),
         anomaly: anomaly_checks(view),

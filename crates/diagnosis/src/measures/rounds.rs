@@ -1,9 +1,10 @@
 //! Loops of the host over samples, crops, tokens or parts: the same few kernels, round after round, each launched by itself. One call
 //! for all of them fills the device where a round does not.
 
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{CallKind, Category, NONE, NameId};
 
 use super::flops::{Cost, Precision};
+use super::intervals::{Span, covered};
 use super::view::View;
 use crate::peaks;
 
@@ -19,6 +20,10 @@ pub struct Rounds {
 const LONGEST_ROUND: usize = 48;
 /// Layers are fewer.
 const FEWEST_ROUNDS: usize = 48;
+/// Where modules are known and all rounds are at the same ones.
+const FEWEST_ROUNDS_OF_ONE_PART: usize = 12;
+/// Rounds whose modules are compared.
+const COMPARED_ROUNDS: usize = 3;
 /// Longer kernels fill the device by themselves.
 const LONGEST_NANOS: i64 = 200_000;
 /// Share of its roof that a product of many small ones reaches.
@@ -26,21 +31,24 @@ const BATCHED_SHARE: f64 = 0.3;
 
 type Sign = (NameId, [u32; 3]);
 
-pub fn rounds(view: &View, costs: &[Cost]) -> Rounds {
+/// Updates of parameters in `optimizer` are a loop of their own kind.
+pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     let device = &view.trace.device;
     let range = view.steps.range();
     let is_one = |&at: &usize| {
         device.category[at] == Category::Kernel
             && (range.start..range.end).contains(&device.start[at])
             && view.call_of[at] != NONE
-            && view.call_kind(view.call_of[at] as usize) == Some(headroom_trace::CallKind::Launch)
+            && view.call_kind(view.call_of[at] as usize) == Some(CallKind::Launch)
+            && covered(optimizer, view.host_span(view.call_of[at] as usize)) == 0
     };
     let kernels: Vec<usize> = device.busy().filter(is_one).collect();
     let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
+    let has_modules = !view.host_spans_named(|name| name.starts_with("nn.Module: ")).is_empty();
     let mut result = Rounds::default();
     let mut from = 0;
     while from < kernels.len() {
-        let Some((period, count)) = longest_loop(view, &kernels, &signs, from) else {
+        let Some((period, count)) = longest_loop(view, &kernels, &signs, from, has_modules) else {
             from += 1;
             continue;
         };
@@ -55,7 +63,13 @@ pub fn rounds(view: &View, costs: &[Cost]) -> Rounds {
 }
 
 /// The loop that begins at `from`, with the shortest round that repeats often enough: the length of its round, and of all of it.
-fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> Option<(usize, usize)> {
+fn longest_loop(
+    view: &View,
+    kernels: &[usize],
+    signs: &[Sign],
+    from: usize,
+    has_modules: bool,
+) -> Option<(usize, usize)> {
     let device = &view.trace.device;
     let goes_on = |at: usize| {
         device.lane[kernels[at - 1]] == device.lane[kernels[at]] && device.duration[kernels[at]] <= LONGEST_NANOS
@@ -67,7 +81,20 @@ fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> 
             (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
         let count = (same.count() / period + 1) * period;
         let is_one_kernel = || signs[from..from + period].iter().all(|sign| *sign == signs[from]);
-        (count >= FEWEST_ROUNDS * period && !is_one_kernel()).then_some((period, count))
+        let is_long = count >= FEWEST_ROUNDS * period
+            || (has_modules
+                && count >= FEWEST_ROUNDS_OF_ONE_PART * period
+                && is_of_one_part(view, &kernels[from..from + count], period));
+        (is_long && !is_one_kernel()).then_some((period, count))
+    })
+}
+
+/// Whether every kernel of a round belongs to the same module as that of the rounds after it: layers are modules of their own.
+fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
+    let module = |at: usize| view.module_of(view.call_of[kernels[at]] as usize);
+    (0..period).all(|at| {
+        let first = module(at);
+        (1..COMPARED_ROUNDS).all(|round| module(at + round * period) == first)
     })
 }
 
@@ -99,25 +126,27 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// `count` samples, one by one: a product of `width` columns and what is done to its result.
-    fn one_by_one(count: i64, width: u64) -> Rounds {
+    /// `count` samples, one by one: a small product and what is done to its result, in the module of that name.
+    fn one_by_one(count: i64, module: impl Fn(i64) -> Option<String>) -> Rounds {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 100_000 * MICRO);
         for sample in 0..count {
             let start = (10 + 400 * sample) * MICRO;
-            let dims = format!("[[1,50176,3],[1,3,{width}]]");
-            made.shaped("aten::bmm", start, start + 40 * MICRO, &dims, "float");
+            if let Some(name) = module(sample) {
+                made.span("python_function", &name, 1, start, start + 200 * MICRO, "");
+            }
+            made.shaped("aten::bmm", start, start + 40 * MICRO, "[[1,50176,3],[1,3,2]]", "float");
             made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 110 * MICRO));
             made.launch((start + 60 * MICRO, start + 65 * MICRO), "clamp", (start + 120 * MICRO, start + 122 * MICRO));
         }
         let trace = made.trace();
         let view = View::new(&trace);
-        rounds(&view, &costs(&view))
+        rounds(&view, &costs(&view), &[])
     }
 
     #[test]
     fn small_products_of_a_loop_shrink_to_what_their_bytes_need() {
-        let found = one_by_one(64, 2);
+        let found = one_by_one(64, |_| None);
         assert_eq!((found.kernels.len(), found.rounds, found.kernels_per_round), (128, 64, 2));
         assert!(found.kernels[0].1 < 5 * MICRO, "{:?}", found.kernels[0]);
         assert_eq!(found.kernels[1].1, 2 * MICRO, "without a grid it stays");
@@ -125,6 +154,8 @@ mod tests {
 
     #[test]
     fn layers_are_no_such_loop() {
-        assert!(one_by_one(32, 2).kernels.is_empty());
+        assert!(one_by_one(32, |_| None).kernels.is_empty(), "nothing tells them from layers");
+        assert!(one_by_one(32, |layer| Some(format!("nn.Module: Block_{layer}"))).kernels.is_empty());
+        assert_eq!(one_by_one(32, |_| Some("nn.Module: Expert_0".to_string())).rounds, 32);
     }
 }
