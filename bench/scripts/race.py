@@ -69,6 +69,16 @@ SCRIPTS = {
     "compiled_penalty": "small-kernels-fusable",
     "graphed_odd_vocabulary": "below-roof",
     "task_backwards": "differentiated-twice",
+    # The fifth set, judged once.
+    "trainer_llama_fp32": "no-tensor-cores",
+    "lightning_speech_loader": "data-loading",
+    "accelerate_logits_to_host": "host-copies",
+    "densenet_unfrozen_trunk": "below-roof",
+    "compiled_finite_checks": "host-sync",
+    "graphed_attention_weights": "attention-materialised",
+    "tabular_row_by_row": "data-loading",
+    "decoder_mask_on_host": "host-copies",
+    "forecast_list_of_arrays": "data-loading",
 }
 
 
