@@ -58,7 +58,7 @@ SCRIPTS = {
     "trainer_checkpoint": "activations-recomputed",
     "lightning_empty_cache": "host-sync",
     "compiled_island": "small-kernels-fusable",
-    # The fourth set, judged once; no rule is made for padding, or for a trunk that is differentiated twice.
+    # The fourth set, judged once; work on padding has no rule.
     "unet_no_tf32": "no-tensor-cores",
     "video_float_on_host": "host-copies",
     "alibi_scores": "attention-materialised",

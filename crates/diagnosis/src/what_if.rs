@@ -259,7 +259,7 @@ fn fused(known: &mut Known, asked: Removal) -> Removal {
     bound
 }
 
-/// What is left of a kernel in one call with others of its kind: it fills the device, and is no quicker than its FLOPs.
+/// The part of a kernel that is left in one call with others of its kind: it fills the device, and is no quicker than its FLOPs.
 fn batched(known: &mut Known, shares: &HashMap<usize, f64>, at: usize) -> i64 {
     let view = known.view;
     let device = &view.trace.device;

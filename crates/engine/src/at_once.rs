@@ -2,8 +2,22 @@
 
 use crate::device::{Device, Finished, Moments, Submission, Taken, Words};
 
-/// What becomes of a submission, and what there is to collect of it.
-pub fn take(device: &mut dyn Device, submission: &Submission) -> (Taken, Option<Finished>) {
+/// Takes a submission and keeps what there is to collect of it. One that is left takes along what was not collected before it: the
+/// micro-steps of the step that does not count.
+pub fn submit<D: Device>(
+    device: &mut D,
+    submission: &Submission,
+    finished: impl Fn(&mut D) -> &mut Vec<Finished>,
+) -> Taken {
+    let (taken, done) = take(device, submission);
+    match done {
+        Some(done) => finished(device).push(done),
+        None => finished(device).clear(),
+    }
+    taken
+}
+
+fn take(device: &mut dyn Device, submission: &Submission) -> (Taken, Option<Finished>) {
     let Submission { program, calls, results, marks, .. } = submission;
     let [backward, update] = marks.map(|mark| mark.clamp(calls.start, calls.end));
     let began = device.clock();

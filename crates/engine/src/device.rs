@@ -263,7 +263,7 @@ pub struct Finished {
     pub results: [f32; 2],
     /// From the end of the one before it (from its own start for the first) to its end, on the device.
     pub seconds: f64,
-    /// Of them, until the inputs were written; zero on a device that works ahead.
+    /// Seconds until the inputs were written, a part of those above; zero on a device that works ahead.
     pub inputs: f64,
     /// Seconds before the first mark, between both and after the second, of those submissions that were looked at closely.
     pub phases: Option<[f64; 3]>,

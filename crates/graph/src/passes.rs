@@ -1,4 +1,5 @@
-//! The optimisations, one file each: rewritings with names that a person would use, in lists that make the versions.
+//! The optimisations: rewritings with names that a person would use, one file each, and a way to run what they make; in lists
+//! that make the versions.
 
 mod checkpoint;
 pub mod decode;
@@ -19,7 +20,7 @@ use crate::pass::Pass;
 /// One graph made from another.
 pub type Rewrite = fn(&Graph) -> Result<Graph, GraphError>;
 
-/// What a pass changes.
+/// The part that a pass changes.
 #[derive(Clone, Copy)]
 pub enum Change {
     /// The forward pass: the gradient of what it makes is the fused backward pass.
@@ -30,7 +31,7 @@ pub enum Change {
     Execution,
 }
 
-/// What a change costs in a trainer that is written by hand.
+/// Cost of a change in a trainer that is written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     Low,
@@ -59,7 +60,7 @@ pub struct Offered {
     /// Passes without which it finds nothing to do.
     pub needs: &'static [&'static str],
     pub effort: Effort,
-    /// Of the workshop's roadmap: 1 is fusion of kernels, 2 attention, 3 everything else.
+    /// Phase of the workshop's roadmap: 1 is fusion of kernels, 2 attention, 3 everything else.
     pub phase: u8,
 }
 
@@ -75,7 +76,7 @@ impl Offered {
     }
 }
 
-/// The calls of a step run as one prepared list; a device looks for it in the program.
+/// The calls of a step run as one prepared list.
 pub const GRAPH_REPLAY: &str = "graph-replay";
 
 /// Every pass of `all`, in the order of their application.
@@ -132,7 +133,7 @@ pub const OFFERED: [Offered; 9] = [
         tolerance: 1e-5,
         needs: &["flash-attention"],
         effort: Effort::High,
-        phase: 2,
+        phase: 1,
     },
     Offered {
         name: "fuse-loss",

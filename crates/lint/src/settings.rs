@@ -1,6 +1,6 @@
 //! Switches of a script and whether they are off unless asked for: argparse flags, dataclass fields, constants.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt, StmtClassDef};
@@ -19,9 +19,11 @@ pub struct Settings<'a> {
 impl<'a> Settings<'a> {
     pub fn collect(files: &'a [SourceFile]) -> Settings<'a> {
         let (mut by_file, mut given) = (Vec::with_capacity(files.len()), HashMap::new());
+        let mut flags = Vec::with_capacity(files.len());
         for file in files {
             let collector = collect_file(file);
             by_file.push(collector.found);
+            flags.push(collector.flags);
             for (name, value) in collector.given {
                 agree(&mut given, &name, value);
             }
@@ -38,7 +40,9 @@ impl<'a> Settings<'a> {
                 .or_insert_with(|| value.clone());
         }
         for (name, value) in given {
-            by_file.iter_mut().filter_map(|found| found.get_mut(&name)).for_each(|known| *known = value.clone());
+            // A flag of the file's own stays: it is asked on the command line, whatever a class's user says elsewhere.
+            let fields = by_file.iter_mut().zip(&flags).filter(|(_, flags)| !flags.contains(&name));
+            fields.filter_map(|(found, _)| found.get_mut(&name)).for_each(|known| *known = value.clone());
             by_name.insert(name, value);
         }
         Settings { by_file, by_name, files }
@@ -110,7 +114,7 @@ fn root_of(expression: &Expr) -> Option<&str> {
 }
 
 fn collect_file(file: &SourceFile) -> Collector {
-    let mut collector = Collector { found: HashMap::new(), given: HashMap::new() };
+    let mut collector = Collector { found: HashMap::new(), given: HashMap::new(), flags: HashSet::new() };
     for statement in &file.syntax.body {
         collector.visit_stmt(statement);
     }
@@ -132,6 +136,8 @@ struct Collector {
     found: HashMap<String, Value>,
     /// `TrainerConfig(num_workers=4)`: options of loaders that a class's user says, whatever its own defaults are.
     given: HashMap<String, Value>,
+    /// Names that `add_argument` gave a default.
+    flags: HashSet<String>,
 }
 
 impl Collector {
@@ -210,6 +216,7 @@ impl<'a> Visitor<'a> for Collector {
             };
             if let Some(name) = name {
                 self.add(name, value);
+                self.flags.insert(name.trim_start_matches('-').replace('-', "_"));
             }
         }
         if let Expr::Call(call) = expression

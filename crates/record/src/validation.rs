@@ -107,7 +107,7 @@ pub struct ValidationRow {
     pub verdict: String,
     /// Of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
-    /// Of the workshop's roadmap, where the row is a pass.
+    /// Phase of the workshop's roadmap, where the row is a pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<u8>,
     /// Where the prediction was off and what the profile shows, in words.
@@ -230,6 +230,9 @@ fn provenance(of: &ValidationRecord) -> Provenance {
                 "rounds",
             ] {
                 provenance.set(&format!("{key}.{planned}"), Origin::Computed);
+            }
+            if rows.iter().any(|row| row.phase.is_some()) {
+                provenance.set(&format!("{key}.phase"), Origin::Assumed);
             }
         }
     }

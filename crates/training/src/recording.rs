@@ -177,13 +177,14 @@ impl Recording {
         self.wanted.contains(&step)
     }
 
-    /// Is a step that a device takes by itself waited for, so that its time is its own and not that of its neighbours?
+    /// Is a step of a device that works ahead waited for, so that its time is its own and not that of its neighbours? The last
+    /// one before recording begins is too: nothing is under way then.
     pub fn waits_for(&self, step: u64) -> bool {
-        (step..=step + WARMED).any(|step| self.keeps(step)) || self.turn(step).is_some()
+        (step..=step + WARMED + 1).any(|step| self.keeps(step)) || self.turn(step).is_some()
     }
 
-    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone? On a device with a queue
-    /// turns are of several steps, and end.
+    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone? On a device that works
+    /// ahead turns are of several steps, and end.
     fn turn(&self, step: u64) -> Option<Mode> {
         let after = step.checked_sub(*self.wanted.end()).filter(|after| *after > 0)?;
         let turn = if self.queued { after.div_ceil(QUEUED_TURN) } else { after };
@@ -191,7 +192,7 @@ impl Recording {
         (!is_over).then_some(if turn.is_multiple_of(2) { Mode::Forgotten } else { Mode::Off })
     }
 
-    /// Right before the recorded steps of a device with a queue: recorded too, so that what recording sets up is there.
+    /// Right before the recorded steps of a device that works ahead: recorded too, so that what recording sets up is there.
     fn warms(&self, step: u64) -> bool {
         self.queued && (step + 1..=step + WARMED).any(|step| self.keeps(step))
     }
@@ -267,11 +268,11 @@ impl Recording {
     }
 }
 
-/// Turns of a device with a queue, and steps of each: they are taken one by one, to see what recording costs.
+/// Turns of a device that works ahead, and steps of each: they are taken one by one, to see what recording costs.
 const QUEUED_TURNS: u64 = 4;
 const QUEUED_TURN: u64 = 4;
 
-/// Steps before the first recorded one that a device with a queue takes as if they were recorded.
+/// Steps before the first recorded one that a device that works ahead takes as if they were recorded.
 const WARMED: u64 = 2;
 
 /// A step from the times of its calls: the batch on its way until the first begins, phases until the next one's first call,
@@ -309,13 +310,14 @@ mod tests {
     use headroom_graph::Graph;
 
     #[test]
-    fn a_device_with_a_queue_takes_turns_of_several_steps_and_then_goes_on_alone() {
+    fn a_device_that_works_ahead_takes_turns_of_several_steps_and_then_goes_on_alone() {
         let mut recording = Recording::of_steps(5..=6, &Program::new(Graph::new()), 1);
         recording.queued = true;
         assert_eq!((1..5).map(|step| recording.warms(step)).collect::<Vec<_>>(), [false, false, true, true]);
         let turns: Vec<bool> = (7..23).map(|step| recording.turn(step) == Some(Mode::Forgotten)).collect();
         assert_eq!(turns, [[false; 4], [true; 4], [false; 4], [true; 4]].concat());
         assert_eq!((recording.turn(23), recording.waits_for(22), recording.waits_for(23)), (None, true, false));
+        assert_eq!([1, 2, 3].map(|step| recording.waits_for(step)), [false, true, true], "two are warmed, one before");
         (1..=40).for_each(|step| recording.took(step, 1.0));
         assert_eq!((recording.turns.recorded.len(), recording.turns.unrecorded.len()), (6, 6));
     }

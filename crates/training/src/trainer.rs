@@ -301,14 +301,19 @@ impl Trainer {
         self.device.collect(finished)
     }
 
-    /// One micro-step, waited for; its loss.
+    /// One micro-step, waited for; its loss, which means nothing once it `gave_up` or where nothing is computed.
     pub fn loss_of(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<f32, StepError> {
-        self.submit(batch, ends_step)?;
+        let submitted = self.submit(batch, ends_step);
+        if let Some(error) = self.device.failure() {
+            return Err(error.into());
+        }
+        submitted?;
         let mut finished = vec![];
         self.collect(&mut finished)?;
-        match finished.last() {
-            Some(one) if one.results[0].is_finite() => Ok(one.results[0]),
-            _ => Err(self.first_not_finite().into()),
+        let loss = finished.last().map_or(f32::NAN, |one| one.results[0]);
+        match self.device.computes() && !self.gave_up && !loss.is_finite() {
+            true => Err(self.first_not_finite().into()),
+            false => Ok(loss),
         }
     }
 

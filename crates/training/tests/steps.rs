@@ -96,3 +96,12 @@ fn a_step_that_is_given_up_changes_nothing_and_does_not_count() {
     assert!(trainer.gave_up() && bits(&mut trainer) == before);
     assert_eq!((trainer.step, trainer.data_position, collected(&mut trainer)), (0, 0, vec![]));
 }
+
+#[test]
+fn micro_steps_of_a_step_that_is_left_are_not_told() {
+    let mut trainer = trainer();
+    trainer.submit(&batch(), EndsStep::No).unwrap();
+    trainer.give_up = Some(Arc::new(AtomicBool::new(true)));
+    trainer.submit(&batch(), END).unwrap();
+    assert_eq!((trainer.step, trainer.gave_up(), collected(&mut trainer)), (0, true, vec![]));
+}

@@ -73,7 +73,7 @@ fn missing_passes(browser: &Browser, run: &Path) {
     let categories = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
     let flag = categories[0]["remedy"].as_str().unwrap();
     let findings = browser.text("ol.findings");
-    // Of several passes in one remedy the smallest may save too little to be told.
+    // The smallest of several passes in one remedy may save too little to be told.
     let named = flag.split('+').skip(1).any(|pass| findings.contains(pass.trim_end_matches(',')));
     assert!(flag.starts_with("--passes") && named && findings.contains("TR12"), "{flag}: {findings}");
 }

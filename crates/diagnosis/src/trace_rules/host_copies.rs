@@ -41,7 +41,7 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
         Direction::HostToDevice if row.pageable => waits.iter().map(|waits| waits.cost_seconds).sum(),
         _ => 0.0,
     };
-    // What the host does with the tensors it got, while the device stands; told with the largest copies.
+    // The host works on the tensors it got while the device stands; told with the largest copies.
     let to_host = evidence.measures.copies.rows.iter().filter(|row| row.direction == Direction::DeviceToHost);
     let is_largest = to_host.max_by_key(|row| row.bytes).is_some_and(|largest| largest.name == row.name);
     let work = if is_largest { evidence.measures.on_host.work_seconds } else { 0.0 };

@@ -16,7 +16,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// What a loop on the device costs is told from this share of the step on.
+/// A loop on the device is told from this share of the step on.
 const LEAST_SHARE_OF_LOOPS: f64 = 0.1;
 /// One call for all takes about half of what as many narrow ones do, each with its own start and end.
 const LEFT_OF_LOOPS: f64 = 0.5;

@@ -74,7 +74,7 @@ pub(super) fn reduction_elements(graph: &Graph, parts: usize) -> usize {
             rows::sum_scratch(rows, width, op.period, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
-        // Of several operands, one after the other.
+        // Several operands come one after the other.
         Op::SquaredNorm(_) | Op::GradientNorm(_) => {
             let elements = inputs.iter().map(|input| graph.ty(*input).elements()).max();
             optimizer::squared_norm_scratch(elements.unwrap_or(0))

@@ -78,9 +78,12 @@ impl Device for Cuda {
             self.queue(submission);
             return Taken::Queued;
         }
-        let (taken, finished) = at_once::take(self, submission);
-        self.finished.extend(finished);
-        taken
+        // What is queued comes before it.
+        if self.failed.is_none() {
+            let collected = self.collect_all();
+            self.note(collected);
+        }
+        at_once::submit(self, submission, |device| &mut device.finished)
     }
 
     fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {

@@ -117,10 +117,11 @@ impl Cuda {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
         }
-        for index in 0..self.submitted.len() {
-            self.collect_from(index)?;
-        }
-        Ok(())
+        Ok(self.collect_all()?)
+    }
+
+    pub(super) fn collect_all(&mut self) -> Result<(), CudaError> {
+        (0..self.submitted.len()).try_for_each(|index| self.collect_from(index))
     }
 
     fn try_submit(&mut self, submission: &Submission) -> Result<(), CudaError> {

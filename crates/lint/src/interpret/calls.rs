@@ -401,7 +401,17 @@ fn hands_back(function: &Function) -> bool {
     let Some(first) = function.definition.and_then(|definition| definition.parameters.args.first()) else {
         return false;
     };
-    function.class.is_none() && all_are(function.body, first.parameter.name.as_str())
+    fn returns(body: &[Stmt]) -> bool {
+        match body.last() {
+            Some(Stmt::Return(_)) => true,
+            Some(Stmt::If(branch)) => {
+                let has_else = branch.elif_else_clauses.last().is_some_and(|clause| clause.test.is_none());
+                has_else && returns(&branch.body) && branch.elif_else_clauses.iter().all(|clause| returns(&clause.body))
+            }
+            _ => false,
+        }
+    }
+    function.class.is_none() && returns(function.body) && all_are(function.body, first.parameter.name.as_str())
 }
 
 /// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.

@@ -114,7 +114,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// What `args.num_workers` is unless somebody says otherwise.
+    /// The value of `args.num_workers` unless somebody says otherwise.
     fn option_default(&self, name: &str) -> Option<Value> {
         if !is_loader_option(name) {
             return None;

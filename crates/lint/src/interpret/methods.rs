@@ -66,10 +66,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// What gradients are asked of is a tensor, from here on.
+    /// A name that gradients are asked of is a tensor, from here on.
     fn note_backward(&mut self, node: &'a ExprCall, receiver: &Value) {
         let Expr::Attribute(method) = &*node.func else { return };
         let Expr::Name(loss) = &*method.value else { return };
+        // `engine.backward(loss)`: gradients are asked of what it is handed.
+        if !node.arguments.args.is_empty() {
+            return;
+        }
         let known = match receiver {
             Value::Tensor(tensor) if tensor.guessed => Value::Tensor(Tensor { guessed: false, ..tensor.clone() }),
             Value::Unknown if self.names.contains_key(loss.id.as_str()) => Value::DEVICE,

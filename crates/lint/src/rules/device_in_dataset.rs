@@ -53,7 +53,7 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
             .any(|function| program.calls_of(function).any(|call| moves(program, call)))
 }
 
-/// What makes a sample of the loader's dataset, one for each class that the dataset may be of.
+/// Functions that make a sample of the loader's dataset, one for each class that the dataset may be of.
 pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
     let of_class = |class: &ClassId| {
         let lineage = crate::classes::lineage(&program.sources.classes, *class);

@@ -41,7 +41,7 @@ fn check(check: &mut Check) {
     for subscript in &program.notes.subscripts {
         let is_mask = match &subscript.index {
             // A mask that lies on the host is counted there, and what it picks is copied over: the host waits as well.
-            // What is guessed to be one is one by its use: nothing of the host's picks rows of a tensor by a comparison.
+            // A guess is right by its use: nothing of the host's picks rows of a tensor by a comparison.
             Value::Tensor(index) => index.boolean && (!index.guessed || subscript.base.is_surely_on_device()),
             // `out[kept != wanted]` of values that nothing else is known of.
             Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),

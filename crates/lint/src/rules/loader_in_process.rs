@@ -65,7 +65,7 @@ fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
                 if assign.value.range() == call.node.range()
                     && matches!(assign.targets.as_slice(), [Expr::Name(target)] if target.id == name.id))
     };
-    // What the name was last given.
+    // The name's last value.
     let uses = crate::uses::uses_of(program, function, name.id.as_str());
     let stores = uses.iter().filter(|one| one.is_store && one.expression.start() < loader.node.start());
     let last = stores.max_by_key(|one| one.expression.start());

@@ -1,4 +1,4 @@
-"""What a step calls runs at every step, whatever its name; what runs without gradients trains nothing."""
+"""Functions that a step calls run at every step, whatever their names; those that run without gradients train nothing."""
 
 import argparse
 

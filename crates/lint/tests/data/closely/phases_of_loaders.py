@@ -1,4 +1,4 @@
-"""What a loader is for, by the first phase that its name says, or by its key."""
+"""Purposes of loaders, by the first phase that a name says, or by a key."""
 
 import torch
 from torch.utils.data import DataLoader
