@@ -63,7 +63,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         finding.saving_expected_share =
             expected.map_or(finding.saving_bound_share, |expected| share(expected).min(finding.saving_bound_share));
     }
-    // Quicker parts and fewer launches alone are not a saving of the finding's.
+    // A wide bound, quicker parts and fewer launches alone are not a saving of the finding's.
     let its_own = |removal: &Removal| Removal {
         quick_host: false,
         quick_device: false,
@@ -71,11 +71,10 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         ..removal.clone()
     };
     let saves = |finding: &TraceFinding| {
-        let removal = &finding.found.removal;
+        let found = &finding.found;
+        let by_itself = || found.asked.as_ref().map_or_else(|| share(&its_own(&found.removal)), share);
         finding.saving_bound_share > LEAST_SAVING
-            && (!removal.quick_host
-                || finding.saving_expected_share > LEAST_SAVING
-                || share(&its_own(removal)) > LEAST_SAVING)
+            && (finding.saving_expected_share > LEAST_SAVING || by_itself() > LEAST_SAVING)
     };
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| saves(&findings[at])).collect();
     // A saving of low effort before a larger one of high effort, but not before a much larger one.

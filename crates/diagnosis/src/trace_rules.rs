@@ -88,6 +88,8 @@ pub struct Found {
     pub on_device: bool,
     /// What it is expected to take out, where there is a model of it; else the same.
     pub expected: Option<Removal>,
+    /// Taken out at the rule's own word, before `removal` was widened to a bound.
+    pub asked: Option<Removal>,
 }
 
 impl Found {
@@ -105,6 +107,7 @@ impl Found {
             removal: Removal::default(),
             on_device: false,
             expected: None,
+            asked: None,
         }
     }
 }
@@ -204,7 +207,7 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         code: rule.code,
         name: rule.name,
         cause: rule.cause,
-        severity: severity(rule, found.share),
+        severity: severity(rule, found.share, found.confidence),
         share_of_step: found.share,
         saving_bound_share: 0.0,
         saving_expected_share: 0.0,
@@ -220,11 +223,14 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
     }
 }
 
-fn severity(rule: &TraceRule, share: Option<f64>) -> Severity {
+fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) -> Severity {
+    let by_share = share.map_or(Severity::Medium, Severity::of_share);
     match rule.cause {
         // A cold start costs no step to come, however long it is.
         Cause::ColdStart => Severity::Medium,
-        _ => share.map_or(Severity::Medium, Severity::of_share),
+        // A second pass may be another model's, and then has to run.
+        Cause::Recomputed if confidence == Confidence::Low => by_share.min(Severity::Medium),
+        _ => by_share,
     }
 }
 

@@ -95,6 +95,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
             continue;
         }
         let asked = finding.found.removal.clone();
+        finding.found.asked = Some(asked.clone());
         // A rule that knows more than the cause has said what is expected.
         let (bound, expected) = match finding.found.expected.take() {
             Some(expected) => (asked, expected),
@@ -120,7 +121,7 @@ fn modelled(known: &mut Known, measures: &Measures, cause: Cause, asked: Removal
     }
 }
 
-/// What nothing undercuts: with the cost goes all that merely stands because of it, and the next process may be quicker.
+/// A bound that nothing undercuts: with the cost goes all that merely stands because of it, and the next process may be quicker.
 fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
     let view = known.view;
     if !view.has_device_work() {

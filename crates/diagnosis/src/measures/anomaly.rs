@@ -70,6 +70,7 @@ fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
     let is_one = |&at: &usize| {
         host.category[at] == Category::CpuOp
             && learnt.contains(&host.sequence[at])
+            && view.steps.at_host(host.start[at]).is_some()
             && !view.host_name(at).contains("Backward")
     };
     let mut found = Vec::new();

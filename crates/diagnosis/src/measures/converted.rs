@@ -59,10 +59,10 @@ fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)>
         if !is_copy || host.end(at) > host.start[call] {
             return None;
         }
-        let elements: u64 = shapes(view.name(host.dims[at])).first()?.iter().product();
+        let elements: f64 = shapes(view.name(host.dims[at])).first()?.iter().map(|size| *size as f64).product();
         let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
         let (to, from) = (element_bytes(types.first()?), element_bytes(types.get(1)?));
-        let is_longer = from > 0.0 && from < to && (elements as f64 * to - bytes as f64).abs() < 1.0;
+        let is_longer = from > 0.0 && from < to && (elements * to - bytes as f64).abs() < 1.0;
         is_longer.then_some((host.start[at], from / to))
     };
     before.filter_map(of_one).last()

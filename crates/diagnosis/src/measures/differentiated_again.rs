@@ -1,7 +1,7 @@
 //! Nodes of the graph that two backward passes of one step go through: a pass per loss over what the losses share.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{Category, LaneId, NONE, NameId};
 
 use super::intervals::{merged, seconds, total};
 use super::recomputed::Recomputed;
@@ -19,7 +19,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut result = Recomputed::default();
     let is_node = |at: usize| view.host_name(at).starts_with(NODE);
-    let mut first: HashMap<(usize, u32, NameId), usize> = HashMap::new();
+    let mut first: HashMap<(usize, LaneId, u32, NameId), usize> = HashMap::new();
     let (mut numbered, mut again, mut spans) = (0usize, 0usize, Vec::new());
     let mut was_again = false;
     for at in view.host_spans_named(|name| name.starts_with(NODE)) {
@@ -36,7 +36,8 @@ pub fn differentiated_again(view: &View) -> Recomputed {
             continue;
         }
         numbered += 1;
-        let before = *first.entry((step, host.sequence[at], host.name[at])).or_insert(at);
+        // Each thread that runs a replica of the model counts anew.
+        let before = *first.entry((step, host.lane[at], host.sequence[at], host.name[at])).or_insert(at);
         // A gradient that is differentiated itself comes back through the same nodes, and has to.
         was_again = before != at && !leaves_a_graph(view, before) && !leaves_a_graph(view, at);
         if was_again {
@@ -77,8 +78,8 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Two passes through twelve nodes, of which the second meets `shared` of the first; `inner` are arguments of the operators within.
-    fn two_passes(shared: i64, inner: &str) -> Recomputed {
+    /// Two passes through twelve nodes, on `threads`, of which the second meets `shared` of the first; `inner` are arguments of the operators within.
+    fn two_passes(shared: i64, inner: &str, threads: [u32; 2]) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);
         for turn in 0..24 {
@@ -86,8 +87,15 @@ mod tests {
             let number = if pass == 1 && place >= shared { 100 + place } else { 50 + place };
             let start = (10 + 100 * turn) * MICRO;
             let args = format!(r#""Sequence number":{number}"#);
-            made.span("cpu_op", &format!("{NODE}: AddmmBackward0"), 1, start, start + 60 * MICRO, &args);
-            made.span("cpu_op", "aten::mm", 1, start + 5 * MICRO, start + 40 * MICRO, inner);
+            made.span(
+                "cpu_op",
+                &format!("{NODE}: AddmmBackward0"),
+                threads[pass as usize],
+                start,
+                start + 60 * MICRO,
+                &args,
+            );
+            made.span("cpu_op", "aten::mm", threads[pass as usize], start + 5 * MICRO, start + 40 * MICRO, inner);
             made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
             made.operator(&format!("{NODE}: torch::autograd::AccumulateGrad"), start + 70 * MICRO, start + 90 * MICRO);
             made.launch((start + 72 * MICRO, start + 75 * MICRO), "add", (start + 80 * MICRO, start + 85 * MICRO));
@@ -98,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_second_pass_through_shared_nodes_is_found_with_its_sums() {
-        let found = two_passes(10, "");
+        let found = two_passes(10, "", [1, 1]);
         assert!((found.parts_per_step - 10.0).abs() < 1e-9);
         assert_eq!(found.kernels.len(), 20, "ten products and what adds their gradients up");
         assert!((found.device_seconds - 10.0 * 35e-6).abs() < 1e-12);
@@ -107,8 +115,9 @@ mod tests {
 
     #[test]
     fn separate_graphs_few_nodes_and_gradients_of_gradients_are_none() {
-        assert!(two_passes(0, "").kernels.is_empty(), "two micro-batches");
-        assert!(two_passes(4, "").kernels.is_empty(), "a few nodes");
-        assert!(two_passes(10, r#""Sequence number":900"#).kernels.is_empty(), "a gradient penalty");
+        assert!(two_passes(0, "", [1, 1]).kernels.is_empty(), "two micro-batches");
+        assert!(two_passes(4, "", [1, 1]).kernels.is_empty(), "a few nodes");
+        assert!(two_passes(10, r#""Sequence number":900"#, [1, 1]).kernels.is_empty(), "a gradient penalty");
+        assert!(two_passes(10, "", [1, 2]).kernels.is_empty(), "replicas, each with numbers of its own");
     }
 }

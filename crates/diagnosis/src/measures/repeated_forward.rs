@@ -21,13 +21,15 @@ const LAYERS: &[(&str, usize)] = &[
 ];
 /// A pass of fewer layers is a part of something.
 const FEWEST_LAYERS: usize = 4;
-/// More layers than so many times the trained ones are no second look at a batch: episodes are played, or a text is written.
+/// More layers in a step than so many times the trained ones are no second look at a batch: episodes are played, or a text is written.
 const MOST_PASSES: usize = 2;
 /// Whoever is elsewhere for longer between two layers is in another pass.
 const LONGEST_PAUSE_NANOS: i64 = 20_000_000;
 
-/// From the first to the last layer of each pass without a gradient, where all layers that have one are in it as well. Frozen layers below
-/// trained ones are no such pass: it lacks those on top.
+type Layer = (NameId, Vec<u64>);
+
+/// From the first to the last layer of each pass without a gradient, where it is of exactly the layers that have one, once or several
+/// times. Frozen layers below trained ones are no such pass, nor is another model of which some layers are alike.
 pub fn repeated_forward(view: &View) -> Recomputed {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut result = Recomputed::default();
@@ -39,9 +41,10 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     }
     let weight_at: HashMap<&str, usize> = LAYERS.iter().copied().collect();
     let mut weights: HashMap<(NameId, NameId), Vec<u64>> = HashMap::new();
-    // Of each step: layers with a gradient, and passes without.
-    let mut with: BTreeMap<usize, (usize, HashSet<(NameId, Vec<u64>)>)> = BTreeMap::new();
-    let mut passes: Vec<(usize, Span, Vec<(NameId, Vec<u64>)>)> = Vec::new();
+    // By step: layers with a gradient, the number of those without, and passes without.
+    let mut with: BTreeMap<usize, HashMap<Layer, usize>> = BTreeMap::new();
+    let mut without: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut passes: Vec<(usize, Span, Vec<Layer>)> = Vec::new();
     let mut last: Option<(bool, u32)> = None;
     for at in view.host_spans_named(|name| weight_at.contains_key(name)) {
         let (Category::CpuOp, Some(step)) = (host.category[at], view.steps.at_host(host.start[at])) else { continue };
@@ -61,11 +64,10 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         let goes_on = last == Some((false, host.lane[at].0));
         last = Some((is_learnt, host.lane[at].0));
         if is_learnt {
-            let (count, layers) = with.entry(step).or_default();
-            *count += 1;
-            layers.insert(layer);
+            *with.entry(step).or_default().entry(layer).or_default() += 1;
             continue;
         }
+        *without.entry(step).or_default() += 1;
         match passes.last_mut() {
             Some((of, span, layers)) if goes_on && *of == step && host.start[at] - span.end <= LONGEST_PAUSE_NANOS => {
                 span.end = span.end.max(host.end(at));
@@ -75,9 +77,10 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         }
     }
     passes.retain(|(step, _, layers)| {
-        let has = |layer: &(NameId, Vec<u64>)| layers.contains(layer);
-        let is_second =
-            |(count, with): &(usize, HashSet<_>)| layers.len() <= MOST_PASSES * count && with.iter().all(has);
+        let is_second = |with: &HashMap<Layer, usize>| {
+            let most = MOST_PASSES * with.values().sum::<usize>();
+            without.get(step).is_some_and(|count| *count <= most) && is_multiple(layers, with)
+        };
         layers.len() >= FEWEST_LAYERS && with.get(step).is_some_and(is_second)
     });
     result.parts_per_step = passes.len() as f64 / view.steps.count();
@@ -93,8 +96,72 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     result
 }
 
+/// Whether a pass is through every layer of `with` as often as that says, or the same whole number of times as often.
+fn is_multiple(pass: &[Layer], with: &HashMap<Layer, usize>) -> bool {
+    let times = pass.len() / with.values().sum::<usize>().max(1);
+    let mut counts: HashMap<&Layer, usize> = HashMap::new();
+    for layer in pass {
+        *counts.entry(layer).or_default() += 1;
+    }
+    let is_so = |(layer, count): (&Layer, &usize)| counts.get(layer) == Some(&(times * count));
+    times > 0 && counts.len() == with.len() && with.iter().all(is_so)
+}
+
 /// An operator and those within it: one of them has the number of the node that computes the gradient.
 pub(super) fn inside<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v {
     let host = &view.trace.host;
     (at..host.len()).take_while(move |&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// Passes through layers of these widths without a gradient, 30 ms apart, after a trained one through `trained`.
+    fn passes(trained: &[u64], others: &[&[u64]]) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 200_000 * MICRO);
+        for (pass, widths) in [trained].iter().chain(others).enumerate() {
+            for (place, width) in widths.iter().enumerate() {
+                let start = (30_000 * pass as i64 + 10 + 100 * place as i64) * MICRO;
+                let number = if pass == 0 { format!(r#","Sequence number":{}"#, 50 + place) } else { String::new() };
+                let args = format!(r#""Input Dims":[[8,64],[{width},64]]{number}"#);
+                made.span("cpu_op", "aten::linear", 1, start, start + 60 * MICRO, &args);
+                made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+            }
+        }
+        for place in 0..trained.len() as i64 {
+            let start = (150_000 + 100 * place) * MICRO;
+            let args = format!(r#""Sequence number":{}"#, 50 + place);
+            let name = "autograd::engine::evaluate_function: AddmmBackward0";
+            made.span("cpu_op", name, 1, start, start + 60 * MICRO, &args);
+        }
+        let trace = made.trace();
+        repeated_forward(&View::new(&trace))
+    }
+
+    #[test]
+    fn a_pass_of_exactly_the_trained_layers_is_a_second_one() {
+        let layers = [64, 64, 64, 128];
+        assert_eq!(passes(&layers, &[&layers]).kernels.len(), 4);
+        assert_eq!(passes(&layers, &[&[64, 64, 64, 128, 64, 64, 64, 128]]).kernels.len(), 8, "twice");
+    }
+
+    #[test]
+    fn a_pass_of_more_or_other_layers_is_another_model_s() {
+        let layers = [64, 64, 64, 128];
+        assert!(passes(&layers, &[&[64, 64, 64, 64, 128]]).kernels.is_empty(), "a deeper one");
+        assert!(passes(&layers, &[&[64, 64, 64, 128, 32]]).kernels.is_empty(), "a layer on top");
+        assert!(passes(&layers, &[&[64, 64, 64, 64]]).kernels.is_empty(), "frozen layers");
+    }
+
+    #[test]
+    fn many_passes_in_a_step_write_a_text() {
+        let layers: &[u64] = &[64, 64, 64, 128];
+        assert_eq!(passes(layers, &[layers, layers]).kernels.len(), 8);
+        assert!(passes(layers, &[layers, layers, layers]).kernels.is_empty());
+    }
 }

@@ -35,7 +35,7 @@ const LONGEST_PAUSE_NANOS: i64 = 20_000;
 
 type Sign = (NameId, [u32; 3]);
 
-/// Of kernels that are replayed from graphs: there no operator tells what they are.
+/// Loops among kernels that are replayed from graphs: there no operator tells what they are.
 pub fn repeats(view: &View) -> Repeats {
     let device = &view.trace.device;
     let range = view.steps.range();

@@ -6,20 +6,20 @@ use headroom_trace::{CallKind, Category, NONE, NameId};
 use super::flops::{Cost, Precision};
 use super::intervals::{Span, covered};
 use super::view::View;
-use crate::peaks;
+use crate::peaks::{self, Peaks};
 
 /// Kernels of such loops, each with what is left of it in one call for all rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     pub kernels: Vec<(usize, i64)>,
-    /// Of the longest loop.
+    /// In the longest loop.
     pub rounds: usize,
     pub kernels_per_round: usize,
 }
 
 const LONGEST_ROUND: usize = 48;
-/// Layers are fewer.
-const FEWEST_ROUNDS: usize = 48;
+/// Where no modules are known: layers are fewer.
+const FEWEST_ROUNDS: usize = 160;
 /// Where modules are known and all rounds are at the same ones.
 const FEWEST_ROUNDS_OF_ONE_PART: usize = 12;
 /// Rounds whose modules are compared.
@@ -45,6 +45,7 @@ pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     let kernels: Vec<usize> = device.busy().filter(is_one).collect();
     let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
     let has_modules = !view.host_spans_named(|name| name.starts_with("nn.Module: ")).is_empty();
+    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     let mut result = Rounds::default();
     let mut from = 0;
     while from < kernels.len() {
@@ -55,7 +56,7 @@ pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
         if count / period > result.rounds {
             (result.rounds, result.kernels_per_round) = (count / period, period);
         }
-        let left = |&at: &usize| (at, left(view, costs, at));
+        let left = |&at: &usize| (at, left(view, costs, part, at));
         result.kernels.extend(kernels[from..from + count].iter().map(left));
         from += count;
     }
@@ -71,21 +72,30 @@ fn longest_loop(
     has_modules: bool,
 ) -> Option<(usize, usize)> {
     let device = &view.trace.device;
+    let step = |at: usize| view.steps.at_host(view.trace.host.start[view.call_of[kernels[at]] as usize]);
+    // Steps are a loop as well, and nobody takes them all at once.
     let goes_on = |at: usize| {
-        device.lane[kernels[at - 1]] == device.lane[kernels[at]] && device.duration[kernels[at]] <= LONGEST_NANOS
+        device.lane[kernels[at - 1]] == device.lane[kernels[at]]
+            && device.duration[kernels[at]] <= LONGEST_NANOS
+            && step(at).is_some()
+            && step(at) == step(at - 1)
     };
+    let fewest = if has_modules { FEWEST_ROUNDS_OF_ONE_PART } else { FEWEST_ROUNDS };
     // One kernel again and again is a loop over parameters, or a sum in parts.
     (2..=LONGEST_ROUND).find_map(|period| {
-        let most = kernels.len().saturating_sub(from + period);
+        let first = signs.get(from..from + COMPARED_ROUNDS * period)?;
+        let comes_again = (period..first.len()).all(|at| first[at] == first[at - period]);
+        let is_one_kernel = || first[..period].iter().all(|sign| *sign == first[0]);
+        let is_one_part =
+            || !has_modules || is_of_one_part(view, &kernels[from..from + COMPARED_ROUNDS * period], period);
+        if !comes_again || is_one_kernel() || !is_one_part() {
+            return None;
+        }
+        let most = kernels.len() - from - period;
         let same =
             (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
         let count = (same.count() / period + 1) * period;
-        let is_one_kernel = || signs[from..from + period].iter().all(|sign| *sign == signs[from]);
-        let is_long = count >= FEWEST_ROUNDS * period
-            || (has_modules
-                && count >= FEWEST_ROUNDS_OF_ONE_PART * period
-                && is_of_one_part(view, &kernels[from..from + count], period));
-        (is_long && !is_one_kernel()).then_some((period, count))
+        (count >= fewest * period).then_some((period, count))
     })
 }
 
@@ -99,11 +109,10 @@ fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
 }
 
 /// A product near its roof, other kernels by the share of the multiprocessors that they fill.
-fn left(view: &View, costs: &[Cost], at: usize) -> i64 {
+fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize) -> i64 {
     let device = &view.trace.device;
     let duration = device.duration[at];
     let owner = view.ancestors(view.call_of[at] as usize).find(|&outer| costs[outer].flops > 0.0);
-    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     if let Some((owner, part)) = owner.zip(part) {
         let cost = costs[owner];
         let rate = if cost.precision == Precision::Half { part.bf16 } else { part.fp32 };
@@ -146,16 +155,45 @@ mod tests {
 
     #[test]
     fn small_products_of_a_loop_shrink_to_what_their_bytes_need() {
-        let found = one_by_one(64, |_| None);
-        assert_eq!((found.kernels.len(), found.rounds, found.kernels_per_round), (128, 64, 2));
+        let found = one_by_one(200, |_| None);
+        assert_eq!((found.kernels.len(), found.rounds, found.kernels_per_round), (400, 200, 2));
         assert!(found.kernels[0].1 < 5 * MICRO, "{:?}", found.kernels[0]);
         assert_eq!(found.kernels[1].1, 2 * MICRO, "without a grid it stays");
     }
 
     #[test]
     fn layers_are_no_such_loop() {
-        assert!(one_by_one(32, |_| None).kernels.is_empty(), "nothing tells them from layers");
-        assert!(one_by_one(32, |layer| Some(format!("nn.Module: Block_{layer}"))).kernels.is_empty());
+        assert!(one_by_one(80, |_| None).kernels.is_empty(), "nothing tells them from layers");
+        assert!(one_by_one(200, |layer| Some(format!("nn.Module: Block_{layer}"))).kernels.is_empty());
         assert_eq!(one_by_one(32, |_| Some("nn.Module: Expert_0".to_string())).rounds, 32);
+    }
+
+    /// So many rounds of `kernels`, with a step to every so many rounds.
+    fn rounds_of(kernels: &[&str], count: i64, rounds_to_a_step: i64) -> Rounds {
+        let mut made = Fabricated::on("NVIDIA H200");
+        let round = 10 * MICRO * kernels.len() as i64;
+        for number in 0..count / rounds_to_a_step {
+            let start = number * rounds_to_a_step * round;
+            made.step(number as u32 + 1, start, start + rounds_to_a_step * round);
+        }
+        for at in 0..count * kernels.len() as i64 {
+            let start = 10 * MICRO * at;
+            let name = kernels[at as usize % kernels.len()];
+            made.launch((start + MICRO, start + 2 * MICRO), name, (start + 3 * MICRO, start + 5 * MICRO));
+        }
+        let trace = made.trace();
+        let view = View::new(&trace);
+        rounds(&view, &costs(&view), &[])
+    }
+
+    #[test]
+    fn steps_are_no_rounds() {
+        assert_eq!(rounds_of(&["gemm", "clamp"], 400, 200).rounds, 200);
+        assert!(rounds_of(&["gemm", "clamp"], 400, 4).kernels.is_empty());
+    }
+
+    #[test]
+    fn one_kernel_again_and_again_is_passed_over_at_once() {
+        assert!(rounds_of(&["add"], 20_000, 20_000).kernels.is_empty());
     }
 }

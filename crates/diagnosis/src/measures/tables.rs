@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashSet;
 use headroom_trace::Category;
 
 use super::flops::shapes;
@@ -40,20 +41,20 @@ impl DenseTable {
 pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> Option<DenseTable> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let gradients = view.host_spans_named(|name| name == "aten::embedding_dense_backward");
-    let mut tables: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    let mut own: Vec<usize> = Vec::new();
+    let mut tables: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    let mut own: HashSet<usize> = HashSet::new();
     for at in gradients.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some()) {
         let inputs = shapes(view.name(host.dims[at]));
         let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
         let rows = concrete.get(2).and_then(|rows| rows.parse::<u64>().ok());
         let (Some(rows), [grad, indices, ..]) = (rows, inputs.as_slice()) else { continue };
         let width = grad.last().copied().unwrap_or(0);
-        *tables.entry((rows, width)).or_default() += indices.iter().product::<u64>();
-        own.push(at);
+        *tables.entry((rows, width)).or_default() += indices.iter().map(|size| *size as f64).product::<f64>();
+        own.insert(at);
     }
-    let (&(rows, width), &looked_up) = tables.iter().max_by_key(|((rows, width), _)| rows * width)?;
-    let used_rows = looked_up as f64 / view.steps.count();
-    let (rows, width) = (rows as f64, width as f64);
+    let tables = tables.into_iter().map(|((rows, width), looked_up)| (rows as f64, width as f64, looked_up));
+    let (rows, width, looked_up) = tables.max_by(|one, two| (one.0 * one.1).total_cmp(&(two.0 * two.1)))?;
+    let used_rows = looked_up / view.steps.count();
     let share_of_update = rows * width / parameters.elements.max(1.0);
     if rows < ROWS_TO_USED * used_rows || !(SHARE_OF_PARAMETERS..=1.001).contains(&share_of_update) {
         return None;

@@ -39,7 +39,7 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let device = &view.trace.device;
     let mut result = Unaligned::default();
     let by_name = view.of_kernels(bytes_at_once);
-    let is_one = |&at: &usize| by_name[device.name[at].index()].is_some();
+    let is_one = |&at: &usize| by_name[device.name[at].index()].is_some() && view.steps.at(device.start[at]).is_some();
     let spans: Vec<usize> = device.busy().filter(is_one).collect();
     let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     let Some(part) = part.filter(|_| !spans.is_empty()) else { return result };
@@ -73,7 +73,9 @@ fn cost_of(view: &View, costs: &[Cost], at: usize) -> Option<Cost> {
 
 /// Bytes that a product on tensor cores loads at once, where they are fewer than whole loads.
 fn bytes_at_once(name: &str) -> Option<u32> {
-    if !name.contains("tensorop") {
+    // Elements of double precision and complex ones are 8 and 16 bytes long: one is a whole load, or nearly.
+    let is_long = ["_d884", "_z884", "_c1688"].iter().any(|kind| name.contains(kind));
+    if is_long || !name.contains("tensorop") {
         return None;
     }
     let behind = name.split("_align").skip(1).find(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))?;
@@ -104,6 +106,9 @@ mod tests {
         for whole in [
             "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8",
             "cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align4",
+            "cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1",
+            "cutlass_80_tensorop_z884gemm_64x64_8x3_tn_align1",
+            "cutlass_80_tensorop_c1688gemm_64x64_16x3_nn_align1",
             "cutlass_80_simt_sgemm_128x64_8x5_nn_align1",
             "fmha_cutlassF_f16_aligned_64x64_rf_sm80",
             "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",

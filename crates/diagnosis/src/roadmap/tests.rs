@@ -163,3 +163,16 @@ fn a_quicker_host_alone_is_not_a_finding_s_saving() {
     assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"]);
     assert!(close(made.items[0].expected_share, 0.2) && close(made.items[0].alone_share, 0.36), "{:?}", made.items[0]);
 }
+
+#[test]
+fn a_wide_bound_alone_does_not_bring_a_finding_in() {
+    let mut findings = [finding("TR001", Effort::Low, 0, 400), finding("TR002", Effort::Low, 0, 400)];
+    for (finding, nanos) in findings.iter_mut().zip([300, 3_000]) {
+        let asked = Removal { host: vec![Span { start: 0, end: nanos }], ..Removal::default() };
+        finding.found.expected = Some(asked.clone());
+        finding.found.asked = Some(asked);
+    }
+    let made = roadmap_of(&mut findings);
+    assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"]);
+    assert!(close(made.items[0].alone_share, 0.4), "{:?}", made.items[0]);
+}

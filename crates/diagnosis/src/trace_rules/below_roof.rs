@@ -56,8 +56,13 @@ fn unaligned(evidence: &Evidence) -> Option<Found> {
         unaligned.bytes,
         percent(above)
     );
-    let advice = "make every size of a product a multiple of 8 (better 64): pad the vocabulary (50257 to 50304), classes, heads or features, \
-                  and give the added columns no probability";
+    let advice = match unaligned.name.contains("gemm") {
+        true => {
+            "make every size of a product a multiple of 8 (better 64): pad the vocabulary (50257 to 50304), classes, heads or features, \
+             and give the added columns no probability"
+        }
+        false => "make the channels of every convolution a multiple of 8 (better 64), those of the input as well",
+    };
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;

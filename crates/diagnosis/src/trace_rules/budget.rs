@@ -54,6 +54,6 @@ fn limit(finding: &mut TraceFinding, most: f64) {
     debug_assert!(share.is_finite(), "{}", finding.code);
     finding.share_of_step = Some(most.max(0.0));
     if let Some(rule) = TRACE_RULES.iter().find(|rule| rule.code == finding.code) {
-        finding.severity = severity(rule, finding.share_of_step);
+        finding.severity = severity(rule, finding.share_of_step, finding.confidence);
     }
 }

@@ -37,7 +37,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         again.parts_per_step,
         percent(share)
     );
-    let advice = "add the losses up and call backward once (without retain_graph): gradients add up to the same";
+    let advice =
+        "add the losses up and call backward once (without retain_graph), where no loss needs its gradient by itself";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     let steps = view.steps.count();

@@ -62,8 +62,8 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let converted = &evidence.measures.converted;
     let is_converted = row.pageable && row.direction == Direction::HostToDevice && !converted.copies.is_empty();
     if is_converted {
-        let nanos = converted.host_seconds / evidence.view.steps.count();
-        message += &format!("; the host converts them to a longer type before, for {} per step", milliseconds(nanos));
+        let seconds = converted.host_seconds / evidence.view.steps.count();
+        message += &format!("; the host converts and prepares them before, for {} per step", milliseconds(seconds));
     }
     let advice = match (row.pageable, row.direction) {
         _ if is_converted => {

@@ -30,10 +30,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
     let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits) && !is_a_check(waits));
     let on_host = &evidence.measures.on_host;
+    let mut readers = on_host.readers.clone();
+    readers.sort_unstable();
     let found = |waits: &Waits| {
         let mut found = found(waits, in_the_shadow(groups, waits));
         // A tensor is read back to be worked on: what the host does with it goes with the copy.
-        if waits.spans.iter().any(|span| on_host.readers.contains(span)) {
+        if waits.spans.iter().any(|span| readers.binary_search(span).is_ok()) {
             found.removal.host.extend(on_host.readers.iter().chain(&on_host.work));
             found.removal.device = on_host.copies.iter().map(|&at| (at, 0)).collect();
         }

@@ -91,11 +91,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let rounds = &evidence.measures.patterns.rounds;
     if !rounds.kernels.is_empty() {
         found.evidence.push(format!(
-            "a loop of {} rounds orders the same {} kernels in each: one call for all would do",
+            "a loop of {} rounds orders the same {} kernels in each: one call for all would do, where no round needs the result of the one before",
             rounds.rounds, rounds.kernels_per_round
         ));
         let device = rounds.kernels.iter().copied().collect();
         found.expected = Some(Removal { device, ..found.removal.clone() });
+        found.confidence = found.confidence.min(Confidence::Medium);
     }
     vec![found]
 }

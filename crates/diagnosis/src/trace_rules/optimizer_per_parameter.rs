@@ -114,7 +114,7 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// What a sparse gradient costs for each used row, against a dense one: its rows are sorted and added up first.
+/// Cost of a sparse gradient for each used row, against a dense one: its rows are sorted and added up first.
 const SPARSE_COST: f64 = 2.0;
 
 /// A table whose gradient is dense: filled with zeros and updated as a whole, for the few rows that a step uses.

@@ -38,7 +38,7 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     let steps = view.steps.count();
     let message = format!(
         "a loop on the device: {:.0} times per step the same {} short kernel(s) run {} times in a row, {} of the step; one call for all \
-         parts would do",
+         parts would do, where no round needs the result of the one before",
         repeats.loops_per_step,
         repeats.kernels_per_round,
         repeats.rounds,

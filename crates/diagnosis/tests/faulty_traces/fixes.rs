@@ -389,7 +389,7 @@ fn a_table_with_a_dense_gradient_is_told_with_what_its_used_rows_need() {
     let analysis = run.analysis();
     let table = found(&analysis, "TR109", "dense gradient");
     assert!(table.message.contains("1000000 rows") && table.message.contains("4096"), "{}", table.message);
-    // Of each step the 3.4 ms of fill and update shrink to twice 0.41%; at best the 0.1 ms of adding up goes as well.
+    // The 3.4 ms of fill and update in each step shrink to twice 0.41%; at best the 0.1 ms of adding up goes as well.
     let share = |millis: f64| (4e-3 * millis / analysis.measures.breakdown.wall_seconds).min(1.0);
     assert_near(table.share_of_step.unwrap_or(0.0), share(3.4 * (1.0 - 0.004_096)));
     assert_near(table.saving_expected_share, share(3.4 * (1.0 - 2.0 * 0.004_096)));

@@ -113,7 +113,7 @@ fn a_loop_over_heads_in_a_graph_is_told_with_what_one_call_saves() {
     let found = &analysis.findings[0];
     assert_eq!(found.code, "TR108", "{:?}", codes(&analysis));
     assert!(found.message.contains("12 times in a row"), "{}", found.message);
-    // Of 8 · (24 · 16 + 101) µs half of the 2,880 in narrow products is saved, and their gaps.
+    // Half of the 2,880 µs in narrow products is saved, and their gaps, in steps of 8 · (24 · 16 + 101) µs.
     let step = 8.0 * (24.0 * 16.0 + 101.0);
     let saved = 8.0 * (24.0 * 7.5 + 25.0) / step;
     assert!((found.saving_expected_share - saved).abs() < 0.02, "{} and not {saved}", found.saving_expected_share);
