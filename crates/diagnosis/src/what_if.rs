@@ -2,26 +2,24 @@
 //! the optimizer, the loader, read-backs, copies on the device and idle time.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE};
+use headroom_trace::Category;
 
 use crate::finding::Cause;
 use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::loading_spans;
-use crate::measures::flops::{Cost, Precision, costs, element_bytes, shapes};
+use crate::measures::flops::{Cost, Precision, costs, element_bytes, owner_of, shapes};
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
 use crate::measures::parameters::update;
 use crate::measures::view::View;
 use crate::peaks::links::host_link_of;
-use crate::peaks::{self, Peaks};
+use crate::peaks::{self, PRODUCT_SHARE, Peaks};
 use crate::simulation::Removal;
 use crate::trace_rules::TraceFinding;
 
 /// Share of the tensor cores' rate that fused attention reaches, both passes together: 43% follows from step times on an H200.
 const FLASH_SHARE: f64 = 0.40;
-/// Share of the tensor cores' rate that large products reach: 66% in TF32 follows from step times on an H200.
-const PRODUCT_SHARE: f64 = 0.65;
 /// Share of the memory's rate that a fused optimizer reaches.
 const STREAM_SHARE: f64 = 0.8;
 /// Share of its roof that an operator may be brought to.
@@ -184,8 +182,7 @@ impl Known<'_, '_> {
     fn cost_of(&mut self, at: usize) -> Option<(usize, Cost)> {
         let view = self.view;
         let costs = self.costs.get_or_insert_with(|| costs(view));
-        let call = Some(view.call_of[at]).filter(|call| *call != NONE)?;
-        let owner = view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)?;
+        let owner = owner_of(view, costs, at)?;
         Some((owner, costs[owner]))
     }
 }
@@ -269,13 +266,7 @@ fn batched(known: &mut Known, shares: &HashMap<usize, f64>, at: usize) -> i64 {
         let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
         nanos(share * cost.flops / rate)
     });
-    let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
-    let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
-    let filled = match device.category[at] == Category::Kernel && blocks > 0 && multiprocessors > 0 {
-        true => (blocks as f64 / multiprocessors as f64).min(1.0),
-        false => 1.0,
-    };
-    by_flops.unwrap_or((filled * duration as f64) as i64).max(SHORTEST_NANOS).min(duration)
+    by_flops.unwrap_or((view.filled_share(at) * duration as f64) as i64).max(SHORTEST_NANOS).min(duration)
 }
 
 /// By its bytes: as many as one kernel for all parameters moves, at the memory's rate. At least half of them at the full rate.

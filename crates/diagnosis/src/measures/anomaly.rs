@@ -5,8 +5,7 @@ use hashbrown::HashSet;
 use headroom_trace::{Category, NONE};
 
 use super::intervals::{Span, merged};
-use super::repeated_forward::inside;
-use super::view::View;
+use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default)]
 pub struct AnomalyChecks {
@@ -18,18 +17,17 @@ pub struct AnomalyChecks {
     pub stacks: Vec<Span>,
 }
 
-const NODE: &str = "autograd::engine::evaluate_function";
 const FEWEST_CHECKS: f64 = 8.0;
 /// An operator is not longer at what is its own; the rest is the stack's.
 const OWN_NANOS: i64 = 15_000;
 
 pub fn anomaly_checks(view: &View) -> AnomalyChecks {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let host = &view.trace.host;
     let mut result = AnomalyChecks::default();
     let (mut nodes, mut checked) = (0usize, 0usize);
     let mut learnt: HashSet<u32> = HashSet::new();
     let mut spans = Vec::new();
-    for node in view.host_spans_named(|name| name.starts_with(NODE)) {
+    for node in view.host_spans_named(is_backward_node) {
         if host.sequence[node] == NONE || view.steps.at_host(host.start[node]).is_none() {
             continue;
         }
@@ -37,7 +35,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
         learnt.insert(host.sequence[node]);
         let before = spans.len();
         let mut since = None;
-        for at in inside(view, node).skip(1).filter(|&at| view.parent[at] == node as u32) {
+        for at in view.within(node).skip(1).filter(|&at| view.parent[at] == node as u32) {
             match view.host_name(at) {
                 "aten::isnan" => since = Some(host.start[at]),
                 "aten::item" | "aten::is_nonzero" => {
@@ -54,12 +52,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
     }
     result.checks_per_step = per_step;
     result.checks = merged(spans);
-    let is_inside = |time: i64| {
-        let next = result.checks.partition_point(|span| span.end <= time);
-        result.checks.get(next).is_some_and(|span| span.start <= time)
-    };
-    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
-    result.kernels = ordered.filter(|&at| is_inside(host.start[view.call_of[at] as usize])).collect();
+    result.kernels = view.ordered_in(&result.checks);
     result.stacks = stacks(view, &learnt);
     result
 }
@@ -76,7 +69,7 @@ fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
     let mut found = Vec::new();
     for at in (0..host.len()).filter(is_one) {
         let (mut longest, mut from) = (Span { start: 0, end: 0 }, host.start[at]);
-        let calls = inside(view, at).skip(1).filter(|&inner| {
+        let calls = view.within(at).skip(1).filter(|&inner| {
             matches!(host.category[inner], Category::CpuOp | Category::Runtime) && host.end(inner) <= host.end(at)
         });
         for (start, end) in calls.map(|inner| (host.start[inner], host.end(inner))).chain([(host.end(at), 0)]) {
@@ -98,6 +91,7 @@ mod tests {
     use crate::fabricated::Fabricated;
 
     const MICRO: i64 = 1_000;
+    const NODE: &str = "autograd::engine::evaluate_function";
 
     /// Ten operators of 400 µs that order a kernel at their end, and their nodes, of which `checked` look for NaN.
     fn pass(checked: i64) -> AnomalyChecks {

@@ -3,12 +3,9 @@
 use hashbrown::HashMap;
 use headroom_trace::{Category, LaneId, NONE, NameId};
 
-use super::intervals::{merged, seconds, total};
 use super::recomputed::Recomputed;
-use super::repeated_forward::inside;
-use super::view::View;
+use super::view::{View, is_backward_node};
 
-const NODE: &str = "autograd::engine::evaluate_function";
 /// Fewer nodes are a sum that is differentiated by itself.
 const FEWEST_NODES: f64 = 8.0;
 /// Share of the nodes with a number.
@@ -16,13 +13,12 @@ const LEAST_SHARE: f64 = 0.1;
 
 /// Every pass but the first through a node, with the accumulation of gradients that follows it.
 pub fn differentiated_again(view: &View) -> Recomputed {
-    let (host, device) = (&view.trace.host, &view.trace.device);
-    let mut result = Recomputed::default();
-    let is_node = |at: usize| view.host_name(at).starts_with(NODE);
+    let host = &view.trace.host;
+    let is_node = |at: usize| is_backward_node(view.host_name(at));
     let mut first: HashMap<(usize, LaneId, u32, NameId), usize> = HashMap::new();
     let (mut numbered, mut again, mut spans) = (0usize, 0usize, Vec::new());
     let mut was_again = false;
-    for at in view.host_spans_named(|name| name.starts_with(NODE)) {
+    for at in view.host_spans_named(is_backward_node) {
         let Some(step) = view.steps.at_host(host.start[at]) else { continue };
         // Checkpoints have passes of their own within a node, with numbers of their own thread.
         if view.ancestors(at).skip(1).any(is_node) {
@@ -47,19 +43,9 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     }
     let per_step = again as f64 / view.steps.count();
     if per_step < FEWEST_NODES || (again as f64) < LEAST_SHARE * numbered as f64 {
-        return result;
+        return Recomputed::default();
     }
-    result.parts_per_step = per_step;
-    result.host = merged(spans);
-    result.host_seconds = seconds(total(&result.host));
-    let is_inside = |time: i64| {
-        let next = result.host.partition_point(|span| span.end <= time);
-        result.host.get(next).is_some_and(|span| span.start <= time)
-    };
-    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
-    result.kernels = ordered.filter(|&at| is_inside(host.start[view.call_of[at] as usize])).collect();
-    result.device_seconds = seconds(result.kernels.iter().map(|&at| device.duration[at]).sum());
-    result
+    Recomputed::of(view, again, spans)
 }
 
 /// Operators within the node have numbers of their own: their results are to be differentiated.
@@ -68,7 +54,7 @@ fn leaves_a_graph(view: &View, node: usize) -> bool {
     let is_numbered = |at: usize| {
         host.category[at] == Category::CpuOp && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node]
     };
-    inside(view, node).skip(1).any(is_numbered)
+    view.within(node).skip(1).any(is_numbered)
 }
 
 #[cfg(test)]
@@ -77,6 +63,7 @@ mod tests {
     use crate::fabricated::Fabricated;
 
     const MICRO: i64 = 1_000;
+    const NODE: &str = "autograd::engine::evaluate_function";
 
     /// Two passes through twelve nodes, on `threads`, of which the second meets `shared` of the first; `inner` are arguments of the operators within.
     fn two_passes(shared: i64, inner: &str, threads: [u32; 2]) -> Recomputed {

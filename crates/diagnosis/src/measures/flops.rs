@@ -2,7 +2,7 @@
 //! counts as 2.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NameId};
+use headroom_trace::{Category, NONE, NameId};
 use serde_json::Value;
 
 use super::view::View;
@@ -22,6 +22,12 @@ pub enum Precision {
     /// bf16 or fp16.
     Half,
     Fp64,
+}
+
+/// The operator whose FLOPs a device span computes: the innermost around its call that has any.
+pub fn owner_of(view: &View, costs: &[Cost], at: usize) -> Option<usize> {
+    let call = Some(view.call_of[at]).filter(|call| *call != NONE)?;
+    view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)
 }
 
 /// The cost of each host span; zero where it is unknown, or counted with an operator around it.

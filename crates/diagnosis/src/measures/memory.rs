@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::calls::{Call, Calls};
 use super::intervals::{Span, merged};
-use super::view::View;
+use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
@@ -212,7 +212,7 @@ impl Phases {
     fn new(view: &View) -> Phases {
         let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
         let mut by_lane: HashMap<u32, Vec<Span>> = HashMap::new();
-        for at in view.host_spans_named(|name| name.starts_with("autograd::engine::evaluate_function")) {
+        for at in view.host_spans_named(is_backward_node) {
             by_lane.entry(view.trace.host.lane[at].0).or_default().push(view.host_span(at));
         }
         Phases {

@@ -21,7 +21,7 @@ use super::repeats::{Repeats, repeats};
 use super::rounds::{Rounds, rounds};
 use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
-use super::view::View;
+use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Patterns {
@@ -205,9 +205,7 @@ fn closures(view: &View) -> Vec<Span> {
     if !functions.is_empty() {
         return merged(functions);
     }
-    let backward = view.host_spans_named(|name| {
-        name.starts_with("autograd::engine::evaluate_function") || name.starts_with("Optimizer.zero_grad")
-    });
+    let backward = view.host_spans_named(|name| is_backward_node(name) || name.starts_with("Optimizer.zero_grad"));
     // The backward pass runs on a thread of its own, so time alone tells.
     let held =
         backward.into_iter().filter_map(|at| inside(&at).map(|step| Span { start: step.start, end: host.end(at) }));

@@ -1,10 +1,10 @@
 //! Forward passes that the backward pass computes again (activation checkpointing).
 
-use headroom_trace::{Category, NONE};
+use headroom_trace::Category;
 use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
-use super::view::View;
+use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recomputed {
@@ -16,6 +16,24 @@ pub struct Recomputed {
     pub host: Vec<Span>,
     #[serde(skip)]
     pub kernels: Vec<usize>,
+}
+
+impl Recomputed {
+    /// So many parts, in these spans of the host, with the work of the device that was ordered there.
+    pub fn of(view: &View, parts: usize, spans: Vec<Span>) -> Recomputed {
+        if spans.is_empty() {
+            return Recomputed::default();
+        }
+        let host = merged(spans);
+        let kernels = view.ordered_in(&host);
+        Recomputed {
+            parts_per_step: parts as f64 / view.steps.count(),
+            device_seconds: seconds(kernels.iter().map(|&at| view.trace.device.duration[at]).sum()),
+            host_seconds: seconds(total(&host)),
+            host,
+            kernels,
+        }
+    }
 }
 
 /// Operators that only a forward pass calls: a gradient is computed from what they are made of.
@@ -38,9 +56,8 @@ const OF_FORWARD: &[&str] = &[
 const FEWEST: usize = 2;
 
 pub fn recomputed(view: &View) -> Recomputed {
-    let (host, device) = (&view.trace.host, &view.trace.device);
-    let mut result = Recomputed::default();
-    let is_node = |at: usize| view.host_name(at).starts_with("autograd::engine::evaluate_function");
+    let host = &view.trace.host;
+    let is_node = |at: usize| is_backward_node(view.host_name(at));
     // From the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
     for at in view.host_spans_named(|name| OF_FORWARD.contains(&name)) {
@@ -58,18 +75,6 @@ pub fn recomputed(view: &View) -> Recomputed {
         }
     }
     parts.retain(|(_, _, count)| *count >= FEWEST);
-    if parts.is_empty() {
-        return result;
-    }
-    result.parts_per_step = parts.len() as f64 / view.steps.count();
-    result.host = merged(parts.into_iter().map(|(_, span, _)| span).collect());
-    result.host_seconds = seconds(total(&result.host));
-    let inside = |time: i64| {
-        let next = result.host.partition_point(|span| span.end <= time);
-        result.host.get(next).is_some_and(|span| span.start <= time)
-    };
-    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
-    result.kernels = ordered.filter(|&at| inside(host.start[view.call_of[at] as usize])).collect();
-    result.device_seconds = seconds(result.kernels.iter().map(|&at| device.duration[at]).sum());
-    result
+    let spans = parts.iter().map(|(_, span, _)| *span).collect();
+    Recomputed::of(view, parts.len(), spans)
 }

@@ -6,9 +6,9 @@ use hashbrown::{HashMap, HashSet};
 use headroom_trace::{Category, NONE, NameId};
 
 use super::flops::shapes;
-use super::intervals::{Span, merged, seconds};
+use super::intervals::Span;
 use super::recomputed::Recomputed;
-use super::view::View;
+use super::view::{View, is_backward_node};
 
 /// Layers by their weights: the operator, and which of its inputs the weight is.
 const LAYERS: &[(&str, usize)] = &[
@@ -31,13 +31,12 @@ type Layer = (NameId, Vec<u64>);
 /// From the first to the last layer of each pass without a gradient, where it is of exactly the layers that have one, once or several
 /// times. Frozen layers below trained ones are no such pass, nor is another model of which some layers are alike.
 pub fn repeated_forward(view: &View) -> Recomputed {
-    let (host, device) = (&view.trace.host, &view.trace.device);
-    let mut result = Recomputed::default();
-    let nodes = view.host_spans_named(|name| name.starts_with("autograd::engine::evaluate_function"));
+    let host = &view.trace.host;
+    let nodes = view.host_spans_named(is_backward_node);
     // Accumulating a gradient has no number: it belongs to no operator.
     let learnt: HashSet<u32> = nodes.iter().map(|&at| host.sequence[at]).filter(|&sequence| sequence != NONE).collect();
     if nodes.is_empty() {
-        return result;
+        return Recomputed::default();
     }
     let weight_at: HashMap<&str, usize> = LAYERS.iter().copied().collect();
     let mut weights: HashMap<(NameId, NameId), Vec<u64>> = HashMap::new();
@@ -48,7 +47,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     let mut last: Option<(bool, u32)> = None;
     for at in view.host_spans_named(|name| weight_at.contains_key(name)) {
         let (Category::CpuOp, Some(step)) = (host.category[at], view.steps.at_host(host.start[at])) else { continue };
-        let is_node = |outer: usize| view.host_name(outer).starts_with("autograd::engine::evaluate_function");
+        let is_node = |outer: usize| is_backward_node(view.host_name(outer));
         if view.ancestors(at).skip(1).any(is_node) {
             continue; // computed again by the backward pass
         }
@@ -60,7 +59,8 @@ pub fn repeated_forward(view: &View) -> Recomputed {
             continue;
         }
         let layer = (host.name[at], weight.clone());
-        let is_learnt = inside(view, at).any(|inner| learnt.contains(&host.sequence[inner]));
+        // One of the operators within has the number of the node that computes the gradient.
+        let is_learnt = view.within(at).any(|inner| learnt.contains(&host.sequence[inner]));
         let goes_on = last == Some((false, host.lane[at].0));
         last = Some((is_learnt, host.lane[at].0));
         if is_learnt {
@@ -83,17 +83,8 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         };
         layers.len() >= FEWEST_LAYERS && with.get(step).is_some_and(is_second)
     });
-    result.parts_per_step = passes.len() as f64 / view.steps.count();
-    result.host = merged(passes.into_iter().map(|(_, span, _)| span).collect());
-    result.host_seconds = result.host.iter().map(|span| seconds(span.nanos())).sum();
-    let is_inside = |time: i64| {
-        let next = result.host.partition_point(|span| span.end <= time);
-        result.host.get(next).is_some_and(|span| span.start <= time)
-    };
-    let ordered = device.busy().filter(|&at| view.call_of[at] != NONE);
-    result.kernels = ordered.filter(|&at| is_inside(host.start[view.call_of[at] as usize])).collect();
-    result.device_seconds = seconds(result.kernels.iter().map(|&at| device.duration[at]).sum());
-    result
+    let spans = passes.iter().map(|(_, span, _)| *span).collect();
+    Recomputed::of(view, passes.len(), spans)
 }
 
 /// Whether a pass is through every layer of `with` as often as that says, or the same whole number of times as often.
@@ -105,12 +96,6 @@ fn is_multiple(pass: &[Layer], with: &HashMap<Layer, usize>) -> bool {
     }
     let is_so = |(layer, count): (&Layer, &usize)| counts.get(layer) == Some(&(times * count));
     times > 0 && counts.len() == with.len() && with.iter().all(is_so)
-}
-
-/// An operator and those within it: one of them has the number of the node that computes the gradient.
-pub(super) fn inside<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v {
-    let host = &view.trace.host;
-    (at..host.len()).take_while(move |&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at))
 }
 
 #[cfg(test)]

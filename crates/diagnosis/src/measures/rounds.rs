@@ -3,7 +3,7 @@
 
 use headroom_trace::{CallKind, Category, NONE, NameId};
 
-use super::flops::{Cost, Precision};
+use super::flops::{Cost, Precision, owner_of};
 use super::intervals::{Span, covered};
 use super::view::View;
 use crate::peaks::{self, Peaks};
@@ -112,19 +112,13 @@ fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
 fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize) -> i64 {
     let device = &view.trace.device;
     let duration = device.duration[at];
-    let owner = view.ancestors(view.call_of[at] as usize).find(|&outer| costs[outer].flops > 0.0);
-    if let Some((owner, part)) = owner.zip(part) {
+    if let Some((owner, part)) = owner_of(view, costs, at).zip(part) {
         let cost = costs[owner];
         let rate = if cost.precision == Precision::Half { part.bf16 } else { part.fp32 };
         let roof = (cost.flops / rate).max(cost.bytes / part.bytes_per_second);
         return ((1e9 * roof / BATCHED_SHARE) as i64).min(duration);
     }
-    let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
-    let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
-    match blocks > 0 && multiprocessors > 0 {
-        true => ((blocks as f64 / multiprocessors as f64).min(1.0) * duration as f64) as i64,
-        false => duration,
-    }
+    (view.filled_share(at) * duration as f64) as i64
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
 //! Products whose rows do not begin at multiples of 16 bytes: the kernel loads them piece by piece, and its name says so.
 
-use headroom_trace::NONE;
-
-use super::flops::{Cost, Precision};
+use super::flops::{Cost, Precision, owner_of};
 use super::intervals::seconds;
 use super::view::View;
-use crate::peaks;
+use crate::peaks::{self, PRODUCT_SHARE};
 
 #[derive(Clone, Debug, Default)]
 pub struct Unaligned {
     pub kernels: Vec<UnalignedKernel>,
     pub seconds: f64,
     pub expected_seconds: f64,
-    /// The name that takes most of the time, and how many bytes it loads at once.
+    /// The name of the longest kernel, and how many bytes it loads at once.
     pub name: String,
     pub bytes: u32,
 }
@@ -27,8 +25,6 @@ pub struct UnalignedKernel {
 
 /// One load of a thread.
 const WHOLE_BYTES: u32 = 16;
-/// Share of the tensor cores' rate that products of aligned rows reach.
-const PRODUCT_SHARE: f64 = 0.65;
 /// Share of it that loads of two bytes allow: 95 to 152 TFLOP/s were measured on an H200, of 989. Cores of half that speed wait less.
 const SHARE_BY_TWO_BYTES: f64 = 0.125;
 const FAST_CORES: f64 = 600e12;
@@ -47,7 +43,8 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let mut longest = 0;
     for at in spans {
         let (duration, bytes) = (device.duration[at], by_name[device.name[at].index()].unwrap_or(WHOLE_BYTES));
-        let by_flops = cost_of(view, costs, at).map(|cost| {
+        let by_flops = owner_of(view, costs, at).map(|owner| {
+            let cost = costs[owner];
             let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
             (cost.flops / (PRODUCT_SHARE * rate), cost.flops / rate)
         });
@@ -63,12 +60,6 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
         }
     }
     result
-}
-
-fn cost_of(view: &View, costs: &[Cost], at: usize) -> Option<Cost> {
-    let call = Some(view.call_of[at]).filter(|call| *call != NONE)?;
-    let owner = view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)?;
-    Some(costs[owner])
 }
 
 /// Bytes that a product on tensor cores loads at once, where they are fewer than whole loads.

@@ -91,6 +91,33 @@ impl<'t> View<'t> {
         std::iter::successors(Some(at), next).take(MOST_LEVELS)
     }
 
+    /// The span itself, then those of its thread that begin before its end.
+    pub fn within(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let host = &self.trace.host;
+        (at..host.len()).take_while(move |&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at))
+    }
+
+    /// Work of the device that was ordered in one of these spans of the host, which do not overlap and are in order.
+    pub fn ordered_in(&self, spans: &[Span]) -> Vec<usize> {
+        let is_inside = |time: i64| {
+            let next = spans.partition_point(|span| span.end <= time);
+            spans.get(next).is_some_and(|span| span.start <= time)
+        };
+        let ordered = self.trace.device.busy().filter(|&at| self.call_of[at] != NONE);
+        ordered.filter(|&at| is_inside(self.trace.host.start[self.call_of[at] as usize])).collect()
+    }
+
+    /// Share of the multiprocessors that the blocks of a device span fill; all of them where that is not known.
+    pub fn filled_share(&self, at: usize) -> f64 {
+        let device = &self.trace.device;
+        let multiprocessors = self.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
+        let blocks = device.grid[at].iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        match device.category[at] == Category::Kernel && blocks > 0 && multiprocessors > 0 {
+            true => (blocks as f64 / multiprocessors as f64).min(1.0),
+            false => 1.0,
+        }
+    }
+
     /// The innermost operator at or around a host span.
     pub fn operator_of(&self, at: usize) -> Option<usize> {
         self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
@@ -160,7 +187,8 @@ impl<'t> View<'t> {
 /// Python itself stops at 1,000 calls within each other; scripts reach a tenth of that.
 const MOST_LEVELS: usize = 1_000;
 
-fn is_backward_node(name: &str) -> bool {
+/// A node of autograd's graph, while it computes gradients.
+pub fn is_backward_node(name: &str) -> bool {
     name.starts_with("autograd::engine::evaluate_function")
 }
 

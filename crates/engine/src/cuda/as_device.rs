@@ -78,7 +78,7 @@ impl Device for Cuda {
             self.queue(submission);
             return Taken::Queued;
         }
-        // What is queued comes before it.
+        // Queued steps come before it.
         if self.failed.is_none() {
             let collected = self.collect_all();
             self.note(collected);
