@@ -73,7 +73,7 @@ SCRIPTS = {
     "trainer_llama_fp32": "no-tensor-cores",
     "lightning_speech_loader": "data-loading",
     "accelerate_logits_to_host": "host-copies",
-    "densenet_unfrozen_trunk": "below-roof",
+    "densenet_unfrozen_trunk": "unread-gradients",
     "compiled_finite_checks": "host-sync",
     "graphed_attention_weights": "attention-materialised",
     "tabular_row_by_row": "data-loading",

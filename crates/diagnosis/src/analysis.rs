@@ -74,7 +74,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     // Ranks are compared as recorded, since each would be played alone.
     let given = options.unprofiled.step_seconds;
     let played = retiming::played(recorded, given);
-    let of_played = played.as_ref().map(|played| View::new(&played.trace));
+    let of_played = played.as_ref().map(|played| View::played(&played.trace, played.recorded_on));
     let view = of_played.as_ref().unwrap_or(recorded);
     let true_step = played.as_ref().map_or_else(|| retiming::estimated(recorded), |played| played.step.clone());
     let calls = Calls::new(view);

@@ -1,8 +1,11 @@
 //! Measures: functions from a trace to figures.
 
 mod anomaly;
+mod attention_by_kernels;
 pub mod breakdown;
+mod by_hand;
 pub mod calls;
+mod checks;
 pub mod cold;
 pub mod collectives;
 pub mod communication;
@@ -15,6 +18,7 @@ pub mod data_loading;
 mod differentiated_again;
 pub mod explained;
 pub mod flops;
+mod graph_breaks;
 pub mod intervals;
 pub mod kernels;
 pub mod kinds;
@@ -51,6 +55,7 @@ pub mod synchronisation;
 pub mod tables;
 pub mod trust;
 mod unaligned;
+mod unread_gradients;
 pub mod view;
 
 use headroom_trace::Trace;

@@ -1,6 +1,7 @@
 //! The step as it is without a profiler: a trace played again so that its steps take the time that was measured without one.
 
 mod join;
+mod loader;
 
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered};
 use crate::measures::profiler_cost::{EventCosts, cost_spans, staging};
+use crate::measures::steps::MeasuredOn;
 use crate::measures::view::View;
 use crate::simulation::{HostClock, NOT_PLAYED, Play, Removal, Simulation};
 
@@ -38,6 +40,8 @@ pub struct TrueStep {
 /// A trace whose steps take the true time.
 pub struct Played {
     pub trace: Trace,
+    /// Whose clock cut the steps of the recording that it has its times of.
+    pub recorded_on: MeasuredOn,
     pub step: TrueStep,
 }
 
@@ -55,8 +59,6 @@ const SHARES: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
 const LEAST_JOINED: f64 = 0.75;
 /// Steps of one run differ by this much, whatever is attached.
 const NOISE: f64 = 0.08;
-/// The part in which the host loads differs by as much more.
-const NOISE_OF_LOADING: f64 = 0.2;
 /// Costs per event explained recorded steps with up to 6 waits of the host per step, and none of those with 25 and with 288.
 const MANY_WAITS: f64 = 10.0;
 const STEPS_TO_ESTIMATE_BY: usize = 8;
@@ -80,22 +82,35 @@ pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
     let joined = light.as_ref().and_then(|light| {
-        let (costs, play) = fit(light, seconds);
-        let joined = join::joined(view, light, &replayed(light, &play, costs))?;
+        let (costs, timed) = as_timed(light, seconds);
+        let joined = join::joined(view, light, &timed)?;
         step.joined_share = Some(joined.share);
         (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
     });
     if light.is_some() && joined.is_none() {
         step.notes.push("light and full trace differ too much to be joined: the full one alone is played".to_string());
     }
-    let (costs, trace) = joined.unwrap_or_else(|| {
-        let (costs, play) = fit(view, seconds);
-        (costs, replayed(view, &play, costs))
-    });
+    let recorded_on = light.as_ref().filter(|_| joined.is_some()).unwrap_or(view).steps.measured_on;
+    let (costs, trace) = joined.unwrap_or_else(|| as_timed(view, seconds));
     step.cost_per_event = Some(costs);
-    step.played_seconds = mean_step(&View::new(&trace));
+    step.played_seconds = mean_step(&View::played(&trace, recorded_on));
     step.notes.extend(miss(&step));
-    Some(Played { trace, step })
+    Some(Played { trace, recorded_on, step })
+}
+
+/// The trace with the times of a play that takes the true time, and what recording an event cost in it.
+fn as_timed(view: &View, true_seconds: f64) -> (EventCosts, Trace) {
+    let of_view = |view: &View| {
+        let (costs, play) = fit(view, true_seconds);
+        (costs, replayed(view, &play, costs))
+    };
+    let simulation = Simulation::new(view);
+    let usual = recording(view, EventCosts::usual(view), view.steps.host_range());
+    let cost = simulation.run(&Removal::default()) - simulation.run(&usual);
+    match loader::as_slow_as_timed(view, view.steps.seconds_a_step(cost.max(0)), true_seconds) {
+        Some(trace) => of_view(&View::played(&trace, view.steps.measured_on)),
+        None => of_view(view),
+    }
 }
 
 /// Where a play does not take the true time.
@@ -145,7 +160,7 @@ pub fn estimated(view: &View) -> TrueStep {
     let [least, most] = usual.bounds();
     step.seconds = with(usual);
     // A loader's own work differs most from one process, and from one batch, to the next.
-    let noise = NOISE + NOISE_OF_LOADING * loading_share(view);
+    let noise = NOISE + loader::NOISE_OF_LOADING * loading_share(view);
     (step.lower_seconds, step.upper_seconds) = ((1.0 - noise) * with(most), (1.0 + noise) * with(least));
     let waits = waits_per_step(view);
     let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();

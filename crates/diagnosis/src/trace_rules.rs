@@ -28,6 +28,7 @@ mod small_kernels;
 mod straggler;
 mod thresholds;
 mod uneven_steps;
+mod unread_gradients;
 
 use serde::Serialize;
 
@@ -179,6 +180,7 @@ pub const TRACE_RULES: &[TraceRule] = &[
     device_copies::RULE,
     recomputed::RULE,
     differentiated_twice::RULE,
+    unread_gradients::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=133).map(|number| format!("TR{number}")).collect();
+        let codes: Vec<String> = (101..=134).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

@@ -1,25 +1,45 @@
-//! Tensors that the host converts to a longer type before it copies them to the device: fewer bytes would do, and the device converts
-//! at no cost worth the name.
+//! Tensors that the host makes, or converts to a longer type, before it copies them to the device. The device makes and converts them at no
+//! cost worth the name: fewer bytes would do, or none.
 
 use hashbrown::HashMap;
 use headroom_trace::{CallKind, Category, NONE};
 
 use super::copies::is_from_pageable;
+use super::data_loading::loading_spans;
 use super::flops::{element_bytes, shapes};
-use super::intervals::{Span, merged, seconds, total};
+use super::intervals::{Span, covered, merged, seconds, total};
 use super::view::View;
 
 #[derive(Clone, Debug, Default)]
 pub struct Converted {
-    /// Copies, each with the share of its bytes that would be copied before the conversion.
+    /// Copies, each with the share of its bytes that would be copied before the conversion; nothing of a tensor that the host made.
     pub copies: HashMap<usize, f64>,
-    /// The host, from the conversion to the copy.
+    /// The host, from the first operator on the tensor to the copy.
     pub host: Vec<Span>,
     pub host_seconds: f64,
+    /// Tensors that the host made from nothing, such as masks, noise and positions.
+    pub made: usize,
 }
 
 /// Smaller tensors are not worth a word.
 const LEAST_BYTES: u64 = 1 << 20;
+const LEAST_MADE_BYTES: u64 = 1 << 10;
+/// Operators that fill a tensor with what is known without data, and those that cut it to shape.
+const MAKERS: &[&str] = &[
+    "aten::arange",
+    "aten::bernoulli_",
+    "aten::exponential_",
+    "aten::eye",
+    "aten::fill_",
+    "aten::linspace",
+    "aten::normal_",
+    "aten::random_",
+    "aten::randperm",
+    "aten::tril",
+    "aten::triu",
+    "aten::uniform_",
+    "aten::zero_",
+];
 /// Spans of the host before a copy that are looked at.
 const MOST_SPANS: usize = 200;
 
@@ -28,15 +48,20 @@ pub fn converted(view: &View) -> Converted {
     let mut result = Converted::default();
     let is_one = |&at: &usize| {
         device.category[at] == Category::Memcpy
-            && device.bytes[at] >= LEAST_BYTES
+            && device.bytes[at] >= LEAST_MADE_BYTES
             && is_from_pageable(view.name(device.name[at]))
             && view.call_of[at] != NONE
             && view.steps.at_host(host.start[view.call_of[at] as usize]).is_some()
     };
-    let mut spans = Vec::new();
+    let (mut spans, loading) = (Vec::new(), loading_spans(view));
     for at in device.busy().filter(is_one) {
-        let call = view.call_of[at] as usize;
-        if let Some((start, share)) = conversion_before(view, call, device.bytes[at]) {
+        let (call, bytes) = (view.call_of[at] as usize, device.bytes[at]);
+        let made =
+            making_before(view, call, bytes).filter(|&start| covered(&loading, Span { start, end: start + 1 }) == 0);
+        let converted =
+            || Some(bytes).filter(|bytes| *bytes >= LEAST_BYTES).and_then(|bytes| conversion_before(view, call, bytes));
+        if let Some((start, share)) = made.map(|start| (start, 0.0)).or_else(converted) {
+            result.made += usize::from(made.is_some());
             result.copies.insert(at, share);
             spans.push(Span { start, end: host.start[call] });
         }
@@ -46,14 +71,32 @@ pub fn converted(view: &View) -> Converted {
     result
 }
 
+/// Spans of the host on the thread of `call` since it last ordered work, the last first.
+fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usize> + 'v {
+    let host = &view.trace.host;
+    (0..call).rev().take(MOST_SPANS).take_while(move |&at| {
+        host.lane[at] == host.lane[call] && !view.call_kind(at).is_some_and(CallKind::queues_work)
+    })
+}
+
+/// When the host began to make the tensor that is copied: the first operator since it last ordered work that fills as many elements, at
+/// whatever length of an element.
+fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
+    let host = &view.trace.host;
+    let fills = |&at: &usize| {
+        let is_maker = host.category[at] == Category::CpuOp && MAKERS.contains(&view.host_name(at));
+        let elements = || -> u64 { shapes(view.name(host.dims[at])).first().map_or(0, |shape| shape.iter().product()) };
+        is_maker && host.end(at) <= host.start[call] && [1, 2, 4, 8].iter().any(|length| elements() * length == bytes)
+    };
+    let first = since_last_order(view, call).filter(fills).last()?;
+    let is_before = |&at: &usize| host.category[at] == Category::CpuOp && host.end(at) <= host.start[call];
+    view.ancestors(first).filter(is_before).last().map(|at| host.start[at])
+}
+
 /// The first conversion on the host of as many elements as are copied, since it last ordered work: when it began, and how long an element
 /// was before, against after.
 fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)> {
     let host = &view.trace.host;
-    let before = (0..call)
-        .rev()
-        .take(MOST_SPANS)
-        .take_while(|&at| host.lane[at] == host.lane[call] && !view.call_kind(at).is_some_and(CallKind::queues_work));
     let of_one = |at: usize| {
         let is_copy = host.category[at] == Category::CpuOp && view.host_name(at) == "aten::copy_";
         if !is_copy || host.end(at) > host.start[call] {
@@ -65,7 +108,7 @@ fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)>
         let is_longer = from > 0.0 && from < to && (elements * to - bytes as f64).abs() < 1.0;
         is_longer.then_some((host.start[at], from / to))
     };
-    before.filter_map(of_one).last()
+    since_last_order(view, call).filter_map(of_one).last()
 }
 
 #[cfg(test)]
@@ -105,5 +148,32 @@ mod tests {
     fn other_tensors_and_earlier_work_do_not() {
         assert!(scaled("c10::Half", false).copies.is_empty(), "not as many bytes");
         assert!(scaled("float", true).copies.is_empty(), "ordered something since");
+    }
+
+    /// A mask is filled and cut to shape on the host, in a loader or not, then copied.
+    fn masked(rows: u64, in_a_loader: bool) -> Converted {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 20_000 * MICRO);
+        if in_a_loader {
+            made.span("user_annotation", "enumerate(DataLoader)#x.__next__", 1, 2 * MICRO, 5_000 * MICRO, "");
+        }
+        made.operator("aten::full", 10 * MICRO, 900 * MICRO);
+        made.shaped("aten::fill_", 20 * MICRO, 890 * MICRO, &format!("[[{rows},1024],[]]"), "float");
+        made.shaped("aten::triu", 1_000 * MICRO, 2_000 * MICRO, &format!("[[{rows},1024],[]]"), "float");
+        made.operator("aten::to", 2_500 * MICRO, 4_100 * MICRO);
+        let id = r#""correlation":77,"bytes":4194304"#;
+        made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
+        made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
+        let trace = made.trace();
+        converted(&View::new(&trace))
+    }
+
+    #[test]
+    fn a_tensor_made_on_the_host_belongs_to_its_copy_from_its_first_operator_on() {
+        let found = masked(1024, false);
+        assert_eq!((found.made, found.copies.values().copied().collect::<Vec<_>>()), (1, vec![0.0]));
+        assert_eq!(found.host, [Span { start: 10 * MICRO, end: 2_510 * MICRO }]);
+        assert_eq!(masked(100, false).made, 0, "another tensor is copied");
+        assert_eq!(masked(1024, true).made, 0, "a batch of the loader");
     }
 }

@@ -3,7 +3,8 @@
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::intervals::{Span, covered, merged, seconds};
+use super::by_hand::prepared_by_hand;
+use super::intervals::{Span, covered, merged, seconds, total};
 use super::steps::is_fetch;
 use super::view::View;
 
@@ -16,14 +17,20 @@ pub struct DataLoading {
     pub exposed_seconds: f64,
     /// Whether batches are made in the training process itself.
     pub in_process: bool,
+    /// Whether most of it is the loop's own code, before it copies a batch to the device.
+    #[serde(skip)]
+    pub by_hand: bool,
 }
 
 pub fn data_loading(view: &View) -> DataLoading {
     let spans = loading_indices(view);
-    let set = merged(spans.iter().map(|&at| view.host_span(at)).collect());
+    let fetched = merged(spans.iter().map(|&at| view.host_span(at)).collect());
+    let by_hand = prepared_by_hand(view, &fetched);
+    let set = merged([fetched.as_slice(), &by_hand].concat());
     let mut sum = DataLoading {
-        calls: spans.len(),
-        in_process: spans.iter().any(|&at| view.host_name(at).contains("SingleProcess")),
+        calls: spans.len() + by_hand.len(),
+        in_process: !by_hand.is_empty() || spans.iter().any(|&at| view.host_name(at).contains("SingleProcess")),
+        by_hand: total(&by_hand) > total(&fetched),
         ..DataLoading::default()
     };
     let mut nanos = 0;
@@ -39,7 +46,9 @@ pub fn data_loading(view: &View) -> DataLoading {
 
 /// When the training thread waited for a batch.
 pub fn loading_spans(view: &View) -> Vec<Span> {
-    merged(loading_indices(view).into_iter().map(|at| view.host_span(at)).collect())
+    let fetched = merged(loading_indices(view).into_iter().map(|at| view.host_span(at)).collect());
+    let by_hand = prepared_by_hand(view, &fetched);
+    merged([fetched, by_hand].concat())
 }
 
 /// By torch's annotation, else by the iterator's own function.

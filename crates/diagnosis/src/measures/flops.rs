@@ -30,6 +30,18 @@ pub fn owner_of(view: &View, costs: &[Cost], at: usize) -> Option<usize> {
     view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)
 }
 
+/// The part of its operator's FLOPs that each span computes: an operator with several kernels (both gradients of a convolution, a product in
+/// parts) shares them out by their time. Spans without FLOPs are left out.
+pub fn shares(view: &View, costs: &[Cost], spans: impl Iterator<Item = usize>) -> HashMap<usize, f64> {
+    let duration = &view.trace.device.duration;
+    let owned: Vec<(usize, usize)> =
+        spans.filter_map(|at| owner_of(view, costs, at).map(|owner| (at, owner))).collect();
+    let mut of_owner: HashMap<usize, i64> = HashMap::new();
+    owned.iter().for_each(|&(at, owner)| *of_owner.entry(owner).or_default() += duration[at]);
+    let share = |&(at, owner): &(usize, usize)| (at, duration[at] as f64 / of_owner[&owner].max(1) as f64);
+    owned.iter().map(share).collect()
+}
+
 /// The cost of each host span; zero where it is unknown, or counted with an operator around it.
 pub fn costs(view: &View) -> Vec<Cost> {
     let host = &view.trace.host;
@@ -192,6 +204,20 @@ mod tests {
     fn check(name: &str, dims: &str, types: &str, concrete: &str, want: f64) {
         let found = cost(name, dims, types, concrete).map(|cost| cost.flops);
         assert_eq!(found, Some(want), "{name} {dims}");
+    }
+
+    #[test]
+    fn several_kernels_of_one_operator_share_its_flops_out_by_their_time() {
+        let mut made = crate::fabricated::Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 1_000_000);
+        made.shaped("aten::mm", 10_000, 90_000, "[[64,64],[64,64]]", "float");
+        made.launch((20_000, 25_000), "gemm", (100_000, 130_000));
+        made.launch((30_000, 35_000), "splitKreduce", (130_000, 140_000));
+        made.launch((95_000, 99_000), "copy", (140_000, 150_000));
+        let trace = made.trace();
+        let view = View::new(&trace);
+        let shares = shares(&view, &costs(&view), 0..3);
+        assert_eq!((shares.get(&0), shares.get(&1), shares.get(&2)), (Some(&0.75), Some(&0.25), None));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
 use super::anomaly::{AnomalyChecks, anomaly_checks};
+use super::attention_by_kernels::attention_by_kernels;
 use super::breakdown::LONG_GAP_NANOS;
 use super::differentiated_again::differentiated_again;
 use super::flops::{Cost, Precision, element_bytes, shapes};
@@ -21,6 +22,7 @@ use super::repeats::{Repeats, repeats};
 use super::rounds::{Rounds, rounds};
 use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
+use super::unread_gradients::unread_gradients;
 use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -47,6 +49,8 @@ pub struct Patterns {
     pub repeated_forward: Recomputed,
     #[serde(skip)]
     pub differentiated_again: Recomputed,
+    #[serde(skip)]
+    pub unread_gradients: Recomputed,
     #[serde(skip)]
     pub anomaly: AnomalyChecks,
     #[serde(skip)]
@@ -140,11 +144,12 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         rounds: rounds(view, costs, &in_optimizer),
         repeated_forward: repeated_forward(view),
         differentiated_again: differentiated_again(view),
+        unread_gradients: unread_gradients(view, &optimizer.host),
         anomaly: anomaly_checks(view),
         unaligned: unaligned(view, costs),
         parameters,
         optimizer,
-        attention: attention(view),
+        attention: with_kernels_alone(view, attention(view)),
         small_kernels: small_kernels(view),
         allocator: allocator(view),
         tensor_cores: tensor_cores(view, costs),
@@ -268,6 +273,22 @@ fn attention(view: &View) -> MaterialisedAttention {
     result.device_seconds = seconds(nanos);
     result.share_of_steps = view.steps.share(nanos);
     result
+}
+
+/// With attention that only its kernels tell of.
+fn with_kernels_alone(view: &View, attention: MaterialisedAttention) -> MaterialisedAttention {
+    let device = &view.trace.device;
+    let found = attention_by_kernels(view);
+    let mut all = attention;
+    let known: BTreeSet<usize> = all.products.iter().chain(&all.beside_products).copied().collect();
+    let (products, beside) = (found.products.difference(&known), found.beside_products.difference(&known));
+    let nanos: i64 = products.clone().chain(beside.clone()).map(|&at| device.duration[at]).sum();
+    all.products.extend(products);
+    all.beside_products.extend(beside);
+    all.softmaxes_per_step += found.softmaxes as f64 / view.steps.count();
+    all.device_seconds += seconds(nanos);
+    all.share_of_steps += view.steps.share(nanos);
+    all
 }
 
 /// Elements, rows and columns of what a batched product makes.

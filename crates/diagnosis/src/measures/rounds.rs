@@ -3,7 +3,7 @@
 
 use headroom_trace::{CallKind, Category, NONE, NameId};
 
-use super::flops::{Cost, Precision, owner_of};
+use super::flops::{Cost, Precision, owner_of, shares};
 use super::intervals::{Span, covered};
 use super::view::View;
 use crate::peaks::{self, Peaks};
@@ -56,8 +56,10 @@ pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
         if count / period > result.rounds {
             (result.rounds, result.kernels_per_round) = (count / period, period);
         }
-        let left = |&at: &usize| (at, left(view, costs, part, at));
-        result.kernels.extend(kernels[from..from + count].iter().map(left));
+        let of_loop = &kernels[from..from + count];
+        let shares = shares(view, costs, of_loop.iter().copied());
+        let left = |&at: &usize| (at, left(view, costs, part, at, shares.get(&at).copied().unwrap_or(1.0)));
+        result.kernels.extend(of_loop.iter().map(left));
         from += count;
     }
     result
@@ -108,14 +110,14 @@ fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
     })
 }
 
-/// A product near its roof, other kernels by the share of the multiprocessors that they fill.
-fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize) -> i64 {
+/// A product near its roof, of which the kernel computes a share; other kernels by the share of the multiprocessors that they fill.
+fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize, share: f64) -> i64 {
     let device = &view.trace.device;
     let duration = device.duration[at];
     if let Some((owner, part)) = owner_of(view, costs, at).zip(part) {
         let cost = costs[owner];
         let rate = if cost.precision == Precision::Half { part.bf16 } else { part.fp32 };
-        let roof = (cost.flops / rate).max(cost.bytes / part.bytes_per_second);
+        let roof = share * (cost.flops / rate).max(cost.bytes / part.bytes_per_second);
         return ((1e9 * roof / BATCHED_SHARE) as i64).min(duration);
     }
     (view.filled_share(at) * duration as f64) as i64

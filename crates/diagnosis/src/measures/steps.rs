@@ -109,6 +109,8 @@ pub struct Found<'v> {
     pub parent: &'v [u32],
     pub busy: &'v [Span],
     pub cold: &'v Cold,
+    /// Where a trace that was played again had its steps when it was recorded.
+    pub recorded_on: Option<MeasuredOn>,
 }
 
 /// Torch's annotation around the fetch of one batch.
@@ -125,7 +127,7 @@ pub fn find_steps(trace: &Trace, found: &Found) -> Steps {
     let ordered = windows.iter().map(|step| step.span).collect();
     let mut steps = Steps { found_by, measured_on: MeasuredOn::Host, list: windows, left_out, ordered };
     if found_by != FoundBy::WholeTrace
-        && let Some(on_device) = device_windows(trace, found.call_of, &steps.list)
+        && let Some(on_device) = device_windows(trace, found.call_of, &steps.list, found.recorded_on)
     {
         steps.measured_on = MeasuredOn::Device;
         steps.list = on_device;
@@ -153,7 +155,12 @@ fn step(name: String, span: Span) -> Step {
 
 /// The steps as the device saw them, when the host runs ahead of it: from the first work that a step ordered to the first of
 /// the next, on the stream with the most work. Copies on other streams may run a step ahead.
-fn device_windows(trace: &Trace, call_of: &[u32], steps: &[Step]) -> Option<Vec<Step>> {
+fn device_windows(
+    trace: &Trace,
+    call_of: &[u32],
+    steps: &[Step],
+    recorded_on: Option<MeasuredOn>,
+) -> Option<Vec<Step>> {
     let device = &trace.device;
     let mut bounds: Vec<Span> = vec![Span { start: i64::MAX, end: i64::MIN }; steps.len()];
     let main = busiest_lane(trace)?;
@@ -176,7 +183,11 @@ fn device_windows(trace: &Trace, call_of: &[u32], steps: &[Step]) -> Option<Vec<
         over > step.span.nanos() / 20
     };
     let runs_ahead = (0..steps.len()).filter(|&index| late(index)).count() * 2 > steps.len();
-    if !runs_ahead {
+    // The last step's pause before the next one's work is not in its window: where there are long ones, steps that were recorded by the
+    // host's marks are played by them.
+    let pauses = |pair: &&[Span]| pair[1].start - pair[0].end > (pair[1].start - pair[0].start) / 10;
+    let pauses = bounds.windows(2).filter(pauses).count() * 2 > bounds.len().saturating_sub(1);
+    if !runs_ahead || (pauses && recorded_on == Some(MeasuredOn::Host)) {
         return None;
     }
     let starts: Vec<i64> = bounds.iter().map(|bound| bound.start).collect();
@@ -213,4 +224,31 @@ fn busiest_lane(trace: &Trace) -> Option<LaneId> {
     device.busy().for_each(|at| nanos[device.lane[at].0 as usize] += device.duration[at]);
     let busiest = (0..nanos.len()).max_by_key(|&lane| (nanos[lane], std::cmp::Reverse(lane)))?;
     (nanos[busiest] > 0).then_some(LaneId(busiest as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+    use crate::measures::view::View;
+
+    const MICRO: i64 = 1_000;
+
+    #[test]
+    fn played_steps_with_pauses_between_them_are_cut_by_the_marks_that_they_were_recorded_by() {
+        let mut made = Fabricated::on("NVIDIA H200");
+        for step in 0..3i64 {
+            let start = step * 10_000 * MICRO;
+            made.step(step as u32 + 1, start, start + 10_000 * MICRO);
+            // Ordered at the end of the step, done 2 ms after it; then the device stands until the next order.
+            let call = start + 9_000 * MICRO;
+            made.launch((call, call + 10 * MICRO), "k", (call + 20 * MICRO, call + 3_000 * MICRO));
+        }
+        let trace = made.trace();
+        let on = |view: View| (view.steps.measured_on, view.steps.wall_nanos());
+        // The last step ends with its work, 7 ms too early.
+        assert_eq!(on(View::new(&trace)), (MeasuredOn::Device, 22_980 * MICRO));
+        assert_eq!(on(View::played(&trace, MeasuredOn::Device)).0, MeasuredOn::Device);
+        assert_eq!(on(View::played(&trace, MeasuredOn::Host)), (MeasuredOn::Host, 30_000 * MICRO));
+    }
 }

@@ -6,7 +6,9 @@ use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
 use super::breakdown::LONG_GAP_NANOS;
+use super::checks::tested_before;
 use super::copies::{Direction, direction};
+use super::graph_breaks::graph_break;
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
 use super::stops::Stop;
@@ -43,6 +45,12 @@ pub struct Waits {
     pub first: i64,
     #[serde(skip)]
     pub spans: Vec<Span>,
+    /// Time of the host around those that cut compiled code in two.
+    #[serde(skip)]
+    pub breaks: Vec<Span>,
+    /// Operators that only make what is read.
+    #[serde(skip)]
+    pub tests: Vec<Span>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -137,6 +145,10 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
             }
         });
         group.spans.push(span);
+        if kind == WaitKind::ReadBack {
+            group.breaks.extend(graph_break(view, whole));
+            group.tests.extend(tested_before(view, whole));
+        }
     }
     sum.groups = groups.into_iter().map(|(key, waits)| finished(view, key, waits)).collect();
     sum.groups

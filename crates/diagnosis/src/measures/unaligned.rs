@@ -1,6 +1,6 @@
 //! Products whose rows do not begin at multiples of 16 bytes: the kernel loads them piece by piece, and its name says so.
 
-use super::flops::{Cost, Precision, owner_of};
+use super::flops::{Cost, Precision, owner_of, shares};
 use super::intervals::seconds;
 use super::view::View;
 use crate::peaks::{self, PRODUCT_SHARE};
@@ -40,13 +40,15 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     let Some(part) = part.filter(|_| !spans.is_empty()) else { return result };
     let slow = if part.bf16 >= FAST_CORES { SHARE_BY_TWO_BYTES } else { 2.0 * SHARE_BY_TWO_BYTES };
+    let shares = shares(view, costs, spans.iter().copied());
     let mut longest = 0;
     for at in spans {
         let (duration, bytes) = (device.duration[at], by_name[device.name[at].index()].unwrap_or(WHOLE_BYTES));
         let by_flops = owner_of(view, costs, at).map(|owner| {
             let cost = costs[owner];
+            let flops = shares.get(&at).copied().unwrap_or(1.0) * cost.flops;
             let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
-            (cost.flops / (PRODUCT_SHARE * rate), cost.flops / rate)
+            (flops / (PRODUCT_SHARE * rate), flops / rate)
         });
         let whole = duration as f64 / 1e9;
         let by_name = || (whole * (slow * f64::from(bytes) / 2.0 / PRODUCT_SHARE).min(1.0), whole * LEAST_LEFT);

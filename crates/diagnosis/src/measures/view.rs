@@ -7,7 +7,7 @@ use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
 use super::cold::Cold;
 use super::intervals::{Span, merged};
 use super::numbered::Numbered;
-use super::steps::{Found, Steps, find_steps};
+use super::steps::{Found, MeasuredOn, Steps, find_steps};
 
 pub struct View<'t> {
     pub trace: &'t Trace,
@@ -30,13 +30,23 @@ pub struct View<'t> {
 
 impl<'t> View<'t> {
     pub fn new(trace: &'t Trace) -> View<'t> {
+        View::with_steps(trace, None)
+    }
+
+    /// Of a trace that was played again, whose steps were measured there when it was recorded.
+    pub fn played(trace: &'t Trace, recorded_on: MeasuredOn) -> View<'t> {
+        View::with_steps(trace, Some(recorded_on))
+    }
+
+    fn with_steps(trace: &'t Trace, recorded_on: Option<MeasuredOn>) -> View<'t> {
         let call_kinds: Vec<CallKind> = trace.names.iter().map(|(_, name)| CallKind::of(name)).collect();
         let call_of = calls_of_device_spans(trace, &call_kinds);
         let device = &trace.device;
         let busy = merged(device.busy().map(|at| Span { start: device.start[at], end: device.end(at) }).collect());
         let parent = parents(&trace.host);
         let mut cold = Cold::find(trace, &call_kinds, &call_of, &parent, &busy);
-        let steps = find_steps(trace, &Found { call_of: &call_of, parent: &parent, busy: &busy, cold: &cold });
+        let steps =
+            find_steps(trace, &Found { call_of: &call_of, parent: &parent, busy: &busy, cold: &cold, recorded_on });
         cold.forget_what_recurs(&steps.list.iter().map(|step| step.span).collect::<Vec<_>>());
         View {
             trace,

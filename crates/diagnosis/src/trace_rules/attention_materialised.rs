@@ -30,12 +30,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     );
     let advice = "use torch.nn.functional.scaled_dot_product_attention: no score matrix is written, and causal blocks are skipped";
     let mut found = Found::new(Some(attention.share_of_steps), message, advice);
-    found.evidence = vec![format!(
-        "{:.0} score matrices {} a step, {:.1} MB each",
-        attention.softmaxes_per_step,
-        attention.score_dims.as_deref().unwrap_or(""),
-        attention.score_bytes / 1e6
-    )];
+    let per_step = attention.softmaxes_per_step;
+    found.evidence = vec![match &attention.score_dims {
+        Some(dims) => format!("{per_step:.0} score matrices {dims} a step, {:.1} MB each", attention.score_bytes / 1e6),
+        None => format!("{per_step:.0} softmaxes per step, each between two products"),
+    }];
     // The products remain; what lies between them happens on the way.
     found.removal =
         Removal { device: attention.beside_products.iter().map(|&at| (at, 0)).collect(), ..Removal::default() };

@@ -23,8 +23,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if loading.share_of_steps < evidence.thresholds.data_loading_share || exposed < 0.01 {
         return Vec::new();
     }
-    let message = format!("fetching the next batch takes {} of the step", percent(loading.share_of_steps));
+    let does = if loading.by_hand { "preparing the next batch in the loop itself" } else { "fetching the next batch" };
+    let message = format!("{does} takes {} of the step", percent(loading.share_of_steps));
     let advice = match loading.in_process {
+        true if loading.by_hand => {
+            "prepare batches beside the step: in the Dataset and collate_fn of a DataLoader with workers, once before the loop, or on the device"
+        }
         true => "prepare batches in worker processes: num_workers, pin_memory and persistent_workers of the DataLoader",
         false => "more workers, a larger prefetch_factor, less work a sample; keep data decoded and close by",
     };

@@ -63,9 +63,14 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let is_converted = row.pageable && row.direction == Direction::HostToDevice && !converted.copies.is_empty();
     if is_converted {
         let seconds = converted.host_seconds / evidence.view.steps.count();
-        message += &format!("; the host converts and prepares them before, for {} per step", milliseconds(seconds));
+        let does = if converted.made > 0 { "makes" } else { "converts and prepares" };
+        message += &format!("; the host {does} them before, for {} per step", milliseconds(seconds));
     }
     let advice = match (row.pageable, row.direction) {
+        _ if is_converted && converted.made > 0 => {
+            "make masks, noise, positions and constants on the device (device=… of torch.full, torch.randn, torch.arange and their like), \
+             those that do not change once before the loop"
+        }
         _ if is_converted => {
             "copy them as they are (bytes of images and audio, short integers) from pinned memory with non_blocking=True, then convert, scale \
              and normalise on the device"

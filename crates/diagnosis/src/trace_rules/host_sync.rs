@@ -1,7 +1,7 @@
 //! TR101 host-sync: the host waits for the device to read a value or by request.
 
 use super::{milliseconds, percent};
-use crate::measures::intervals::{Span, covered};
+use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::synchronisation::{WaitKind, Waits};
 use crate::simulation::Removal;
 
@@ -34,10 +34,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     readers.sort_unstable();
     let found = |waits: &Waits| {
         let mut found = found(waits, in_the_shadow(groups, waits));
+        // Tests for NaN and infinity are made for nobody else.
+        let tests = merged(waits.tests.clone());
+        found.removal.device.extend(evidence.view.ordered_in(&tests).into_iter().map(|at| (at, 0)));
+        found.removal.host.extend(tests);
         // A tensor is read back to be worked on: what the host does with it goes with the copy.
         if waits.spans.iter().any(|span| readers.binary_search(span).is_ok()) {
             found.removal.host.extend(on_host.readers.iter().chain(&on_host.work));
-            found.removal.device = on_host.copies.iter().map(|&at| (at, 0)).collect();
+            found.removal.device.extend(on_host.copies.iter().map(|&at| (at, 0)));
         }
         found
     };
@@ -118,7 +122,8 @@ fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
         per_step if per_step < 1.05 => "once per step".to_string(),
         per_step => format!("{per_step:.0} times per step"),
     };
-    let message = format!("{what}{after}, {often}");
+    let cuts = if waits.breaks.is_empty() { "" } else { ", and cuts a compiled function in two" };
+    let message = format!("{what}{after}, {often}{cuts}");
     let mut found = Found::new(Some(waits.share_of_steps), message, advice);
     found.function = waits.function.clone();
     found.through = waits.through.clone();
@@ -132,7 +137,10 @@ fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
             micros(waits.wait_seconds, waits)
         ),
     ];
-    found.removal = Removal { host: [waits.spans.clone(), in_the_shadow].concat(), ..Removal::default() };
+    found.removal = Removal {
+        host: [&waits.spans, &in_the_shadow, &waits.breaks].into_iter().flatten().copied().collect(),
+        ..Removal::default()
+    };
     found
 }
 

@@ -1,0 +1,60 @@
+//! Read-backs that cut a compiled function in two: the rest of it is looked up, guarded and entered anew, which takes the host's time
+//! beside the wait.
+
+use headroom_trace::CallKind;
+
+use super::intervals::Span;
+use super::view::View;
+
+/// Spans of the host that are looked at on either side.
+const MOST_SPANS: usize = 5_000;
+
+/// From the last launch before a read-back to the first after it, where both are of compiled code: in one piece they follow each other.
+pub fn graph_break(view: &View, reading: usize) -> Option<Span> {
+    let host = &view.trace.host;
+    let launches = |&at: &usize| view.call_kind(at) == Some(CallKind::Launch);
+    let same_thread = |&at: &usize| host.lane[at] == host.lane[reading];
+    let before = (0..reading).rev().take(MOST_SPANS).take_while(same_thread).find(launches)?;
+    let later = (reading + 1..host.len()).take(MOST_SPANS).take_while(same_thread);
+    let after = later.filter(|&at| host.start[at] >= host.end(reading)).find(|at| launches(at))?;
+    let is_one_step = view.steps.at_host(host.start[before]) == view.steps.at_host(host.start[after]);
+    let is_break = is_one_step && is_compiled(view, before) && is_compiled(view, after);
+    is_break.then(|| Span { start: host.end(before), end: host.start[after] })
+}
+
+fn is_compiled(view: &View, call: usize) -> bool {
+    view.ancestors(call).any(|at| {
+        let name = view.host_name(at);
+        name.starts_with("Torch-Compiled Region") || name.contains("CompiledFxGraph") || name == "CompiledFunction"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// A function in two pieces, of which a value is read in between.
+    fn in_two(region: &str) -> Option<Span> {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 10_000 * MICRO);
+        made.operator(region, 10 * MICRO, 500 * MICRO);
+        made.launch((100 * MICRO, 110 * MICRO), "triton_a", (120 * MICRO, 400 * MICRO));
+        made.operator("aten::item", 510 * MICRO, 600 * MICRO);
+        made.span("cuda_runtime", "cudaStreamSynchronize", 1, 520 * MICRO, 590 * MICRO, "");
+        made.operator(region, 650 * MICRO, 1_000 * MICRO);
+        made.launch((900 * MICRO, 910 * MICRO), "triton_b", (920 * MICRO, 990 * MICRO));
+        let trace = made.trace();
+        let view = View::new(&trace);
+        let reading = view.host_spans_named(|name| name == "aten::item")[0];
+        graph_break(&view, reading)
+    }
+
+    #[test]
+    fn a_break_goes_from_launch_to_launch_of_compiled_code() {
+        assert_eq!(in_two("Torch-Compiled Region: 0/0"), Some(Span { start: 110 * MICRO, end: 900 * MICRO }));
+        assert_eq!(in_two("aten::add"), None, "eager code has no pieces");
+    }
+}
