@@ -64,18 +64,58 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
     classes
 }
 
-/// Methods that one module alone has, and no other class: `compute_scores`. Short and common names may be a library's.
-pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> HashMap<&'a str, FunctionId> {
-    let mut found: HashMap<&str, Option<FunctionId>> = HashMap::new();
+/// Methods of one name that no class but modules, or one family of classes, has.
+pub struct OnlyMethods {
+    pub methods: Vec<FunctionId>,
+    /// Whether all their classes derive from one another or from one class: then even an unknown object is told by them.
+    pub is_of_family: bool,
+}
+
+/// More definitions of a name than these do not tell what is meant.
+const MOST_DEFINITIONS: usize = 6;
+
+/// Methods that are told by their names: `compute_scores`, `get_pairs`. Short and common names may be a library's.
+pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> HashMap<&'a str, OnlyMethods> {
+    let mut found: HashMap<&str, Vec<(ClassId, FunctionId)>> = HashMap::new();
     for (class, symbol) in symbols.classes.iter().enumerate() {
         for (name, method) in &symbol.methods {
-            let own = classes[class].kind.is_module().then_some(*method);
-            found.entry(name).and_modify(|known| *known = None).or_insert(own);
+            found.entry(name).or_default().push((class, *method));
         }
     }
-    let is_own =
-        |name: &str| name.len() > 5 && name.contains('_') && !name.starts_with('_') && !IS_OF_MODULES.contains(&name);
-    found.into_iter().filter(|(name, _)| is_own(name)).filter_map(|(name, only)| Some((name, only?))).collect()
+    // `show_gradients`: asked for now and then.
+    let shows = |name: &str| {
+        matches!(
+            name.split('_').next(),
+            Some(
+                "show"
+                    | "plot"
+                    | "draw"
+                    | "display"
+                    | "save"
+                    | "load"
+                    | "write"
+                    | "print"
+                    | "log"
+                    | "visualize"
+                    | "vis"
+            )
+        )
+    };
+    let is_own = |name: &str| {
+        let is_plain = name.len() > 5 && name.contains('_') && !name.starts_with('_');
+        is_plain && !IS_OF_MODULES.contains(&name) && !shows(name)
+    };
+    let root = |class: ClassId| lineage(classes, class).last().copied();
+    let told = |(name, mut all): (&'a str, Vec<(ClassId, FunctionId)>)| {
+        all.sort_unstable();
+        let is_of_modules = all.iter().all(|(class, _)| classes[*class].kind.is_module());
+        let is_plain = all.iter().all(|(class, _)| classes[*class].kind == ClassKind::Other);
+        let is_of_family = (is_plain || is_of_modules) && all.iter().all(|(class, _)| root(*class) == root(all[0].0));
+        let is_told = all.len() <= MOST_DEFINITIONS && (is_of_modules || is_of_family);
+        let methods = all.into_iter().map(|(_, method)| method).collect();
+        is_told.then_some((name, OnlyMethods { methods, is_of_family }))
+    };
+    found.into_iter().filter(|(name, _)| is_own(name)).filter_map(told).collect()
 }
 
 const IS_OF_MODULES: &[&str] = &[
@@ -92,6 +132,16 @@ const IS_OF_MODULES: &[&str] = &[
     "from_pretrained",
     "save_pretrained",
     "no_weight_decay",
+    "add_scalar",
+    "add_scalars",
+    "add_image",
+    "add_argument",
+    "log_metrics",
+    "set_postfix",
+    "set_description",
+    "set_epoch",
+    "get_lr",
+    "step_update",
 ];
 
 /// A method whose body does nothing: classes that derive from its class write it.

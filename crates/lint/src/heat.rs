@@ -68,7 +68,10 @@ fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> boo
         };
         let is_handed_tensors = || facts.passed.values().any(Value::is_on_device);
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
-        let is_part = is_drawing_name(name) || measures;
+        // `self._validate(emissions, mask)` in a `forward`: checks of what the step is handed.
+        let is_of_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+        let checks = is_of_module && !runs_models[function] && name.trim_start_matches('_').starts_with("validate");
+        let is_part = is_drawing_name(name) || measures || checks;
         if facts.kind == FunctionKind::Evaluation && entries[function].is_some() && is_part {
             facts.kind = FunctionKind::Plain;
             found = true;

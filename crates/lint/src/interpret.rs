@@ -35,7 +35,7 @@ use super::program::{FunctionFacts, FunctionKind, Notes, Program};
 use super::symbols::FunctionId;
 use super::value::{LoaderId, Tensor, Value};
 
-pub use names::{is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
+pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
 
 /// Every other round goes backwards, so that what is defined further down is known further up.
 const ROUNDS: usize = 3;

@@ -23,6 +23,7 @@ mod part_norms;
 mod program;
 mod projects;
 mod purpose;
+mod readers;
 mod reads;
 mod repair;
 mod resolve;

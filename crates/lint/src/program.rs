@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::classes::{ClassFacts, is_left_open};
+use super::classes::{ClassFacts, OnlyMethods, is_left_open};
 use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
@@ -30,8 +30,8 @@ pub struct Sources<'a> {
     pub symbols: Symbols<'a>,
     pub index: ModuleIndex,
     pub classes: Vec<ClassFacts<'a>>,
-    /// Methods that one module alone has, by their names.
-    pub only_methods: HashMap<&'a str, FunctionId>,
+    /// Methods that are told by their names alone.
+    pub only_methods: HashMap<&'a str, OnlyMethods>,
     pub settings: Settings<'a>,
 }
 
@@ -330,7 +330,13 @@ impl<'a> Program<'a> {
         for (index, call) in self.notes.calls.iter().enumerate() {
             places.calls_of_function[self.notes.contexts.get(call.context).function].push(index);
             places.calls_of_file[self.file_of(call.context)].push(index);
-            if let Callee::Function(callee) = call.callee {
+            let callee = match call.callee {
+                Callee::Function(callee) => Some(callee),
+                // Making an object runs what it is made by.
+                Callee::Class(class) => self.sources.symbols.classes[class].methods.get("__init__").copied(),
+                _ => None,
+            };
+            if let Some(callee) = callee {
                 places.callers[callee].push(index);
             }
         }

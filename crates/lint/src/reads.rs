@@ -3,6 +3,7 @@
 use ruff_python_ast::{Expr, Parameters, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
 use super::value::{Home, Value};
@@ -25,6 +26,17 @@ fn may_be_on_device(value: &Value) -> bool {
         Value::Unknown => true,
         _ => false,
     }
+}
+
+/// A size, or a module, by its name alone (`lengths`, `policy_value`): neither has methods that read back.
+fn is_misnamed(call: &Call) -> bool {
+    let name = match call.receiver_expression() {
+        Some(Expr::Name(name)) => name.id.as_str(),
+        Some(Expr::Attribute(attribute)) => attribute.attr.as_str(),
+        _ => return false,
+    };
+    let is_meant = || by_name(name) == call.receiver || name.to_ascii_lowercase().contains("loss");
+    matches!(call.receiver, Value::Number { known: None, sized: true } | Value::Model(None)) && is_meant()
 }
 
 /// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, and does so wherever it is called. Branches by
@@ -86,11 +98,24 @@ fn read_on_the_way(parameters: &Parameters, returned: &Expr) -> Option<Option<Re
     }
 }
 
-/// The way a call reads back, if it does.
+/// The way a call reads back, if it does. A tool that only copies back does so for its callers.
 pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
     if copies_only(program, program.notes.contexts.get(call.context).function).is_some() {
         return None;
     }
+    read_at(program, call)
+}
+
+/// The way a call inside a tool for whatever it is handed, arrays and tensors alike, copies tensors back. One line that
+/// copies is its callers' own.
+pub fn read_in_tool(program: &Program, call: &Call) -> Option<Read> {
+    let function = program.notes.contexts.get(call.context).function;
+    let by_type = |one: &Stmt| matches!(one, Stmt::If(branch) if asks_for_type(&branch.test));
+    copies_only(program, function).filter(|_| program.sources.symbols.functions[function].body.iter().any(by_type))?;
+    read_at(program, call).filter(|_| call.is_method())
+}
+
+fn read_at(program: &Program, call: &Call) -> Option<Read> {
     match (&call.callee, call.name) {
         (Callee::Function(function), _) => {
             let given = call.arguments.first().is_some_and(Value::is_on_device);
@@ -99,7 +124,8 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
         (Callee::Method, "item") if call.arguments.is_empty() => {
             let through_copy =
                 call.receiver_expression().is_some_and(|receiver| is_copy_of_device(program, call, receiver));
-            (may_be_on_device(&call.receiver) || through_copy).then_some(Read::Scalar)
+            let may_be = may_be_on_device(&call.receiver) || is_misnamed(call);
+            (may_be || through_copy).then_some(Read::Scalar)
         }
         (Callee::External(dotted), _) => match dotted.as_str() {
             "builtins.float" | "builtins.int" => {
@@ -108,6 +134,7 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
             "builtins.bool" | "math.isnan" | "math.isfinite" | "math.isinf" => {
                 call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Truth)
             }
+            "builtins.range" => call.arguments.iter().any(Value::is_surely_on_device).then_some(Read::Scalar),
             // `max(count, 1)` asks which is larger.
             "builtins.max" | "builtins.min" if call.arguments.len() > 1 => {
                 call.arguments.iter().any(Value::is_surely_on_device).then_some(Read::Truth)
@@ -119,11 +146,18 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
         },
         (Callee::Method, "cpu") => {
             // A comparison of unknown values is a tensor, too, where it has such a method.
-            let may_be = may_be_on_device(&call.receiver) || matches!(call.receiver, Value::Bool(None));
-            (may_be && !feeds_item(program, call)).then_some(Read::Copy)
+            let is_compared = matches!(call.receiver, Value::Bool(None));
+            let is_size = is_misnamed(call) && !matches!(call.receiver, Value::Model(_));
+            // `state["model"].cpu()`
+            let is_model = || {
+                matches!(call.receiver_expression(), Some(Expr::Subscript(part))
+                if super::settings::text_of(&part.slice).is_some_and(is_model_name))
+            };
+            let may_be = may_be_on_device(&call.receiver) || is_compared || is_size;
+            (may_be && !is_model() && !feeds_item(program, call)).then_some(Read::Copy)
         }
         // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
-        (Callee::Method, "tolist") => call.receiver.is_surely_on_device().then_some(Read::Copy),
+        (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
         // `.type(torch.FloatTensor)`
         (Callee::Method, "type") => {
             let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);

@@ -47,11 +47,12 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::context::{Frame, Guard};
 use super::fix::Edit;
-use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
+use super::program::{Call, Callee, Loader, Loop, Program};
+use super::readers::{Phase, evaluates, feeds_training, named, only_measures, phase_of};
 use super::rule::{Notice, SourceRule};
 use super::symbols::FunctionId;
 use super::topics::Topic;
-use super::value::{Home, LoaderId, Origin, Value};
+use super::value::{Home, Origin, Value};
 
 /// In the order of their codes.
 pub const RULES: &[SourceRule] = &[
@@ -174,13 +175,17 @@ fn handed_over<'c>(program: &Program, call: &'c Call) -> Option<&'c Value> {
 /// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs at every
 /// step, else at the move.
 fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRange) -> &'p Call<'a> {
-    let maker = program.places.call_by_range.get(&(program.file_of(moved.context), made));
-    let maker = maker.map(|index| &program.notes.calls[*index]);
+    maker_of(program, moved, made).filter(|maker| program.is_hot(maker.context)).unwrap_or(moved)
+}
+
+/// The call that made a tensor, in the file that moves it.
+fn maker_of<'p, 'a>(program: &'p Program<'a>, moved: &Call, made: TextRange) -> Option<&'p Call<'a>> {
     let makes = |maker: &&Call| {
         matches!(&maker.result, Value::Tensor(tensor) if matches!(tensor.origin,
             Origin::Constant(range) | Origin::Factory(range) | Origin::HostData(range) if range == made))
     };
-    maker.filter(|maker| makes(maker) && program.is_hot(maker.context)).unwrap_or(moved)
+    let index = program.places.call_by_range.get(&(program.file_of(moved.context), made))?;
+    Some(&program.notes.calls[*index]).filter(makes)
 }
 
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.
@@ -190,7 +195,10 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
         let is_demonstration = program.function_of(loader.context).definition.is_none()
             && !program.groups.mentions(file, Topic::Trains)
             && !program.groups.mentions(file, Topic::Trainer);
-        !is_demonstration && !evaluates(program, loader) && !is_aside(program, loader)
+        !is_demonstration
+            && !evaluates(program, loader)
+            && !only_measures(program, loader)
+            && !is_aside(program, loader)
     })
 }
 
@@ -203,14 +211,14 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     let function = program.notes.contexts.get(loader.context).function;
     let file = program.file_of(loader.context);
     let trains = |around: &Loop| program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
-    let mut loops = program.notes.loops.iter().filter(|around| workers_respawned::is_over(program, around, id));
+    let mut loops = program.notes.loops.iter().filter(|around| super::readers::is_over(program, around, id));
     let is_script = program.function_of(loader.context).definition.is_none();
     let is_of_training =
         [Topic::Trains, Topic::Trainer].iter().any(|topic| program.groups.mentions_itself(file, *topic));
     let is_handed_on = || {
         let looks =
             |call: &Call| call.external().is_some_and(|name| name.starts_with("builtins.") || name.starts_with("tqdm"));
-        let is_given = |call: &&Call| call.argument_values().any(|value| *value == Value::Loader(Some(id)));
+        let is_given = |call: &&Call| call.argument_values().any(|value| super::readers::may_be(program, value, id));
         program.notes.calls.iter().filter(is_given).any(|call| !looks(call))
     };
     let name = named(loader);
@@ -286,105 +294,6 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
         }),
     };
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
-}
-
-/// Whether a loop over the loader trains; none where no loop over it is seen.
-fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
-    let is_it = |id: &LoaderId| std::ptr::eq(program.made.loaders[*id].node, loader.node);
-    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
-    loops.peek()?;
-    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
-}
-
-/// The name that the loader is bound to.
-fn named(loader: &Loader) -> String {
-    let name = match loader.statement {
-        Stmt::Assign(assign) => match assign.targets.as_slice() {
-            [Expr::Name(name)] => name.id.as_str(),
-            [Expr::Attribute(target)] => target.attr.as_str(),
-            // `loaders["val"] = …`
-            [Expr::Subscript(target)] => crate::settings::text_of(&target.slice).unwrap_or_default(),
-            _ => "",
-        },
-        _ => "",
-    };
-    name.to_string()
-}
-
-/// By its name or its dataset's, or by the function it is made in.
-fn evaluates(program: &Program, loader: &Loader) -> bool {
-    let name = named(loader);
-    let data = loader.node.arguments.find_argument_value("dataset", 0);
-    let data = data.map(crate::names_in).unwrap_or_default();
-    let by_name = match phase_of(&name) {
-        Some(phase) => phase == Phase::Evaluation,
-        None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
-    };
-    let function = program.notes.contexts.get(loader.context).function;
-    // `if train: … else: …`
-    let mut outwards = program.notes.contexts.outwards(loader.context);
-    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
-    program.functions[function].kind == FunctionKind::Evaluation
-        || by_name
-        || by_branch
-        || is_read_by_evaluations(program, loader)
-}
-
-/// Whether all loops over it that are seen belong to evaluations: a memory of features, episodes to test with.
-fn is_read_by_evaluations(program: &Program, loader: &Loader) -> bool {
-    let Some(id) = program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
-        return false;
-    };
-    let mut loops =
-        program.notes.loops.iter().filter(|around| workers_respawned::is_over(program, around, id)).peekable();
-    let measures = |around: &Loop| {
-        program.is_evaluation(around.context)
-            && !program.notes.contexts.get(around.context).trains
-            && !program.is_hot(around.context)
-    };
-    // `batches = iter(loader)`, then `next(batches)`: no loop goes over what is drawn so.
-    let draws = |call: &Call| {
-        let is_it = || workers_respawned::is_loader(program, call, id);
-        matches!(call.external(), Some("builtins.iter" | "builtins.next")) && is_it()
-    };
-    loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(draws)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Training,
-    Evaluation,
-}
-
-/// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
-fn phase_of(name: &str) -> Option<Phase> {
-    let mut spread = String::with_capacity(name.len() + 4);
-    // `TEST_LOADER`
-    let is_loud = !name.chars().any(|letter| letter.is_ascii_lowercase());
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !is_loud {
-            spread.push('_');
-        }
-        spread.push(letter.to_ascii_lowercase());
-    }
-    let is_data = ["loader", "data", "set"].iter().any(|word| spread.contains(word));
-    // The first that is said counts: `val_train_loader` is what an evaluation sees of the training data.
-    for word in spread.split('_') {
-        let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
-            .iter()
-            .find_map(|ending| word.strip_suffix(ending).filter(|rest| !rest.is_empty()))
-            .unwrap_or(word);
-        match bare {
-            _ if bare.starts_with("train") => return Some(Phase::Training),
-            "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
-                return Some(Phase::Evaluation);
-            }
-            // Cross-validation, where it is said of data.
-            "cv" if is_data => return Some(Phase::Evaluation),
-            _ => {}
-        }
-    }
-    None
 }
 
 /// Adds a keyword to a loader's call, unless a followed dictionary already has it.

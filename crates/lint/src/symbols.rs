@@ -182,8 +182,15 @@ fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition
         definition: Some(definition),
         body: &definition.body,
     });
+    // `@rate.setter` under `@property` of the same name: reading it runs the first.
+    let is_setter = definition.decorator_list.iter().any(|decorator| {
+        matches!(&decorator.expression, Expr::Attribute(part) if matches!(part.attr.as_str(), "setter" | "deleter"))
+    });
     if let Some(class) = scope.class {
-        symbols.classes[class].methods.insert(definition.name.as_str(), id);
+        let methods = &mut symbols.classes[class].methods;
+        if !is_setter || !methods.contains_key(definition.name.as_str()) {
+            methods.insert(definition.name.as_str(), id);
+        }
     } else if scope.function.is_none() {
         symbols.files[scope.file].functions.insert(definition.name.as_str(), id);
     }

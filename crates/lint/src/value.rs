@@ -5,7 +5,7 @@ use ruff_text_size::TextRange;
 use super::ids::{ClassId, FileId, FunctionId};
 
 /// More functions than these are not told apart.
-const MOST_FUNCTIONS: usize = 12;
+pub const MOST_FUNCTIONS: usize = 12;
 
 /// Containers nest at most this deep; what lies deeper is unknown.
 const MOST_NESTING: usize = 4;

@@ -29,6 +29,13 @@ pub(super) fn says_cadence(name: &str) -> bool {
         .any(|part| lower.contains(part))
 }
 
+/// `batch` in `"test" in batch`: what is asked for a key, not for a phase.
+pub(super) fn holds_keys(name: &str) -> bool {
+    const WORDS: [&str; 7] = ["batch", "data", "sample", "input", "output", "result", "loader"];
+    let lower = name.to_ascii_lowercase();
+    lower.split('_').any(|word| WORDS.contains(&word.trim_end_matches('s')))
+}
+
 /// The `n` of an `x % n` anywhere in an arithmetic expression.
 pub(super) fn modulo_of(expression: &Expr) -> Option<&Expr> {
     match expression {

@@ -53,16 +53,28 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Target::Called(Value::Functions(all)) => {
                 let mut result = Value::Unknown;
+                // Told by their names alone, they may be another's: that does not say that they are called.
+                let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
+                    && matches!(&*node.func, Expr::Attribute(_))
+                    && (all.len() > 1 || receiver == Value::Unknown);
+                let uncalled = if is_told { self.uncalled_among(&all) } else { Vec::new() };
                 for function in &all {
                     let is_method = self.program.sources.symbols.functions[*function].class.is_some();
                     let bound = match receiver {
-                        Value::Instances(_) | Value::Instance(_) | Value::Model(Some(_)) if is_method => {
+                        Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
+                            if is_method && matches!(&*node.func, Expr::Attribute(_)) =>
+                        {
                             usize::from(!self.is_decorated(*function, "staticmethod"))
                         }
                         _ => self.bound_by(node, *function),
                     };
                     self.pass(*function, &arguments, bound);
-                    result = result.join(&self.returned(*function, &arguments));
+                    let returned = self.returned(*function, &arguments);
+                    self.note_either(&result, &returned);
+                    result = result.join(&returned);
+                }
+                for function in uncalled {
+                    self.program.functions[function].is_called = false;
                 }
                 others = all[1..].to_vec();
                 (Callee::Function(all[0]), result)
@@ -191,13 +203,27 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
                 Target::Called(Value::Model(None))
             }
-            // A module of which nothing is known, and a method that one module alone has.
-            Value::Model(None) if self.program.sources.only_methods.contains_key(name) => {
-                Target::Bound(self.program.sources.only_methods[name])
+            // A module of which nothing is known, and a method that only modules have.
+            Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
+                Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
             }
             _ => Target::Method(receiver.clone()),
         };
         (target, receiver, name)
+    }
+
+    /// The methods that a call on something unknown runs, by their name alone: only modules have it, or one family.
+    fn own_methods(&self, receiver: &Value, name: &str) -> Option<Vec<usize>> {
+        let own = self.program.sources.only_methods.get(name)?;
+        (*receiver != Value::Unknown || own.is_of_family).then(|| own.methods.clone())
+    }
+
+    /// Those of the functions, and of what stands for them in derived classes, that no call was seen of.
+    fn uncalled_among(&self, functions: &[usize]) -> Vec<usize> {
+        let all = functions.iter().flat_map(|function| {
+            std::iter::once(*function).chain(self.program.written_below(*function).iter().copied())
+        });
+        all.filter(|function| !self.program.functions[*function].is_called).collect()
     }
 
     /// The method that `super().name` means.
@@ -362,6 +388,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
+            // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: whoever keeps the number, it counts.
+            _ if names.iter().any(|name| matches!(*name, "range" | "trange")) && names.iter().any(counts_turns) => {
+                LoopKind::Plain
+            }
             _ if names.iter().any(few) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
             _ => LoopKind::Plain,
         }
@@ -371,6 +401,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let range = node.range();
         Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
     }
+}
+
+/// `n_epochs`, `max_iter`, `num_steps`: names of numbers of turns.
+fn counts_turns(name: &&str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["epoch", "iter", "step"].iter().any(|word| lower.contains(word))
 }
 
 /// `def to_cuda(x): return x.cuda() if available else x`: a function that hands back what it is handed, perhaps moved.

@@ -12,7 +12,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A condition: every value whose truth it needs is noted.
     pub(super) fn test(&mut self, expression: &'a Expr) -> Value {
         match expression {
-            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
+            Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::test),
             Expr::UnaryOp(operation) if operation.op == ruff_python_ast::UnaryOp::Not => {
                 self.test(&operation.operand);
                 Value::Bool(None)
@@ -30,13 +30,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `step % 100 == 0 and torch.isnan(loss)`: what stands behind is reached only where the first part holds.
-    pub(super) fn test_in_order(&mut self, operator: BoolOp, values: &'a [Expr]) -> Value {
-        let Some((first, rest)) = values.split_first() else { return Value::Unknown };
+    /// `step % 100 == 0 and torch.isnan(loss)`: what stands behind is reached only where the first part holds. The last
+    /// part is handed on as it is, and asked where the whole is.
+    pub(super) fn in_order(
+        &mut self,
+        operator: BoolOp,
+        values: &'a [Expr],
+        last: fn(&mut Self, &'a Expr) -> Value,
+    ) -> Value {
+        let (first, rest) = match values {
+            [] => return Value::Unknown,
+            [only] => return last(self, only),
+            [first, rest @ ..] => (first, rest),
+        };
         let value = self.test(first);
-        if rest.is_empty() {
-            return value;
-        }
         let branches = self.quietly(|quiet| quiet.classify(first, &[]));
         let guard = match operator {
             BoolOp::And => branches.when_true,
@@ -47,7 +54,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
         let narrowed = asked_for_another_type(first).filter(|_| operator == BoolOp::And);
         let before = narrowed.and_then(|name| self.names.insert(name, Value::Unknown));
-        let other = self.within(Frame::Guard(guard), range, |inside| inside.test_in_order(operator, rest));
+        let other = self.within(Frame::Guard(guard), range, |inside| inside.in_order(operator, rest, last));
         if let (Some(name), Some(before)) = (narrowed, before) {
             self.names.insert(name, before);
         }

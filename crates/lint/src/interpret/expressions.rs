@@ -21,7 +21,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.binary(expression, operation.op, &operation.right, left, right)
             }
             Expr::Compare(compare) => self.compare(compare),
-            Expr::BoolOp(operation) => self.test_in_order(operation.op, &operation.values),
+            Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::evaluate),
             Expr::UnaryOp(operation) => match operation.op {
                 UnaryOp::Not => {
                     let value = self.test(&operation.operand);
@@ -44,7 +44,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.evaluate(body));
                 let other =
                     self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
-                one.join(&other)
+                self.note_either(&one, &other);
+                match (&one, &other) {
+                    // `args.workers if posix else 0`: which of them is not known.
+                    (Value::Unknown, Value::Number { sized, .. }) | (Value::Number { sized, .. }, Value::Unknown) => {
+                        Value::Number { known: None, sized: *sized }
+                    }
+                    _ => one.join(&other),
+                }
             }
             Expr::Subscript(subscript) => self.subscript(subscript),
             Expr::Tuple(tuple) => {
@@ -320,7 +327,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (&base, &index) {
             (Value::Dict { entries, element }, Value::Text(Some(key))) => {
                 let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-                known.unwrap_or_else(|| if names_text(key) { Value::Text(None) } else { (**element).clone() })
+                // A function kept by another key is not this one's.
+                let is_others = !entries.is_empty() && !element.functions().is_empty();
+                known.unwrap_or_else(|| match is_others {
+                    true => Value::Unknown,
+                    false if names_text(key) => Value::Text(None),
+                    false => (**element).clone(),
+                })
             }
             (Value::Dict { element, entries }, _) => {
                 entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value))

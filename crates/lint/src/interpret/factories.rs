@@ -26,6 +26,11 @@ pub(super) const FACTORIES: &[&str] = &[
     "bernoulli",
     "multinomial",
     "range",
+    "hann_window",
+    "hamming_window",
+    "blackman_window",
+    "bartlett_window",
+    "kaiser_window",
 ];
 
 /// Factories that take tensors of what to draw.
@@ -146,7 +151,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 /// `dtype=torch.bool`.
-fn makes_mask(node: &ExprCall) -> bool {
+pub(super) fn makes_mask(node: &ExprCall) -> bool {
     match node.arguments.find_keyword("dtype").map(|keyword| &keyword.value) {
         Some(Expr::Attribute(dtype)) => dtype.attr.as_str() == "bool",
         Some(Expr::Name(dtype)) => dtype.id.as_str() == "bool",

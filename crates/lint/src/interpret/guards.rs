@@ -5,8 +5,8 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 use super::Interpreter;
 use super::caches::{fills_what_it_tests, winds_up_again};
 use super::cadence::{
-    asks_for_numbers, counts_steps, first_text, is_decoding_name, is_one, is_random_draw, last_name, last_part,
-    mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
+    asks_for_numbers, counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_name,
+    last_part, mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
 };
 use super::conditions::asked_for_tensor;
 use crate::classes::dotted_name;
@@ -256,7 +256,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => when_false(Guard::Cadence),
             };
         }
-        if let Some(phase) = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)) {
+        let asks_for_key = matches!(operator, CmpOp::In | CmpOp::NotIn) && last_name(right).is_some_and(holds_keys);
+        let phase = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right));
+        if let Some(phase) = phase.filter(|_| !asks_for_key) {
             let branches = match phase.to_ascii_lowercase().as_str() {
                 "train" | "training" => when_false(Guard::Evaluation),
                 "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {

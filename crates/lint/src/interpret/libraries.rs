@@ -191,6 +191,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 (Some(Value::Text(Some(name))), Value::Instance(class) | Value::Model(Some(class))) => {
                     self.member(class, name).unwrap_or(Value::Unknown)
                 }
+                // `getattr(metrics, name)`: one of the file's functions.
+                (_, Value::Module(file)) => self.one_of(file),
                 // `getattr(np, name)(values)` is a function of numpy, whichever it is.
                 (Some(Value::Text(_)), Value::External(library)) => Value::External(format!("{library}.getattr")),
                 _ => Value::Unknown,
@@ -204,7 +206,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return self.make_loader(node, arguments);
         }
         match rest {
-            "utils.data.random_split" => {
+            "utils.data.random_split" | "utils.data.dataset.random_split" => {
                 let (dataset, cuts) = (arguments.first(), arguments.get("lengths", 1).cloned());
                 return match cuts {
                     Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
@@ -213,8 +215,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
             // Of tensors that lie on the device; of others, a dataset like any other.
-            "utils.data.TensorDataset" if arguments.all().any(Value::holds_device) => return Value::DEVICE,
-            "utils.data.TensorDataset" => return Value::External("torch.utils.data.TensorDataset".to_string()),
+            "utils.data.TensorDataset" | "utils.data.dataset.TensorDataset"
+                if arguments.all().any(Value::holds_device) =>
+            {
+                return Value::DEVICE;
+            }
+            "utils.data.TensorDataset" | "utils.data.dataset.TensorDataset" => {
+                return Value::External("torch.utils.data.TensorDataset".to_string());
+            }
             _ if rest.starts_with("utils.data.") => return Value::Unknown,
             _ => {}
         }
@@ -349,7 +357,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let Value::Tensor(tensor) = subject {
                     let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
                     let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
-                    return Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE });
+                    let boolean = super::factories::makes_mask(node);
+                    return Value::Tensor(Tensor { home: tensor.home, origin, boolean, ..Tensor::ON_DEVICE });
                 }
             }
             "stack" | "cat" | "concat" | "hstack" | "vstack" => {

@@ -5,6 +5,7 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::statements::{Names, join_names};
 use crate::program::Loader;
 use crate::settings::literal;
 use crate::symbols::ClassId;
@@ -102,7 +103,47 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         {
             let all: Vec<LoaderId> = std::iter::once(first).chain(rest).copied().collect();
             for id in &all {
-                self.program.made.alike.insert(*id, all.clone());
+                self.stand_for(*id, &all);
+            }
+        }
+    }
+
+    /// Loaders of two branches, or of two ways to return, that meet: the first of them stands for both.
+    pub(super) fn note_either(&mut self, one: &Value, other: &Value) {
+        match (one, other) {
+            (Value::Loader(Some(one)), Value::Loader(Some(other))) if one != other => {
+                let (first, second) = (*one.min(other), *one.max(other));
+                let mut all = vec![first, second];
+                all.extend(self.program.made.alike.get(&second).into_iter().flatten());
+                self.stand_for(first, &all);
+            }
+            (Value::Tuple(one), Value::Tuple(other)) if one.len() == other.len() => {
+                for (one, other) in one.iter().zip(other) {
+                    self.note_either(one, other);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Names where two branches meet.
+    pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
+        if !self.program.made.loaders.is_empty() {
+            let holds = |value: &Value| matches!(value, Value::Loader(_) | Value::Tuple(_));
+            for (name, value) in one.iter().filter(|(_, value)| holds(value)) {
+                if let Some(other) = other.get(name).filter(|other| *other != value) {
+                    self.note_either(value, other);
+                }
+            }
+        }
+        join_names(one, other)
+    }
+
+    fn stand_for(&mut self, id: LoaderId, others: &[LoaderId]) {
+        let known = self.program.made.alike.entry(id).or_default();
+        for other in others {
+            if !known.contains(other) {
+                known.push(*other);
             }
         }
     }
@@ -117,6 +158,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 for argument in call.arguments.args.iter().chain(keywords) {
                     all.extend(self.loaders_in(argument));
                 }
+                // `for batch in data.load():`
+                if all.is_empty()
+                    && let Expr::Attribute(method) = &*call.func
+                    && let Value::Instance(_) = self.quietly(|quiet| quiet.evaluate(&method.value))
+                    && let Value::Instance(class) = self.quietly(|quiet| quiet.evaluate(iterated))
+                {
+                    all = self.handed_out_by(class);
+                }
                 all
             }
             Expr::Name(name) if self.passes_over.contains_key(name.id.as_str()) => {
@@ -124,6 +173,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::Name(_) | Expr::Attribute(_) => match self.quietly(|quiet| quiet.evaluate(iterated)) {
                 Value::Loader(Some(id)) => vec![id],
+                Value::Instance(class) => self.handed_out_by(class),
                 _ => Vec::new(),
             },
             // `zip(*loaders)`
@@ -141,5 +191,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// The loaders that an object with an `__iter__` of its own goes over when it is gone over.
+    fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
+        if self.member(class, "__iter__").is_none() {
+            return Vec::new();
+        }
+        let lineage = crate::classes::lineage(&self.program.sources.classes, class);
+        let mut all: Vec<LoaderId> = lineage
+            .into_iter()
+            .flat_map(|class| self.program.sources.classes[class].attributes.values())
+            .filter_map(|value| match value {
+                Value::Loader(Some(id)) => Some(*id),
+                _ => None,
+            })
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }

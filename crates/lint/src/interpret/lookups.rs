@@ -175,6 +175,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 impl Interpreter<'_, '_> {
+    /// What `getattr(file, name)` may be: the file's only class, or any of its functions.
+    pub(super) fn one_of(&self, file: usize) -> Value {
+        let symbols = &self.program.sources.symbols.files[file];
+        let mut functions: Vec<usize> = symbols.functions.values().copied().collect();
+        functions.sort_unstable();
+        let mut classes = symbols.classes.values();
+        match (functions.as_slice(), classes.next(), classes.next()) {
+            ([], Some(class), None) => Value::Class(*class),
+            ([only], None, None) => Value::Function(*only),
+            ([], ..) => Value::Unknown,
+            _ if functions.len() <= crate::value::MOST_FUNCTIONS => Value::Functions(functions),
+            _ => Value::Unknown,
+        }
+    }
+
     /// What a field's annotation in the class says: `width: int = 64`.
     fn field(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {

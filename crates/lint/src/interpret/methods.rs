@@ -95,6 +95,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "to" => match self.moves_to(node, arguments) {
                 Some(Home::Device) => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
                 Some(home) => Value::Tensor(Tensor { home, ..tensor }),
+                // `torch.zeros(n, 1).to(x)`: to where `x` is, whatever it is.
+                None if is_made_here(&tensor) && follows_another(node, arguments) => {
+                    Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) })
+                }
                 None => Value::Tensor(Tensor { boolean: false, ..tensor }),
             },
             "type_as" => match arguments.first().tensor().map_or(tensor.home, |other| other.home) {
@@ -200,8 +204,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
                 // The result is new, and not pinned.
                 let home = if device { Home::Device } else { Home::Host };
-                let constant = arguments.all().all(Value::is_sized);
-                let origin = if constant { tensor.origin } else { Origin::Data };
+                // Drawn anew, it is as new as its place.
+                let is_drawn = matches!(name, "normal_" | "uniform_" | "random_" | "bernoulli_" | "exponential_");
+                let constant = arguments.all().all(Value::is_sized) || is_drawn;
+                let origin = match tensor.origin {
+                    _ if !constant => Origin::Data,
+                    Origin::Constant(made) if is_drawn => Origin::Factory(made),
+                    origin => origin,
+                };
                 let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
                 let guessed =
                     tensor.guessed && !operations::is_tensor_method(name) || !operations::may_be_tensor_method(name);
@@ -297,6 +307,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let Expr::Attribute(method) = &*node.func else { return };
         let Expr::Attribute(attribute) = &*method.value else { return };
+        self.hold_as(attribute, container);
+    }
+
+    /// The same, of an attribute.
+    pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, container: Value) {
         if let Value::Instance(class) | Value::Model(Some(class)) =
             self.quietly(|quiet| quiet.evaluate(&attribute.value))
         {
@@ -381,6 +396,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "sample" | "get_batch" | "next_batch" => Value::Unknown,
             _ => self.unknown_call(name, arguments),
         }
+    }
+}
+
+/// On the host, by a factory.
+fn is_made_here(tensor: &Tensor) -> bool {
+    tensor.home == Home::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
+}
+
+/// The only argument is a name that nothing is known of, and that is not a type's.
+fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
+    let is_other = |name: &str| !name.to_ascii_lowercase().contains("type");
+    match (&*node.arguments.args, arguments.positional.as_slice()) {
+        ([Expr::Name(other)], [Value::Unknown]) => node.arguments.keywords.is_empty() && is_other(other.id.as_str()),
+        _ => false,
     }
 }
 

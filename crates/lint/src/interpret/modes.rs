@@ -1,14 +1,20 @@
 //! Where a block turns from training to evaluation: `model.eval()`.
 
 use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::classes::dotted_name;
+use crate::program::FunctionKind;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `model.eval()` with no `.train()` behind it in the same block. Beside `student.train()` it holds a teacher still.
     pub(super) fn starts_evaluation(&self, upto: &[Stmt], rest: &[Stmt]) -> bool {
         let Some((statement, before)) = upto.split_last() else { return false };
+        // A loss that looks for its own adversaries holds the model still and goes on.
+        if matches!(self.kind(), FunctionKind::Loss | FunctionKind::Step) {
+            return false;
+        }
         let calls = |statement: &Stmt, name: &str| called_without_arguments(statement, name).is_some();
         let Some(still) = called_without_arguments(statement, "eval") else { return false };
         let near = &before[before.len().saturating_sub(3)..];
@@ -24,9 +30,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if before.iter().any(goes_back) && !rest.iter().any(is_without_graph) {
             return false;
         }
+        // Gradients asked for without going over data: adversaries for the step that calls for them.
+        if self.asks_for_gradients(rest) && !super::goes_over_data(rest) {
+            return false;
+        }
         // Tidying up at a step's end: nothing is evaluated any more.
         let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
         !ends && !rest.iter().any(|later| calls(later, "train"))
+    }
+}
+
+impl Interpreter<'_, '_> {
+    fn asks_for_gradients(&self, statements: &[Stmt]) -> bool {
+        let (Some(first), Some(last)) = (statements.first(), statements.last()) else { return false };
+        let is_function = self.program.sources.symbols.functions[self.function].definition.is_some();
+        let text = self.program.sources.files[self.file()].slice(TextRange::new(first.start(), last.end()));
+        is_function && ["autograd.grad(", ".backward("].iter().any(|call| text.contains(call))
     }
 }
 

@@ -158,7 +158,9 @@ pub fn is_model_name(name: &str) -> bool {
     (PARTS.iter().any(ends) || lower.starts_with("net"))
         && ![
             "name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim",
-            "cls", "class",
+            "cls", "class", "loss", "losses", "output", "outputs", "out", "outs", "input", "inputs", "logits",
+            "hidden", "score", "scores", "grad", "grads", "pred", "preds", "prob", "probs", "error", "mask", "target",
+            "targets", "acc", "reward", "rewards", "entropy", "lr",
         ]
         .iter()
         .any(|suffix| lower.ends_with(suffix))

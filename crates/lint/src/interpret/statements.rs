@@ -97,7 +97,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Stmt::Return(inner) => {
                 let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
                 self.returns = Some(match self.returns.take() {
-                    Some(before) => before.join(&value),
+                    Some(before) => {
+                        self.note_either(&before, &value);
+                        before.join(&value)
+                    }
                     None => value,
                 });
             }
@@ -175,6 +178,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.test(&branch.test);
         let before = self.names.clone();
         let leaves = ends_turn(&branch.body);
+        // `if isinstance(x, Tensor):`, whatever else others hand in.
+        if let Some(name) = asked_for_tensor(&branch.test)
+            && self.names.get(name) == Some(&Value::Numpy)
+        {
+            self.names.insert(name, Value::Unknown);
+        }
         self.within(Frame::Guard(when_true), body_range(&branch.body), |inside| inside.run_block(&branch.body));
         let mut after = if leaves { None } else { Some(std::mem::replace(&mut self.names, before.clone())) };
         if leaves {
@@ -217,7 +226,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             if !ends_turn(&clause.body) {
                 let names = std::mem::take(&mut self.names);
                 after = Some(match after {
-                    Some(after) => join_names(after, names),
+                    Some(after) => self.join_branches(after, names),
                     None => names,
                 });
             }
@@ -230,7 +239,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let Some(name) = asked_for_tensor(&branch.test) {
                     before.remove(name);
                 }
-                join_names(before, after)
+                self.join_branches(before, after)
             }
             None => before,
         };
@@ -411,29 +420,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::Subscript(subscript) => {
                 let (base, index) = self.parts_of(subscript, Some(&value));
-                if let Expr::Name(name) = &*subscript.value {
-                    self.store_into(name.id.as_str(), base, index, value);
+                let Some(updated) = with_stored(base, index, value) else { return };
+                match &*subscript.value {
+                    Expr::Name(name) => {
+                        self.names.insert(name.id.as_str(), updated);
+                    }
+                    // `self.loaders["train"] = …`
+                    Expr::Attribute(attribute) => self.hold_as(attribute, updated),
+                    _ => {}
                 }
             }
             _ => {}
         }
-    }
-
-    fn store_into(&mut self, name: &'a str, base: Value, index: Value, value: Value) {
-        let updated = match (base, index) {
-            (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {
-                match entries.iter_mut().find(|(known, _)| *known == key) {
-                    Some((_, known)) => *known = value.clone(),
-                    None => entries.push((key, value.clone())),
-                }
-                let element = element.join(&value);
-                Value::dict(entries, element)
-            }
-            (Value::Dict { entries, element }, _) => Value::dict(entries, element.join(&value)),
-            (Value::List(element), _) => Value::list(element.join(&value)),
-            _ => return,
-        };
-        self.names.insert(name, updated);
     }
 
     fn unpack(&mut self, targets: &'a [Expr], value: Value) {
@@ -453,6 +451,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
+/// What a container is once `value` is stored into it at `index`.
+fn with_stored(base: Value, index: Value, value: Value) -> Option<Value> {
+    Some(match (base, index) {
+        (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {
+            match entries.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => *known = value.clone(),
+                None => entries.push((key, value.clone())),
+            }
+            let element = element.join(&value);
+            Value::dict(entries, element)
+        }
+        (Value::Dict { entries, element }, _) => Value::dict(entries, element.join(&value)),
+        (Value::List(element), _) => Value::list(element.join(&value)),
+        _ => return None,
+    })
+}
+
 fn body_range(body: &[Stmt]) -> TextRange {
     match (body.first(), body.last()) {
         (Some(first), Some(last)) => TextRange::new(first.range().start(), last.range().end()),
@@ -460,7 +475,7 @@ fn body_range(body: &[Stmt]) -> TextRange {
     }
 }
 
-type Names<'a> = std::collections::HashMap<&'a str, Value>;
+pub(super) type Names<'a> = std::collections::HashMap<&'a str, Value>;
 
 /// What names may hold where two paths meet.
 pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {

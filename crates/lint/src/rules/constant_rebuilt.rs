@@ -128,6 +128,8 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
     let (targets, value) = match call.statement {
         Stmt::Assign(assign) => (assign.targets.as_slice(), &*assign.value),
         Stmt::Expr(_) | Stmt::Return(_) => return true,
+        // `errors[~torch.eye(n, dtype=bool)] *= weight`
+        Stmt::AugAssign(sum) => return sum.target.range().contains_range(call.node.range()),
         _ => return false,
     };
     // `torch.zeros(1) + loss`: the beginning of a sum.
@@ -183,6 +185,10 @@ fn is_written(program: &Program, call: &Call) -> bool {
     }
     let Stmt::Assign(assign) = call.statement else { return false };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
+    // `errors = (c - torch.eye(n)).pow(2)`: writing into those leaves the constant as it was.
+    if !is_bound(&assign.value, call.node.range()) {
+        return false;
+    }
     let is_target = |expression: &Expr| {
         let whole = match expression {
             // `place[:, :n].copy_(rows)`

@@ -35,8 +35,7 @@ fn check(check: &mut Check) {
             continue;
         };
         // A constant that is built again at every step is TP201's.
-        let file = program.file_of(call.context);
-        let maker = program.places.call_by_range.get(&(file, made)).map(|index| &program.notes.calls[*index]);
+        let maker = super::maker_of(program, call, made);
         if maker.is_some_and(|maker| program.is_hot(maker.context) && super::constant_rebuilt::reports(program, maker))
         {
             continue;

@@ -45,8 +45,7 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
         Value::Function(function) => Some(function),
         _ => None,
     };
-    let holds_device = matches!(&loader.dataset, Value::Tensor(tensor) if tensor.home == crate::value::Home::Device);
-    holds_device
+    loader.dataset.is_surely_on_device()
         || collate
             .into_iter()
             .chain(samplers(program, loader))

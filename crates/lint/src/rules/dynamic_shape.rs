@@ -7,7 +7,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Call, Callee, FunctionKind, Program, Subscript};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::Value;
+use crate::value::{Home, Value};
 use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
@@ -42,17 +42,29 @@ fn check(check: &mut Check) {
         let is_mask = match &subscript.index {
             // A mask that lies on the host is counted there, and what it picks is copied over: the host waits as well.
             // A guess is right by its use: nothing of the host's picks rows of a tensor by a comparison.
-            Value::Tensor(index) => index.boolean && (!index.guessed || subscript.base.is_surely_on_device()),
+            Value::Tensor(index) => index.boolean || index.home == Home::Device && is_named_mask(&subscript.node.slice),
             // `out[kept != wanted]` of values that nothing else is known of.
             Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
             Value::Tuple(parts) => {
-                parts.iter().any(|part| part.is_on_device() && part.tensor().is_some_and(|tensor| tensor.boolean))
+                let written: &[Expr] = match &*subscript.node.slice {
+                    Expr::Tuple(written) => &written.elts,
+                    _ => &[],
+                };
+                let is_named = |at: usize| written.get(at).is_some_and(is_named_mask);
+                parts.iter().enumerate().any(|(at, part)| {
+                    part.is_on_device() && (part.tensor().is_some_and(|tensor| tensor.boolean) || is_named(at))
+                })
             }
             _ => false,
         };
+        // A mask on the device picks from nothing else.
+        let is_picked_there = subscript.base.is_on_device()
+            || subscript.base == Value::Unknown
+                && subscript.index.is_surely_on_device()
+                && subscript.index.tensor().is_some_and(|index| index.boolean);
         // A number stored under a mask is a masked fill: nothing is counted.
         let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
-        if program.is_hot(subscript.context) && is_mask && subscript.base.is_on_device() && !is_fill {
+        if program.is_hot(subscript.context) && is_mask && is_picked_there && !is_fill {
             let text = super::short(program.text(subscript.context, subscript.node));
             // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
             let is_update =
@@ -68,6 +80,24 @@ fn check(check: &mut Check) {
             check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }
+}
+
+/// `mask`, `~pad_mask`, `self.valid_mask`, `masks[level]`: a tensor of this name that picks is one of truths. Numbers of
+/// places under a mask are called after what they are: `mask_idx`.
+fn is_named_mask(index: &Expr) -> bool {
+    let name = match index {
+        Expr::Name(name) => name.id.as_str(),
+        Expr::Attribute(attribute) => attribute.attr.as_str(),
+        Expr::UnaryOp(operation) => return is_named_mask(&operation.operand),
+        Expr::Subscript(subscript) => return is_named_mask(&subscript.value),
+        _ => return false,
+    };
+    let lower = name.to_ascii_lowercase();
+    let counts =
+        |word: &str| matches!(word.trim_end_matches('s'), "idx" | "index" | "indice" | "id" | "ind" | "po" | "token");
+    let mut words = lower.split('_');
+    let is_mask = words.any(|word| word.trim_end_matches('s').ends_with("mask"));
+    is_mask && !lower.split('_').any(counts)
 }
 
 /// A comparison of values, not of what they are.
@@ -96,7 +126,11 @@ fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
 fn sizes_by_value(call: &Call) -> bool {
     const NAMES: &[&str] = &["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"];
     match &call.callee {
-        Callee::Method => NAMES.contains(&call.name) && call.receiver.is_on_device(),
+        Callee::Method => {
+            // Selected by a mask on the device, it lies there as well.
+            let is_there = || call.receiver == Value::Unknown && call.arguments.iter().any(Value::is_surely_on_device);
+            NAMES.contains(&call.name) && (call.receiver.is_on_device() || is_there())
+        }
         Callee::External(dotted) if dotted.starts_with("torch.") => {
             let by_value = NAMES.contains(&call.name) || call.name == "where" && call.arguments.len() == 1;
             by_value && call.arguments.first().is_some_and(Value::is_on_device)

@@ -8,7 +8,7 @@ use crate::context::ContextId;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
 use crate::program::{Call, Program};
-use crate::reads::{Read, read_of};
+use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::uses::{Use, uses_of};
 use crate::value::Value;
@@ -27,16 +27,19 @@ pub const RULE: SourceRule = SourceRule {
 };
 
 fn check(check: &mut Check) {
+    check_old_reads(check);
     let program = check.program;
     for call in program.hot_calls() {
-        if read_of(program, call) != Some(Read::Scalar) || program.is_in_parameter_loop(call.context) {
+        let is_of_tool = read_in_tool(program, call) == Some(Read::Scalar);
+        let is_read = is_of_tool || read_of(program, call) == Some(Read::Scalar);
+        if !is_read || program.is_in_parameter_loop(call.context) {
             continue;
         }
         let text = program.text(call.context, call.node);
         let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
         let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
         let is_guess = call.receiver == Value::Unknown && call.name == "item";
-        let notice = match is_guess && !program.is_in_sight(call.context) {
+        let notice = match is_of_tool || is_guess && !program.is_in_sight(call.context) {
             true => Notice::Pedantic,
             false => worth::of_read(program, call.context, call.statement, call.node.range()),
         };
@@ -44,6 +47,48 @@ fn check(check: &mut Check) {
         if is_guess {
             check.doubt();
         }
+    }
+}
+
+/// `loss.data[0]`, as it was written before there was `.item()`: of a loss or a mean, one number.
+fn check_old_reads(check: &mut Check) {
+    let program = check.program;
+    for subscript in &program.notes.subscripts {
+        let Expr::Attribute(data) = &*subscript.node.value else { continue };
+        let is_first = matches!(&*subscript.node.slice, Expr::NumberLiteral(_))
+            && crate::settings::literal(&subscript.node.slice).known_integer() == Some(0);
+        if data.attr.as_str() != "data"
+            || !is_first
+            || subscript.stored.is_some()
+            || !program.is_hot(subscript.context)
+            || !subscript.base.is_on_device()
+            || !is_one_number(&data.value)
+        {
+            continue;
+        }
+        let text = super::short(program.text(subscript.context, subscript.node));
+        let message = format!("`.data[0]` of one number makes the host wait for the device at every step: `{text}`");
+        let advice = "keep the value on the device (`.detach()`) and read it once, where it is logged";
+        check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
+    }
+}
+
+/// A loss by its name, or what a mean or a sum leaves.
+fn is_one_number(value: &Expr) -> bool {
+    const WORDS: [&str; 12] =
+        ["loss", "err", "acc", "nll", "kl", "kld", "re", "cost", "penalty", "entropy", "elbo", "reward"];
+    match value {
+        Expr::Name(name) => {
+            let lower = name.id.as_str().to_ascii_lowercase();
+            lower.contains("loss") || lower.split('_').any(|word| WORDS.contains(&word))
+        }
+        Expr::Attribute(attribute) => attribute.attr.as_str().to_ascii_lowercase().contains("loss"),
+        Expr::Subscript(subscript) => is_one_number(&subscript.value),
+        Expr::Call(call) => {
+            matches!(&*call.func, Expr::Attribute(method) if matches!(method.attr.as_str(), "mean" | "sum" | "norm"))
+                && call.arguments.is_empty()
+        }
+        _ => false,
     }
 }
 

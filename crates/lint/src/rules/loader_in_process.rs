@@ -31,6 +31,7 @@ fn check(check: &mut Check) {
         let is_zero = workers == Workers::Zero;
         // A row of tensors is picked faster than it is handed from one process to another.
         let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"))
+            || is_of_tensors(program, loader)
             || is_loaded_whole(program, loader);
         if !(workers == Workers::Unsaid || is_zero)
             || is_in_memory
@@ -53,6 +54,12 @@ fn check(check: &mut Check) {
         };
         check.report_as(notice, loader.context, loader.node, message, fix);
     }
+}
+
+/// A class of the project's own that does what torch's of this name does.
+fn is_of_tensors(program: &Program, loader: &Loader) -> bool {
+    let classes = loader.dataset.classes();
+    !classes.is_empty() && classes.iter().all(|class| program.sources.symbols.classes[*class].name == "TensorDataset")
 }
 
 /// `rows = torch.load(path)`, handed to the loader as it is.

@@ -2,7 +2,7 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::reads::{Read, read_of};
+use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::Value;
 use crate::worth;
@@ -23,7 +23,8 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
-        if read_of(program, call) != Some(Read::Copy) || program.is_in_parameter_loop(call.context) {
+        let is_of_tool = read_in_tool(program, call) == Some(Read::Copy);
+        if !is_of_tool && read_of(program, call) != Some(Read::Copy) || program.is_in_parameter_loop(call.context) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
@@ -32,7 +33,7 @@ fn check(check: &mut Check) {
         // A model that asks for sizes of its own parts (routing, packing) needs the numbers where it stands.
         let is_size = call.name == "tolist" && program.step_loop(call.context).is_none();
         // `.cpu()` of what nothing is known of may be a module's or a dictionary's.
-        let notice = match is_size || call.receiver == Value::Unknown {
+        let notice = match is_of_tool || is_size || call.receiver == Value::Unknown {
             true => Notice::Pedantic,
             false => worth::of_copy(program, call.context, call.statement, call.node.range()),
         };

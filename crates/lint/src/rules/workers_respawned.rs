@@ -7,9 +7,9 @@ use crate::context::{ContextId, Frame, LoopKind};
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::program::{Call, Callee, Loader, Loop, Program};
+use crate::program::{Call, Callee, Loader, Program};
+use crate::readers::{is_over, may_be};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP304",
@@ -33,6 +33,7 @@ fn check(check: &mut Check) {
             || !has_workers
             || !(runs_several_epochs(program, id) || is_hook(program, loader))
             || super::evaluates(program, loader)
+            || super::only_measures(program, loader)
             || super::is_aside(program, loader)
         {
             continue;
@@ -59,54 +60,35 @@ fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
     // `batches = iter(loader)` in every epoch, or whenever they have run out.
     let begins = call.external() == Some("builtins.iter")
         && !matches!(call.statement, Stmt::For(_))
-        && call.arguments.first() == Some(&Value::Loader(Some(id)));
+        && call.arguments.first().is_some_and(|value| may_be(program, value, id));
     if begins && is_repeated(program, call.context, 3) {
         return true;
     }
-    let is_given = call.argument_values().any(|value| *value == Value::Loader(Some(id)));
+    let is_given = call.argument_values().any(|value| may_be(program, value, id));
     let trains = ["train", "fit", "epoch"].iter().any(|word| call.name.contains(word));
     let in_sight = match &call.callee {
         Callee::Function(_) => true,
         Callee::External(dotted) => dotted.starts_with("torch."),
         _ => false,
     };
-    // A trainer of a library goes through its epochs itself.
-    is_given && trains && !in_sight && (call.name == "fit" || is_repeated(program, call.context, 3))
+    // A trainer of a library goes through its epochs itself, as many as it is told.
+    let goes_on = || call.name == "fit" || is_told_epochs(call) || is_repeated(program, call.context, 3);
+    is_given && !in_sight && (trains && goes_on() || call.name == "run" && is_told_epochs(call))
 }
 
-/// Whether the call's first argument is the loader, handed in perhaps.
-pub(super) fn is_loader(program: &Program, call: &Call, id: usize) -> bool {
-    let passed = &program.functions[program.notes.contexts.get(call.context).function].loaders;
-    let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
-    call.arguments.first() == Some(&Value::Loader(Some(id)))
-        || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+/// `engine.train(step, loader, args.epochs, optimizer)`, `trainer.run(loader, max_epochs=9)`.
+fn is_told_epochs(call: &Call) -> bool {
+    let counts = |name: &str| name.to_ascii_lowercase().contains("epochs");
+    let arguments = &call.node.arguments;
+    let is_named = |keyword: &ruff_python_ast::Keyword| keyword.arg.as_ref().is_some_and(|name| counts(name.as_str()));
+    arguments.keywords.iter().any(is_named)
+        || arguments.args.iter().any(|argument| crate::names_in(argument).into_iter().any(counts))
 }
 
 /// Lightning's hook: its trainer goes through the epochs.
 fn is_hook(program: &Program, loader: &Loader) -> bool {
     let function = program.notes.contexts.get(loader.context).function;
     program.sources.symbols.functions[function].name == "train_dataloader"
-}
-
-pub(super) fn is_over(program: &Program, around: &Loop, id: usize) -> bool {
-    let function = program.notes.contexts.get(around.context).function;
-    let passed = &program.functions[function].loaders;
-    let is_passed = || {
-        let names = || around.iterated.map(crate::names_in).unwrap_or_default();
-        !passed.is_empty() && names().iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
-    };
-    let alike = |known: &usize| program.made.alike.get(known).is_some_and(|all| all.contains(&id));
-    if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
-        return true;
-    }
-    // An argument that is a loader by its annotation alone, or by nothing.
-    let Value::Loader(Some(known)) = around.value else { return is_passed() };
-    // `loader = DataLoader(…)` in two branches, of which one runs.
-    let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
-    let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
-    let is_twin =
-        owner(one) == owner(other) && !super::named(one).is_empty() && super::named(one) == super::named(other);
-    known == id || is_twin || is_passed()
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {

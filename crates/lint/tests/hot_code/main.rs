@@ -3,6 +3,7 @@
 mod loaders;
 mod look_alikes;
 mod losses_and_steps;
+mod reached;
 
 use headroom_lint::{Input, Selection, lint};
 

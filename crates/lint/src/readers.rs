@@ -1,0 +1,192 @@
+//! Who reads a loader: loops over it, calls that it is handed to, and whether they train or measure.
+
+use ruff_python_ast::{Expr, Stmt};
+
+use super::context::{Frame, Guard};
+use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
+use super::value::{LoaderId, Value};
+
+/// Whether a loop over the loader trains; none where no loop over it is seen.
+pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
+    let is_it = |id: &LoaderId| std::ptr::eq(program.made.loaders[*id].node, loader.node);
+    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
+    loops.peek()?;
+    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
+}
+
+/// The name that the loader is bound to.
+pub fn named(loader: &Loader) -> String {
+    let name = match loader.statement {
+        Stmt::Assign(assign) => match assign.targets.as_slice() {
+            [Expr::Name(name)] => name.id.as_str(),
+            [Expr::Attribute(target)] => target.attr.as_str(),
+            // `loaders["val"] = …`
+            [Expr::Subscript(target)] => crate::settings::text_of(&target.slice).unwrap_or_default(),
+            _ => "",
+        },
+        _ => "",
+    };
+    name.to_string()
+}
+
+/// By its name or its dataset's, or by the function it is made in.
+pub fn evaluates(program: &Program, loader: &Loader) -> bool {
+    let name = named(loader);
+    let data = loader.node.arguments.find_argument_value("dataset", 0);
+    let data = data.map(crate::names_in).unwrap_or_default();
+    let by_name = match phase_of(&name) {
+        Some(phase) => phase == Phase::Evaluation,
+        None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
+    };
+    let function = program.notes.contexts.get(loader.context).function;
+    // `if train: … else: …`
+    let mut outwards = program.notes.contexts.outwards(loader.context);
+    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
+    let id = id_of(program, loader);
+    program.functions[function].kind == FunctionKind::Evaluation
+        || by_name && !id.is_some_and(|id| is_zipped_into_steps(program, id))
+        || by_branch
+        || id.is_some_and(|id| is_read_by_evaluations(program, id))
+}
+
+/// Whether it feeds something other than training, though nothing calls that an evaluation.
+pub fn only_measures(program: &Program, loader: &Loader) -> bool {
+    if phase_of(&named(loader)) == Some(Phase::Training) {
+        return false;
+    }
+    // Made after `model.eval()`, for a pass that measures.
+    let by_mode = program.is_evaluation(loader.context) && feeds_training(program, loader).is_none();
+    by_mode || id_of(program, loader).is_some_and(|id| is_read_beside_training(program, loader, id))
+}
+
+fn id_of(program: &Program, loader: &Loader) -> Option<LoaderId> {
+    program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
+}
+
+/// `zip(train_loader, valid_loader)` in a loop of steps: half of the data decides on the other's behalf.
+fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
+    program.notes.loops.iter().any(|around| {
+        around.loaders.len() > 1
+            && around.loaders.contains(&id)
+            && trains(program, around)
+            && around.iterated.is_some_and(|iterated| crate::names_in(iterated).contains(&"zip"))
+    })
+}
+
+fn trains(program: &Program, around: &Loop) -> bool {
+    program.notes.contexts.get(around.context).trains || program.is_hot(around.context)
+}
+
+/// Every loop over it is in sight and none of them trains, while another loader of the same function feeds a loop that
+/// does: faces to verify with, queries and a gallery.
+fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> bool {
+    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
+    if loops.peek().is_none() || loops.any(|around| trains(program, around)) {
+        return false;
+    }
+    let leaves = |call: &Call| {
+        let is_in_sight = match &call.callee {
+            Callee::Function(_) | Callee::Class(_) => true,
+            Callee::External(dotted) => dotted.starts_with("builtins.") || dotted.starts_with("tqdm"),
+            _ => false,
+        };
+        let draws = matches!(call.external(), Some("builtins.iter" | "builtins.next"));
+        (!is_in_sight || draws) && call.argument_values().any(|value| may_be(program, value, id))
+    };
+    if program.notes.calls.iter().any(leaves) {
+        return false;
+    }
+    let function = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let is_beside = |other: &LoaderId| *other != id && function(&program.made.loaders[*other]) == function(loader);
+    (0..program.made.loaders.len()).filter(is_beside).any(|other| {
+        program.notes.loops.iter().any(|around| trains(program, around) && is_over(program, around, other))
+    })
+}
+
+/// Whether all loops over it that are seen belong to evaluations: a memory of features, episodes to test with.
+fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
+    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
+    let measures = |around: &Loop| {
+        program.is_evaluation(around.context)
+            && !program.notes.contexts.get(around.context).trains
+            && !program.is_hot(around.context)
+    };
+    // `batches = iter(loader)`, then `next(batches)`: no loop goes over what is drawn so.
+    let draws = |call: &Call| {
+        let is_it = || is_loader(program, call, id);
+        let is_drawn = matches!(call.external(), Some("builtins.iter" | "builtins.next"));
+        is_drawn && is_it() && !program.is_evaluation(call.context)
+    };
+    loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(draws)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Training,
+    Evaluation,
+}
+
+/// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
+pub fn phase_of(name: &str) -> Option<Phase> {
+    let mut spread = String::with_capacity(name.len() + 4);
+    // `TEST_LOADER`
+    let is_loud = !name.chars().any(|letter| letter.is_ascii_lowercase());
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !is_loud {
+            spread.push('_');
+        }
+        spread.push(letter.to_ascii_lowercase());
+    }
+    let is_data = ["loader", "data", "set"].iter().any(|word| spread.contains(word));
+    // The first that is said counts: `val_train_loader` is what an evaluation sees of the training data.
+    for word in spread.split('_') {
+        let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
+            .iter()
+            .find_map(|ending| word.strip_suffix(ending).filter(|rest| !rest.is_empty()))
+            .unwrap_or(word);
+        match bare {
+            _ if bare.starts_with("train") => return Some(Phase::Training),
+            "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
+                return Some(Phase::Evaluation);
+            }
+            // Cross-validation, where it is said of data.
+            "cv" if is_data => return Some(Phase::Evaluation),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether a value is the loader, or stands for several that it is one of.
+pub fn may_be(program: &Program, value: &Value, id: LoaderId) -> bool {
+    let Value::Loader(Some(known)) = value else { return false };
+    *known == id || program.made.alike.get(known).is_some_and(|all| all.contains(&id))
+}
+
+/// Whether the call's first argument is the loader, handed in perhaps.
+pub fn is_loader(program: &Program, call: &Call, id: LoaderId) -> bool {
+    let passed = &program.functions[program.notes.contexts.get(call.context).function].loaders;
+    let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
+    call.arguments.first().is_some_and(|value| may_be(program, value, id))
+        || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+}
+
+pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
+    let function = program.notes.contexts.get(around.context).function;
+    let passed = &program.functions[function].loaders;
+    let is_passed = || {
+        let names = || around.iterated.map(crate::names_in).unwrap_or_default();
+        !passed.is_empty() && names().iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
+    };
+    let alike = |known: &usize| program.made.alike.get(known).is_some_and(|all| all.contains(&id));
+    if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
+        return true;
+    }
+    // An argument that is a loader by its annotation alone, or by nothing.
+    let Value::Loader(Some(known)) = around.value else { return is_passed() };
+    // `loader = DataLoader(…)` in two branches, of which one runs.
+    let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
+    let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let is_twin = owner(one) == owner(other) && !named(one).is_empty() && named(one) == named(other);
+    known == id || is_twin || is_passed()
+}
