@@ -10,7 +10,7 @@ use super::intervals::Span;
 use super::parameters::{Parameters, update};
 use super::view::View;
 
-/// The largest such table.
+/// All such tables together.
 #[derive(Clone, Debug, Default)]
 pub struct DenseTable {
     pub rows: f64,
@@ -32,6 +32,14 @@ const ROWS_TO_USED: f64 = 8.0;
 /// A smaller table is lost among the other parameters.
 const SHARE_OF_PARAMETERS: f64 = 0.5;
 
+/// Tables of one size.
+#[derive(Default)]
+struct Tables {
+    /// Rows that a step looks up.
+    looked_up: f64,
+    gradients: Vec<usize>,
+}
+
 impl DenseTable {
     pub fn used_share(&self) -> f64 {
         self.used_rows / self.rows.max(1.0)
@@ -41,29 +49,43 @@ impl DenseTable {
 pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> Option<DenseTable> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let gradients = view.host_spans_named(|name| name == "aten::embedding_dense_backward");
-    let mut tables: BTreeMap<(u64, u64), f64> = BTreeMap::new();
-    let mut own: HashSet<usize> = HashSet::new();
+    let mut tables: BTreeMap<(u64, u64), Tables> = BTreeMap::new();
     for at in gradients.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some()) {
         let inputs = shapes(view.name(host.dims[at]));
         let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
         let rows = concrete.get(2).and_then(|rows| rows.parse::<u64>().ok());
         let (Some(rows), [grad, indices, ..]) = (rows, inputs.as_slice()) else { continue };
         let width = grad.last().copied().unwrap_or(0);
-        *tables.entry((rows, width)).or_default() += indices.iter().map(|size| *size as f64).product::<f64>();
-        own.insert(at);
+        let alike = tables.entry((rows, width)).or_default();
+        alike.looked_up += indices.iter().map(|size| *size as f64).product::<f64>() / view.steps.count();
+        alike.gradients.push(at);
     }
-    let tables = tables.into_iter().map(|((rows, width), looked_up)| (rows as f64, width as f64, looked_up));
-    let (rows, width, looked_up) = tables.max_by(|one, two| (one.0 * one.1).total_cmp(&(two.0 * two.1)))?;
-    let used_rows = looked_up / view.steps.count();
-    let share_of_update = rows * width / parameters.elements.max(1.0);
-    if rows < ROWS_TO_USED * used_rows || !(SHARE_OF_PARAMETERS..=1.001).contains(&share_of_update) {
-        return None;
-    }
+    // Tables alike have a gradient each; one table that is read twice has two.
+    let one_each = |alike: &Tables| (alike.gradients.len() as f64 / view.steps.count()).max(1.0);
+    let counts: [&dyn Fn(&Tables) -> f64; 2] = [&one_each, &|_| 1.0];
+    let is_hardly_used = |rows: f64, alike: &Tables| rows >= ROWS_TO_USED * alike.looked_up;
+    let together = |count: &dyn Fn(&Tables) -> f64| {
+        let (mut sum, mut elements) = (DenseTable::default(), 0.0);
+        for (&(rows, width), alike) in &tables {
+            let rows = rows as f64 * count(alike);
+            if is_hardly_used(rows, alike) {
+                (sum.rows, sum.used_rows) = (sum.rows + rows, sum.used_rows + alike.looked_up);
+                elements += rows * width as f64;
+            }
+        }
+        sum.width = elements / sum.rows.max(1.0);
+        sum.share_of_update = elements / parameters.elements.max(1.0);
+        sum
+    };
+    let is_most = |table: &DenseTable| (SHARE_OF_PARAMETERS..=1.001).contains(&table.share_of_update);
+    let (count, mut table) =
+        counts.into_iter().map(|count| (count, together(count))).find(|(_, table)| is_most(table))?;
+    let own = tables.iter().filter(|((rows, _), alike)| is_hardly_used(*rows as f64 * count(alike), alike));
+    let own: HashSet<usize> = own.flat_map(|(_, alike)| alike.gradients.iter().copied()).collect();
     let of_gradient = |at: usize| {
         let owner = view.operator_of_device(at)?;
         view.ancestors(owner).find(|outer| own.contains(outer)).map(|_| owner)
     };
-    let mut table = DenseTable { rows, width, used_rows, share_of_update, ..DenseTable::default() };
     for at in device.busy().filter(|&at| matches!(device.category[at], Category::Kernel | Category::Memset)) {
         let Some(owner) = of_gradient(at) else { continue };
         table.gradient.push(at);
@@ -73,7 +95,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
     }
     table.update = update(view, parameters, optimizer).kernels;
     let time = |kernels: &[usize]| kernels.iter().map(|&at| device.duration[at]).sum::<i64>() as f64 / 1e9;
-    let of_table = time(&table.fills) + share_of_update * time(&table.update);
+    let of_table = time(&table.fills) + table.share_of_update * time(&table.update);
     table.unused_seconds = (1.0 - table.used_share()) * of_table;
     Some(table)
 }
@@ -88,22 +110,33 @@ mod tests {
 
     /// A table of `rows` rows of 128, of which 1,000 are looked up, and its update of 4 ms.
     fn table(rows: u64) -> Option<DenseTable> {
+        tables(&[rows], &[rows])
+    }
+
+    /// Tables of so many rows, one after another, with what is accumulated of them.
+    fn tables(read: &[u64], accumulated: &[u64]) -> Option<DenseTable> {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 10_000 * MICRO);
-        let args = format!(
-            r#""Input Dims":[[1000,128],[1000],[],[],[]],"Input type":["float","long int","Scalar","Scalar","Scalar"],"Concrete Inputs":["","","{rows}","-1","False"]"#
-        );
-        made.span("cpu_op", "aten::embedding_dense_backward", 1, 0, 100 * MICRO, &args);
-        made.operator("aten::zero_", 5 * MICRO, 20 * MICRO);
-        made.launch((6 * MICRO, 10 * MICRO), "FillFunctor", (20 * MICRO, 1_020 * MICRO));
-        made.operator("aten::sum", 30 * MICRO, 40 * MICRO);
-        made.launch((31 * MICRO, 35 * MICRO), "sum_and_scatter", (1_020 * MICRO, 1_120 * MICRO));
-        made.shaped("torch::autograd::AccumulateGrad", 110 * MICRO, 120 * MICRO, &format!("[[{rows},128]]"), "float");
-        made.operator("aten::_foreach_add_", 200 * MICRO, 240 * MICRO);
-        made.launch((210 * MICRO, 220 * MICRO), "multi_tensor_apply_kernel", (1_120 * MICRO, 5_120 * MICRO));
+        for (place, rows) in read.iter().enumerate() {
+            let (at, work) = (1_000 * MICRO * place as i64, 2_000 * MICRO * place as i64);
+            let args = format!(
+                r#""Input Dims":[[1000,128],[1000],[],[],[]],"Input type":["float","long int","Scalar","Scalar","Scalar"],"Concrete Inputs":["","","{rows}","-1","False"]"#
+            );
+            made.span("cpu_op", "aten::embedding_dense_backward", 1, at, at + 100 * MICRO, &args);
+            made.operator("aten::zero_", at + 5 * MICRO, at + 20 * MICRO);
+            made.launch((at + 6 * MICRO, at + 10 * MICRO), "FillFunctor", (work + 20 * MICRO, work + 1_020 * MICRO));
+            made.operator("aten::sum", at + 30 * MICRO, at + 40 * MICRO);
+            made.launch((at + 31 * MICRO, at + 35 * MICRO), "scatter", (work + 1_020 * MICRO, work + 1_120 * MICRO));
+        }
+        for (place, rows) in accumulated.iter().enumerate() {
+            let (at, sizes) = ((110 + 1_000 * place as i64) * MICRO, format!("[[{rows},128]]"));
+            made.shaped("torch::autograd::AccumulateGrad", at, at + 10 * MICRO, &sizes, "float");
+        }
+        made.operator("aten::_foreach_add_", 9_200 * MICRO, 9_240 * MICRO);
+        made.launch((9_210 * MICRO, 9_220 * MICRO), "multi_tensor_apply_kernel", (9_300 * MICRO, 13_300 * MICRO));
         let trace = made.trace();
         let view = View::new(&trace);
-        dense_table(&view, &parameters(&view), &[Span { start: 200 * MICRO, end: 240 * MICRO }])
+        dense_table(&view, &parameters(&view), &[Span { start: 9_200 * MICRO, end: 9_240 * MICRO }])
     }
 
     #[test]
@@ -118,5 +151,15 @@ mod tests {
     #[test]
     fn a_table_that_is_used_is_not_told() {
         assert!(table(4_000).is_none());
+    }
+
+    #[test]
+    fn several_tables_count_together_and_one_that_is_read_twice_once() {
+        let found = tables(&[100_000; 3], &[100_000; 3]).expect("three tables");
+        assert_eq!((found.rows, found.used_rows, found.fills.len()), (300_000.0, 3_000.0, 3));
+        let found = tables(&[100_000; 2], &[100_000]).expect("one table");
+        assert_eq!((found.rows, found.used_rows), (100_000.0, 2_000.0));
+        let found = tables(&[100_000, 4_000], &[100_000, 4_000]).expect("a used one beside it");
+        assert_eq!((found.rows, found.fills.len()), (100_000.0, 1), "which keeps its own kernels");
     }
 }
