@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{Outcome, fuzz, interop, kernels, process, test, tidy};
+use crate::{Outcome, fuzz, interop, kernels, process, ranks, test, tidy};
 
 type Stage = fn() -> Result<Outcome>;
 
@@ -17,6 +17,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("doc tests", test::documentation),
     ("fuzz", || fuzz::run(&fuzz::Arguments::default())),
     ("kernels", kernels::run),
+    ("ranks", ranks::run),
     ("interop", || interop::run(interop::Readers::Small)),
 ];
 

@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `screenshots`, `tidy`
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `screenshots`, `tidy`
 //! and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
@@ -14,6 +14,7 @@ mod miri;
 mod mutants;
 mod process;
 mod python;
+mod ranks;
 mod test;
 mod tidy;
 
@@ -63,6 +64,8 @@ enum Command {
     Miri,
     /// Faults planted in a crate, and how many of them its own tests notice
     Mutants(mutants::Arguments),
+    /// Several ranks on loopback, under Open MPI and MPICH from the Python index
+    Ranks,
     /// The README's pictures of the dashboard, taken anew
     Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Kills(arguments) => kills::run(&arguments),
         Command::Miri => miri::run(),
         Command::Mutants(arguments) => mutants::run(&arguments),
+        Command::Ranks => ranks::run(),
         Command::Tidy => tidy::run(),
         Command::Bench(bench) => bench::run(&bench),
     };

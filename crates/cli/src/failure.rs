@@ -2,6 +2,7 @@
 
 use crate::output;
 use headroom_engine::EngineError;
+use headroom_engine::ranks::RanksError;
 use headroom_record::atomic::FileError;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::DataError;
@@ -28,14 +29,26 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             message = format!("{message}: {cause}");
         }
     }
-    output::note(&format!("error: {message}"));
-    ExitCode::from(if is_of_the_run(error) { RUN_FAILED } else { BAD_INPUT })
+    output::error(&message);
+    ExitCode::from(code(error))
+}
+
+/// What the process exits with.
+pub fn code(error: &anyhow::Error) -> u8 {
+    if is_of_the_run(error) { RUN_FAILED } else { BAD_INPUT }
 }
 
 fn is_of_the_run(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<RunFailed>()
-            || matches!(cause.downcast_ref(), Some(EngineError::Arena { .. } | EngineError::Threads { .. }))
+            || matches!(
+                cause.downcast_ref(),
+                Some(EngineError::Arena { .. } | EngineError::Threads { .. } | EngineError::Ranks(_))
+            )
+            || matches!(
+                cause.downcast_ref(),
+                Some(RanksError::Silent { .. } | RanksError::NotAllCame { .. } | RanksError::Call { .. })
+            )
             || cause.downcast_ref::<FileError>().is_some_and(FileError::is_disk_full)
             || cause.downcast_ref::<CheckpointError>().is_some_and(CheckpointError::is_disk_full)
             || cause.downcast_ref::<DataError>().is_some_and(DataError::is_disk_full)

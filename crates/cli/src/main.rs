@@ -17,6 +17,7 @@ mod output;
 mod profile;
 mod proved;
 mod race;
+mod ranks;
 mod record;
 mod registry;
 mod regress;
@@ -90,9 +91,10 @@ fn main() -> ExitCode {
         return failure::report(&error.into());
     }
     let mut entry = registry::Entry::default();
+    let mut company = None;
     let done = match cli.command {
-        Command::Train(arguments) => train::run(*arguments, &mut entry),
-        Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry),
+        Command::Train(arguments) => train::run(*arguments, &mut entry, &mut company),
+        Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry, &mut company),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
         Command::Device(arguments) => device::run(arguments),
         Command::Eval(arguments) => eval::run(*arguments),
@@ -112,7 +114,12 @@ fn main() -> ExitCode {
         Command::Race(arguments) => race::run(arguments),
     };
     entry.close(&done);
-    done.unwrap_or_else(|error| failure::report(&error))
+    let failed = done.as_ref().err().map(failure::code);
+    let code = done.unwrap_or_else(|error| failure::report(&error));
+    if let Some(company) = company {
+        company.part(failed);
+    }
+    code
 }
 
 /// The command, which also knows what it was given where it leaves that in a file.

@@ -4,6 +4,19 @@ use headroom_record::atomic::FileError;
 use headroom_report::printable::printable;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Number of this process among those that train one model; rank 0 speaks for all.
+static RANK: OnceLock<usize> = OnceLock::new();
+
+/// From now on this process speaks as the rank of this number.
+pub fn speak_as(rank: usize) {
+    let _ = RANK.set(rank);
+}
+
+fn is_silent() -> bool {
+    RANK.get().is_some_and(|rank| *rank > 0)
+}
 
 /// Prints a result; control characters, which can come from names in a trace, are written out. The reader of a pipe may
 /// have left (`| head -1`); a full disk behind a redirection is an error.
@@ -13,6 +26,9 @@ pub fn result(text: &str) -> Result<(), FileError> {
 
 /// Prints what another program reads byte by byte: a script, a patch.
 pub fn exactly(text: &str) -> Result<(), FileError> {
+    if is_silent() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -24,5 +40,14 @@ pub fn exactly(text: &str) -> Result<(), FileError> {
 
 /// Prints a line for the person who waits; where nobody can read it, nothing is lost.
 pub fn note(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    if !is_silent() {
+        let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+    }
+}
+
+/// Prints why this process ends, whichever rank it is.
+pub fn error(message: &str) {
+    let who = RANK.get().map_or(String::new(), |rank| format!("rank {rank}: "));
+    let line = format!("{who}error: {message}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&line));
 }

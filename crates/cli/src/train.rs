@@ -6,6 +6,7 @@ mod checkpoints;
 pub mod config_file;
 mod estimate;
 pub mod folder;
+mod follow;
 mod heartbeat;
 mod opening;
 pub mod plan;
@@ -23,6 +24,7 @@ use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::files::host_name;
 use crate::profile::{self, Profiler};
+use crate::ranks::{self, Company};
 use crate::registry::{self, About, Entry};
 use crate::signals::{self, Interrupt};
 use anyhow::ensure;
@@ -64,12 +66,19 @@ use summary::Ended;
 use tensorboard::Events;
 
 /// `headroom profile`: everything is recorded and reported.
-pub fn run_profiled(mut arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+pub fn run_profiled(
+    mut arguments: Arguments,
+    entry: &mut Entry,
+    company: &mut Option<Company>,
+) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
-    run(arguments, entry)
+    run(arguments, entry, company)
 }
 
-pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+/// `company` is filled where this is one of several ranks; who calls parts with it.
+pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+    *company = ranks::join(&arguments)?;
+    let company = company.as_ref();
     let started = utc_iso(SystemTime::now());
     let format = if arguments.output.json { Format::Json } else { Format::Text };
     let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
@@ -83,7 +92,17 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         "--on-spike go-back has no checkpoint to go back to\n  help: --save DIR --save-every N"
     );
 
-    let (settings, sources) = Settings::resolve(&arguments)?;
+    let (mut settings, sources) = Settings::resolve(&arguments)?;
+    if let Some(company) = company {
+        ensure!(
+            arguments.training.on_spike != SpikeChoice::GoBack,
+            "--on-spike go-back is for one rank\n  help: --on-spike stop, and --resume with a lower rate"
+        );
+        company.agree(&arguments, &settings, &sources)?;
+        settings = settings.among(&company.launched, &arguments);
+    } else if settings.passes.asks_for_ranks() {
+        output::note("note: passes of several ranks mean nothing to one; a launcher such as mpirun starts several");
+    }
     if arguments.training.show_tree {
         return show_tree(&settings, format);
     }
@@ -95,18 +114,21 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     // The null device replays the prediction itself.
     let estimate = Some(&planned).filter(|_| settings.device != DeviceSpec::Null);
     let estimate = estimate.and_then(|planned| Estimate::of(&settings, planned));
-    let opening = opening::describe(&settings, &planned, estimate.as_ref());
+    let opening = opening::describe(&settings, &planned, estimate.as_ref(), company.map(Company::line));
     if format == Format::Text {
         output::result(&opening)?;
     }
     planned.check_memory(&settings)?;
     planned.note_precision(&settings);
+    if let Some(company) = company.filter(|company| company.rank() > 0) {
+        return follow::run(&arguments, &settings, sources, planned, &interrupt, company);
+    }
 
     let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
     let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder, arguments.model.resume.as_deref())?;
     let checkpoints_are_resumed = arguments.output.save.is_none() || arguments.output.save == arguments.model.resume;
-    let mut trainer = start::trainer(&arguments, &settings, planned, &interrupt)?;
+    let mut trainer = start::trainer(&arguments, &settings, planned, &interrupt, company)?;
     if let Some(profiler) = &profiler {
         profiler.attach(&mut trainer, &settings);
     }
@@ -152,6 +174,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         working_on: None,
         output_error: None,
         spikes: vec![],
+        company,
     };
     let schedule = schedule(&arguments, &settings);
     let load = LoadWatch::start();
@@ -266,7 +289,7 @@ fn events(folder: &Path, arguments: &Arguments, settings: &Settings, need: &Memo
     let host = if arguments.output.redact { "host".into() } else { host_name() };
     let about = EventsAbout {
         started: 0.0,
-        samples_a_step: settings.shape.batch_size * settings.optimizer.accumulation,
+        samples_a_step: settings.samples_a_step(),
         seq_len: settings.shape.seq_len,
         peak_memory_mb: need.peak.total() as f64 / MIB,
         reserved_memory_mb: need.total() as f64 / MIB,
@@ -285,7 +308,13 @@ impl Input {
         let read = |source| EvaluationSet::read(source, batches_of(source, settings.eval_batches));
         Ok(Input {
             evaluation: sources.evaluation.as_ref().map(read).transpose()?,
-            training: Prefetcher::start(sources.training, trainer.data_position)?,
+            training: match &trainer.ranks {
+                Some(ranks) => {
+                    let (rank, size) = (ranks.rank() as u64, ranks.size() as u64);
+                    Prefetcher::every(sources.training, trainer.data_position.wrapping_add(rank), size)?
+                }
+                None => Prefetcher::start(sources.training, trainer.data_position)?,
+            },
         })
     }
 }

@@ -5,6 +5,7 @@ mod attention;
 mod cached_attention;
 mod causal_softmax;
 mod choose;
+mod collective;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
@@ -28,10 +29,12 @@ mod rope;
 mod rows;
 mod sgd;
 mod shared;
+mod together;
 
 use crate::at_once;
 use crate::by_isa;
 use crate::device::{Device, EngineError, Finished, Program, Submission, Taken, Walk, check_precision};
+use crate::ranks::{Ranks, RanksError, staging_elements};
 use crate::recorder::{CallSpan, Recorder};
 use arena::{Arena, Room};
 use frame::{Frame, Slot};
@@ -41,8 +44,8 @@ use isa::Isa;
 use load::{Loaded, load, reduction_elements, tile_elements};
 use pool::Pool;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many partial sums a long reduction is cut into.
@@ -125,6 +128,18 @@ pub struct Cpu {
     started: Instant,
     recorder: Option<Recorder>,
     finished: Vec<Finished>,
+    ranks: Option<Arc<Ranks>>,
+    /// Why an exchange with other ranks failed; nothing after it means anything.
+    parted: Option<RanksError>,
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        if let Some(ranks) = &self.ranks {
+            // An exchange that was started may still read and write the arena.
+            ranks.leave();
+        }
+    }
 }
 
 impl Cpu {
@@ -152,7 +167,19 @@ impl Cpu {
             started: Instant::now(),
             recorder: None,
             finished: vec![],
+            ranks: None,
+            parted: None,
         })
+    }
+
+    /// With the other ranks that its programs are made for. Programs that are made for several need them.
+    pub fn among(mut self, ranks: Option<Arc<Ranks>>) -> Result<Cpu, EngineError> {
+        let mut calls = self.programs.iter().flat_map(|program| &program.calls);
+        if ranks.is_none() && calls.any(|call| call.together.is_some()) {
+            return Err(EngineError::NoRanks);
+        }
+        self.ranks = ranks;
+        Ok(self)
     }
 
     /// What the kernels need beside the arena.
@@ -161,7 +188,8 @@ impl Cpu {
         let need = |program: &Program| reduction_elements(&program.graph, parts);
         let reduction = programs.iter().map(need).max().unwrap_or(0);
         let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
-        Scratch::bytes(threads) + (reduction + threads * tiles) * size_of::<f32>()
+        let staging = programs.iter().map(|program| staging_elements(&program.graph)).max().unwrap_or(0);
+        Scratch::bytes(threads) + (reduction + threads * tiles + staging) * size_of::<f32>()
     }
 
     fn slot(&self, program: usize, value: ValueId) -> &Slot {
@@ -212,12 +240,21 @@ impl Device for Cpu {
             if give_up.load(Ordering::Relaxed) {
                 return false;
             }
-            let call = &self.programs[program].calls[index];
             let start = self.recorder.is_some().then(|| self.started.elapsed());
-            // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
-            // writes overlaps nothing that it reads.
-            let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
-            execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+            match together::run(self.ranks.as_deref(), &mut self.programs[program], index) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let call = &self.programs[program].calls[index];
+                    // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
+                    // writes overlaps nothing that it reads.
+                    let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
+                    execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+                }
+                Err(error) => {
+                    self.parted.get_or_insert(error);
+                    return false;
+                }
+            }
             if let (Some(recorder), Some(start)) = (&mut self.recorder, start) {
                 let end = self.started.elapsed();
                 recorder.push(CallSpan { program: program as u32, call: index as u32, start, end });
@@ -233,6 +270,10 @@ impl Device for Cpu {
     fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
         finished.append(&mut self.finished);
         Ok(())
+    }
+
+    fn failure(&mut self) -> Option<EngineError> {
+        self.parted.clone().map(EngineError::from)
     }
 
     fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
@@ -371,6 +412,7 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::CrossEntropyGrad(_) => {
             cross_entropy::gradient(team, at.input(0), at.ids(1), at.input(2)[0], at.output(0));
         }
+        Op::AllReduce(_) | Op::ReduceScatter(_) | Op::AllGather(_) | Op::Arrive(_) => collective::alone(op, at),
         Op::Accumulate(_) => elementwise::accumulate(team, at.updated(0), at.input(1)),
         Op::Zero(_) => elementwise::zero(team, at.updated(0)),
         Op::SquaredNorm(_) => at.output(0)[0] = optimizer::squared_norm(team, at.input(0), reduction),

@@ -1,5 +1,6 @@
 //! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
 
+use crate::ranks::RanksError;
 use crate::recorder::Recorder;
 use headroom_graph::passes::PassList;
 use headroom_graph::plan::Call;
@@ -110,8 +111,18 @@ pub enum EngineError {
     NoPrecision { precision: Precision, device: &'static str, has: &'static [Precision] },
     #[error(transparent)]
     Cuda(#[from] crate::cuda::error::CudaError),
+    #[error("the programs are made for several ranks, and the device was opened for one")]
+    NoRanks,
+    #[error(transparent)]
+    Ranks(Box<RanksError>),
     #[error("programs of one device compute in {one} and in {other}; they must agree")]
     MixedPrecisions { one: Precision, other: Precision },
+}
+
+impl From<RanksError> for EngineError {
+    fn from(error: RanksError) -> EngineError {
+        EngineError::Ranks(Box::new(error))
+    }
 }
 
 /// Refuses programs of a precision that a device has no kernels for.

@@ -9,6 +9,7 @@ pub mod examples;
 pub mod machine;
 pub mod null;
 pub mod peaks;
+pub mod ranks;
 pub mod recorder;
 pub mod reference;
 pub mod spec;

@@ -64,6 +64,15 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::SiluGrad(_) => elementwise::zip(inputs, outputs, elementwise::silu_gradient),
         Op::CrossEntropy(_) => cross_entropy::forward(inputs, outputs),
         Op::CrossEntropyGrad(_) => cross_entropy::gradient(inputs, outputs),
+        // One rank alone, whose own values are the sum.
+        Op::AllReduce(_) | Op::ReduceScatter(_) => {
+            outputs.iter_mut().zip(inputs).for_each(|(to, from)| to.data.clone_from(&from.data));
+        }
+        Op::AllGather(op) => {
+            let (whole, shards) = inputs.split_at_mut(op.tensors);
+            whole.iter_mut().zip(shards).for_each(|(to, from)| to.data.clone_from(&from.data));
+        }
+        Op::Arrive(_) => {}
         Op::Accumulate(_) => accumulate::add(inputs),
         Op::Zero(_) => inputs[0].data.fill(0.0),
         Op::SquaredNorm(_) => clip::squared_norm(inputs, outputs),

@@ -6,10 +6,12 @@ use crate::cuda::{self, Cuda, RangesChoice, SumOrder};
 use crate::device::{Device, EngineError, Program, Target};
 use crate::null::Null;
 use crate::peaks::ASSUMED_RATES;
+use crate::ranks::Ranks;
 use headroom_graph::Precision;
 use headroom_graph::cost::Rates;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// As `--device` names it: `cpu`, `cuda`, `cuda:N` or `null`.
@@ -33,12 +35,14 @@ pub struct Opening {
     pub cache: Option<PathBuf>,
     /// Of the null device, which predicts its times by them.
     pub rates: Rates,
+    /// The other processes that train the same model, where there are any.
+    pub ranks: Option<Arc<Ranks>>,
 }
 
 impl Opening {
     pub const fn threads(threads: usize) -> Opening {
         let (order, ranges) = (SumOrder::Fixed, RangesChoice::Unmarked);
-        Opening { threads, order, ranges, cache: None, rates: ASSUMED_RATES }
+        Opening { threads, order, ranges, cache: None, rates: ASSUMED_RATES, ranks: None }
     }
 }
 
@@ -96,7 +100,8 @@ impl DeviceSpec {
                     SumOrder::Fixed => Reductions::Fixed,
                     SumOrder::Any => Reductions::OneAThread,
                 };
-                Box::new(Cpu::new(opening.threads, Isa::detect(), reductions, programs)?)
+                let cpu = Cpu::new(opening.threads, Isa::detect(), reductions, programs)?;
+                Box::new(cpu.among(opening.ranks.clone())?)
             }
             DeviceSpec::Null => Box::new(Null::new(opening.rates, programs)),
             DeviceSpec::Cuda(ordinal) => {

@@ -8,7 +8,11 @@ use headroom_graph::{Graph, GraphError, ValueId, differentiate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ops of the backward pass and the optimizer. Everything else must have a gradient.
-const WITHOUT_GRADIENT: [&str; 35] = [
+const WITHOUT_GRADIENT: [&str; 39] = [
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "arrive",
     "cached_attention",
     "embedding_grad",
     "rms_norm_grad",

@@ -61,13 +61,16 @@ fn a_nan_in_an_input_reaches_an_output() {
     // What stands still reads nothing: rates of zero say so.
     let stands_still =
         |example: &Example| example.inputs.iter().any(|input| *input == (TensorType::f32(&[3]), Fill::Constant(0.0)));
-    let swallows_nothing = |example: &Example| !matches!(example.op, Op::Zero(_)) && !stands_still(example);
+    let swallows_nothing =
+        |example: &Example| !matches!(example.op, Op::Zero(_) | Op::Arrive(_)) && !stands_still(example);
     for example in Op::examples().into_iter().filter(swallows_nothing) {
         for isa in Isa::available() {
             // Muon's momentum asks the rates one thing alone: does the parameter stand still?
             let asks = |index: usize| matches!(example.op, Op::MuonMomentum(_)) && index == 2;
             let floats = example.inputs.iter().enumerate().filter(|(_, (ty, _))| ty.dtype.is_float());
-            let floats = floats.filter(|(index, _)| !asks(*index));
+            // What is gathered into is written, not read.
+            let is_written = |index: usize| matches!(example.op, Op::AllGather(op) if index < op.tensors);
+            let floats = floats.filter(|(index, _)| !asks(*index) && !is_written(*index));
             for (index, _) in floats {
                 let mut inputs = fill::inputs(&example);
                 inputs[index].data[0] = f64::NAN;

@@ -126,7 +126,14 @@ fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
         Op::AdamW(_) => index != 3,
         Op::AdamWAll(_) => !index.is_multiple_of(4) || index == 0,
         Op::AdamWChosen(_) => index < SHARED || (index - SHARED) % 4 != 3,
-        Op::ClipScale(_) | Op::Choose(_) | Op::Zero(_) | Op::UpdateScales(_) => true,
+        Op::AllReduce(_)
+        | Op::ReduceScatter(_)
+        | Op::AllGather(_)
+        | Op::Arrive(_)
+        | Op::ClipScale(_)
+        | Op::Choose(_)
+        | Op::Zero(_)
+        | Op::UpdateScales(_) => true,
         _ => false,
     };
     let change = |(index, (ty, fill)): (usize, &(TensorType, Fill))| {

@@ -13,6 +13,7 @@ pub mod passes;
 pub mod plan;
 pub mod precision;
 pub mod role;
+pub mod spread;
 pub mod storage;
 pub mod tensor;
 pub mod text;

@@ -37,6 +37,11 @@ pub trait Operator {
         false
     }
 
+    /// Bytes that this rank sends to others; nothing but a collective does.
+    fn sent_bytes(&self, _inputs: &[TensorType], _outputs: &[TensorType]) -> u64 {
+        0
+    }
+
     /// The gradient with respect to each input that wants one.
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 
@@ -275,6 +280,10 @@ registry! {
     "quantize" Quantize in quantize,
     "fp8_product" Fp8Product in fp8_product,
     "update_scales" UpdateScales in quantize,
+    "all_reduce" AllReduce in collective,
+    "reduce_scatter" ReduceScatter in collective,
+    "all_gather" AllGather in collective,
+    "arrive" Arrive in collective,
 }
 
 /// [`Operator`] without what cannot be called on a trait object.
@@ -285,6 +294,7 @@ trait DynOperator {
     fn updates(&self) -> Vec<usize>;
     fn is_product(&self) -> bool;
     fn is_instrumentation(&self) -> bool;
+    fn sent_bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 }
 
@@ -306,6 +316,9 @@ impl<T: Operator> DynOperator for T {
     }
     fn is_instrumentation(&self) -> bool {
         Operator::is_instrumentation(self)
+    }
+    fn sent_bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        Operator::sent_bytes(self, inputs, outputs)
     }
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
         Operator::gradient(self, at)
@@ -335,6 +348,10 @@ impl Op {
 
     pub fn is_instrumentation(&self) -> bool {
         self.operator().is_instrumentation()
+    }
+
+    pub fn sent_bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
+        self.operator().sent_bytes(inputs, outputs)
     }
 
     pub fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {

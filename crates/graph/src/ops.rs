@@ -12,6 +12,7 @@ pub mod cached_attention;
 pub mod causal_softmax;
 pub mod choose;
 pub mod clip;
+pub mod collective;
 pub mod cross_entropy;
 pub mod embedding;
 pub mod flash_attention;

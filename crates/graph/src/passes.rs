@@ -11,11 +11,15 @@ mod fuse_norm;
 mod fuse_optimizer;
 mod fuse_rope;
 mod fuse_swiglu;
+pub mod parallel;
+pub mod zero1;
 
 pub use checkpoint::{checkpoint, layers};
 
 use crate::graph::{Graph, GraphError};
 use crate::pass::Pass;
+use parallel::{BUCKET, DATA_PARALLEL, OVERLAP, Parallel};
+use zero1::ZERO1;
 
 /// One graph made from another.
 pub type Rewrite = fn(&Graph) -> Result<Graph, GraphError>;
@@ -173,6 +177,19 @@ pub struct PassList {
     names: Vec<&'static str>,
     /// Are activations recomputed, even where memory would not ask for it?
     checkpoint: bool,
+    among: Among,
+}
+
+/// Ranks that a list is for, and which of their passes were asked for or left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Among {
+    /// None where there is one.
+    ranks: Option<usize>,
+    /// On where nothing was said, except in Version 1.
+    bucket: Option<bool>,
+    overlap: Option<bool>,
+    /// Off where nothing was said.
+    zero1: bool,
 }
 
 /// The pass that recomputes activations; how many layers is the plan's to say.
@@ -184,7 +201,7 @@ impl PassList {
     }
 
     pub fn all() -> PassList {
-        PassList { names: OFFERED.iter().map(|pass| pass.name).collect(), checkpoint: false }
+        PassList { names: OFFERED.iter().map(|pass| pass.name).collect(), ..PassList::default() }
     }
 
     pub fn version_2() -> PassList {
@@ -204,6 +221,7 @@ impl PassList {
                 _ if word.trim_start_matches(['+', '-']) == CHECKPOINT => {
                     PassList { checkpoint: !word.starts_with('-'), ..list }
                 }
+                _ if of_ranks(word) => list.with_ranks_word(word)?,
                 _ => match word.strip_prefix('-') {
                     Some(name) => list.without(known(name)?),
                     None => list.with(known(word.strip_prefix('+').unwrap_or(word))?),
@@ -236,6 +254,40 @@ impl PassList {
 
     fn with_all(&self, names: &[&str]) -> PassList {
         names.iter().fold(self.clone(), |list, name| list.with(name))
+    }
+
+    /// The same list for a step of one of several ranks.
+    pub fn among(&self, ranks: usize) -> PassList {
+        let ranks = Some(ranks).filter(|ranks| *ranks > 1);
+        PassList { among: Among { ranks, ..self.among }, ..self.clone() }
+    }
+
+    /// How a step is divided among ranks, where there are several.
+    pub fn parallel(&self) -> Option<Parallel> {
+        let Among { ranks, bucket, overlap, zero1 } = self.among;
+        let usual = !self.names.is_empty();
+        Some(Parallel { ranks: ranks?, bucket: bucket.unwrap_or(usual), overlap: overlap.unwrap_or(usual), zero1 })
+    }
+
+    /// Was a pass named that means something to several ranks alone?
+    pub fn asks_for_ranks(&self) -> bool {
+        self.among.bucket == Some(true) || self.among.overlap == Some(true) || self.among.zero1
+    }
+
+    fn with_ranks_word(&self, word: &str) -> Result<PassList, String> {
+        let (name, on) = (word.trim_start_matches(['+', '-']), !word.starts_with('-'));
+        let among = match name {
+            BUCKET => Among { bucket: Some(on), ..self.among },
+            OVERLAP => Among { overlap: Some(on), ..self.among },
+            ZERO1 => Among { zero1: on, ..self.among },
+            _ if on => self.among,
+            _ => {
+                return Err(format!(
+                    "`{DATA_PARALLEL}` cannot be left out: without it every rank would train a model of its own"
+                ));
+            }
+        };
+        Ok(PassList { among, ..self.clone() })
     }
 
     /// Passes that rewrite the forward pass.
@@ -272,8 +324,19 @@ impl PassList {
             names if *names == PassList::all().names => "all".into(),
             names => names.join("+"),
         };
-        if self.checkpoint { format!("{label}+{CHECKPOINT}") } else { label }
+        let label = if self.checkpoint { format!("{label}+{CHECKPOINT}") } else { label };
+        match self.parallel() {
+            Some(parallel) => format!("{label}+{}", parallel.names().join("+")),
+            None => label,
+        }
     }
+}
+
+/// Passes of several ranks.
+const OF_RANKS: [&str; 4] = [DATA_PARALLEL, ZERO1, BUCKET, OVERLAP];
+
+fn of_ranks(word: &str) -> bool {
+    OF_RANKS.contains(&word.trim_start_matches(['+', '-']))
 }
 
 pub fn offered(name: &str) -> Option<&'static Offered> {
@@ -286,8 +349,9 @@ fn known(name: &str) -> Result<&'static str, String> {
         None => {
             let names: Vec<&str> = OFFERED.iter().map(|offered| offered.name).collect();
             Err(format!(
-                "there is no pass `{name}`\n  help: none (= v1), v2, all, or of {}, {CHECKPOINT}",
-                names.join(", ")
+                "there is no pass `{name}`\n  help: none (= v1), v2, all, or of {}, {CHECKPOINT}; on several ranks {}",
+                names.join(", "),
+                OF_RANKS.join(", ")
             ))
         }
     }
@@ -308,6 +372,20 @@ mod tests {
         assert_eq!(PassList::parse("+fuse-norm"), PassList::parse("v2,+fuse-norm"));
         assert_eq!(PassList::parse("all").unwrap().names().len(), OFFERED.len());
         assert!(PassList::parse("v2,+fuse-nothing").unwrap_err().contains("no pass `fuse-nothing`"));
+    }
+
+    #[test]
+    fn ranks_have_passes_of_their_own() {
+        let list = |text: &str| PassList::parse(text).unwrap().among(4);
+        let names = |text: &str| list(text).parallel().unwrap().names();
+        assert_eq!(names("v2"), ["dp", "bucket", "overlap"]);
+        assert_eq!(names("none"), ["dp"]);
+        assert_eq!(names("none,+bucket"), ["dp", "bucket"]);
+        assert_eq!(names("v2,-overlap"), ["dp", "bucket"]);
+        assert_eq!(names("v2,+zero1"), ["zero1", "bucket", "overlap"]);
+        assert_eq!(list("v2").label(), "v2+dp+bucket+overlap");
+        assert_eq!(list("v2").among(1), PassList::version_2());
+        assert!(PassList::parse("v2,-dp").unwrap_err().contains("cannot be left out"));
     }
 
     #[test]

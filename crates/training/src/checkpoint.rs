@@ -53,7 +53,7 @@ impl TensorSpec {
     }
 
     /// Is this one of its tensors?
-    fn has(&self, content: Content) -> bool {
+    pub(crate) fn has(&self, content: Content) -> bool {
         match content {
             Content::Weight => true,
             Content::State(kind) => self.states.contains(&kind),
@@ -71,7 +71,7 @@ pub enum Content {
 
 impl Content {
     /// All that an optimizer may keep.
-    const STATES: [Content; StateTensor::ALL.len()] = {
+    pub(crate) const STATES: [Content; StateTensor::ALL.len()] = {
         let mut all = [Content::Weight; StateTensor::ALL.len()];
         let mut index = 0;
         while index < all.len() {

@@ -21,6 +21,7 @@ pub mod run;
 pub mod safetensors_file;
 pub mod scales;
 pub mod schedule;
+mod shards;
 pub mod trainer;
 pub mod tree;
 mod weights;

@@ -40,14 +40,21 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         extra: notes.extra.clone(),
     };
     let snapshot = Snapshot { config: notes.config, tensors: &tensors, state: &state };
-    saver.save(snapshot, &mut |content, name, take| {
+    let saved = saver.save(snapshot, &mut |content, name, take| {
         let step = trainer.step;
         trainer.read(name, content, |piece| match piece.iter().find(|x| !x.is_finite()) {
             Some(&value) => Err(CheckpointError::Handover(NotSaved { content, name: name.into(), value, step }.into())),
             None => take(piece),
         })
-    })
+    });
+    match trainer.parted.take() {
+        Some(error) => Err(CheckpointError::Handover(error.into())),
+        None => saved,
+    }
 }
+
+/// Times the patience that ranks have while one of them saves.
+pub const WHILE_SAVING: u32 = 30;
 
 /// A model that is broken already must not take the place of one that is not.
 #[derive(Debug, Error)]

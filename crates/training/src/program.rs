@@ -7,7 +7,9 @@ use headroom_engine::{Program, Target, Walk};
 use headroom_graph::ops::quantize::Scaling;
 use headroom_graph::pass::{Applied, Pass, apply};
 use headroom_graph::passes::fuse_loss::LOSS_GRADIENT;
+use headroom_graph::passes::parallel::{DATA_PARALLEL, OWN_INPUTS, parallel};
 use headroom_graph::passes::{OFFERED, PassList, checkpoint, fp8};
+use headroom_graph::spread::spread;
 use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
@@ -40,6 +42,8 @@ pub struct TrainingProgram {
     pub choice: Option<ChoiceValues>,
     pub shape: BatchShape,
     pub passes: Vec<Applied>,
+    /// Ranks that take the step together, each with a batch of its own.
+    pub ranks: usize,
 }
 
 /// What the host writes and reads of the choice.
@@ -121,6 +125,13 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
+    let among = config.passes.parallel();
+    if let Some(among) = &among {
+        let nodes_before = graph.nodes().len();
+        graph = parallel(&graph, among)?;
+        graph.validate(DATA_PARALLEL)?;
+        passes.push(Applied { name: DATA_PARALLEL, nodes_before, nodes_after: graph.nodes().len() });
+    }
     let (mut graph, later) = apply(graph, &config.passes.on_step())?;
     passes.extend(later);
     if config.recomputed_layers > 0 {
@@ -134,6 +145,10 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
     }
     let (graph, later) = apply(graph, own)?;
     passes.extend(later);
+    if among.is_some() {
+        // No pass after the first may have made an update of values that are one rank's own.
+        spread(&graph, &OWN_INPUTS, "the last pass")?;
+    }
 
     let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
     graph.validate("storage")?;
@@ -147,6 +162,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         choice: ChoiceValues::find(&graph),
         shape: config.shape,
         passes,
+        ranks: among.map_or(1, |among| among.ranks),
         program: Program {
             walk: Walk::of(&config.passes),
             ..Program::made_for(config.target, config.precision, graph)

@@ -164,7 +164,10 @@ fn run_until_done(
         }
         let step = trainer.step;
         observer.stepped(step);
-        let stopping = stop.load(Ordering::Relaxed);
+        let stopping = match (stop.load(Ordering::Relaxed), &taken) {
+            (asked, Ok(_)) => trainer.any_rank(asked).map_err(|error| RunError::Device { step, error })?,
+            (asked, Err(_)) => asked,
+        };
         let ending = taken.is_err() || stopping || step == schedule.last_step;
         // Recorded steps are told one by one, and none together with one that is not.
         let works_ahead = trainer.device.works_ahead();
@@ -225,7 +228,9 @@ fn run_until_done(
             }
             outcome.evaluations.push(done);
             observer.evaluated(done);
-            go = observer.judge(trainer)?;
+            let stops = observer.judge(trainer)? == Go::Stop;
+            let stops = trainer.any_rank(stops).map_err(|error| RunError::Device { step, error })?;
+            go = if stops { Go::Stop } else { Go::On };
         }
         if saves {
             observer.save(trainer)?;
@@ -304,7 +309,13 @@ fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -
             true => EndsStep::Yes { last: schedule.last_step },
             false => EndsStep::No,
         };
-        trainer.submit(fetched.batch, ends_step).map_err(|cause| RunError::NotFinite { step, cause })?;
+        let submitted = trainer.submit(fetched.batch, ends_step);
+        if trainer.ranks.is_some()
+            && let Some(error) = trainer.device.failure()
+        {
+            return Err(RunError::Device { step: step - 1, error });
+        }
+        submitted.map_err(|cause| RunError::NotFinite { step, cause })?;
         if trainer.gave_up() {
             return Err(RunError::GivenUp { step });
         }

@@ -10,6 +10,7 @@ use crate::recording::{Part, Recording};
 use crate::rng::Stream;
 use crate::tree::Tree;
 use crate::weights::write_weight;
+use headroom_engine::ranks::{Ranks, RanksError};
 use headroom_engine::{Device, Drawn, EngineError, Finished, Moments, Submission, Taken, Words};
 use headroom_graph::storage::half_name;
 use headroom_graph::{Graph, Phase, Role, TensorType, ValueId};
@@ -72,7 +73,7 @@ pub struct Trainer {
     training: TrainingProgram,
     evaluation: Option<EvaluationProgram>,
     optimizer: OptimizerConfig,
-    /// Steps taken so far, and micro-batches read for them.
+    /// Steps taken so far, and micro-batches read for them by all ranks.
     pub step: u64,
     pub data_position: u64,
     /// What is written down of chosen steps, where that was asked for.
@@ -83,6 +84,10 @@ pub struct Trainer {
     pub watches_phases: bool,
     /// Once set, calls that change no weight are left out; `gave_up` tells.
     pub give_up: Option<Arc<AtomicBool>>,
+    /// The other processes that train the same model.
+    pub ranks: Option<Arc<Ranks>>,
+    /// Why what the ranks have together could not be read.
+    pub(crate) parted: Option<RanksError>,
     gave_up: bool,
 }
 
@@ -106,6 +111,8 @@ impl Trainer {
             choices: None,
             watches_phases: false,
             give_up: None,
+            ranks: None,
+            parted: None,
             gave_up: false,
         };
         if let Some(choice) = trainer.training.choice {
@@ -153,6 +160,14 @@ impl Trainer {
         self.gave_up
     }
 
+    /// Does any rank say so? What ranks decide by themselves they decide together.
+    pub fn any_rank(&self, says: bool) -> Result<bool, EngineError> {
+        match &self.ranks {
+            Some(ranks) => Ok(ranks.largest(says.into())? > 0),
+            None => Ok(says),
+        }
+    }
+
     pub(crate) fn is_told_to_give_up(&self) -> bool {
         self.give_up.as_ref().is_some_and(|give_up| give_up.load(Ordering::Relaxed))
     }
@@ -191,17 +206,22 @@ impl Trainer {
 
     /// Writes elements of one of a parameter's tensors from number `first` on.
     pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
-        let value = self.find(name, content);
-        match content {
-            Content::Weight => {
+        let (value, shard) = (self.find(name, content), self.shard(name));
+        match (content, shard) {
+            (Content::Weight, shard) => {
                 let graph = &self.training.program.graph;
                 write_weight(&mut *self.device, (TRAINING, graph), name, first, data);
+                if let Some(shard) = shard {
+                    shard.write(&mut *self.device, shard.weights, first, data);
+                }
             }
-            Content::State(_) => self.device.write_f32(TRAINING, value, first, data),
+            (Content::State(_), Some(shard)) => shard.write(&mut *self.device, value, first, data),
+            (Content::State(_), None) => self.device.write_f32(TRAINING, value, first, data),
         }
     }
 
-    /// Hands over one of a parameter's tensors in pieces, in order.
+    /// Hands over one of a parameter's tensors in pieces, in order. Where ranks share a state out, all of them ask for it; what could
+    /// not be had is not a number, and `parted` says why.
     pub fn read<E>(
         &mut self,
         name: &str,
@@ -209,6 +229,22 @@ impl Trainer {
         mut take: impl FnMut(&[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let value = self.find(name, content);
+        if let (Content::State(_), Some(shard)) = (content, self.shard(name)) {
+            let mut taken = Ok(());
+            let read = self.read_together(&shard, value, |piece| {
+                if taken.is_ok() {
+                    taken = take(piece);
+                }
+            });
+            taken?;
+            return match read {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    self.parted = Some(error);
+                    take(&[f32::NAN])
+                }
+            };
+        }
         let elements = self.graph().ty(value).elements();
         let mut piece = vec![0.0; elements.min(PIECE)];
         for first in (0..elements).step_by(PIECE) {
@@ -219,7 +255,7 @@ impl Trainer {
         Ok(())
     }
 
-    fn find(&self, name: &str, content: Content) -> ValueId {
+    pub(crate) fn find(&self, name: &str, content: Content) -> ValueId {
         let graph = self.graph();
         let trained = &self.training.trained;
         let one = trained.iter().find(|one| &*graph.get(one.parameter).name == name).expect("a parameter of the model");
@@ -247,7 +283,7 @@ impl Trainer {
             EndsStep::No => (marks[1], [0.0; 3]),
             EndsStep::Yes { last } => (plan.calls.len(), self.optimizer.rates_at(self.step + 1, last)),
         };
-        let share = [1.0 / self.optimizer.accumulation as f32];
+        let share = [1.0 / (self.optimizer.accumulation * training.ranks) as f32];
         let (at, choice) = (log_place(self.step + 1), training.choice);
         let inputs = [
             (forward.input_ids, Words::Ids(&batch.input_ids)),
@@ -282,7 +318,7 @@ impl Trainer {
 
     fn count_step(&mut self) {
         self.step += 1;
-        self.data_position += self.optimizer.accumulation as u64;
+        self.data_position += (self.optimizer.accumulation * self.training.ranks) as u64;
     }
 
     fn mark_parts(&mut self, moments: Moments, ends_step: EndsStep) {

@@ -60,7 +60,7 @@ pub struct ModelArguments {
     /// Tokens of a sequence
     #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
-    /// Sequences of a batch
+    /// Sequences of a batch; on several ranks, of each rank's
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Base of the rotary embedding [default: 10000]
@@ -235,16 +235,20 @@ pub struct MachineArguments {
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
-    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations
+    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations;
+    /// on several ranks dp or zero1, bucket and overlap (both unless none is given)
     /// [default: v2, or the resumed run's]
     #[arg(long, allow_hyphen_values = true)]
     pub passes: Option<String>,
-    /// [default: the physical cores]
+    /// [default: the physical cores, divided among the ranks of a machine]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// The most memory that the run may plan with, such as 4GiB [default: what the machine has free]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
+    /// Seconds after which a rank that sends nothing ends the run on all ranks
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rank_timeout: u64,
     /// Mark phases and modules with NVTX ranges for NVIDIA's own profilers; on cuda, and steps are launched call by call
     #[arg(long)]
     pub nvtx: bool,

@@ -10,7 +10,8 @@ use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::kernels;
 use headroom_training::schedule::Shape;
 
-pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estimate>) -> String {
+/// `ranks` is what there is to say of them, where there are several.
+pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estimate>, ranks: Option<String>) -> String {
     let count = settings.model.parameters();
     let parameters = [
         ("embedding", count.embedding),
@@ -32,6 +33,9 @@ pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estima
     ];
     if let Some(estimate) = estimate {
         lines.push(("time", estimate.line(settings.last_step - settings.first_step)));
+    }
+    if let Some(ranks) = ranks {
+        lines.push(("ranks", ranks));
     }
     if let Some(evaluation) = &settings.evaluation_line {
         let after_data = 1 + lines.iter().position(|(name, _)| *name == "data").unwrap_or(0);
@@ -73,7 +77,11 @@ fn batch_line(settings: &Settings) -> String {
         1 => String::new(),
         steps => format!(", {steps} of them a step"),
     };
-    format!("{} × {} tokens{accumulated}", settings.shape.batch_size, settings.shape.seq_len)
+    let on_ranks = match settings.ranks {
+        1 => String::new(),
+        ranks => format!(" on each of {ranks} ranks: {} sequences a step", settings.samples_a_step()),
+    };
+    format!("{} × {} tokens{accumulated}{on_ranks}", settings.shape.batch_size, settings.shape.seq_len)
 }
 
 fn steps_line(settings: &Settings, planned: &Planned) -> String {

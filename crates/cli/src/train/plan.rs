@@ -39,7 +39,8 @@ impl Room {
             let (bytes, whose) = limit.map_or(free, |limit| (limit, "are allowed by --memory-limit"));
             return Some(Room { bytes, whose });
         }
-        let free = memory_available_bytes().map(|bytes| bytes as usize);
+        // Ranks of one machine share it.
+        let free = memory_available_bytes().map(|bytes| bytes as usize / settings.local_ranks);
         let (bytes, whose) = match (settings.memory_limit, free) {
             _ if settings.device == DeviceSpec::Null && settings.memory_limit.is_none() => return None,
             (Some(limit), Some(free)) if free < limit && settings.device == DeviceSpec::Cpu => {

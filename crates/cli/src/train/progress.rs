@@ -7,6 +7,7 @@ use super::heartbeat::Heartbeat;
 use super::settings::Settings;
 use super::tensorboard::Events;
 use crate::output;
+use crate::ranks::Company;
 use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
 use headroom_record::progress::{EvaluationLine, ProgressLine};
@@ -49,6 +50,8 @@ pub struct Progress<'a> {
     pub output_error: Option<FileError>,
     /// Losses that left their course, in words.
     pub spikes: Vec<String>,
+    /// The other ranks, who wait while this one saves.
+    pub company: Option<&'a Company>,
 }
 
 impl Progress<'_> {
@@ -76,7 +79,7 @@ impl Progress<'_> {
     }
 
     fn samples_a_step(&self) -> f64 {
-        (self.settings.shape.batch_size * self.settings.optimizer.accumulation) as f64
+        self.settings.samples_a_step() as f64
     }
 }
 
@@ -150,6 +153,10 @@ impl Observer for Progress<'_> {
     }
 
     fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
+        if let Some(company) = self.company.filter(|_| self.settings.keep_best && self.checkpoints.is_some()) {
+            let better = self.verdict == Verdict::Better;
+            company.better(Some(better)).map_err(|error| CheckpointError::Handover(error.into()))?;
+        }
         match (self.verdict, self.patience.best) {
             (Verdict::Better, _) if self.settings.keep_best => {
                 let Some(checkpoints) = &mut self.checkpoints else { return Ok(Go::On) };
@@ -181,6 +188,9 @@ impl Observer for Progress<'_> {
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
         checkpoints.save(trainer, self.settings, &self.patience)?;
         attribution::write(trainer, self.settings, &self.folder.path)?;
+        if let Some(company) = self.company {
+            company.saved().map_err(|error| CheckpointError::Handover(error.into()))?;
+        }
         let line = format!("Checkpoint of step {} saved to {}", trainer.step, checkpoints.folder.display());
         self.say(&line);
         Ok(())

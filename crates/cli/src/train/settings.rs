@@ -19,6 +19,7 @@ use data::{Wanted, check_shape};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
+use headroom_engine::ranks::Launched;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
@@ -69,6 +70,9 @@ pub struct Settings {
     pub init_from: Option<Checkpoint>,
     /// What a checkpoint notes so that resuming needs no flags.
     pub notes: Map<String, Value>,
+    /// Processes that train the model together, and those of them on this machine.
+    pub ranks: usize,
+    pub local_ranks: usize,
 }
 
 /// Steps of `--validate-setup`.
@@ -198,12 +202,29 @@ impl Settings {
             resume,
             init_from,
             notes: notes.to_map()?,
+            ranks: 1,
+            local_ranks: 1,
         };
         Ok((settings, sources))
     }
 }
 
 impl Settings {
+    /// The same for one of several ranks. Those of a machine share its cores, where the number of threads was not asked for.
+    pub fn among(self, launched: &Launched, arguments: &Arguments) -> Settings {
+        let local_ranks = launched.local_size.unwrap_or(1).max(1);
+        let threads = match arguments.machine.threads {
+            Some(_) => self.threads,
+            None => (self.threads / local_ranks).max(1),
+        };
+        Settings { ranks: launched.size, local_ranks, threads, passes: self.passes.among(launched.size), ..self }
+    }
+
+    /// Sequences of a step, on all ranks together.
+    pub fn samples_a_step(&self) -> usize {
+        self.shape.batch_size * self.optimizer.accumulation * self.ranks
+    }
+
     /// What a step computes, with so many layers' activations computed again.
     pub fn step(&self, recomputed_layers: usize) -> StepConfig {
         StepConfig {

@@ -3,11 +3,13 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::Settings;
+use crate::ranks::Company;
 use crate::signals::Interrupt;
 use crate::{kept, output, verified};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda::{self, Options, RangesChoice, SumOrder};
 use headroom_engine::peaks::ASSUMED_RATES;
+use headroom_engine::ranks::Ranks;
 use headroom_engine::{Device, Opening, Program};
 use headroom_graph::cost::Rates;
 use headroom_training::persist;
@@ -19,24 +21,36 @@ pub fn trainer(
     settings: &Settings,
     planned: Planned,
     interrupt: &Interrupt,
+    company: Option<&Company>,
 ) -> anyhow::Result<Trainer> {
-    let device = build_device(arguments, settings, &planned.programs())?;
+    let ranks = company.map(Company::ranks);
+    let device = build_device(arguments, settings, &planned.programs(), ranks.clone())?;
     let Planned { training, evaluation, .. } = planned;
     let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);
     trainer.give_up = Some(Arc::clone(&interrupt.give_up));
+    trainer.ranks = ranks;
     if trainer.device.computes() {
         load_weights(&mut trainer, settings)?;
+    }
+    if let Some(company) = company {
+        company.agree_on_weights(&mut trainer)?;
     }
     Ok(trainer)
 }
 
-fn build_device(arguments: &Arguments, settings: &Settings, programs: &[Program]) -> anyhow::Result<Box<dyn Device>> {
+fn build_device(
+    arguments: &Arguments,
+    settings: &Settings,
+    programs: &[Program],
+    ranks: Option<Arc<Ranks>>,
+) -> anyhow::Result<Box<dyn Device>> {
     if let DeviceSpec::Cuda(ordinal) = settings.device
         && let Some(advice) = verified::advice(&cuda::facts(ordinal)?)
     {
         output::note(&advice);
     }
     let opening = Opening {
+        ranks,
         order: if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed },
         ranges: if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked },
         rates: if settings.device == DeviceSpec::Null { rates(settings) } else { ASSUMED_RATES },

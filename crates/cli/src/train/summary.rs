@@ -159,7 +159,7 @@ pub fn times_origin(settings: &Settings) -> Origin {
 }
 
 fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {
-    let samples_a_step = settings.shape.batch_size * settings.optimizer.accumulation;
+    let samples_a_step = settings.samples_a_step();
     let steps = &ended.outcome.steps;
     let total: f64 = measured.iter().map(|record| seconds(record.times.total)).sum();
     let speed = (total > 0.0).then(|| (measured.len() * samples_a_step) as f64 / total);

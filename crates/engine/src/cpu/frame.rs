@@ -1,6 +1,7 @@
 //! What a kernel sees of the arena during one call: its inputs to read and its outputs to write.
 
 use super::shared::Shared;
+use crate::ranks::Place;
 use headroom_graph::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,6 +51,12 @@ impl Slot {
         self.check::<T>(first, data.len());
         // SAFETY: as the caller promises; sizes were checked.
         unsafe { std::ptr::copy_nonoverlapping(self.start.cast::<T>().add(first), data.as_mut_ptr(), data.len()) }
+    }
+
+    /// Its address and length, for the thread that speaks to other ranks.
+    pub fn floats(&self) -> Place {
+        self.check::<f32>(0, self.elements);
+        Place { start: self.start.cast(), elements: self.elements }
     }
 
     fn check<T: Element>(&self, first: usize, length: usize) {

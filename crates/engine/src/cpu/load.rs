@@ -1,6 +1,7 @@
 //! A program made ready for the CPU: addresses of each call's operands, and the scratch that its hungriest calls need.
 
 use super::arena::Arena;
+use super::collective::{self, Together};
 use super::frame::{Operand, Slot};
 use super::{flash_attention, layer_norm, linear_cross_entropy, optimizer, rms_norm, rows};
 use crate::device::{EngineError, Program, Walk};
@@ -19,6 +20,8 @@ pub(super) struct Prepared {
     pub types: Vec<TensorType>,
     pub inputs: Vec<Operand>,
     pub outputs: Vec<Operand>,
+    /// Where the call is made together with other ranks.
+    pub together: Option<Together>,
 }
 
 pub(super) fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {
@@ -40,10 +43,12 @@ pub(super) fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineErr
                 return Err(EngineError::NoKernel { op, module, dtype, device: "cpu" });
             }
             let updates = node.op.updates();
+            let (inputs, outputs) = (slots(&node.inputs), slots(&node.outputs));
             Ok(Prepared {
+                together: collective::prepare(graph.nodes(), node, &inputs, &outputs),
                 op: node.op,
                 types: graph.types(&node.inputs),
-                inputs: slots(&node.inputs)
+                inputs: inputs
                     .into_iter()
                     .enumerate()
                     .map(|(index, slot)| match updates.contains(&index) {
@@ -51,7 +56,7 @@ pub(super) fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineErr
                         false => Operand::read(slot),
                     })
                     .collect(),
-                outputs: slots(&node.outputs).into_iter().map(Operand::written).collect(),
+                outputs: outputs.into_iter().map(Operand::written).collect(),
             })
         })
         .collect::<Result<_, _>>()?;

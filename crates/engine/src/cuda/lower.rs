@@ -18,6 +18,7 @@ use super::driver::{Context, Memory};
 use super::error::CudaError;
 use super::launch::{Action, Arguments, Kernel};
 use super::product::{Arithmetic, Element};
+use headroom_graph::ops::collective::{AllGather, AllReduce, ReduceScatter};
 use headroom_graph::{DType, Graph, Node, Op, Precision, TensorType};
 use rows::Lines;
 use std::collections::BTreeSet;
@@ -187,6 +188,15 @@ impl Lowering<'_> {
             Op::Embedding(_) | Op::EmbeddingGrad(_) => self.embedding(call),
             Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => self.cross_entropy(call),
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => self.linear_cross_entropy(call),
+            Op::AllReduce(AllReduce { ranks: 2.., .. })
+            | Op::ReduceScatter(ReduceScatter { ranks: 2.., .. })
+            | Op::AllGather(AllGather { ranks: 2.., .. }) => {
+                Err(call.unsupported("the GPU does not speak to other ranks yet"))
+            }
+            Op::AllReduce(op) if op.kept > 0 => Ok(vec![]),
+            Op::AllReduce(_) | Op::ReduceScatter(_) => self.alone(call, call.outputs, call.inputs),
+            Op::AllGather(op) => self.alone(call, &call.inputs[..op.tensors], &call.inputs[op.tensors..]),
+            Op::Arrive(_) => Ok(vec![]),
             Op::Accumulate(_) => self.accumulate(call),
             Op::Zero(_) => Ok(vec![Action::Zero { at: call.inputs[0].at, bytes: call.inputs[0].ty.bytes() }]),
             Op::SquaredNorm(_) => self.squared_norm(call),

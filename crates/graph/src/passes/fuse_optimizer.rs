@@ -21,6 +21,15 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         }
         let scale = ids(graph, |op| matches!(op, Op::ClipScale(_))).first().copied();
         let choice = ids(graph, |op| matches!(op, Op::Choose(_))).first().copied();
+        let is_square =
+            |value: &ValueId| matches!(graph.maker(*value), Some((_, node)) if matches!(node.op, Op::SquaredNorm(_)));
+        let squares = scale
+            .map(|scale| &graph.node(scale).inputs[..])
+            .or(choice.map(|choice| &graph.node(choice).inputs[SHARED..]));
+        if squares.is_some_and(|squares| !squares.iter().all(is_square)) {
+            // Squares of shards are summed over the ranks in between, which one op cannot do.
+            return None;
+        }
         let has_others = graph.nodes().iter().any(|node| matches!(node.op, Op::MuonMomentum(_)));
         if has_others && (scale.is_some() || choice.is_some()) {
             // The scale and the choice are of all parameters, and AdamW has some of them.

@@ -17,6 +17,7 @@ pub struct Prefetcher {
     thread: Option<JoinHandle<()>>,
     in_use: Option<Batch>,
     next_position: u64,
+    stride: u64,
 }
 
 #[derive(Debug)]
@@ -27,6 +28,11 @@ pub struct Fetched<'a> {
 
 impl Prefetcher {
     pub fn start(source: Source, first_position: u64) -> Result<Prefetcher, DataError> {
+        Prefetcher::every(source, first_position, 1)
+    }
+
+    /// Every `stride`-th batch: those of one of so many ranks.
+    pub fn every(source: Source, first_position: u64, stride: u64) -> Result<Prefetcher, DataError> {
         // Both channels have room for every buffer, so neither side ever waits to hand one over.
         let (give_filled, filled) = sync_channel(BUFFERS);
         let (empty, take_empty) = sync_channel(BUFFERS);
@@ -35,7 +41,7 @@ impl Prefetcher {
         }
         let thread = thread::Builder::new()
             .name("data".to_string())
-            .spawn(move || fill_batches(&source, first_position, &take_empty, &give_filled))
+            .spawn(move || fill_batches(&source, first_position, stride, &take_empty, &give_filled))
             .map_err(DataError::Thread)?;
         Ok(Prefetcher {
             filled: Some(filled),
@@ -43,6 +49,7 @@ impl Prefetcher {
             thread: Some(thread),
             in_use: None,
             next_position: first_position,
+            stride,
         })
     }
 
@@ -57,7 +64,7 @@ impl Prefetcher {
         }
         let batch = filled.recv().map_err(|_| DataError::Ended)??;
         let position = self.next_position;
-        self.next_position += 1;
+        self.next_position = self.next_position.wrapping_add(self.stride);
         Ok(Fetched { batch: self.in_use.insert(batch), position })
     }
 }
@@ -76,10 +83,14 @@ impl Drop for Prefetcher {
 fn fill_batches(
     source: &Source,
     first_position: u64,
+    stride: u64,
     empty: &Receiver<Batch>,
     filled: &SyncSender<Result<Batch, DataError>>,
 ) {
-    for position in first_position.. {
+    let mut next = first_position;
+    loop {
+        let position = next;
+        next = next.wrapping_add(stride);
         let Ok(mut batch) = empty.recv() else { return };
         let outcome = source.fill(position, &mut batch).map(|()| batch);
         let failed = outcome.is_err();

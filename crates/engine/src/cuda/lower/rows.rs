@@ -177,9 +177,22 @@ impl Lowering<'_> {
     }
 
     pub fn accumulate(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
-        let (sum, x) = (&call.inputs[0], &call.inputs[1]);
+        Ok(vec![self.add_into(call, &call.inputs[0], &call.inputs[1])?])
+    }
+
+    /// The sum over one rank alone: zeros, and what there is.
+    pub fn alone(&mut self, call: &Call, to: &[Operand], from: &[Operand]) -> Result<Vec<Action>, CudaError> {
+        let mut actions = vec![];
+        for (to, from) in to.iter().zip(from) {
+            actions.push(Action::Zero { at: to.at, bytes: to.ty.bytes() });
+            actions.push(self.add_into(call, to, from)?);
+        }
+        Ok(actions)
+    }
+
+    fn add_into(&mut self, call: &Call, sum: &Operand, x: &Operand) -> Result<Action, CudaError> {
         let arguments = Arguments::default().pointer(sum.at).pointer(x.at).u64(x.ty.elements());
-        Ok(vec![self.kernel(call, ELEMENTWISE, "accumulate", self.through(x.ty.elements()), arguments)?])
+        self.kernel(call, ELEMENTWISE, "accumulate", self.through(x.ty.elements()), arguments)
     }
 }
 

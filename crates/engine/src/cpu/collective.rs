@@ -1,0 +1,62 @@
+//! Collectives on the CPU: where their tensors lie, for the thread that speaks to the other ranks.
+
+use super::frame::{Frame, Slot};
+use crate::ranks::{Kind, Transfer};
+use headroom_graph::ops::collective::AllReduce;
+use headroom_graph::{Node, Op};
+use std::sync::Arc;
+
+/// A collective made ready.
+pub(super) enum Together {
+    Exchange {
+        transfer: Arc<Transfer>,
+        later: bool,
+        /// Of the exchange that was started last.
+        ticket: u64,
+    },
+    /// Waits for the exchange that this call starts.
+    Arrival { of: usize },
+}
+
+/// `inputs` and `outputs` are the node's own.
+pub(super) fn prepare(nodes: &[Node], node: &Node, inputs: &[Slot], outputs: &[Slot]) -> Option<Together> {
+    let places = |slots: &[Slot]| slots.iter().map(Slot::floats).collect::<Vec<_>>();
+    let exchange = |kind, from: &[Slot], to: &[Slot], later| {
+        let transfer = Arc::new(Transfer { kind, from: places(from), to: places(to) });
+        Some(Together::Exchange { transfer, later, ticket: 0 })
+    };
+    match node.op {
+        Op::AllReduce(op) if op.ranks > 1 => {
+            let to = if op.kept > 0 { inputs } else { outputs };
+            exchange(Kind::AllReduce { mean: op.mean }, inputs, to, op.later)
+        }
+        Op::ReduceScatter(op) if op.ranks > 1 => exchange(Kind::ReduceScatter, inputs, outputs, op.later),
+        Op::AllGather(op) if op.ranks > 1 => {
+            exchange(Kind::AllGather, &inputs[op.tensors..], &inputs[..op.tensors], false)
+        }
+        Op::Arrive(_) => {
+            let made = *node.inputs.get(node.inputs.len() / 2)?;
+            let of = nodes.iter().position(|other| other.outputs.contains(&made))?;
+            let ranks = match nodes[of].op {
+                Op::AllReduce(op) => op.ranks,
+                Op::ReduceScatter(op) => op.ranks,
+                _ => 1,
+            };
+            (ranks > 1).then_some(Together::Arrival { of })
+        }
+        _ => None,
+    }
+}
+
+/// One rank alone: the sum, and its own shard of it, is what there is.
+pub(super) fn alone(op: &Op, at: &Frame) {
+    match op {
+        Op::AllReduce(AllReduce { kept: 0, .. }) | Op::ReduceScatter(_) => {
+            (0..at.inputs()).for_each(|index| at.output(index).copy_from_slice(at.input(index)));
+        }
+        Op::AllGather(op) => {
+            (0..op.tensors).for_each(|index| at.updated(index).copy_from_slice(at.input(op.tensors + index)));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Processes that train one model together: who they are, and what they say to each other.
+//!
+//! A launcher that people have (`mpirun`, `srun`, …) starts them; MPI, found at run time, carries the messages. One thread per
+//! process makes all calls to MPI, so that the exchange of one bucket goes on while the next gradient is computed.
+//! Sums are our own, in the order of the ranks: their bytes depend on nothing but the number of ranks.
+
+mod error;
+mod exchange;
+pub mod launch;
+mod library;
+mod mpi;
+mod say;
+mod waiting;
+
+pub use error::RanksError;
+pub use exchange::{Kind, Place, Transfer, staging_elements};
+pub use launch::{Launched, Launcher};
+
+use exchange::{Job, Shared};
+use library::Found;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// This process among the others. Every call is made by all ranks, in the same order.
+#[derive(Debug)]
+pub struct Ranks {
+    rank: usize,
+    size: usize,
+    library: String,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ranks {
+    /// Joins the others. Waits for one that does not come, or sends nothing later, for `patience` at most.
+    pub fn connect(launched: &Launched, patience: Duration) -> Result<Ranks, RanksError> {
+        let found = library::open(launched.by)?;
+        let Found { calls, path } = found;
+        let (tell, told) = sync_channel(1);
+        let shared = Arc::new(Shared::new(patience));
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("ranks".into())
+            .spawn(move || match calls.start() {
+                Ok(world) => {
+                    let _ = tell.send(Ok((world.rank, world.size, world.version.clone())));
+                    exchange::serve(&world, &own);
+                }
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                }
+            })
+            .map_err(|error| RanksError::Thread { error: error.to_string() })?;
+        let (rank, size, version) = match told.recv_timeout(patience) {
+            Ok(answer) => answer?,
+            Err(RecvTimeoutError::Timeout) => return Err(RanksError::NotAllCame { seconds: patience.as_secs_f64() }),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(RanksError::Thread { error: "it ended before it could tell".into() });
+            }
+        };
+        if (rank, size) != (launched.rank, launched.size) {
+            return Err(RanksError::OtherWorld { launched: *launched, path, version, rank, size });
+        }
+        Ok(Ranks { rank, size, library: version, shared, thread: Some(thread) })
+    }
+
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// MPI's name and version, in its own words.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Every rank's words, in the order of the ranks.
+    pub fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
+        self.gather_within(mine, 1)
+    }
+
+    /// As `gather`, with so many times the patience: one of them has something long to do first.
+    pub fn gather_within(&self, mine: &[u8], times: u32) -> Result<Vec<Vec<u8>>, RanksError> {
+        let ticket = self.shared.submit(Job::Say { mine: mine.to_vec(), times });
+        self.shared.wait_for(ticket)?;
+        Ok(self.shared.heard())
+    }
+
+    /// The largest of what the ranks say.
+    pub fn largest(&self, mine: u64) -> Result<u64, RanksError> {
+        let said = self.gather(&mine.to_le_bytes())?;
+        let number = |words: Vec<u8>| words.try_into().map_or(0, u64::from_le_bytes);
+        Ok(said.into_iter().map(number).max().unwrap_or(mine))
+    }
+
+    /// Starts an exchange; `wait_for` says when it is done.
+    ///
+    /// # Safety
+    /// What the transfer reads and writes lives and is not touched otherwise until it was waited for, or `leave` returned.
+    pub(crate) unsafe fn start(&self, transfer: &Arc<Transfer>) -> u64 {
+        self.shared.submit(Job::Exchange(Arc::clone(transfer)))
+    }
+
+    pub(crate) fn wait_for(&self, ticket: u64) -> Result<(), RanksError> {
+        self.shared.wait_for(ticket)
+    }
+
+    /// From now on no memory of a transfer is touched: the values that exchanges would read and write may go.
+    pub(crate) fn leave(&self) {
+        self.shared.leave();
+    }
+
+    /// Ends every rank with this exit code. Returns where MPI does not end this one at once.
+    pub fn abort(&self, code: i32) {
+        let ticket = self.shared.submit(Job::Abort { code });
+        let _ = self.shared.wait_at_most(ticket, Duration::from_secs(5));
+    }
+
+    /// Takes leave of the others, who do the same.
+    pub fn finish(&mut self) {
+        let ticket = self.shared.submit(Job::Finish);
+        let ended = self.shared.wait_at_most(ticket, self.shared.patience());
+        if let Some(thread) = self.thread.take().filter(|_| ended) {
+            let _ = thread.join();
+        }
+    }
+}

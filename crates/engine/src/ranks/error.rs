@@ -1,0 +1,69 @@
+//! What can go wrong between ranks, in words that say what to do.
+
+use super::launch::Launched;
+use std::path::PathBuf;
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum RanksError {
+    #[error(
+        "no MPI library was found: looked for {}\n  help: install Open MPI or MPICH, put its mpirun on the PATH or its library on \
+         LD_LIBRARY_PATH, or name the file in HEADROOM_MPI_LIBRARY",
+        tried.join(", ")
+    )]
+    NoLibrary { tried: Vec<String> },
+    #[error(
+        "{} is not an MPI that can be used: it has no {symbol}\n  help: Open MPI 4 or 5 (libmpi.so.40), MPICH 4 (libmpi.so.12) or the ABI \
+         of MPI 5 (libmpi_abi.so.0, .1) is wanted",
+        path.display()
+    )]
+    NoSymbol { path: PathBuf, symbol: String },
+    #[error("{} cannot be opened: {why}", path.display())]
+    NotOpened { path: PathBuf, why: String },
+    #[error(
+        "{} started {} ranks, this one as rank {}, and the MPI of {} ({version}) knows it as rank {rank} of {size}\n  help: launcher and \
+         library must be of the same MPI; HEADROOM_MPI_LIBRARY names the library's file",
+        launched.by.name(),
+        launched.size,
+        launched.rank,
+        path.display()
+    )]
+    OtherWorld { launched: Launched, path: PathBuf, version: String, rank: usize, size: usize },
+    #[error("the other ranks did not come within {seconds} s\n  help: --rank-timeout waits longer")]
+    NotAllCame { seconds: f64 },
+    #[error("cannot start the thread that speaks to the other ranks: {error}")]
+    Thread { error: String },
+    #[error("{function} failed: {why}")]
+    Call { function: &'static str, why: String },
+    #[error(
+        "{} sent nothing for {seconds} s\n  help: --rank-timeout waits longer; --resume goes on from the last checkpoint",
+        ranks(missing)
+    )]
+    Silent { missing: Vec<usize>, seconds: f64 },
+    #[error("rank {rank} sent {have} bytes where {want} were expected: the ranks do not run the same plan")]
+    OtherLength { rank: usize, have: usize, want: usize },
+    #[error("this process has taken leave of the other ranks")]
+    Left,
+}
+
+/// `rank 2`, `ranks 1 and 3`.
+fn ranks(missing: &[usize]) -> String {
+    let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
+    match &numbers[..] {
+        [] => "another rank".into(),
+        [one] => format!("rank {one}"),
+        [first @ .., last] => format!("ranks {} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_ranks_are_named() {
+        let said = |missing: &[usize]| RanksError::Silent { missing: missing.to_vec(), seconds: 60.0 }.to_string();
+        assert!(said(&[2]).starts_with("rank 2 sent nothing for 60 s"));
+        assert!(said(&[1, 2, 5]).starts_with("ranks 1, 2 and 5 sent nothing"));
+    }
+}

@@ -1,0 +1,412 @@
+//! The thread that speaks to the other ranks: it takes jobs in order, and tells when each is done.
+//!
+//! An all-reduce goes in two rounds. In the first, every rank sends each other rank that one's shard of all tensors, and adds up what
+//! it receives in the order of the ranks; in the second, it sends the sum to all. Each byte travels twice, as in a ring, and who has
+//! not sent is known by name.
+
+use super::error::RanksError;
+use super::mpi::{Request, World};
+use super::say;
+use super::waiting::wait;
+use headroom_graph::ops::collective::shard_elements;
+use headroom_graph::{Graph, Node, Op, ValueId};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where a tensor lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub start: *mut f32,
+    pub elements: usize,
+}
+
+// SAFETY: a place is an address; every access to what lies there goes through `unsafe` with its own promise.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+/// What is done with the tensors of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Summed over all ranks, or their mean.
+    AllReduce { mean: bool },
+    /// Summed, and each rank gets its shard.
+    ReduceScatter,
+    /// Put together from each rank's shard.
+    AllGather,
+}
+
+/// Tensors that go through all ranks.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    pub kind: Kind,
+    pub from: Vec<Place>,
+    /// The same as `from` where they are summed in place.
+    pub to: Vec<Place>,
+}
+
+impl Transfer {
+    /// The whole tensors, of which each rank has a shard before or afterwards.
+    fn whole(&self) -> &[Place] {
+        if self.kind == Kind::AllGather { &self.to } else { &self.from }
+    }
+}
+
+pub enum Job {
+    Exchange(Arc<Transfer>),
+    /// Words to all others, and theirs; waits so many times as long for them.
+    Say {
+        mine: Vec<u8>,
+        times: u32,
+    },
+    Abort {
+        code: i32,
+    },
+    Finish,
+}
+
+/// Between the thread and those who give it jobs.
+#[derive(Debug)]
+pub struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    patience: Duration,
+    /// Held while memory of a transfer is touched; true once nobody may any more.
+    left: Mutex<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    submitted: u64,
+    done: u64,
+    heard: Vec<Vec<u8>>,
+    /// The first error is told to all who wait from then on.
+    failure: Option<RanksError>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(out, "{} of {} jobs done", self.done, self.submitted)
+    }
+}
+
+/// Jobs for which room is made beforehand.
+const WAITING_JOBS: usize = 1024;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub fn new(patience: Duration) -> Shared {
+        let state = State { jobs: VecDeque::with_capacity(WAITING_JOBS), ..State::default() };
+        Shared { state: Mutex::new(state), changed: Condvar::new(), patience, left: Mutex::new(false) }
+    }
+
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The job's ticket.
+    pub fn submit(&self, job: Job) -> u64 {
+        let mut state = locked(&self.state);
+        state.jobs.push_back(job);
+        state.submitted += 1;
+        self.changed.notify_all();
+        state.submitted
+    }
+
+    pub fn wait_for(&self, ticket: u64) -> Result<(), RanksError> {
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if state.done >= ticket {
+                return Ok(());
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Was it done in time?
+    pub fn wait_at_most(&self, ticket: u64, limit: Duration) -> bool {
+        let mut state = locked(&self.state);
+        let until = Instant::now() + limit;
+        while state.done < ticket {
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// What the ranks said last.
+    pub fn heard(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut locked(&self.state).heard)
+    }
+
+    pub fn leave(&self) {
+        *locked(&self.left) = true;
+    }
+
+    /// Does something with memory of a transfer, unless it may have gone.
+    fn touch(&self, work: impl FnOnce()) -> Result<(), RanksError> {
+        let left = locked(&self.left);
+        if *left {
+            return Err(RanksError::Left);
+        }
+        work();
+        Ok(())
+    }
+
+    fn next(&self) -> Job {
+        let mut state = locked(&self.state);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return job;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        locked(&self.state).failure.is_some()
+    }
+
+    fn finished(&self, outcome: Result<Option<Vec<Vec<u8>>>, RanksError>) {
+        let mut state = locked(&self.state);
+        state.done += 1;
+        match outcome {
+            Ok(Some(heard)) => state.heard = heard,
+            Ok(None) => {}
+            Err(error) => {
+                state.failure.get_or_insert(error);
+            }
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// Takes jobs until it is told to finish. After a failure only the end of all ranks is left to ask for.
+pub fn serve(world: &World, shared: &Shared) {
+    let mut staging = Staging::default();
+    loop {
+        let outcome = match shared.next() {
+            Job::Abort { code } => {
+                world.abort(code);
+                Ok(None)
+            }
+            Job::Finish => {
+                if !shared.has_failed() {
+                    world.finalize();
+                }
+                shared.finished(Ok(None));
+                return;
+            }
+            _ if shared.has_failed() => Ok(None),
+            Job::Exchange(transfer) => exchange(world, shared, &transfer, &mut staging).map(|()| None),
+            Job::Say { mine, times } => {
+                let patience = shared.patience.saturating_mul(times.max(1));
+                say::gather(world, &mine, patience).map(Some)
+            }
+        };
+        if outcome.is_err() {
+            // Requests that were not done may still be written to: what they point to is never given back.
+            std::mem::forget(std::mem::take(&mut staging));
+        }
+        shared.finished(outcome);
+    }
+}
+
+/// Shards of all tensors for every rank, and those of every rank for this one.
+#[derive(Default)]
+struct Staging {
+    out: Vec<f32>,
+    into: Vec<f32>,
+    requests: Vec<Request>,
+}
+
+/// Elements that the hungriest call of a plan needs beside the arena.
+pub fn staging_elements(graph: &Graph) -> usize {
+    let need = |node: &Node| {
+        let (ranks, tensors) = match node.op {
+            Op::AllReduce(op) => (op.ranks, node.inputs.len()),
+            Op::ReduceScatter(op) => (op.ranks, node.inputs.len()),
+            Op::AllGather(op) => (op.ranks, op.tensors),
+            _ => return 0,
+        };
+        let shard = |id: &ValueId| shard_elements(graph.ty(*id).elements(), ranks);
+        if ranks > 1 { 2 * ranks * node.inputs[..tensors].iter().map(shard).sum::<usize>() } else { 0 }
+    };
+    graph.nodes().iter().map(need).max().unwrap_or(0)
+}
+
+fn exchange(world: &World, shared: &Shared, transfer: &Transfer, staging: &mut Staging) -> Result<(), RanksError> {
+    let (rank, size) = (world.rank, world.size);
+    let shards: Vec<usize> = transfer.whole().iter().map(|place| shard_elements(place.elements, size)).collect();
+    let shard: usize = shards.iter().sum();
+    for room in [&mut staging.out, &mut staging.into] {
+        // Grows in the first step alone.
+        if room.len() < size * shard {
+            room.resize(size * shard, 0.0);
+        }
+    }
+    let own = rank * shard..(rank + 1) * shard;
+    shared.touch(|| {
+        // SAFETY: who started the exchange promised that its tensors live until then, and that nothing else writes them.
+        unsafe {
+            match transfer.kind {
+                Kind::AllGather => take_shards(&transfer.from, &mut staging.out[own.clone()]),
+                Kind::AllReduce { .. } | Kind::ReduceScatter => pack(&transfer.from, &shards, size, &mut staging.out),
+            }
+        }
+    })?;
+    if transfer.kind != Kind::AllGather {
+        // Each rank's shard to that rank.
+        round(world, shared, staging, shard, |peer| peer)?;
+        staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
+        let scale = if transfer.kind == (Kind::AllReduce { mean: true }) { 1.0 / size as f32 } else { 1.0 };
+        for (at, sum) in staging.out[own.clone()].iter_mut().enumerate() {
+            let all: f32 = (1..size).fold(staging.into[at], |sum, peer| sum + staging.into[peer * shard + at]);
+            *sum = all * scale;
+        }
+    }
+    if transfer.kind != Kind::ReduceScatter {
+        // This rank's to all.
+        round(world, shared, staging, shard, |_| rank)?;
+        staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
+    }
+    shared.touch(|| {
+        // SAFETY: as above.
+        unsafe {
+            match transfer.kind {
+                Kind::ReduceScatter => give_shards(&staging.out[own], &transfer.to),
+                Kind::AllReduce { .. } | Kind::AllGather => unpack(&staging.into, &shards, size, &transfer.to),
+            }
+        }
+    })
+}
+
+/// Sends every other rank the shard that `which` says, and receives one of each.
+fn round(
+    world: &World,
+    shared: &Shared,
+    staging: &mut Staging,
+    shard: usize,
+    which: impl Fn(usize) -> usize,
+) -> Result<(), RanksError> {
+    let part = |number: usize| number * shard..(number + 1) * shard;
+    for peer in (0..world.size).filter(|peer| *peer != world.rank) {
+        // SAFETY: both rooms stay where they are until all requests are done: on an error they are never given back.
+        unsafe {
+            world.receive(peer, bytes_mut(&mut staging.into[part(peer)]), &mut staging.requests)?;
+            world.send(peer, bytes(&staging.out[part(which(peer))]), &mut staging.requests)?;
+        }
+    }
+    wait(world, &mut staging.requests, shared.patience)
+}
+
+/// The shards of all tensors, one after the other.
+///
+/// # Safety
+/// The places can be read.
+unsafe fn take_shards(from: &[Place], to: &mut [f32]) {
+    let mut first = 0;
+    for place in from {
+        // SAFETY: as the caller promises.
+        let shard = unsafe { std::slice::from_raw_parts(place.start, place.elements) };
+        to[first..first + place.elements].copy_from_slice(shard);
+        first += place.elements;
+    }
+}
+
+/// The other way round.
+///
+/// # Safety
+/// The places can be written.
+unsafe fn give_shards(from: &[f32], to: &[Place]) {
+    let mut first = 0;
+    for place in to {
+        // SAFETY: as the caller promises.
+        let shard = unsafe { std::slice::from_raw_parts_mut(place.start, place.elements) };
+        shard.copy_from_slice(&from[first..first + place.elements]);
+        first += place.elements;
+    }
+}
+
+/// Every rank's shard of each tensor, those of one rank together; the last shard is padded with zeros.
+///
+/// # Safety
+/// The places can be read.
+unsafe fn pack(from: &[Place], shards: &[usize], size: usize, out: &mut [f32]) {
+    let shard: usize = shards.iter().sum();
+    let mut first = 0;
+    for (place, own) in from.iter().zip(shards) {
+        for rank in 0..size {
+            let to = &mut out[rank * shard + first..][..*own];
+            let start = (rank * own).min(place.elements);
+            let count = (place.elements - start).min(*own);
+            // SAFETY: `start + count` is at most the tensor's elements.
+            to[..count].copy_from_slice(unsafe { std::slice::from_raw_parts(place.start.add(start), count) });
+            to[count..].fill(0.0);
+        }
+        first += own;
+    }
+}
+
+/// The other way round.
+///
+/// # Safety
+/// The places can be written.
+unsafe fn unpack(all: &[f32], shards: &[usize], size: usize, to: &[Place]) {
+    let shard: usize = shards.iter().sum();
+    let mut first = 0;
+    for (place, own) in to.iter().zip(shards) {
+        for rank in 0..size {
+            let start = (rank * own).min(place.elements);
+            let count = (place.elements - start).min(*own);
+            // SAFETY: as in `pack`.
+            let piece = unsafe { std::slice::from_raw_parts_mut(place.start.add(start), count) };
+            piece.copy_from_slice(&all[rank * shard + first..][..count]);
+        }
+        first += own;
+    }
+}
+
+fn bytes(data: &[f32]) -> &[u8] {
+    // SAFETY: any bytes of a float are bytes, and the length is that of the same memory.
+    unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) }
+}
+
+fn bytes_mut(data: &mut [f32]) -> &mut [u8] {
+    // SAFETY: as above; any bytes are a float.
+    unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_cut_into_equal_shards_and_put_together_again() {
+        let mut tensors = [vec![1.0f32, 2.0, 3.0, 4.0, 5.0], vec![6.0], vec![7.0, 8.0, 9.0, 10.0]];
+        let places: Vec<Place> =
+            tensors.iter_mut().map(|data| Place { start: data.as_mut_ptr(), elements: data.len() }).collect();
+        for size in [2, 3, 4] {
+            let shards: Vec<usize> = places.iter().map(|place| shard_elements(place.elements, size)).collect();
+            let mut all = vec![f32::NAN; size * shards.iter().sum::<usize>()];
+            // SAFETY: the tensors live.
+            unsafe { pack(&places, &shards, size, &mut all) };
+            assert!(all.iter().all(|x| x.is_finite()), "padded with zeros");
+            assert_eq!(all.iter().sum::<f32>(), 55.0);
+            let mut back = [vec![0.0f32; 5], vec![0.0], vec![0.0; 4]];
+            let to: Vec<Place> =
+                back.iter_mut().map(|data| Place { start: data.as_mut_ptr(), elements: data.len() }).collect();
+            // SAFETY: as above.
+            unsafe { unpack(&all, &shards, size, &to) };
+            assert_eq!(back, tensors, "{size} ranks");
+        }
+    }
+}

