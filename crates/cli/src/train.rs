@@ -99,7 +99,13 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
             "--on-spike go-back is for one rank\n  help: --on-spike stop, and --resume with a lower rate"
         );
         company.agree(&arguments, &settings, &sources)?;
-        settings = settings.among(&company.launched, &arguments);
+        settings = settings.among(company.launched.size, company.launched.local_size, &arguments);
+    } else if let Some(ranks) = arguments.machine.ranks {
+        ensure!(
+            settings.device == DeviceSpec::Null,
+            "--ranks {ranks} plans a run of so many ranks and is for --device null\n  help: mpirun -n {ranks} headroom train starts one"
+        );
+        settings = settings.among(ranks as usize, None, &arguments);
     } else if settings.passes.asks_for_ranks() {
         output::note("note: passes of several ranks mean nothing to one; a launcher such as mpirun starts several");
     }
@@ -114,7 +120,12 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
     // The null device replays the prediction itself.
     let estimate = Some(&planned).filter(|_| settings.device != DeviceSpec::Null);
     let estimate = estimate.and_then(|planned| Estimate::of(&settings, planned));
-    let opening = opening::describe(&settings, &planned, estimate.as_ref(), company.map(Company::line));
+    let opening = opening::describe(
+        &settings,
+        &planned,
+        estimate.as_ref(),
+        estimate::ranks_line(&settings, &planned, company.map(Company::line)),
+    );
     if format == Format::Text {
         output::result(&opening)?;
     }

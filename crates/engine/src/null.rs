@@ -3,8 +3,9 @@
 
 use crate::at_once;
 use crate::device::{Device, EngineError, Finished, Program, Submission, Taken};
+use crate::peaks::ASSUMED_LINK;
 use crate::recorder::{CallSpan, Recorder};
-use headroom_graph::cost::{Rates, predicted_seconds};
+use headroom_graph::cost::{Clocks, Link, Rates};
 use headroom_graph::{Precision, ValueId};
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use std::time::Duration;
 pub struct Null {
     programs: Vec<Program>,
     rates: Rates,
-    clock: f64,
+    link: Link,
+    clocks: Clocks,
     recorder: Option<Recorder>,
     finished: Vec<Finished>,
 }
@@ -22,7 +24,13 @@ impl Null {
     pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
 
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
-        Null { programs: programs.to_vec(), rates, clock: 0.0, recorder: None, finished: vec![] }
+        Null::among(rates, ASSUMED_LINK, programs)
+    }
+
+    /// As one of several ranks that speak to each other through `link`.
+    pub fn among(rates: Rates, link: Link, programs: &[Program]) -> Null {
+        let clocks = Clocks::default();
+        Null { programs: programs.to_vec(), rates, link, clocks, recorder: None, finished: vec![] }
     }
 }
 
@@ -55,7 +63,8 @@ impl Device for Null {
     fn run(&mut self, program: usize, calls: Range<usize>) {
         for call in calls {
             let start = self.clock();
-            self.clock += predicted_seconds(&self.programs[program].plan.calls[call], &self.rates);
+            let Program { graph, plan, .. } = &self.programs[program];
+            self.clocks.advance(graph, &plan.calls[call], &self.rates, &self.link);
             let end = self.clock();
             if let Some(recorder) = &mut self.recorder {
                 recorder.push(CallSpan { program: program as u32, call: call as u32, start, end });
@@ -77,6 +86,6 @@ impl Device for Null {
     }
 
     fn clock(&self) -> Duration {
-        Duration::from_secs_f64(self.clock)
+        Duration::from_secs_f64(self.clocks.now)
     }
 }

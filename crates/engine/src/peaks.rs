@@ -4,7 +4,7 @@ use crate::cpu::gemm::{Accumulate, Arithmetic, Bf16Unit, MatMut, MatRef, Product
 use crate::cpu::isa::Isa;
 use crate::cpu::{Reductions, Team};
 use crate::device::EngineError;
-use headroom_graph::cost::Rates;
+use headroom_graph::cost::{Link, Rates};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,9 @@ impl CpuPeaks {
         Rates { product_flops: self.product_f32, bytes: self.copy, call_seconds: self.call_seconds }
     }
 }
+
+/// Messages between ranks to plan with where nothing was measured yet: processes of one machine.
+pub const ASSUMED_LINK: Link = Link { round_seconds: 5e-5, bytes: 1e9 };
 
 /// Rates to plan with where nothing was measured yet: a laptop's core or two.
 pub const ASSUMED_RATES: Rates = Rates { product_flops: 2e11, bytes: 2e10, call_seconds: 2e-6 };

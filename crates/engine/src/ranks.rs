@@ -8,6 +8,7 @@ mod error;
 mod exchange;
 pub mod launch;
 mod library;
+pub mod measure;
 mod mpi;
 mod say;
 mod waiting;

@@ -5,10 +5,10 @@ use crate::cpu::{Cpu, Reductions};
 use crate::cuda::{self, Cuda, RangesChoice, SumOrder};
 use crate::device::{Device, EngineError, Program, Target};
 use crate::null::Null;
-use crate::peaks::ASSUMED_RATES;
+use crate::peaks::{ASSUMED_LINK, ASSUMED_RATES};
 use crate::ranks::Ranks;
 use headroom_graph::Precision;
-use headroom_graph::cost::Rates;
+use headroom_graph::cost::{Link, Rates};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub struct Opening {
     pub cache: Option<PathBuf>,
     /// Of the null device, which predicts its times by them.
     pub rates: Rates,
+    /// Of the null device, which predicts messages between ranks by it.
+    pub link: Link,
     /// The other processes that train the same model, where there are any.
     pub ranks: Option<Arc<Ranks>>,
 }
@@ -42,7 +44,7 @@ pub struct Opening {
 impl Opening {
     pub const fn threads(threads: usize) -> Opening {
         let (order, ranges) = (SumOrder::Fixed, RangesChoice::Unmarked);
-        Opening { threads, order, ranges, cache: None, rates: ASSUMED_RATES, ranks: None }
+        Opening { threads, order, ranges, cache: None, rates: ASSUMED_RATES, link: ASSUMED_LINK, ranks: None }
     }
 }
 
@@ -103,7 +105,7 @@ impl DeviceSpec {
                 let cpu = Cpu::new(opening.threads, Isa::detect(), reductions, programs)?;
                 Box::new(cpu.among(opening.ranks.clone())?)
             }
-            DeviceSpec::Null => Box::new(Null::new(opening.rates, programs)),
+            DeviceSpec::Null => Box::new(Null::among(opening.rates, opening.link, programs)),
             DeviceSpec::Cuda(ordinal) => {
                 let Opening { order, ranges, cache, .. } = opening.clone();
                 Box::new(Cuda::new(&cuda::Options { ordinal, cache, ranges, order }, programs)?)

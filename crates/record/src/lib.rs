@@ -7,6 +7,7 @@ pub mod device;
 pub mod flops;
 pub mod intensity;
 pub mod k1;
+pub mod link;
 pub mod memory;
 pub mod operators;
 pub mod performance;

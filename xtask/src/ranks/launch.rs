@@ -17,6 +17,7 @@ pub struct Place {
     pub open_mpi: Mpi,
     pub mpich: Mpi,
     pub folder: PathBuf,
+    pub kills: u32,
 }
 
 /// A launcher, with the library that belongs to it.
@@ -71,6 +72,22 @@ impl Mpi {
         let mut command = self.launcher();
         command.args(["-n", &ranks.to_string()]).arg(&place.headroom).args(words(place, name, flags));
         Running::start(command, place, name)
+    }
+
+    /// Two ranks that have SLURM's variables in place of this launcher's.
+    pub fn train_as_slurm(&self, place: &Place, name: &str, flags: &[&str]) -> Result<Ended> {
+        const SCRIPT: &str = "export SLURM_PROCID=$OMPI_COMM_WORLD_RANK SLURM_STEP_NUM_TASKS=$OMPI_COMM_WORLD_SIZE; \
+                              unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE; exec \"$@\"";
+        let mut command = self.launcher();
+        command.args(["-n", "2", "sh", "-c", SCRIPT, "sh"]).arg(&place.headroom).args(words(place, name, flags));
+        Running::start(command, place, name)?.end(LIMIT)
+    }
+
+    /// Any command to its end, on several ranks.
+    pub fn run(&self, place: &Place, ranks: usize, name: &str, words: &[&str]) -> Result<Ended> {
+        let mut command = self.launcher();
+        command.args(["-n", &ranks.to_string()]).arg(&place.headroom).args(words);
+        Running::start(command, place, name)?.end(LIMIT)
     }
 
     /// Ranks with flags of their own.

@@ -246,6 +246,9 @@ pub struct MachineArguments {
     /// The most memory that the run may plan with, such as 4GiB [default: what the machine has free]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
+    /// Ranks to plan for and to predict, with --device null; a launcher says how many there are otherwise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: Option<u32>,
     /// Seconds after which a rank that sends nothing ends the run on all ranks
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_timeout: u64,

@@ -2,12 +2,13 @@
 
 use super::plan::Planned;
 use super::settings::Settings;
-use super::start::kept_rates;
+use super::start::{kept_rates, link};
 use headroom_engine::DeviceSpec;
 use headroom_engine::peaks::ASSUMED_RATES;
 use headroom_graph::Phase;
-use headroom_graph::cost::{Rates, predicted_seconds};
+use headroom_graph::cost::{Rates, predicted_among_ranks, predicted_seconds};
 use headroom_report::numbers::seconds;
+use headroom_training::program::TrainingProgram;
 
 pub struct Estimate {
     pub step_seconds: f64,
@@ -41,7 +42,32 @@ fn step_seconds(planned: &Planned, accumulation: usize, rates: &Rates) -> f64 {
     let plan = &planned.training.program.plan;
     let phase =
         |phase: Phase| plan.calls[plan.phase(phase)].iter().map(|call| predicted_seconds(call, rates)).sum::<f64>();
-    (phase(Phase::Forward) + phase(Phase::Backward)) * accumulation as f64 + phase(Phase::Optimizer)
+    let micro_batch = phase(Phase::Forward) + phase(Phase::Backward);
+    match planned.training.ranks {
+        1 => micro_batch * accumulation as f64 + phase(Phase::Optimizer),
+        _ => micro_batch * (accumulation - 1) as f64 + among_ranks(planned, rates).0,
+    }
+}
+
+/// One micro-batch and the update, and the part of it in which a rank waits for others.
+fn among_ranks(planned: &Planned, rates: &Rates) -> (f64, f64) {
+    let TrainingProgram { program, ranks, .. } = &planned.training;
+    predicted_among_ranks(&program.graph, &program.plan, rates, &link(*ranks).0)
+}
+
+/// What there is to say of several ranks before the first step.
+pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String>) -> Option<String> {
+    if settings.ranks < 2 {
+        return None;
+    }
+    let (step, exposed) = among_ranks(planned, &kept_rates(settings).unwrap_or(ASSUMED_RATES));
+    let by = match link(settings.ranks).1 {
+        Some(ranks) => format!("messages as measured between {ranks}"),
+        None => "assumed messages (`headroom device` under a launcher measures them)".into(),
+    };
+    let started = started.unwrap_or_else(|| settings.ranks.to_string());
+    let share = 100.0 * exposed / step.max(f64::MIN_POSITIVE);
+    Some(format!("{started}; {share:.0}% of a step is predicted to be exposed communication, by {by}"))
 }
 
 /// In the unit that people would use.

@@ -19,7 +19,6 @@ use data::{Wanted, check_shape};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
-use headroom_engine::ranks::Launched;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
@@ -211,13 +210,13 @@ impl Settings {
 
 impl Settings {
     /// The same for one of several ranks. Those of a machine share its cores, where the number of threads was not asked for.
-    pub fn among(self, launched: &Launched, arguments: &Arguments) -> Settings {
-        let local_ranks = launched.local_size.unwrap_or(1).max(1);
+    pub fn among(self, ranks: usize, local_ranks: Option<usize>, arguments: &Arguments) -> Settings {
+        let local_ranks = local_ranks.unwrap_or(1).max(1);
         let threads = match arguments.machine.threads {
             Some(_) => self.threads,
             None => (self.threads / local_ranks).max(1),
         };
-        Settings { ranks: launched.size, local_ranks, threads, passes: self.passes.among(launched.size), ..self }
+        Settings { ranks, local_ranks, threads, passes: self.passes.among(ranks), ..self }
     }
 
     /// Sequences of a step, on all ranks together.

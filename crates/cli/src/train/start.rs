@@ -8,10 +8,10 @@ use crate::signals::Interrupt;
 use crate::{kept, output, verified};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda::{self, Options, RangesChoice, SumOrder};
-use headroom_engine::peaks::ASSUMED_RATES;
+use headroom_engine::peaks::{ASSUMED_LINK, ASSUMED_RATES};
 use headroom_engine::ranks::Ranks;
 use headroom_engine::{Device, Opening, Program};
-use headroom_graph::cost::Rates;
+use headroom_graph::cost::{Link, Rates};
 use headroom_training::persist;
 use headroom_training::trainer::Trainer;
 use std::sync::Arc;
@@ -51,6 +51,7 @@ fn build_device(
     }
     let opening = Opening {
         ranks,
+        link: link(settings.ranks).0,
         order: if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed },
         ranges: if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked },
         rates: if settings.device == DeviceSpec::Null { rates(settings) } else { ASSUMED_RATES },
@@ -75,6 +76,16 @@ fn rates(settings: &Settings) -> Rates {
         output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
         ASSUMED_RATES
     })
+}
+
+/// Messages between so many ranks, and between how many they were measured; none where they were not.
+pub fn link(ranks: usize) -> (Link, Option<u64>) {
+    match kept::load_link(ranks).filter(|_| ranks > 1) {
+        Some(record) => {
+            (Link { round_seconds: record.round_seconds, bytes: record.bytes_per_second }, Some(record.ranks))
+        }
+        None => (ASSUMED_LINK, None),
+    }
 }
 
 /// The measured peaks of the machine or GPU that a run is for, where they are kept.

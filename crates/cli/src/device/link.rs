@@ -1,0 +1,56 @@
+//! `headroom device` under a launcher: how long messages between the ranks take.
+
+use crate::ranks::Company;
+use crate::{kept, output};
+use anyhow::Context;
+use headroom_engine::machine::Machine;
+use headroom_engine::ranks::measure::measure;
+use headroom_record::link::{LinkPoint, LinkRecord};
+use headroom_record::timestamp::utc_iso;
+use headroom_report::numbers::{bytes, metric, seconds};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Every rank measures; rank 0 tells and keeps.
+pub fn run(company: &Company, json: bool) -> anyhow::Result<ExitCode> {
+    let ranks = company.ranks();
+    let measured = measure(&ranks)?;
+    let points: Vec<LinkPoint> =
+        measured.iter().map(|one| LinkPoint { bytes: one.bytes as u64, seconds: one.seconds }).collect();
+    let size = ranks.size() as u64;
+    let (round_seconds, bytes_per_second) =
+        LinkRecord::line(size, &points).context("large exchanges took no longer than small ones: measure again")?;
+    let record = LinkRecord {
+        schema_version: headroom_record::SCHEMA_VERSION,
+        timestamp: utc_iso(SystemTime::now()),
+        ranks: size,
+        library: ranks.library().into(),
+        machine: Machine::detect().cpu_name,
+        round_seconds,
+        bytes_per_second,
+        points,
+        provenance: LinkRecord::provenance(),
+    };
+    if company.rank() > 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = if json { serde_json::to_string_pretty(&record)? + "\n" } else { table(&record) };
+    output::result(&text)?;
+    match kept::save_link(&record).context("the measurement is done, but cannot be kept")? {
+        Some(path) => output::note(&format!("kept in {}", path.display())),
+        None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(record: &LinkRecord) -> String {
+    let mut text = format!("{} ranks, {}\n", record.ranks, record.library);
+    for point in &record.points {
+        text += &format!("  {:<17} {}\n", format!("sum of {}", bytes(point.bytes)), seconds(point.seconds));
+    }
+    text + &format!(
+        "  a round           {}\n  sent by each rank {}\n",
+        seconds(record.round_seconds),
+        metric(record.bytes_per_second, "B/s")
+    )
+}

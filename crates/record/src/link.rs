@@ -1,0 +1,88 @@
+//! link-N-ranks.json: how long messages between so many ranks were measured to take.
+
+use crate::provenance::{Origin, Provenance};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkRecord {
+    pub schema_version: u32,
+    pub timestamp: String,
+    pub ranks: u64,
+    /// MPI's name and version, and the machine of rank 0.
+    pub library: String,
+    pub machine: String,
+    /// A round of an exchange, however little is sent.
+    pub round_seconds: f64,
+    /// Sent by each rank.
+    pub bytes_per_second: f64,
+    pub points: Vec<LinkPoint>,
+    pub provenance: Provenance,
+}
+
+/// An all-reduce.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkPoint {
+    pub bytes: u64,
+    pub seconds: f64,
+}
+
+impl LinkRecord {
+    pub fn file(ranks: u64) -> String {
+        format!("link-{ranks}-ranks.json")
+    }
+
+    pub fn provenance() -> Provenance {
+        Provenance::of(&[
+            ("ranks", Origin::Measured),
+            ("round_seconds", Origin::Computed),
+            ("bytes_per_second", Origin::Computed),
+            ("points", Origin::Measured),
+        ])
+    }
+
+    /// The line through the smallest and the largest exchange of so many ranks: two rounds, in each of which a rank sends its part of the tensor to
+    /// each other one.
+    pub fn line(ranks: u64, points: &[LinkPoint]) -> Option<(f64, f64)> {
+        let (small, large) =
+            (points.iter().min_by_key(|point| point.bytes)?, points.iter().max_by_key(|point| point.bytes)?);
+        let sent = |point: &LinkPoint| 2.0 * (ranks as f64 - 1.0) * point.bytes as f64 / ranks as f64;
+        let (seconds, bytes) = (large.seconds - small.seconds, sent(large) - sent(small));
+        (seconds > 0.0 && bytes > 0.0).then(|| (small.seconds / 2.0, bytes / seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SCHEMA_VERSION;
+    use crate::provenance::check_provenance;
+
+    fn points() -> Vec<LinkPoint> {
+        [(4, 1e-4), (4096, 1.1e-4), (4_000_004, 4.1e-3)].map(|(bytes, seconds)| LinkPoint { bytes, seconds }).to_vec()
+    }
+
+    #[test]
+    fn a_line_goes_through_the_smallest_and_the_largest_exchange() {
+        let (round, bytes) = LinkRecord::line(2, &points()).unwrap();
+        assert_eq!(round, 5e-5);
+        // Of four million bytes, half goes to the other rank in each of two rounds, in four milliseconds.
+        assert!((bytes / 1e9 - 1.0).abs() < 1e-9, "{bytes}");
+        assert_eq!(LinkRecord::line(2, &points()[..1]), None);
+    }
+
+    #[test]
+    fn every_figure_says_where_it_comes_from() {
+        let record = LinkRecord {
+            schema_version: SCHEMA_VERSION,
+            timestamp: "2026-11-16T17:00:00Z".into(),
+            ranks: 2,
+            library: "an MPI".into(),
+            machine: "a CPU".into(),
+            round_seconds: 5e-5,
+            bytes_per_second: 1e9,
+            points: points(),
+            provenance: LinkRecord::provenance(),
+        };
+        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+    }
+}
