@@ -203,7 +203,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
             outcome.end = more.end;
         }
     }
-    let other_load = load.and_then(|load| load.others());
+    // The other ranks of a machine are no other programs.
+    let other_load = load.filter(|_| company.is_none()).and_then(|load| load.others());
     let spikes = std::mem::take(&mut progress.spikes);
     let printed = progress.finish();
     if matches!(outcome.end, End::Interrupted | End::GivenUp) {
