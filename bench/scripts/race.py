@@ -79,6 +79,17 @@ SCRIPTS = {
     "tabular_row_by_row": "data-loading",
     "decoder_mask_on_host": "host-copies",
     "forecast_list_of_arrays": "data-loading",
+    # The sixth set, judged once, before there was a rule for a forward pass that is run twice.
+    "vision_one_worker": "data-loading",
+    "trainer_forward_again": "forward-repeated",
+    "detector_targets_by_box": "host-sync",
+    "lightning_average_on_host": "host-copies",
+    "accelerate_teacher_fp32": "no-tensor-cores",
+    "compiled_checkpoints": "activations-recomputed",
+    "graphed_loss_read": "host-sync",
+    "translator_word_by_word": "launch-bound",
+    "lightning_einsum_attention": "attention-materialised",
+    "trainer_copied_adamw": "optimizer-per-parameter",
 }
 
 

@@ -40,6 +40,7 @@ pub mod python;
 pub mod queue;
 pub mod ranks;
 pub mod rates;
+pub mod read_loops;
 pub mod recomputed;
 pub mod recorded;
 mod repeated_forward;
@@ -89,6 +90,8 @@ pub struct Measures {
     pub stops: Vec<stops::Stop>,
     #[serde(skip)]
     pub on_host: on_host::WorkOnHost,
+    #[serde(skip)]
+    pub read_loops: read_loops::ReadLoops,
     #[serde(skip)]
     pub converted: converted::Converted,
     pub sequences: Vec<sequences::SequenceRow>,
@@ -150,6 +153,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         patterns,
         per_step: per_step::per_step(view),
         on_host: on_host::work_on_host(view, &stops),
+        read_loops: read_loops::read_loops(view),
         converted: converted::converted(view),
         stops,
         sequences: sequences::sequences(view),

@@ -52,6 +52,11 @@ const METHOD: &str =
 /// Less is not worth a line.
 const LEAST_SAVING: f64 = 0.0005;
 
+/// Savings as they are compared: what differs by less is the same.
+fn rounded(worth: f64) -> i64 {
+    (1e3 * worth).round() as i64
+}
+
 /// Sets each finding's own savings, and orders those that save something.
 pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
     let wall = view.steps.range().nanos().max(1) as f64;
@@ -90,7 +95,10 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
     let is_rest = |finding: &TraceFinding| finding.cause == Cause::GpuIdle;
     order.sort_by(|&left, &right| {
         let (left, right) = (&findings[left], &findings[right]);
-        let by_worth = worth(right).total_cmp(&worth(left)).then(left.code.cmp(right.code));
+        // Of two that save the same, the one whose own cost is the larger: a copy before the wait for it.
+        let cost = |finding: &TraceFinding| finding.share_of_step.unwrap_or(0.0);
+        let by_cost = cost(right).total_cmp(&cost(left)).then(left.code.cmp(right.code));
+        let by_worth = rounded(worth(right)).cmp(&rounded(worth(left))).then(by_cost);
         is_rest(left).cmp(&is_rest(right)).then(by_worth)
     });
     let now = view.steps.seconds_a_step(view.steps.wall_nanos());

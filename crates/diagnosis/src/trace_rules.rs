@@ -12,6 +12,7 @@ mod data_loading;
 mod device_copies;
 mod device_stalled;
 mod differentiated_twice;
+mod forward_repeated;
 mod gpu_idle;
 mod host_copies;
 mod host_sync;
@@ -181,6 +182,7 @@ pub const TRACE_RULES: &[TraceRule] = &[
     recomputed::RULE,
     differentiated_twice::RULE,
     unread_gradients::RULE,
+    forward_repeated::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
-        let codes: Vec<String> = (101..=134).map(|number| format!("TR{number}")).collect();
+        let codes: Vec<String> = (101..=135).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);
         for rule in TRACE_RULES {
             let title = format!("# {}: {}\n", rule.code, rule.name);

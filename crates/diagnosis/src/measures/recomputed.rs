@@ -1,6 +1,7 @@
 //! Forward passes that the backward pass computes again (activation checkpointing).
 
-use headroom_trace::Category;
+use hashbrown::HashSet;
+use headroom_trace::{Category, NameId};
 use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
@@ -75,6 +76,63 @@ pub fn recomputed(view: &View) -> Recomputed {
         }
     }
     parts.retain(|(_, _, count)| *count >= FEWEST);
-    let spans = parts.iter().map(|(_, span, _)| *span).collect();
-    Recomputed::of(view, parts.len(), spans)
+    let compiled = compiled_again(view);
+    let count = parts.len() + compiled.len();
+    let spans = parts.iter().map(|(_, span, _)| *span).chain(compiled).collect();
+    Recomputed::of(view, count, spans)
+}
+
+/// Compiled code that a node of the backward pass enters from the start, where the forward pass runs the same: its kernels belong to no
+/// operator that would tell. A compiled gradient runs within its node without being entered anew.
+fn compiled_again(view: &View) -> Vec<Span> {
+    let host = &view.trace.host;
+    let (mut first, mut again): (HashSet<NameId>, Vec<usize>) = Default::default();
+    for at in view.host_spans_named(|name| name.starts_with("Torch-Compiled Region")) {
+        if view.steps.at_host(host.start[at]).is_none() {
+            continue;
+        }
+        match view.ancestors(at).skip(1).any(|outer| is_backward_node(view.host_name(outer))) {
+            true => again.push(at),
+            false => drop(first.insert(host.name[at])),
+        }
+    }
+    again.into_iter().filter(|&at| first.contains(&host.name[at])).map(|at| view.host_span(at)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// A region of the forward pass, and one that a node of the backward pass enters, with two kernels each; then the gradient's own.
+    fn regions(of_forward: &str, of_backward: &str) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 3_000 * MICRO);
+        let mut region = |start: i64, name: &str| {
+            made.operator(name, start * MICRO, (start + 100) * MICRO);
+            for nth in 0..2 {
+                let call = start + 10 + 20 * nth;
+                let (begins, ends) = ((call + 5) * MICRO, (call + 15) * MICRO);
+                made.launch((call * MICRO, (call + 2) * MICRO), "triton_poi_fused_gelu_0", (begins, ends));
+            }
+        };
+        region(10, of_forward);
+        region(1_020, of_backward);
+        let node = "autograd::engine::evaluate_function: CompiledFunctionBackward";
+        made.operator(node, 1_000 * MICRO, 2_000 * MICRO);
+        made.launch((1_500 * MICRO, 1_502 * MICRO), "triton_poi_fused_gelu_backward_1", (1_510 * MICRO, 1_550 * MICRO));
+        let trace = made.trace();
+        recomputed(&View::new(&trace))
+    }
+
+    #[test]
+    fn compiled_code_of_the_forward_pass_that_the_backward_pass_enters_is_computed_again() {
+        let again = regions("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 0/0");
+        assert_eq!((again.parts_per_step, again.kernels.len()), (1.0, 2), "not the gradient's own kernel");
+        assert_eq!(again.host, [Span { start: 1_020 * MICRO, end: 1_120 * MICRO }]);
+        let other = regions("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 7/0");
+        assert!(other.kernels.is_empty(), "a function that only the backward pass calls");
+    }
 }

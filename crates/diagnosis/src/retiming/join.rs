@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use headroom_trace::{Category, NONE, Trace};
 
 use crate::measures::intervals::Span;
+use crate::measures::steps::is_fetch;
 use crate::measures::view::View;
 
 pub struct Joined {
@@ -118,11 +119,16 @@ fn place_device_work(
     }
 }
 
-/// Operators and calls of each lane, in order.
+/// Operators and calls of each lane, in order, and the loader's annotations: no operator of this process tells when it waits for a worker.
 fn by_lane(view: &View) -> Vec<(u32, Vec<usize>)> {
     let host = &view.trace.host;
     let mut lanes: Vec<(u32, Vec<usize>)> = Vec::new();
-    for at in (0..host.len()).filter(|&at| matches!(host.category[at], Category::CpuOp | Category::Runtime)) {
+    let is_one = |&at: &usize| match host.category[at] {
+        Category::CpuOp | Category::Runtime => true,
+        Category::UserAnnotation => is_fetch(view.host_name(at)),
+        _ => false,
+    };
+    for at in (0..host.len()).filter(is_one) {
         match lanes.last_mut() {
             Some((lane, list)) if *lane == host.lane[at].0 => list.push(at),
             _ => lanes.push((host.lane[at].0, vec![at])),

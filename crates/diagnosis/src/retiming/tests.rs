@@ -94,7 +94,7 @@ fn where_the_device_sets_the_pace_no_cost_explains_a_shorter_step() {
 }
 
 #[test]
-fn where_the_device_sets_the_pace_the_host_is_as_quick_as_it_usually_is() {
+fn where_the_device_sets_the_pace_recording_is_as_dear_as_it_was_seen() {
     // As above, and the true time is the recorded one: the device hides what recording costs, and it is taken out all the same.
     let mut made = Fabricated::default();
     made.step(1, 0, 2_012 * MICRO);
@@ -107,7 +107,22 @@ fn where_the_device_sets_the_pace_the_host_is_as_quick_as_it_usually_is() {
     let trace = made.trace();
     let view = View::new(&trace);
     let (costs, _) = fit(&view, 2_012e-6);
-    assert_eq!(costs, EventCosts::usual(&view));
+    assert_eq!(costs, EventCosts::usual(&view).times(MOST_SEEN));
+}
+
+#[test]
+fn a_loop_that_waits_for_a_worker_is_no_quicker_without_a_profiler() {
+    let step = |iterator: &str| {
+        let trace = launching(100 * MICRO, |made, start| {
+            let name = format!("enumerate(DataLoader)#_{iterator}DataLoaderIter.__next__");
+            made.span("user_annotation", &name, 1, start + 60 * MICRO, start + 90 * MICRO, "");
+        });
+        estimated(&View::new(&trace.trace()))
+    };
+    let (own, workers) = (step("SingleProcess"), step("MultiProcessing"));
+    assert!(own.seconds < 0.95 * own.recorded_seconds, "{own:?}");
+    assert!(near(workers.seconds, workers.recorded_seconds, 1e-9), "{workers:?}");
+    assert_eq!(workers.lower_seconds, own.lower_seconds, "it may have been there in time as well");
 }
 
 #[test]

@@ -72,6 +72,8 @@ fn little_effort_comes_first_unless_much_more_is_saved() {
     assert_eq!(codes(&mut medium), ["TR001", "TR002"]);
     let mut equal = [finding("TR009", Effort::Low, 0, 100), finding("TR003", Effort::Low, 200, 300)];
     assert_eq!(codes(&mut equal), ["TR003", "TR009"], "of two alike the first code");
+    equal[0].share_of_step = Some(0.1);
+    assert_eq!(codes(&mut equal), ["TR009", "TR003"], "of two that save the same the one that costs more");
 }
 
 #[test]

@@ -28,7 +28,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let anomaly = &evidence.measures.patterns.anomaly;
     let in_a_check = |span: &Span| covered(&anomaly.checks, *span) == span.nanos();
     let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
+    let loops = &evidence.measures.read_loops.spans;
+    let is_in_a_loop = |waits: &Waits| waits.spans.iter().all(|span| covered(loops, *span) == span.nanos());
     let said = groups.iter().filter(matters).filter(|waits| !is_a_step_s_end(waits) && !is_a_check(waits));
+    let said = said.filter(|waits| loops.is_empty() || !is_in_a_loop(waits));
     let on_host = &evidence.measures.on_host;
     let mut readers = on_host.readers.clone();
     readers.sort_unstable();
@@ -45,7 +48,35 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
         found
     };
-    anomaly_detection(evidence).into_iter().chain(said.map(found)).collect()
+    let by_themselves = anomaly_detection(evidence).into_iter().chain(read_in_a_loop(evidence));
+    by_themselves.chain(said.map(found)).collect()
+}
+
+/// A loop of short kernels that reads back in every round goes as a whole: one call for all rounds has nothing to read.
+fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
+    let loops = &evidence.measures.read_loops;
+    let share = loops.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+    if loops.spans.is_empty() || share < LEAST_SHARE {
+        return None;
+    }
+    let message = format!(
+        "a loop reads values back from the device in every round, {:.0} times per step, and orders {:.0} kernels for each",
+        loops.reads_per_step, loops.kernels_per_read
+    );
+    let advice = "compute all rounds at once on the device: index, compare and scatter over whole tensors, with nothing to read back";
+    let mut found = Found::new(Some(share), message, advice);
+    let steps = evidence.view.steps.count();
+    found.evidence = vec![format!(
+        "{} per step in the loop, {} of it with the device idle",
+        milliseconds(loops.spans.iter().map(|span| span.nanos() as f64 / 1e9).sum::<f64>() / steps),
+        milliseconds(loops.idle_seconds / steps)
+    )];
+    found.function = loops.function.clone();
+    found.per_step = loops.reads_per_step;
+    found.first = loops.spans.first().map_or(0, |span| span.start);
+    found.removal =
+        Removal { host: loops.spans.clone(), device: loops.kernels.iter().copied().collect(), ..Removal::default() };
+    Some(found)
 }
 
 /// Detection of anomalies waits after every node, and keeps a stack for every operator.

@@ -21,44 +21,6 @@ const LEAST_SHARE: f64 = 0.03;
 const MOST_MEMORY: f64 = 0.5;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
-    by_backward(evidence).into_iter().chain(without_gradient(evidence)).collect()
-}
-
-/// The same layers once more, and nothing is learnt from it.
-fn without_gradient(evidence: &Evidence) -> Option<Found> {
-    let (repeated, view) = (&evidence.measures.patterns.repeated_forward, evidence.view);
-    let removal = Removal {
-        host: repeated.host.clone(),
-        device: repeated.kernels.iter().map(|&at| (at, 0)).collect(),
-        ..Removal::default()
-    };
-    if removal.is_empty() {
-        return None;
-    }
-    let share = evidence.simulation.saved(&removal) as f64 / view.steps.range().nanos().max(1) as f64;
-    if share < LEAST_SHARE {
-        return None;
-    }
-    let message = format!(
-        "{:.1} forward pass(es) per step through the layers that are trained leave no gradient: {} of the step",
-        repeated.parts_per_step,
-        percent(share)
-    );
-    let advice = "take what the training pass computed (outputs.detach()) and evaluate at an interval; a second model of the same layers \
-                  (a teacher, an average, a reference) has to run";
-    let mut found = Found::new(Some(share), message, advice);
-    found.confidence = Confidence::Low;
-    let steps = view.steps.count();
-    found.evidence = vec![format!(
-        "{} of the device's and {} of the host's time per step",
-        milliseconds(repeated.device_seconds / steps),
-        milliseconds(repeated.host_seconds / steps)
-    )];
-    found.removal = removal;
-    Some(found)
-}
-
-fn by_backward(evidence: &Evidence) -> Vec<Found> {
     let (recomputed, memory) = (&evidence.measures.patterns.recomputed, &evidence.measures.memory);
     let steps = evidence.view.steps.count();
     let share = recomputed.device_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);

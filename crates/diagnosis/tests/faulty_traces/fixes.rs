@@ -445,11 +445,50 @@ fn evaluated(times: usize, frozen: bool) -> Analysis {
 #[test]
 fn a_forward_pass_without_a_gradient_beside_the_trained_one_is_told() {
     let analysis = evaluated(1, false);
-    let again = found(&analysis, "TR132", "leave no gradient");
+    let again = found(&analysis, "TR135", "leave no gradient");
     // 2 of 8 ms.
     assert_near(again.share_of_step.unwrap_or(0.0), 0.25);
     assert_near(again.saving_expected_share, 0.25);
-    assert!(!has(&evaluated(0, false), "TR132"));
-    assert!(!has(&evaluated(1, true), "TR132"), "other layers below the trained ones");
-    assert!(!has(&evaluated(3, false), "TR132"), "episodes are played");
+    assert!(!has(&evaluated(0, false), "TR135"));
+    assert!(!has(&evaluated(1, true), "TR135"), "other layers below the trained ones");
+    assert!(!has(&evaluated(3, false), "TR135"), "episodes are played");
+}
+
+/// Steps of 9 ms of the device, beside a function that in each of 30 rounds orders six short kernels and reads a value.
+fn reads_in_a_loop(kernels: usize) -> Analysis {
+    steps(move |run, _| {
+        run.work();
+        run.host = run.host.max(run.device_free);
+        run.host_span("python_function", "train.py(47): targets", 30.0 * (30.0 * kernels as f64 + 50.0) + 10.0, None);
+        for _ in 0..30 {
+            for _ in 0..kernels {
+                run.kernel("aten::mul", "elementwise_kernel", 2.0);
+            }
+            let id = run.next_id;
+            run.next_id += 1;
+            run.host_span("cpu_op", "aten::item", 40.0, Some(id));
+            run.host_span("cuda_runtime", "cudaMemcpyAsync", 8.0, Some(id));
+            let at = run.device_free.max(run.host + 10.0);
+            run.device_span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, at, 2.0, id, r#","bytes":4"#);
+            run.device_free = at + 2.0;
+            run.host += 15.0;
+            run.host_span("cuda_runtime", "cudaStreamSynchronize", 10.0, None);
+            run.host += 35.0;
+        }
+    })
+    .analysis()
+}
+
+#[test]
+fn a_loop_that_reads_back_in_every_round_goes_with_its_read_backs() {
+    let analysis = reads_in_a_loop(6);
+    let read = found(&analysis, "TR101", "a loop reads values back from the device in every round, 30 times per step");
+    assert_eq!(read.function.as_deref(), Some("train.py(47): targets"));
+    // All rounds but what comes before the first value: 29 of 230 µs, and the last one's 40.
+    let step = 1e6 * analysis.true_step.recorded_seconds;
+    assert!((read.saving_expected_share - 6_710.0 / step).abs() < 0.05, "{read:?} of {step}");
+    assert_eq!(analysis.roadmap.items[0].code, "TR101", "{:?}", analysis.roadmap.items);
+    assert!(!analysis.findings.iter().any(|finding| finding.message.starts_with("`aten::item`")), "told once");
+    let few = reads_in_a_loop(1);
+    assert!(!few.findings.iter().any(|finding| finding.message.starts_with("a loop reads")), "the wait is the cost");
 }

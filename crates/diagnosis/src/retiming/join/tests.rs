@@ -132,3 +132,23 @@ fn what_follows_the_last_operator_of_a_thread_ends_with_the_step() {
     let steps = View::new(&joined).steps;
     assert_eq!((steps.list.len(), steps.wall_nanos()), (1, 130 * MICRO));
 }
+
+#[test]
+fn a_loader_that_was_quick_in_one_recording_is_as_slow_as_in_the_other() {
+    // In the full recording the worker's batch was there at once, in the light one the loop waits for 800 µs.
+    let made = |loading: i64| {
+        let mut made = Fabricated::default();
+        made.step(1, 0, (loading + 130) * MICRO);
+        let name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+        made.span("user_annotation", name, 1, 10 * MICRO, (10 + loading) * MICRO, "");
+        (0..2).for_each(|nth| {
+            made.operator("aten::mul", (loading + 30 + 50 * nth) * MICRO, (loading + 40 + 50 * nth) * MICRO)
+        });
+        made.trace()
+    };
+    let joined = join(&made(5), &made(800)).expect("they are alike").trace;
+    let loader = (0..joined.host.len()).find(|&at| joined.name(joined.host.name[at]).starts_with("enumerate"));
+    let loader = loader.expect("is kept");
+    assert_eq!((joined.host.start[loader], joined.host.duration[loader]), (10 * MICRO, 800 * MICRO));
+    assert_eq!(starts(&joined)[0], ("aten::mul", 830));
+}
