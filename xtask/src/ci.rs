@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{Outcome, fuzz, interop, kernels, process, ranks, test, tidy};
+use crate::{Outcome, fuzz, interop, kernels, process, ranks, test, tidy, torch};
 
 type Stage = fn() -> Result<Outcome>;
 
@@ -19,6 +19,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("kernels", kernels::run),
     ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),
+    ("torch", torch::run),
 ];
 
 pub fn run() -> Result<Outcome> {

@@ -1,5 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `screenshots`, `tidy`
-//! and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `screenshots`, `tidy`,
+//! `torch` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -17,6 +17,7 @@ mod python;
 mod ranks;
 mod test;
 mod tidy;
+mod torch;
 
 use std::process::ExitCode;
 
@@ -70,6 +71,8 @@ enum Command {
     Screenshots,
     /// Fast checks of the tree: layering, file shape, forbidden words, links
     Tidy,
+    /// Real PyTorch on the CPU: scripts are measured and optimised from outside (installs gigabytes)
+    Torch,
     /// Headroom against its peers, taking turns in one run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Tidy => tidy::run(),
+        Command::Torch => torch::run(),
         Command::Bench(bench) => bench::run(&bench),
     };
     match outcome {

@@ -1,7 +1,9 @@
 //! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
 
+mod patch;
 mod precisions;
 mod record;
+mod script;
 
 use crate::memory_size::parse_bytes;
 use crate::output;
@@ -14,7 +16,7 @@ use headroom_engine::cuda;
 use headroom_engine::machine::{Machine, memory_available_bytes};
 use headroom_experiments::bench::Setting;
 use headroom_experiments::ladder::{Ablation, Wanted, Watcher, climb};
-use headroom_experiments::turns::Patience;
+use headroom_experiments::turns::{LEAST_ROUNDS, Patience};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
@@ -74,9 +76,9 @@ pub struct Arguments {
     #[arg(long)]
     ablation: bool,
     /// Rounds before the race is looked at first, the better of two steps of each list in turns; doubled while verdicts do
-    /// not stand
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(4..))]
-    rounds: u16,
+    /// not stand [default: 8]. Of a script: processes of each side at the end [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
+    rounds: Option<u16>,
     /// Seconds for all measuring: what does not stand by then is called undecided
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time: u64,
@@ -89,13 +91,28 @@ pub struct Arguments {
     /// Refuse a baseline that needs more than this, such as 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// Where validation.json, optimize.md and optimize.html go
-    #[arg(long, value_name = "DIR", default_value = "runs/optimize")]
-    output_dir: PathBuf,
+    /// Where validation.json, optimize.md and optimize.html go [default: runs/optimize; of a script runs/optimize-SCRIPT]
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
     /// Print validation.json's content instead of the report
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    script: script::ScriptArguments,
 }
+
+impl Arguments {
+    fn output_dir(&self) -> &Path {
+        self.output_dir.as_deref().unwrap_or(Path::new("runs/optimize"))
+    }
+
+    fn rounds(&self) -> usize {
+        self.rounds.map_or(ROUNDS, |rounds| usize::from(rounds).max(LEAST_ROUNDS))
+    }
+}
+
+/// Before the race is looked at first.
+const ROUNDS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Undecided {
@@ -104,18 +121,34 @@ enum Undecided {
 }
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    if arguments.script.is_given() {
+        let shared = script::Shared {
+            rounds: arguments.rounds,
+            seed: arguments.seed,
+            output_dir: arguments.output_dir,
+            json: arguments.json,
+            undecided_fails: arguments.undecided == Undecided::Fail,
+        };
+        return script::run(arguments.script, shared, entry);
+    }
+    run_own(&arguments, entry)
+}
+
+/// Of our own model.
+fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+    let output_dir = arguments.output_dir();
     let machine = Machine::detect();
     let on = On::named(&arguments.device, &machine)?;
-    let step = step_of(&arguments, &on)?;
+    let step = step_of(arguments, &on)?;
     let setting = Setting {
         seed: arguments.seed,
         device: on.kind,
         opening: opening(arguments.threads.map_or(machine.cores, usize::from)),
     };
     let wanted_precisions = precisions::asked(arguments.precisions.as_deref(), &on)?;
-    make_folder(&arguments.output_dir)?;
+    make_folder(output_dir)?;
     entry.begin(&About {
-        folder: Some(&arguments.output_dir),
+        folder: Some(output_dir),
         size: Some(&arguments.size),
         version: None,
         configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
@@ -128,13 +161,13 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         let list = PassList::parse(list).map_err(anyhow::Error::msg)?;
         let mut progress = Progress { started: Instant::now() };
         let record =
-            try_precisions(&arguments, (&wanted_precisions, &on, &machine), (&step, &setting, &list), &mut progress)?;
+            try_precisions(arguments, (&wanted_precisions, &on, &machine), (&step, &setting, &list), &mut progress)?;
         entry.version(&list.label());
         match arguments.json {
             true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
             false => output::result(&precisions_text(&record))?,
         }
-        let folder = arguments.output_dir.display();
+        let folder = output_dir.display();
         output::note(&format!("precisions.json in {folder}, after {:.0} s", progress.started.elapsed().as_secs_f64()));
         return Ok(ExitCode::SUCCESS);
     }
@@ -143,7 +176,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         (Some(gpu), DeviceSpec::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
         _ => Peaks::of_machine(&machine, setting.opening.threads, step.precision)?,
     };
-    let rounds = usize::from(arguments.rounds);
+    let rounds = arguments.rounds();
     let wanted = Wanted {
         patience: Patience {
             rounds,
@@ -154,7 +187,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         min_speedup: arguments.min_speedup,
         ablation: if arguments.ablation { Ablation::Yes } else { Ablation::No },
         rates: peaks.rates,
-        room: room(&arguments, &on)?,
+        room: room(arguments, &on)?,
     };
     let mut progress = Progress { started: Instant::now() };
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
@@ -164,16 +197,16 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         true => None,
         false => {
             let with = (&step, &setting, &ladder.kept);
-            Some(try_precisions(&arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
+            Some(try_precisions(arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
         }
     };
     entry.figures(headline(&record, &step));
     entry.version(&ladder.kept.label());
-    write_json(&arguments.output_dir.join(VALIDATION_FILE), &record)?;
+    write_json(&output_dir.join(VALIDATION_FILE), &record)?;
     let more = |text: fn(&PrecisionsRecord) -> String| others.as_ref().map(text).unwrap_or_default();
     let pages = markdown(&record) + &more(precisions_markdown);
-    write_atomically(&arguments.output_dir.join("optimize.md"), pages.as_bytes())?;
-    write_atomically(&arguments.output_dir.join("optimize.html"), html(&record, others.as_ref()).as_bytes())?;
+    write_atomically(&output_dir.join("optimize.md"), pages.as_bytes())?;
+    write_atomically(&output_dir.join("optimize.html"), html(&record, others.as_ref()).as_bytes())?;
     match arguments.json {
         true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
         false => output::result(&(terminal(&record) + &more(precisions_text)))?,
@@ -181,7 +214,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let took = progress.started.elapsed().as_secs_f64();
     output::note(&format!(
         "validation.json, optimize.md and optimize.html in {}, after {took:.0} s",
-        arguments.output_dir.display()
+        output_dir.display()
     ));
     for (name, gate) in record.gates.iter().filter(|(_, gate)| gate.result != "pass") {
         let said = if gate.result == "fail" { "gate failed" } else { "gate not decided" };
@@ -203,7 +236,7 @@ fn try_precisions(
     (step, setting, list): (&StepConfig, &Setting, &PassList),
     progress: &mut Progress,
 ) -> anyhow::Result<PrecisionsRecord> {
-    let rounds = usize::from(arguments.rounds);
+    let rounds = arguments.rounds();
     let about = precisions::Climb {
         size: &arguments.size,
         step,
@@ -217,7 +250,7 @@ fn try_precisions(
         curve_steps: usize::from(arguments.curve_steps),
     };
     let record = precisions::run(wanted, on, machine, &about, progress)?;
-    write_json(&arguments.output_dir.join(PRECISIONS_FILE), &record)?;
+    write_json(&arguments.output_dir().join(PRECISIONS_FILE), &record)?;
     Ok(record)
 }
 

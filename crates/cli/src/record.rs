@@ -62,9 +62,9 @@ pub struct Arguments {
 
 /// What the interpreter's hook leaves behind, one file a process.
 #[derive(Debug, Deserialize)]
-struct Note {
+pub struct Note {
     steps: u32,
-    trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     #[serde(default)]
     light_trace: Option<PathBuf>,
     seconds_without_profiler: Vec<f64>,
@@ -77,7 +77,7 @@ struct Note {
     own_profiler: bool,
 }
 
-const HOOK: &str = include_str!("record/sitecustomize.py");
+pub const HOOK: &str = include_str!("record/sitecustomize.py");
 
 /// How often the script is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -140,7 +140,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 /// The hook's folder first, so that the interpreter finds it; it runs the script's own `sitecustomize` afterwards.
-fn python_path(hooks: &Path) -> Result<OsString> {
+pub fn python_path(hooks: &Path) -> Result<OsString> {
     let mut folders = vec![hooks.to_path_buf()];
     if let Some(existing) = std::env::var_os("PYTHONPATH").filter(|existing| !existing.is_empty()) {
         folders.extend(std::env::split_paths(&existing));
@@ -269,7 +269,7 @@ fn notes_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_notes(folder: &Path) -> Result<Vec<Note>> {
+pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     for file in notes_in(folder)? {
         let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -27,6 +27,7 @@ mod readers;
 mod reads;
 mod repair;
 mod resolve;
+pub mod rewrite;
 mod rule;
 pub mod rules;
 mod scope;

@@ -18,6 +18,7 @@ pub mod registry;
 pub mod replace;
 pub mod roofline;
 pub mod scaling;
+pub mod script;
 pub mod statistics;
 pub mod study;
 pub mod temporary;

@@ -1,8 +1,11 @@
-"""Started by the interpreter before the script: waits for torch, counts optimizer steps, times some and profiles a few.
+"""Started by the interpreter before the script: waits for torch, finds where a step of the loop ends, and tells listeners.
 
-Three phases, after the warm-up: steps with nothing attached (the truth), steps with a light profiler (operators, runtime
-calls and kernels), steps with everything (shapes, stacks, memory). The truth comes first, since a profiler that was once
-attached to a device may leave something behind.
+`Recorder` (HEADROOM_RECORD_FOLDER) times some steps and profiles a few. Three phases, after the warm-up: steps with nothing
+attached (the truth), steps with a light profiler (operators, runtime calls and kernels), steps with everything (shapes,
+stacks, memory). The truth comes first, since a profiler that was once attached to a device may leave something behind.
+
+`headroom-parts/` beside this file holds what `optimize` adds, read only when it is asked for: `measure.py` (HEADROOM_MEASURE_NOTES)
+and the remedies (HEADROOM_REMEDIES).
 
 Everything is guarded: whatever goes wrong here, the script runs as if nothing were there.
 """
@@ -15,6 +18,7 @@ import os
 import shutil
 import sys
 import time
+import types
 
 FOLDER = os.environ.get("HEADROOM_RECORD_FOLDER")
 NOTES = os.environ.get("HEADROOM_RECORD_NOTES", FOLDER)
@@ -22,6 +26,8 @@ WARMUP = int(os.environ.get("HEADROOM_RECORD_WARMUP", "3"))
 TIMED = int(os.environ.get("HEADROOM_RECORD_TIMED", "8"))
 STEPS = int(os.environ.get("HEADROOM_RECORD_STEPS", "3"))
 STOP = os.environ.get("HEADROOM_RECORD_STOP") == "1"
+# This module, also once the script's own `sitecustomize` has taken its name.
+OURS = sys.modules[__name__]
 
 
 def run_the_next_sitecustomize():
@@ -71,15 +77,63 @@ class Marks:
         return False, is_new
 
 
+class Steps:
+    """Steps of this process's optimizers, told to listeners as marks.
+
+    A listener has `name` (a verb for messages), `error`, and the functions `step(is_mark, is_changed)`, `found_profiler()`,
+    `reset()` and `at_exit()`.
+    """
+
+    def __init__(self):
+        self.listeners = []
+        self.reset()
+
+    def reset(self):
+        """Also in a process that was forked: its parent's steps are not its own."""
+        self.marks = Marks()
+        # Depth of calls of GradScaler.step, which may leave out the optimizer's.
+        self.scaling = 0
+        # An optimizer's step went into a CUDA graph: its replays are the steps.
+        self.captured = False
+        for listener in self.listeners:
+            listener.reset()
+
+    def after_optimizer(self, optimizer):
+        """An optimizer ended its step."""
+        if is_capturing():
+            self.captured = True
+        elif not self.scaling:
+            # Within GradScaler.step the scaler's end is the mark, whether or not it let the optimizer step.
+            self.after_step_of(id(optimizer))
+
+    def after_replay(self, graph):
+        if self.captured:
+            self.after_step_of(id(graph))
+
+    def after_step_of(self, who):
+        is_mark, is_changed = self.marks.step(who)
+        for listener in self.listeners:
+            guarded(listener.step, is_mark, is_changed, listener=listener)
+
+    def found_profiler(self):
+        for listener in self.listeners:
+            listener.found_profiler()
+
+    def at_exit(self):
+        for listener in self.listeners:
+            guarded(listener.at_exit, listener=listener)
+
+
 class Recorder:
     """One process's phases, moved on by the marks."""
+
+    name = "recording"
 
     def __init__(self):
         self.reset()
 
     def reset(self):
         """Also in a process that was forked: what its parent recorded is not its own."""
-        self.marks = Marks()
         self.steps = 0
         self.phase = "warm-up"
         self.steps_in_phase = 0
@@ -93,10 +147,6 @@ class Recorder:
         self.measured_on = None
         self.error = None
         self.is_done = False
-        # Depth of calls of GradScaler.step, which may leave out the optimizer's.
-        self.scaling = 0
-        # An optimizer's step went into a CUDA graph: its replays are the steps.
-        self.captured = False
         # The script profiles itself: two profilers cannot run at once, so this one is not started.
         self.aside = False
         # Calls of our own into the profiler, which are not to be taken for the script's.
@@ -122,25 +172,9 @@ class Recorder:
         sys.stderr.write("headroom: the script uses a profiler of its own; recording steps aside\n")
         sys.stderr.flush()
 
-    def after_step(self, optimizer):
-        """An optimizer ended its step."""
-        if is_capturing():
-            self.captured = True
-        elif not self.scaling:
-            # Within GradScaler.step the scaler's end is the mark, whether or not it let the optimizer step.
-            self.after_step_of(id(optimizer))
-
-    def after_scaler(self, optimizer):
-        self.after_step_of(id(optimizer))
-
-    def after_replay(self, graph):
-        if self.captured:
-            self.after_step_of(id(graph))
-
-    def after_step_of(self, who):
+    def step(self, is_mark, is_changed):
         if self.error is not None or self.is_done:
             return
-        is_mark, is_changed = self.marks.step(who)
         if is_changed and self.phase == "timed":
             # The steps timed so far were parts of a step: the next mark is where timing begins.
             self.timed, self.steps_in_phase = [], -1
@@ -189,16 +223,7 @@ class Recorder:
 
     def read_times(self):
         """The truth: from mark to mark as the device saw it, by the host's clock where there is none."""
-        events = [event for _, event in self.timed]
-        if len(events) > 1 and all(event is not None for event in events):
-            events[-1].synchronize()
-            pairs = zip(events, events[1:])
-            self.true_seconds = [before.elapsed_time(after) / 1e3 for before, after in pairs]
-            self.measured_on = "device"
-        else:
-            times = [host for host, _ in self.timed]
-            self.true_seconds = [after - before for before, after in zip(times, times[1:])]
-            self.measured_on = "host"
+        self.true_seconds, self.measured_on = seconds_between(self.timed)
         self.timed = []
 
     def start_profiler(self, everything):
@@ -254,10 +279,7 @@ class Recorder:
             "error": self.error,
             "own_profiler": self.aside,
         }
-        name = os.path.join(NOTES, f"record.{os.getpid()}.json")
-        with open(name + ".tmp", "w") as file:
-            json.dump(content, file)
-        os.replace(name + ".tmp", name)
+        write_note(os.path.join(NOTES, f"record.{os.getpid()}.json"), content)
 
     def at_exit(self):
         try:
@@ -295,7 +317,7 @@ def is_capturing():
     import torch
 
     cuda = torch.cuda
-    return cuda.is_available() and cuda.is_initialized() and cuda.is_current_stream_capturing()
+    return cuda.is_initialized() and cuda.is_available() and cuda.is_current_stream_capturing()
 
 
 def device_event():
@@ -303,33 +325,52 @@ def device_event():
     import torch
 
     cuda = torch.cuda
-    if not cuda.is_available() or not cuda.is_initialized():
+    # The cheaper question first: the other one asks the driver.
+    if not cuda.is_initialized() or not cuda.is_available():
         return None
     event = cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
-RECORDER = Recorder()
+def seconds_between(taken):
+    """From mark to mark as the device saw it, by the host's clock where there is none; and which of the two."""
+    events = [event for _, event in taken]
+    if len(events) > 1 and all(event is not None for event in events):
+        events[-1].synchronize()
+        return [before.elapsed_time(after) / 1e3 for before, after in zip(events, events[1:])], "device"
+    times = [host for host, _ in taken]
+    return [after - before for before, after in zip(times, times[1:])], "host"
 
 
-def guarded(function, *arguments):
+def write_note(name, content):
+    """Under its name only when it is whole."""
+    with open(name + ".tmp", "w") as file:
+        json.dump(content, file)
+    os.replace(name + ".tmp", name)
+
+
+LOOP = Steps()
+
+
+def guarded(function, *arguments, listener=None):
     """Whatever goes wrong here, the script goes on."""
     try:
         function(*arguments)
     except Exception as error:  # noqa: BLE001
-        RECORDER.error = repr(error)
-        sys.stderr.write(f"headroom: recording failed: {error!r}\n")
+        for concerned in LOOP.listeners if listener is None else [listener]:
+            concerned.error = repr(error)
+            sys.stderr.write(f"headroom: {concerned.name} failed: {error!r}\n")
 
 
 def watch(module):
     """Called when torch's optimizers are loaded."""
     import atexit
 
-    module.register_optimizer_step_post_hook(lambda optimizer, *unused: guarded(RECORDER.after_step, optimizer))
-    atexit.register(RECORDER.at_exit)
+    module.register_optimizer_step_post_hook(lambda optimizer, *unused: guarded(LOOP.after_optimizer, optimizer))
+    atexit.register(LOOP.at_exit)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=RECORDER.reset)
+        os.register_at_fork(after_in_child=LOOP.reset)
 
 
 def watch_scaler(module):
@@ -341,12 +382,12 @@ def watch_scaler(module):
 
     @functools.wraps(original)
     def step(self, optimizer, *arguments, **named):
-        RECORDER.scaling += 1
+        LOOP.scaling += 1
         try:
             result = original(self, optimizer, *arguments, **named)
         finally:
-            RECORDER.scaling -= 1
-        guarded(RECORDER.after_scaler, optimizer)
+            LOOP.scaling -= 1
+        guarded(LOOP.after_step_of, id(optimizer))
         return result
 
     scaler.step = step
@@ -362,7 +403,7 @@ def watch_graphs(module):
     @functools.wraps(original)
     def replay(self, *arguments, **named):
         result = original(self, *arguments, **named)
-        guarded(RECORDER.after_replay, self)
+        guarded(LOOP.after_replay, self)
         return result
 
     graph.replay = replay
@@ -381,23 +422,31 @@ def tell(profiler):
 
     @functools.wraps(original)
     def init(self, *arguments, **named):
-        try:
-            if named.get("enabled", True) is not False and arguments[:1] != (False,):
-                RECORDER.found_profiler()
-        except Exception as error:  # noqa: BLE001
-            RECORDER.error = repr(error)
+        if named.get("enabled", True) is not False and arguments[:1] != (False,):
+            guarded(LOOP.found_profiler)
         original(self, *arguments, **named)
 
     profiler.__init__ = init
 
 
-WATCHED = {
-    "torch.optim.optimizer": watch,
-    "torch.amp.grad_scaler": watch_scaler,
-    "torch.cuda.graphs": watch_graphs,
-    "torch.profiler.profiler": watch_profilers,
-    "torch.autograd.profiler": watch_profilers,
-}
+# Functions to call with a module once it is loaded, in this order.
+WATCHED = {}
+
+
+def when_loaded(name, function):
+    """Calls the function with the module once it is loaded, or now if it is."""
+    if name in sys.modules:
+        function(sys.modules[name])
+    else:
+        WATCHED.setdefault(name, []).append(function)
+
+
+def watch_steps():
+    when_loaded("torch.optim.optimizer", watch)
+    when_loaded("torch.amp.grad_scaler", watch_scaler)
+    when_loaded("torch.cuda.graphs", watch_graphs)
+    when_loaded("torch.profiler.profiler", watch_profilers)
+    when_loaded("torch.autograd.profiler", watch_profilers)
 
 
 def end_with_the_command():
@@ -406,7 +455,8 @@ def end_with_the_command():
         import ctypes
         import signal
 
-        command = int(os.environ.get("HEADROOM_RECORD_COMMAND", "0"))
+        command = os.environ.get("HEADROOM_RECORD_COMMAND") or os.environ.get("HEADROOM_MEASURE_COMMAND")
+        command = int(command or "0")
         if not sys.platform.startswith("linux") or os.getppid() != command:
             return
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
@@ -427,10 +477,11 @@ class Loader(importlib.abc.Loader):
 
     def exec_module(self, module):
         self.loader.exec_module(module)
-        try:
-            self.loaded(module)
-        except Exception as error:  # noqa: BLE001
-            sys.stderr.write(f"headroom: cannot watch {module.__name__}: {error!r}\n")
+        for loaded in self.loaded:
+            try:
+                loaded(module)
+            except Exception as error:  # noqa: BLE001
+                sys.stderr.write(f"headroom: cannot watch {module.__name__}: {error!r}\n")
 
     def __getattr__(self, name):
         return getattr(self.loader, name)
@@ -448,7 +499,41 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-if FOLDER:
+def part(name):
+    """A file of `headroom-parts/`, as a module under a name that no script imports. No bytecode is written."""
+    private = "_headroom_" + name.replace("/", "_").replace("-", "_")
+    if private not in sys.modules:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "headroom-parts", *name.split("/")) + ".py"
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        module = types.ModuleType(private)
+        module.__file__ = path
+        # Other parts and the shared names of this file.
+        module.SHARED = OURS
+        sys.modules[private] = module
+        try:
+            exec(compile(text, path, "exec"), module.__dict__)
+        except BaseException:
+            del sys.modules[private]
+            raise
+    return sys.modules[private]
+
+
+def begin():
+    if FOLDER:
+        LOOP.listeners.append(Recorder())
+    wanted = os.environ.get("HEADROOM_MEASURE_NOTES") or os.environ.get("HEADROOM_REMEDIES")
+    if not FOLDER and not wanted:
+        return
     end_with_the_command()
     sys.meta_path.insert(0, Finder())
+    if wanted:
+        try:
+            part("measure").begin()
+        except Exception as error:  # noqa: BLE001
+            sys.stderr.write(f"headroom: cannot measure: {error!r}\n")
+    watch_steps()
+
+
+begin()
 run_the_next_sitecustomize()

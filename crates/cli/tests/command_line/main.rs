@@ -18,6 +18,7 @@ mod long_runs;
 mod memory;
 mod names;
 mod not_finite;
+mod optimize_script;
 mod place;
 mod record;
 mod replay;

@@ -1,80 +1,34 @@
 //! The plots of an optimisation: savings predicted beside measured, and the ladder as bars.
 
 use super::tables::{interval, times};
+use crate::saving_plot::{Row, savings};
 use crate::svg::{Axis, Frame, Scale, escape};
-use headroom_record::validation::ValidationRecord;
+use headroom_record::validation::{ValidationRecord, ValidationRow};
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 30.0;
 
-/// One row a pass: a ring where it was predicted, a point with its interval where it was measured.
+/// One row a pass.
 pub fn saving_plot(record: &ValidationRecord) -> String {
-    let rows = &record.passes;
-    let height = ROW * rows.len() as f64;
-    let frame = Frame { left: 130.0, top: 10.0, width: WIDTH - 160.0, height };
-    let mut ends = vec![0.0f64];
-    for row in rows {
-        let (middle, low, high) = row.saving_percent();
-        ends.extend([middle, low, high]);
-        ends.extend(row.predicted_saving_percent());
-    }
-    let (from, to) = (ends.iter().copied().fold(0.0, f64::min), ends.iter().copied().fold(0.0, f64::max));
-    let room = (0.06 * (to - from)).max(1.0);
-    let x = Axis { from: from - room, to: to + room, scale: Scale::Linear };
-    let mut out = format!(
-        r#"<svg viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="Predicted and measured saving of every pass">"#,
-        height + 56.0
-    );
-    for tick in x.ticks() {
-        let at = frame.x(&x, tick);
-        let class = if tick == 0.0 { "zero" } else { "grid" };
-        let _ = write!(
-            out,
-            r#"<line class="{class}" x1="{at:.1}" x2="{at:.1}" y1="{:.1}" y2="{:.1}"/><text class="tick" x="{at:.1}" y="{:.1}" text-anchor="middle">{tick:.0}%</text>"#,
-            frame.top,
-            frame.top + height,
-            frame.top + height + 16.0
-        );
-    }
-    let _ = write!(
-        out,
-        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">percent of the step saved</text>"#,
-        frame.left + frame.width / 2.0,
-        frame.top + height + 36.0
-    );
-    for (index, row) in rows.iter().enumerate() {
-        let y = frame.top + ROW * (index as f64 + 0.5);
-        let (middle, low, high) = row.saving_percent();
-        let predicted = row.predicted_saving_percent();
-        let tip = format!(
-            "{}\npredicted {}\nmeasured {}\n{}",
-            row.name,
-            row.predicted_speedup.map_or("-".into(), times),
-            interval(row),
-            row.verdict
-        );
-        let _ = write!(
-            out,
-            r#"<text class="label" x="{:.1}" y="{:.1}" text-anchor="end">{}</text><line class="interval" x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><circle class="measured" cx="{:.1}" cy="{y:.1}" r="5"/>"#,
-            frame.left - 10.0,
-            y + 4.0,
-            escape(&row.name),
-            frame.x(&x, low),
-            frame.x(&x, high),
-            frame.x(&x, middle)
-        );
-        if let Some(predicted) = predicted {
-            let _ = write!(out, r#"<circle class="predicted" cx="{:.1}" cy="{y:.1}" r="7"/>"#, frame.x(&x, predicted));
+    let row = |row: &ValidationRow| {
+        let (saving, low, high) = row.saving_percent();
+        Row {
+            name: row.name.clone(),
+            predicted: row.predicted_saving_percent(),
+            saving,
+            interval: Some((low, high)),
+            tip: format!(
+                "{}\npredicted {}\nmeasured {}\n{}",
+                row.name,
+                row.predicted_speedup.map_or("-".into(), times),
+                interval(row),
+                row.verdict
+            ),
         }
-        let _ = write!(
-            out,
-            r#"<rect class="hover" x="0" y="{:.1}" width="{WIDTH}" height="{ROW}" data-tip="{}"/>"#,
-            y - ROW / 2.0,
-            escape(&tip)
-        );
-    }
-    out + "</svg>"
+    };
+    let rows: Vec<Row> = record.passes.iter().map(row).collect();
+    savings("Predicted and measured saving of every pass", 130.0, &rows)
 }
 
 /// Version 1, then each list, as long as it is fast.

@@ -3,3 +3,7 @@
 
 def is_available():
     return False
+
+
+def is_initialized():
+    return False

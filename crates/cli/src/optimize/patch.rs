@@ -1,0 +1,140 @@
+//! The patch: remedies that were kept, written into the script's own files at the places that a run of it told.
+
+mod calls;
+mod files;
+mod head;
+mod modules;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use files::Files;
+use headroom_experiments::remedies::Remedy;
+use headroom_experiments::remedies::edit::{At, Edit};
+use headroom_experiments::script::Variant;
+use headroom_experiments::script::note::Note;
+use headroom_experiments::script::places::{Place, Places};
+use headroom_lint::rewrite::Spot;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// In the order of their paths.
+    pub files: Vec<Changed>,
+    /// What could not be written, one sentence each.
+    pub by_hand: Vec<String>,
+    /// Options of the command line that do the same as some lines of the patch, where a script of transformers reads its
+    /// settings from there.
+    pub options: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub path: PathBuf,
+    pub before: String,
+    pub after: String,
+}
+
+/// Writes what was kept. `note` is that of a run with it, whose values (workers, threads) are the ones written. `sources` reads
+/// a file by the path that the note has: relative to the working folder where it lies beneath it.
+pub fn patch(sources: &dyn Fn(&Path) -> Option<String>, note: &Note, kept: &Variant, main_script: &Path) -> Patch {
+    let nowhere = Places::default();
+    let places = note.places.as_ref().unwrap_or(&nowhere);
+    let mut files = Files::new(sources);
+    let main = main_file(&mut files, places, main_script);
+    let mut writer = Writer { note, places, main, files, by_hand: vec![], options: vec![] };
+    // Compiled last: so it reads as it runs.
+    let is_last = |remedy: &&Remedy| remedy.name.starts_with("compile");
+    let (last, first): (Vec<&Remedy>, Vec<&Remedy>) = kept.remedies().iter().copied().partition(is_last);
+    for remedy in first.into_iter().chain(last) {
+        writer.write(remedy);
+    }
+    writer.finish()
+}
+
+/// The main script; the file that makes the first optimizer where a console script or a launcher is the main one.
+fn main_file(files: &mut Files, places: &Places, main_script: &Path) -> PathBuf {
+    let anchors = places.modules.iter().filter_map(|module| Some(module.place.as_ref()?.file.clone()));
+    let mut candidates = places.main.iter().cloned().chain([main_script.to_path_buf()]).chain(anchors);
+    candidates.find(|path| files.is_readable(path)).unwrap_or_else(|| main_script.to_path_buf())
+}
+
+struct Writer<'a> {
+    note: &'a Note,
+    places: &'a Places,
+    main: PathBuf,
+    files: Files<'a>,
+    by_hand: Vec<String>,
+    options: Vec<String>,
+}
+
+/// What one remedy has brought about so far.
+#[derive(Default)]
+struct Outcome {
+    written: usize,
+    /// What an edit should have changed and did not, and why.
+    missing: Vec<(At, String)>,
+    /// Kinds of calls that a framework's arguments answer for.
+    by_framework: Vec<At>,
+}
+
+impl Outcome {
+    fn take(&mut self, at: At, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.written += 1,
+            Err(why) => self.missing.push((at, why)),
+        }
+    }
+}
+
+impl Writer<'_> {
+    fn write(&mut self, remedy: &'static Remedy) {
+        let mut outcome = Outcome::default();
+        for edit in remedy.edits {
+            match *edit {
+                Edit::Argument { at, .. } | Edit::GivenArgument { at, .. } | Edit::NoArgument { at, .. } => {
+                    self.at_calls(remedy, edit, at, &mut outcome);
+                }
+                Edit::TrainerArgument { instead_of, name, value } => {
+                    self.trainer_argument(remedy, instead_of, (name, value), &mut outcome);
+                }
+                Edit::BeforeOptimizer { .. }
+                | Edit::CallBeforeOptimizer { .. }
+                | Edit::PerBlock { .. }
+                | Edit::PerEagerModel { .. } => self.at_modules(remedy, edit, &mut outcome),
+                _ => self.at_head(remedy, edit, &mut outcome),
+            }
+        }
+        outcome.missing.retain(|(at, _)| !outcome.by_framework.contains(at));
+        if outcome.written == 0 && outcome.missing.is_empty() {
+            outcome.missing.push((At::Module, "no line of the script's own files is known for it".to_string()));
+        }
+        let whys: BTreeSet<String> = outcome.missing.into_iter().map(|(_, why)| why).collect();
+        for why in whys {
+            self.say(format!("{}: {why}; {}", remedy.name, remedy.by_hand));
+        }
+    }
+
+    fn say(&mut self, sentence: String) {
+        if !self.by_hand.contains(&sentence) {
+            self.by_hand.push(sentence);
+        }
+    }
+
+    fn finish(self) -> Patch {
+        let Writer { files, mut by_hand, options, .. } = self;
+        let (files, broken) = files.finish();
+        by_hand.extend(broken);
+        Patch { files, by_hand, options }
+    }
+}
+
+fn spot(place: &Place) -> Spot {
+    Spot { line: place.line, end: place.end_line.zip(place.end_column) }
+}
+
+/// `train.py:12`
+fn shown(place: &Place) -> String {
+    format!("{}:{}", place.file.display(), place.line)
+}

@@ -1,0 +1,373 @@
+//! Starts the script in processes of its own, each in a folder of its own, and reads what the hook wrote down.
+
+use super::scratch::{Original, Scratch};
+use crate::record::{HOOK, python_path};
+use crate::signals::Interrupt;
+use anyhow::{Context, Result};
+use headroom_experiments::remedies::REMEDIES;
+use headroom_experiments::script::note::{Note, counting};
+use headroom_experiments::script::{Ran, Runner, Variant, Way};
+use headroom_record::atomic::FileError;
+use serde::de::DeserializeOwned;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Parts of the hook that are read when a script is measured.
+const PARTS: [(&str, &str); 7] = [
+    ("measure.py", include_str!("../../record/parts/measure.py")),
+    ("moments.py", include_str!("../../record/parts/moments.py")),
+    ("losses.py", include_str!("../../record/parts/losses.py")),
+    ("batches.py", include_str!("../../record/parts/batches.py")),
+    ("facts.py", include_str!("../../record/parts/facts.py")),
+    ("places.py", include_str!("../../record/parts/places.py")),
+    ("surroundings.py", include_str!("../../record/parts/surroundings.py")),
+];
+
+/// How often a process is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A process may take this many times as long as the script as it is, and this much more: compilers are slow.
+const PATIENCE: f64 = 5.0;
+const COMPILING: Duration = Duration::from_secs(180);
+/// Whatever the time limit: what was begun has this many times as long.
+const AT_LEAST: f64 = 2.0;
+
+/// Of whatever the script prints, a failure shows this much.
+const MOST_LINES: usize = 12;
+
+/// How many steps, and from which seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Measuring {
+    pub warmup: u32,
+    pub timed: u32,
+    pub seed: u64,
+}
+
+pub struct Processes<'a> {
+    command: Vec<OsString>,
+    /// `None` where the script runs in the user's own folder.
+    original: Option<Original>,
+    folder: PathBuf,
+    home: tempfile::TempDir,
+    measuring: Measuring,
+    ends: Instant,
+    interrupt: &'a Interrupt,
+    /// Of the slowest process of the script as it is.
+    own: Option<Duration>,
+    /// Texts that take the place of the user's in a copy, by their paths in the working folder.
+    changed: Vec<(PathBuf, String)>,
+    /// A user's file was changed: nothing more is run.
+    spoiled: Option<String>,
+    offered: bool,
+}
+
+impl<'a> Processes<'a> {
+    pub fn new(
+        command: Vec<OsString>,
+        (folder, original): (PathBuf, Option<Original>),
+        measuring: Measuring,
+        limit: Duration,
+        interrupt: &'a Interrupt,
+    ) -> Result<Processes<'a>> {
+        let home = tempfile::Builder::new().prefix("headroom-optimize-").tempdir();
+        let home = home.context("cannot make a temporary folder for copies of the working folder")?;
+        let hooks = home.path().join("hook");
+        let parts = hooks.join("headroom-parts");
+        let remedies = parts.join("remedies");
+        fs::create_dir_all(&remedies).map_err(FileError::new("make the folder", &remedies))?;
+        let write = |path: PathBuf, text: &str| fs::write(&path, text).map_err(FileError::new("write", &path));
+        write(hooks.join("sitecustomize.py"), HOOK)?;
+        for (name, text) in PARTS {
+            write(parts.join(name), text)?;
+        }
+        for remedy in &REMEDIES {
+            write(remedies.join(remedy.file), remedy.python)?;
+        }
+        Ok(Processes {
+            command,
+            original,
+            folder,
+            home,
+            measuring,
+            ends: Instant::now() + limit,
+            interrupt,
+            own: None,
+            changed: vec![],
+            spoiled: None,
+            offered: false,
+        })
+    }
+
+    /// Why nothing more may be run.
+    pub fn spoiled(&self) -> Option<&str> {
+        self.spoiled.as_deref()
+    }
+
+    /// From now on copies hold these texts instead of the user's.
+    pub fn change(&mut self, changed: Vec<(PathBuf, String)>) {
+        self.changed = changed;
+    }
+
+    /// Records the script as it is into a folder; the traces, by rank.
+    pub fn record(&mut self, into: &Path) -> Result<Vec<PathBuf>, String> {
+        let wanted = |command: &mut Command, place: &Path| {
+            command.env("HEADROOM_RECORD_FOLDER", into);
+            command.env("HEADROOM_RECORD_NOTES", place);
+            command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
+            command.env("HEADROOM_RECORD_STOP", "1");
+        };
+        let (ended, scratch) = self.process(&Variant::as_it_is(), wanted)?;
+        let mut traces: Vec<PathBuf> = crate::record::read_notes(&scratch.notes())
+            .map_err(|error| error.to_string())?
+            .into_iter()
+            .filter_map(|note| note.trace)
+            .collect();
+        traces.sort();
+        traces.dedup();
+        match traces.is_empty() {
+            true => Err(ended.words(&scratch)),
+            false => Ok(traces),
+        }
+    }
+
+    /// One process, and the folder it ran in.
+    fn process(
+        &mut self,
+        variant: &Variant,
+        wanted: impl FnOnce(&mut Command, &Path),
+    ) -> Result<(Ended, Place), String> {
+        self.begun(variant, wanted).map_err(|error| format!("{error:#}"))
+    }
+
+    fn begun(&mut self, variant: &Variant, wanted: impl FnOnce(&mut Command, &Path)) -> Result<(Ended, Place)> {
+        let place = self.place()?;
+        let mut words = self.command.iter().map(|word| place.word(self.original.as_ref(), word));
+        let mut command = Command::new(words.next().context("the command is empty")?);
+        command.args(words).current_dir(&place.folder);
+        let log = File::create(place.log()).map_err(FileError::new("write", &place.log()))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.env("PYTHONPATH", self.python_path(&place)?);
+        // Sets and dictionaries of texts keep their order, and nothing is written beside the user's modules.
+        command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
+        let cache = self.home.path().join("compiled");
+        for variable in ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"] {
+            command.env(variable, cache.join(variable));
+        }
+        command.env("HEADROOM_REMEDIES", variant.asked());
+        command.env("HEADROOM_SCRATCH", &place.root);
+        wanted(&mut command, &place.notes());
+        lead_a_group(&mut command);
+        let began = Instant::now();
+        let limit = self.limit();
+        let program = self.command[0].to_string_lossy().into_owned();
+        let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
+        let status = self.wait(&mut child, began + limit)?;
+        let ended = match status {
+            Some(status) => Ended::By(status),
+            None if self.interrupt.is_asked() => Ended::Interrupted,
+            None => Ended::TooLong(limit),
+        };
+        if variant.is_empty() && matches!(ended, Ended::By(_)) {
+            self.own = Some(self.own.unwrap_or_default().max(began.elapsed()));
+        }
+        if let Some(scratch) = &place.scratch
+            && let Err(error) = scratch.check()
+        {
+            self.spoiled = Some(error.to_string());
+        }
+        Ok((ended, place))
+    }
+
+    fn place(&self) -> Result<Place> {
+        let Some(original) = &self.original else {
+            let aside = tempfile::Builder::new().prefix("run-").tempdir_in(self.home.path())?;
+            let root = aside.path().to_path_buf();
+            return Place { folder: self.folder.clone(), root, scratch: None, _aside: Some(aside) }.made();
+        };
+        let scratch = original.copy(self.home.path())?;
+        for (path, text) in &self.changed {
+            let place = scratch.folder.join(path);
+            // A link would lead to the user's own file.
+            let _ = fs::remove_file(&place);
+            fs::write(&place, text).map_err(FileError::new("write", &place))?;
+        }
+        let root = scratch.aside().to_path_buf();
+        Place { folder: scratch.folder.clone(), root, scratch: Some(scratch), _aside: None }.made()
+    }
+
+    /// The hook's folder first. Folders of the user's own variable lead into the copy where they lie in the working folder.
+    fn python_path(&self, place: &Place) -> Result<OsString> {
+        let path = python_path(&self.home.path().join("hook"))?;
+        let folders = std::env::split_paths(&path).map(|folder| place.word(self.original.as_ref(), folder.as_os_str()));
+        std::env::join_paths(folders).context("a folder's name cannot stand in PYTHONPATH")
+    }
+
+    fn limit(&self) -> Duration {
+        let left = self.ends.saturating_duration_since(Instant::now());
+        match self.own {
+            // The first one may take as long as there is.
+            None => left,
+            Some(own) => (own.mul_f64(PATIENCE) + COMPILING).min(left.max(own.mul_f64(AT_LEAST))),
+        }
+    }
+
+    /// `None` where it was ended: it took too long, or somebody asked for it.
+    fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
+        loop {
+            if let Some(status) = child.try_wait().context("cannot wait for the script")? {
+                // Whatever it left running ends with it.
+                end_group(child);
+                return Ok(Some(status));
+            }
+            if Instant::now() >= until || self.interrupt.is_asked() {
+                end_group(child);
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+            sleep(GLANCE);
+        }
+    }
+}
+
+impl Runner for Processes<'_> {
+    fn run(&mut self, variant: &Variant, way: Way) -> Ran {
+        let measuring = self.measuring;
+        let offer = !std::mem::replace(&mut self.offered, true);
+        let ran = self.process(variant, |command, notes| {
+            command.env("HEADROOM_MEASURE_NOTES", notes);
+            command.env("HEADROOM_MEASURE_COMMAND", std::process::id().to_string());
+            command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
+            command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
+            command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
+            command.env("HEADROOM_MEASURE_STOP", "1");
+            if offer {
+                command.env("HEADROOM_REMEDIES_OFFER", "1");
+            }
+            match way {
+                Way::Timed => {}
+                Way::ComparableRandom => drop(command.env("HEADROOM_MEASURE_FALLBACK_RANDOM", "1")),
+                Way::OtherLoading(number) => {
+                    command.env("HEADROOM_MEASURE_SHIFT_LOADING", number.to_string());
+                }
+                Way::Moved(class) => {
+                    command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", class.rounding().to_string());
+                }
+                Way::OtherDropout => drop(command.env("HEADROOM_MEASURE_OTHER_DROPOUT", "1")),
+            }
+        });
+        let (ended, place) = match ran {
+            Ok(ran) => ran,
+            Err(error) => return Ran::Failed(error),
+        };
+        if let Some(spoiled) = &self.spoiled {
+            return Ran::Failed(spoiled.clone());
+        }
+        if let Ended::TooLong(limit) = ended {
+            return Ran::TooLong(limit);
+        }
+        let notes: Vec<Note> = read_all(&place.notes(), "measure.");
+        match counting(notes).filter(|note| note.steps > 0 || ended.is_well()) {
+            Some(note) => Ran::Measured(Box::new(note)),
+            None => Ran::Failed(ended.words(&place)),
+        }
+    }
+
+    fn seconds_left(&self) -> f64 {
+        match self.interrupt.is_asked() || self.spoiled.is_some() {
+            true => 0.0,
+            false => self.ends.saturating_duration_since(Instant::now()).as_secs_f64(),
+        }
+    }
+}
+
+/// Where one process runs.
+struct Place {
+    folder: PathBuf,
+    /// Of what lies beside the copy: notes and what was printed.
+    root: PathBuf,
+    scratch: Option<Scratch>,
+    _aside: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    fn made(self) -> Result<Place> {
+        fs::create_dir_all(self.notes()).map_err(FileError::new("make the folder", &self.notes()))?;
+        Ok(self)
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.root.join("notes")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.root.join("printed")
+    }
+
+    /// A word of the command: a path in the working folder leads into the copy.
+    fn word(&self, original: Option<&Original>, word: &std::ffi::OsStr) -> OsString {
+        let place = |original| self.scratch.as_ref()?.place_of(original, Path::new(word));
+        original.and_then(place).map_or_else(|| word.to_os_string(), PathBuf::into_os_string)
+    }
+}
+
+/// How a process came to its end.
+enum Ended {
+    By(ExitStatus),
+    TooLong(Duration),
+    Interrupted,
+}
+
+impl Ended {
+    fn is_well(&self) -> bool {
+        matches!(self, Ended::By(status) if status.success())
+    }
+
+    /// Why there is no measurement, with the last that was printed.
+    fn words(&self, place: &Place) -> String {
+        let printed = fs::read(place.log()).unwrap_or_default();
+        let printed = String::from_utf8_lossy(&printed);
+        let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(MOST_LINES)..].join("\n    ");
+        let how = match self {
+            Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
+            Ended::By(status) => format!("it ended with {status}"),
+            Ended::TooLong(limit) => format!("it was ended after {:.0} s", limit.as_secs_f64()),
+            Ended::Interrupted => return "interrupted".into(),
+        };
+        if last.is_empty() { how } else { format!("{how}; the last it printed:\n    {last}") }
+    }
+}
+
+fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T> {
+    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(begin) && name.ends_with(".json")
+    };
+    let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
+    files.filter_map(|file| serde_json::from_slice(&fs::read(file).ok()?).ok()).collect()
+}
+
+#[cfg(unix)]
+fn lead_a_group(command: &mut Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+}
+
+#[cfg(unix)]
+fn end_group(child: &Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn lead_a_group(_command: &mut Command) {}
+
+#[cfg(not(unix))]
+fn end_group(_child: &Child) {}

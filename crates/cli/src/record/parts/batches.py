@@ -1,0 +1,230 @@
+"""Batches as DataLoaders hand them to the script: how many samples, how long the script waits, and a digest of the first ones.
+
+Two runs whose digests agree saw the same data in the same order. They are taken during the warm-up alone, on the host and
+before anything is copied to a device.
+
+Loading that draws random numbers (augmentation, masking) draws others once workers do it. `draws_random` tells of it, and
+HEADROOM_MEASURE_SHIFT_LOADING gives loading other numbers while the rest of the script keeps its own: runs with shifts 1, 2,
+3 ... have the spread that a loader with workers is to be judged by.
+"""
+import ctypes
+import functools
+import os
+import sys
+import time
+import zlib
+from collections.abc import Mapping
+
+# Bytes of one tensor that a digest looks at: its beginning and its end.
+MOST_BYTES = 1 << 22
+SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
+
+
+class Batches:
+    def __init__(self, most_digests):
+        self.most_digests = most_digests
+        self.clear()
+
+    def clear(self):
+        self.loaders = []
+        self.known = {}
+        self.samples = []
+        self.waits = []
+        self.step_samples = 0
+        self.step_wait = 0.0
+        self.is_digesting = True
+
+    def restart_timing(self):
+        self.waits = []
+
+    def end_step(self, is_timed):
+        self.samples.append(self.step_samples)
+        if is_timed:
+            self.waits.append(self.step_wait)
+        self.step_samples, self.step_wait = 0, 0.0
+
+    def watch(self):
+        SHARED.when_loaded("torch.utils.data.dataloader", self.watch_iterators)
+
+    def watch_iterators(self, module):
+        iterator = module._BaseDataLoaderIter
+        original_init, original_next = iterator.__init__, iterator.__next__
+
+        @functools.wraps(original_init)
+        def init(this, loader, *arguments, **named):
+            original_init(this, loader, *arguments, **named)
+            SHARED.guarded(self.began, this, loader)
+            if SHIFT and loader.num_workers:
+                # Before workers start: the base class is made first.
+                this._base_seed += 1_000_003 * SHIFT
+
+        @functools.wraps(original_next)
+        def following(this):
+            is_watched = self.is_digesting and not this._num_workers
+            before = random_states() if is_watched or SHIFT else None
+            # The first batch of an epoch may draw the order of samples, which stays.
+            is_shifted = bool(SHIFT and not this._num_workers and this._num_yielded)
+            if is_shifted:
+                seed_all(1_000_003 * SHIFT + this._num_yielded)
+                shifted = random_states()
+            begin = time.perf_counter()
+            batch = original_next(this)
+            self.step_wait += time.perf_counter() - begin
+            SHARED.guarded(self.gave, this, batch)
+            if is_watched and this._num_yielded > 1 and random_states() != (shifted if is_shifted else before):
+                self.loaders[this._headroom_loader]["draws_random"] = True
+            if is_shifted:
+                restore(before)
+            return batch
+
+        iterator.__init__, iterator.__next__ = init, following
+
+    def began(self, iterator, loader):
+        import torch
+
+        which = self.known.get(id(loader))
+        if which is None or self.loaders[which]["loader"] is not loader:
+            which = self.known[id(loader)] = len(self.loaders)
+            dataset = loader.dataset
+            self.loaders.append(
+                {
+                    # Kept, so that no other takes its identity.
+                    "loader": loader,
+                    "class": type(loader).__name__,
+                    "dataset": type(dataset).__name__,
+                    "batch_size": loader.batch_size,
+                    "workers": loader.num_workers,
+                    "persistent": bool(loader.persistent_workers),
+                    "prefetch": loader.prefetch_factor,
+                    "pinned": bool(loader.pin_memory),
+                    "iterable": isinstance(dataset, torch.utils.data.IterableDataset),
+                    "sampler": type(loader.sampler).__name__,
+                    "epochs": 0,
+                    "batches": 0,
+                    "samples": 0,
+                    "digests": [],
+                    "on_device": False,
+                    "draws_random": False,
+                }
+            )
+        self.loaders[which]["epochs"] += 1
+        iterator._headroom_loader = which
+
+    def gave(self, iterator, batch):
+        facts = self.loaders[iterator._headroom_loader]
+        count = samples_of(batch)
+        facts["batches"] += 1
+        facts["samples"] += count
+        self.step_samples += count
+        if self.is_digesting and len(facts["digests"]) < self.most_digests:
+            facts["digests"].append(digest(batch))
+            facts["on_device"] = facts["on_device"] or any(tensor.device.type != "cpu" for tensor in tensors_in(batch))
+
+    def facts(self):
+        return [{key: value for key, value in one.items() if key != "loader"} for one in self.loaders]
+
+
+def random_states():
+    """States of the generators that loading may draw from, comparable."""
+    import random
+
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    # Bytes stand for arrays, which do not compare to one truth.
+    of_numpy = numpy.random.get_state() if numpy is not None else None
+    plain = of_numpy and (of_numpy[1].tobytes(), of_numpy[2:])
+    state = torch.get_rng_state()
+    return States((bytes(state.numpy()) if numpy else tuple(state.tolist()), plain, random.getstate()), state, of_numpy)
+
+
+class States:
+    def __init__(self, plain, of_torch, of_numpy):
+        self.plain, self.of_torch, self.of_numpy = plain, of_torch, of_numpy
+
+    def __eq__(self, other):
+        return self.plain == other.plain
+
+
+def seed_all(seed):
+    import random
+
+    import torch
+
+    random.seed(seed)
+    torch.random.default_generator.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % (1 << 32))
+
+
+def restore(states):
+    import random
+
+    import torch
+
+    random.setstate(states.plain[2])
+    torch.set_rng_state(states.of_torch)
+    if states.of_numpy is not None:
+        sys.modules["numpy"].random.set_state(states.of_numpy)
+
+
+def leaves(batch, depth=0):
+    """Tensors and plain values of a batch, in its order."""
+    if hasattr(batch, "data_ptr") and hasattr(batch, "shape"):
+        yield batch
+    elif depth > 6:
+        yield type(batch).__name__
+    elif isinstance(batch, Mapping):
+        for key in batch:
+            yield from leaves(batch[key], depth + 1)
+    elif isinstance(batch, (list, tuple)):
+        for item in batch:
+            yield from leaves(item, depth + 1)
+    elif isinstance(batch, (str, bytes, int, float, bool, type(None))):
+        yield batch
+    elif hasattr(batch, "tobytes") and hasattr(batch, "shape"):
+        yield batch
+    elif hasattr(batch, "__dict__"):
+        yield from leaves(vars(batch), depth + 1)
+    else:
+        yield type(batch).__name__
+
+
+def tensors_in(batch):
+    return [leaf for leaf in leaves(batch) if hasattr(leaf, "data_ptr")]
+
+
+def samples_of(batch):
+    """Size of the first dimension of the first tensor; the number of items in a list of anything else."""
+    if isinstance(batch, (list, tuple)) and batch and all(isinstance(item, (Mapping, list, tuple)) for item in batch):
+        first = [leaf.shape[0] for leaf in leaves(batch[0]) if hasattr(leaf, "data_ptr") and leaf.dim()]
+        # Views or targets of the same samples are a tuple of batches; a list of samples has no common first size.
+        return first[0] if isinstance(batch, tuple) and first else len(batch)
+    for leaf in leaves(batch):
+        if hasattr(leaf, "shape") and len(leaf.shape):
+            return int(leaf.shape[0])
+    return len(batch) if hasattr(batch, "__len__") else 1
+
+
+def digest(batch):
+    return " ".join(digest_of(leaf) for leaf in leaves(batch))
+
+
+def digest_of(leaf):
+    if hasattr(leaf, "data_ptr"):
+        kind = f"{'x'.join(map(str, leaf.shape))}:{str(leaf.dtype).replace('torch.', '')}"
+        if leaf.device.type != "cpu" or leaf.layout.__repr__() != "torch.strided":
+            return f"{kind}:{leaf.device.type}"
+        return f"{kind}:{checksum(leaf):08x}"
+    if hasattr(leaf, "tobytes"):
+        return f"{leaf.shape}:{leaf.dtype}:{zlib.crc32(leaf.tobytes()):08x}"
+    return f"{type(leaf).__name__}:{zlib.crc32(repr(leaf).encode()):08x}"
+
+
+def checksum(tensor):
+    plain = tensor.detach().contiguous()
+    count = plain.numel() * plain.element_size()
+    if count <= 2 * MOST_BYTES:
+        return zlib.crc32(ctypes.string_at(plain.data_ptr(), count)) if count else 0
+    beginning = zlib.crc32(ctypes.string_at(plain.data_ptr(), MOST_BYTES))
+    return zlib.crc32(ctypes.string_at(plain.data_ptr() + count - MOST_BYTES, MOST_BYTES), beginning)

@@ -1,0 +1,446 @@
+"""Measures a script from outside: step times, losses, samples, memory. Remedies are applied beside it.
+
+Protocol. The command that starts the script sets variables, and reads one JSON note per process when the script has ended.
+
+Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES alone applies remedies and leaves no note):
+  HEADROOM_MEASURE_NOTES            folder for notes, which must exist: `measure.PID.json`, renamed into place when whole
+  HEADROOM_MEASURE_WARMUP           steps before timing [3]; more are taken while something is still being compiled
+  HEADROOM_MEASURE_MOST_WARMUP      at most so many [4 x WARMUP + 8]
+  HEADROOM_MEASURE_TIMED            steps to time [8]; 0 times none and never ends the script
+  HEADROOM_MEASURE_STOP             1: the script ends with SystemExit(0) after the last timed step, with the note written;
+                                    if it goes on stepping all the same, the process is ended at once
+  HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
+  HEADROOM_MEASURE_BATCHES          batches per loader to take a digest of, during the warm-up [8]
+  HEADROOM_MEASURE_SHIFT_LOADING    another number, other random numbers of loading alone [0: none]
+  HEADROOM_MEASURE_MOVE_WEIGHTS     a share: weights are moved at random by so much of themselves before the first forward pass
+  HEADROOM_MEASURE_OTHER_DROPOUT    1: the device draws other random numbers from the first forward pass on
+  HEADROOM_MEASURE_FALLBACK_RANDOM  1: compiled code draws random numbers as uncompiled code does
+  HEADROOM_SCRATCH                  folder that holds the copy of the working folder: links that lead out of it are not written
+  HEADROOM_MEASURE_COMMAND          process id of the command: the script ends when it is killed (Linux)
+  HEADROOM_REMEDIES                 names in order, separated by commas, each with an optional value: `tf32,loader-workers=4`
+  HEADROOM_REMEDIES_OFFER           1: the note also says for each remedy there is whether it applies (`offered`)
+Trackers are set offline and browsers and windows off in any case (`surroundings.py`).
+
+Note (times in seconds, memory in bytes; a value that is unknown or not finite is null):
+  schema_version 1, pid, parent_pid, argv, kind ("main", "child" of multiprocessing, "forked"), rank, world_size
+  steps               steps of the loop seen in this process
+  phase               "warm-up", "timed" or "done"
+  measured_on         "device" (events) or "host" (clock)
+  step_seconds        one per timed step
+  warmup_steps        steps taken before timing began
+  seconds_to_first_step, warmup_seconds   from the interpreter's start to the first mark; from there to the first timed step
+  loader_wait_seconds time in DataLoader's `__next__` per timed step
+  compile             null, or {seconds, seconds_in_timed, graphs, graph_breaks, recompiles, failures}
+  losses              per step a list, one value per backward call, from the first step on; unscaled
+  finite              whether all of them are; null without any
+  samples             per step: samples that loaders handed out, or null where there is no loader
+  loaders             per DataLoader iterated: class, dataset, batch_size, workers, persistent, prefetch, pinned, iterable,
+                      sampler, epochs, batches, samples, digests (one text per batch: "shape:dtype:crc32 ..."), on_device,
+                      draws_random (loading in the script's own process draws random numbers)
+  modules             trained modules that the loop calls, as they were before their first call: class, parameters, trained,
+                      bytes, device, dtypes, training, dropouts (active ones), convolutions, multihead_attentions,
+                      weights_unused (attentions whose weights are computed and dropped), attention (of transformers' config),
+                      compiled (by now), repeated_blocks, distributed, channels_last, autocast, inputs (shapes)
+  optimizers          those that took a step: class, parameters, has_fused, fused, has_foreach, foreach, capturable, device,
+                      bytes
+  settings            tf32, cudnn_benchmark, cudnn_deterministic, threads, interop_threads, deterministic, fallback_random
+  machine             device ("cuda" or "cpu"), device_name, capability, devices, cores, torch, python, platform
+  peak_bytes, peak_reserved_bytes, peak_resident_bytes   the first two of the device
+  seeds_itself        whether the script, or a framework for it, called torch.manual_seed
+  seed                the seed given, or null
+  scaled              losses were scaled by a GradScaler (and are unscaled here)
+  autocasts           types that torch.autocast was entered with during the first step
+  fills_gradients     `zero_grad` is asked for zeros rather than None
+  own_cuda_graph, own_profiler
+  places              where a patch is written, in files beneath the working folder or beside the main script; null where it
+                      could not be told. A place is {file (relative where it is beneath), line, end_line, end_column (of the
+                      call, in bytes; null before Python 3.11), function, direct (made by that frame, not a library below)}.
+                      main: file; loaders, optimizers: per entry of `loaders` and `optimizers` {class, place or null};
+                      distributed, arguments: per DistributedDataParallel and TrainingArguments made {class, place};
+                      modules: per entry of `modules` {class, place (of the optimizer's construction), expression (null:
+                      not known there), wraps (the expression is what it wraps), frameworks: [{kind, expression}],
+                      blocks: [[suffixes of the expression that run over repeated blocks]], eager: [suffixes of models to
+                      switch to SDPA], attentions: [places of calls that compute weights for nobody]};
+                      zeros, copies: places that asked zero_grad for zeros, and of copies made non-blocking
+  exception           "Class: message" of what ended the script, or null
+  problems            list of {code, text}: why it is not measured, or not wholly. Codes: no-optimizer, no-step, ended-early,
+                      no-loss, no-module, own-profiler
+  remedies            per remedy asked for: {class, did: [sentences], nothing: text or null, errors: [texts]}
+  offered             per remedy: {class, obstacle: null where it applies, else why not}; only with HEADROOM_REMEDIES_OFFER
+  error               what failed inside the hook, or null
+
+`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step and when the warm-up ends, for a script that
+has to be ended before it leaves a note.
+
+A script has one process that counts, or one per rank: those with the most steps. Others (launchers, loaders' workers that were
+spawned, compilers) leave notes without steps, or none.
+"""
+import functools
+import math
+import os
+import sys
+import time
+
+BEGAN = time.perf_counter()
+NOTES = os.environ.get("HEADROOM_MEASURE_NOTES")
+WARMUP = int(os.environ.get("HEADROOM_MEASURE_WARMUP", "3"))
+MOST_WARMUP = int(os.environ.get("HEADROOM_MEASURE_MOST_WARMUP", str(4 * WARMUP + 8)))
+TIMED = int(os.environ.get("HEADROOM_MEASURE_TIMED", "8"))
+STOP = os.environ.get("HEADROOM_MEASURE_STOP") == "1"
+SEED = os.environ.get("HEADROOM_MEASURE_SEED")
+BATCHES = int(os.environ.get("HEADROOM_MEASURE_BATCHES", "8"))
+FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
+MOVE_WEIGHTS = float(os.environ.get("HEADROOM_MEASURE_MOVE_WEIGHTS", "0"))
+OTHER_DROPOUT = os.environ.get("HEADROOM_MEASURE_OTHER_DROPOUT") == "1"
+OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
+
+
+class Meter:
+    """One process's measurement, moved on by the marks."""
+
+    name = "measuring"
+
+    def __init__(self, moments, losses, batches):
+        self.moments, self.losses, self.batches = moments, losses, batches
+        self.kind = "main"
+        self.clear()
+
+    def clear(self):
+        self.error = None
+        self.steps = 0
+        self.phase = "warm-up"
+        self.steps_in_phase = 0
+        self.timed = []
+        self.step_seconds = []
+        self.measured_on = None
+        self.first_mark = None
+        self.warmup_end = None
+        self.warmup_steps = 0
+        self.compiled_before = 0.0
+        self.compile_at_timed = 0.0
+        self.compile_in_timed = 0.0
+        self.own_profiler = False
+        self.own_cuda_graph = False
+        self.asked_to_end = False
+        self.exception = None
+        self.facts = None
+
+    def reset(self):
+        """In a process that was forked: its parent's measurement is not its own."""
+        # Kept: what lies on a device must not be freed from here.
+        self.inherited = (self.timed, self.losses.steps, self.losses.current)
+        self.kind = "forked"
+        self.clear()
+        self.losses.clear()
+        self.batches.clear()
+
+    def found_profiler(self):
+        self.own_profiler = True
+
+    def step(self, is_mark, is_changed):
+        if self.asked_to_end and is_mark:
+            # The script caught SystemExit and goes on: the note is written, so that nothing is lost.
+            sys.stderr.flush()
+            sys.stdout.flush()
+            os._exit(0)
+        if self.error is not None or self.phase == "done":
+            return
+        if is_changed and self.phase == "timed":
+            # The steps timed so far were parts of a step: the next mark is where timing begins.
+            self.timed, self.steps_in_phase = [], -1
+            self.batches.restart_timing()
+        if is_mark:
+            self.mark()
+
+    def mark(self):
+        self.steps += 1
+        self.steps_in_phase += 1
+        self.own_cuda_graph = SHARED.LOOP.captured
+        if self.first_mark is None:
+            self.first_mark = time.perf_counter()
+            self.progress()
+        self.losses.end_step()
+        if self.phase == "timed":
+            self.take_time()
+            self.batches.end_step(is_timed=self.steps_in_phase > 0)
+            if self.steps_in_phase >= TIMED:
+                self.finish()
+            return
+        self.batches.end_step(is_timed=False)
+        is_compiling = self.is_compiling()
+        is_warm = self.steps_in_phase >= WARMUP and not is_compiling
+        if TIMED > 0 and (is_warm or self.steps_in_phase >= max(MOST_WARMUP, WARMUP)):
+            self.phase, self.warmup_steps, self.steps_in_phase = "timed", self.steps, 0
+            self.compile_at_timed = compile_seconds()
+            self.batches.is_digesting = False
+            self.progress()
+            self.warmup_end = time.perf_counter()
+            self.take_time()
+
+    def is_compiling(self):
+        """Whether the last step compiled something, so that the next may do so again."""
+        before, self.compiled_before = self.compiled_before, compile_seconds()
+        return self.compiled_before > before
+
+    def take_time(self):
+        """Without a wait: the device tells later when it came to this mark."""
+        self.timed.append((time.perf_counter(), SHARED.device_event()))
+
+    def read_times(self):
+        self.step_seconds, self.measured_on = SHARED.seconds_between(self.timed)
+        self.timed = []
+
+    def finish(self):
+        self.read_times()
+        self.compile_in_timed = compile_seconds() - self.compile_at_timed
+        self.phase = "done"
+        self.losses.is_collecting = False
+        if NOTES:
+            self.note()
+        if STOP:
+            self.asked_to_end = True
+            sys.stderr.write("headroom: measured; ending the script\n")
+            sys.stderr.flush()
+            raise SystemExit(0)
+
+    def progress(self):
+        """How far a script came that is ended before it leaves a note. Never within timed steps."""
+        if NOTES:
+            content = {"pid": os.getpid(), "steps": self.steps, "phase": self.phase, "seconds": time.perf_counter() - BEGAN}
+            SHARED.write_note(os.path.join(NOTES, f"progress.{os.getpid()}.json"), content)
+
+    def at_exit(self):
+        if self.phase == "timed" and len(self.timed) > 1:
+            self.read_times()
+            self.compile_in_timed = compile_seconds() - self.compile_at_timed
+        if NOTES and (self.steps or ("torch" in sys.modules and self.kind != "forked")):
+            self.note()
+
+    def problems(self):
+        found = []
+        if not self.steps:
+            if not self.moments.optimizers_made:
+                found.append(("no-optimizer", "the process loads torch and makes no optimizer of torch.optim"))
+            else:
+                found.append(("no-step", "an optimizer is made and never takes a step"))
+            return found
+        if TIMED > 0 and self.phase != "done":
+            needed = WARMUP + TIMED
+            found.append(("ended-early", f"the script took {self.steps} steps, and {needed} are needed"))
+        if not self.losses.seen:
+            found.append(("no-loss", "no backward call was seen: gradients come from elsewhere"))
+        if not self.moments.roots:
+            found.append(("no-module", "no trained module is called as a function"))
+        if self.own_profiler:
+            found.append(("own-profiler", "the script profiles itself, so that its steps are slower than they are"))
+        return found
+
+    def content(self):
+        facts = SHARED.part("facts")
+        losses = self.losses.read()
+        values = [value for step in losses for value in step]
+        modules = [facts.of_module(root) for root in self.moments.roots]
+        compiled = compile_facts()
+        if compiled is not None:
+            compiled["seconds_in_timed"] = self.compile_in_timed
+        begun = self.first_mark
+        return {
+            "schema_version": 1,
+            "pid": os.getpid(),
+            "parent_pid": os.getppid(),
+            "argv": sys.argv,
+            "kind": self.process_kind(),
+            "rank": number(os.environ.get("RANK")),
+            "world_size": number(os.environ.get("WORLD_SIZE")),
+            "steps": self.steps,
+            "phase": self.phase,
+            "measured_on": self.measured_on,
+            "step_seconds": self.step_seconds,
+            "warmup_steps": self.warmup_steps,
+            "seconds_to_first_step": None if begun is None else begun - BEGAN,
+            "warmup_seconds": None if self.warmup_end is None else self.warmup_end - begun,
+            "loader_wait_seconds": self.batches.waits,
+            "compile": compiled,
+            "losses": losses,
+            "finite": all(math.isfinite(value) for value in values) if values else None,
+            "samples": self.batches.samples if self.batches.loaders else None,
+            "loaders": self.batches.facts(),
+            "modules": modules,
+            "optimizers": [facts.of_optimizer(one) for one in self.moments.live_optimizers()],
+            "settings": facts.of_settings(),
+            "machine": facts.of_machine(),
+            **facts.of_memory(),
+            "seeds_itself": SEEDING.by_script,
+            "seed": number(SEED),
+            "scaled": self.losses.is_scaled,
+            "autocasts": sorted(self.moments.autocasts),
+            "fills_gradients": self.moments.fills_gradients,
+            "own_cuda_graph": self.own_cuda_graph,
+            "own_profiler": self.own_profiler,
+            "places": facts.attempt(self.moments.places.content) if self.moments.places else None,
+            "exception": self.exception,
+            "problems": [{"code": code, "text": text} for code, text in self.problems()],
+            "remedies": self.moments.outcomes(),
+            "error": self.error,
+        }
+
+    def process_kind(self):
+        if self.kind == "main" and "multiprocessing.process" in sys.modules:
+            import multiprocessing
+
+            return "child" if multiprocessing.parent_process() is not None else "main"
+        return self.kind
+
+    def note(self):
+        if self.facts is None or self.facts["phase"] != "done":
+            self.facts = self.content()
+            if OFFER and self.steps:
+                self.facts["offered"] = self.moments.offered(self.facts)
+        # What may have changed since the last timed step.
+        self.facts.update(
+            exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
+        )
+        SHARED.write_note(os.path.join(NOTES, f"measure.{os.getpid()}.json"), finite(self.facts))
+
+
+class Seeding:
+    """Seeds what the script may leave unseeded, before it runs, and sees whether it seeds torch itself."""
+
+    def __init__(self):
+        self.by_script = False
+
+    def watch_torch_random(self, module):
+        original = module.manual_seed
+
+        @functools.wraps(original)
+        def manual_seed(seed):
+            # Calls of torch itself, as by workers and compilers, are not the script's.
+            caller = name_of_caller(sys._getframe(1))
+            if caller != "torch" and not caller.startswith("torch."):
+                self.by_script = True
+            return original(seed)
+
+        # Compilers are not to look inside.
+        manual_seed._torchdynamo_disable = True
+        module.manual_seed = manual_seed
+        self.original = original
+
+    def begin(self):
+        SHARED.when_loaded("torch.random", self.watch_torch_random)
+        if SEED is None:
+            return
+        import random
+
+        rank = int(os.environ.get("RANK", "0"))
+        random.seed(int(SEED) + rank)
+        SHARED.when_loaded("numpy.random", lambda module: module.seed(int(SEED) + rank))
+        SHARED.when_loaded("torch", lambda module: self.original(int(SEED) + rank))
+
+
+def name_of_caller(frame):
+    """Module of the frame, past the wrapper that dynamo puts around the function once it is loaded."""
+    while frame is not None and frame.f_globals.get("__name__") in ("torch._dynamo.eval_frame", "torch._compile"):
+        frame = frame.f_back
+    return "" if frame is None else frame.f_globals.get("__name__", "")
+
+
+SEEDING = Seeding()
+
+
+def compile_seconds():
+    """Time spent compiling so far; 0 where nothing was ever compiled."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    times = getattr(utils, "cumulative_time_spent_ns", None) or {}
+    return (times.get("entire_frame_compile", 0) + times.get("entire_backward_compile", 0)) / 1e9
+
+
+def compile_facts():
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", None)
+    if not counters or not counters["frames"].get("total"):
+        return None
+    frames = counters["frames"]
+    # Without this count of PyTorch the key says that it is unknown.
+    recompiles = None
+    try:
+        metrics = utils.get_compilation_metrics()
+        recompiles = sum(1 for metric in metrics if getattr(metric, "recompile_reason", None))
+    except Exception:  # noqa: BLE001
+        pass
+    return {
+        "seconds": compile_seconds(),
+        "graphs": counters["stats"].get("unique_graphs", 0),
+        "graph_breaks": sum(counters["graph_break"].values()),
+        "recompiles": recompiles,
+        "failures": frames["total"] - frames.get("ok", 0),
+    }
+
+
+def finite(value):
+    """The same with every number that JSON does not know as null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value if isinstance(value, (str, int, bool, type(None))) else str(value)
+
+
+def number(text):
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def move(module, *unused):
+    """How far losses move by a change that is none. The script's own random numbers stay where they are."""
+    import torch
+
+    for parameter in module.parameters() if MOVE_WEIGHTS else ():
+        if torch.is_floating_point(parameter):
+            generator = torch.Generator(parameter.device)
+            generator.manual_seed(parameter.numel())
+            shape = {"size": parameter.shape, "generator": generator, "device": parameter.device, "dtype": parameter.dtype}
+            with torch.no_grad():
+                parameter.mul_(1 + MOVE_WEIGHTS * torch.randn(**shape))
+    if OTHER_DROPOUT and any(parameter.is_cuda for parameter in module.parameters()):
+        torch.cuda.manual_seed_all(20011)
+
+
+def watch_exceptions(meter):
+    """Remembers what ended the script."""
+    original = sys.excepthook
+
+    def hook(kind, value, traceback):
+        meter.exception = f"{kind.__name__}: {value}"[:2000]
+        original(kind, value, traceback)
+
+    sys.excepthook = hook
+
+
+def begin():
+    surroundings = SHARED.part("surroundings")
+    surroundings.make_quiet()
+    surroundings.shield()
+    moments = SHARED.part("moments").Moments()
+    # Remedies first: what they change is inside, and what is measured is what the script sees.
+    moments.install(os.environ.get("HEADROOM_REMEDIES", ""))
+    if not NOTES:
+        return moments.watch()
+    losses = SHARED.part("losses").Losses()
+    batches = SHARED.part("batches").Batches(BATCHES)
+    meter = Meter(moments, losses, batches)
+    SHARED.part("places").Places(moments, batches).watch()
+    # Remedies that act at a mark do so before its time is taken.
+    moments.watch()
+    if MOVE_WEIGHTS or OTHER_DROPOUT:
+        moments.at_first_forward.append((2, 0, lambda *called: SHARED.guarded(move, *called, listener=meter)))
+    SHARED.LOOP.listeners.append(meter)
+    SEEDING.begin()
+    losses.watch()
+    batches.watch()
+    watch_exceptions(meter)
+    if FALLBACK_RANDOM:
+        SHARED.when_loaded("torch._inductor.config", lambda module: setattr(module, "fallback_random", True))

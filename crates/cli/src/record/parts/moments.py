@@ -1,0 +1,349 @@
+"""Moments in the life of a script at which remedies act, and what they report.
+
+A remedy is a file of `remedies/` with NAME, CLASS (`same`, `rounding` or `precision`), `applies(facts)` (null or why not) and
+`install(hook)`. Its hook is a `Hook`: it names moments, and everything that is called at one is guarded.
+
+A trained module is one that the script calls itself, in training, and that holds parameters of an optimizer. It is found by
+standing before `nn.Module.__call__` from the first optimizer's construction until each has stepped, and not while such a module
+runs: later steps and compilers meet nothing.
+"""
+import functools
+import os
+import sys
+import weakref
+
+# Modules are looked for until here at the latest, since an optimizer may never step.
+LAST_MARK = 2
+
+
+class Root:
+    """A trained module and what it was when it was first called."""
+
+    def __init__(self, module, facts):
+        self.reference = weakref.ref(module)
+        self.facts = facts
+
+    @property
+    def module(self):
+        return self.reference()
+
+
+class Hook:
+    """One remedy's way to the script's moments."""
+
+    def __init__(self, moments, name, value):
+        self.moments = moments
+        self.name = name
+        # Given after `=`, or `None`.
+        self.value = value
+        self.kind = None
+        self.counts = {}
+        self.sentences = []
+        self.reason = None
+        self.errors = []
+
+    def did(self, thing, what):
+        """Counts things: `did("DataLoader", "got 4 workers")` thrice reads `3 DataLoaders got 4 workers`."""
+        self.counts[thing, what] = self.counts.get((thing, what), 0) + 1
+
+    def said(self, sentence):
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
+
+    def nothing(self, reason):
+        """Why there was nothing to do; the last word counts, and only if nothing was done elsewhere."""
+        self.reason = reason
+
+    def failed(self, error):
+        text = f"{type(error).__name__}: {error}"[:500]
+        if text not in self.errors and len(self.errors) < 8:
+            self.errors.append(text)
+
+    def guard(self, function):
+        """The same function, which never raises and then returns `None`."""
+
+        @functools.wraps(function)
+        def guarded(*arguments, **named):
+            try:
+                return function(*arguments, **named)
+            except Exception as error:  # noqa: BLE001
+                self.failed(error)
+                return None
+
+        return guarded
+
+    def when_loaded(self, module, function):
+        SHARED.when_loaded(module, self.guard(function))
+
+    def at_first_forward(self, function, after_others=False):
+        """`function(module, arguments, named)` before the first call of each trained module."""
+        found = self.moments.at_first_forward
+        found.append((1 if after_others else 0, len(found), self.guard(function)))
+
+    def at_first_step(self, function):
+        """`function(optimizer)` before the first step of each optimizer."""
+        self.moments.at_first_step.append(self.guard(function))
+
+    def at_mark(self, function):
+        """`function(number)` after each step of the loop, counted from 1."""
+        self.moments.at_mark.append(self.guard(function))
+
+    def set_and_keep_set(self, function):
+        """`function(None)` once torch is loaded, and again where the script may have set the opposite since.
+
+        There it is given a trained module; before that, asking for a device would open one.
+        """
+        guarded = self.guard(function)
+        SHARED.when_loaded("torch", lambda module: guarded(None))
+        self.at_first_forward(lambda module, *unused: guarded(module))
+        self.at_mark(lambda number: [guarded(root.module) for root in self.moments.roots] if number == 1 else None)
+
+    def copies(self, frame):
+        """The script copies something at this frame, and the remedy has changed how."""
+        places = self.moments.places
+        if places is not None and places.is_open:
+            self.guard(places.copy)(frame)
+
+    def outcome(self):
+        did = [f"{count} {thing}{'s' if count > 1 else ''} {what}" for (thing, what), count in self.counts.items()]
+        did += self.sentences
+        nothing = None if did else self.reason or "it met nothing to act on"
+        return {"class": self.kind, "did": did, "nothing": nothing, "errors": self.errors}
+
+
+class Moments:
+    name = "applying remedies"
+
+    def __init__(self):
+        self.error = None
+        self.hooks = {}
+        self.at_first_forward = []
+        self.at_first_step = []
+        self.at_mark = []
+        self.optimizers_made = 0
+        self.optimizers = []
+        self.roots = []
+        self.marks = 0
+        # Whether `zero_grad` was asked for zeros, until the second mark.
+        self.fills_gradients = False
+        self.original_zeros = []
+        # Types that `torch.autocast` was entered with, until the end of the first step.
+        self.autocasts = set()
+        self.original_enter = None
+        self.original_call = None
+        self.is_open = True
+        # `places.Places`, where a note is asked for.
+        self.places = None
+
+    # Remedies.
+
+    def install(self, names):
+        for spelled in filter(None, (word.strip() for word in names.split(","))):
+            name, _, value = spelled.partition("=")
+            hook = self.hooks[name] = Hook(self, name, value or None)
+            try:
+                remedy = load(name)
+                hook.kind = remedy.CLASS
+                remedy.install(hook)
+            except Exception as error:  # noqa: BLE001
+                hook.failed(error)
+
+    def outcomes(self):
+        return {name: hook.outcome() for name, hook in self.hooks.items()}
+
+    def offered(self, facts):
+        """Each remedy there is, with its class and the reason why it does not apply, or `None`."""
+        folder = os.path.join(os.path.dirname(__file__), "remedies")
+        found = {}
+        for file in sorted(os.listdir(folder)):
+            if file.endswith(".py"):
+                remedy = load(file[:-3])
+                try:
+                    obstacle = remedy.applies(facts)
+                except Exception as error:  # noqa: BLE001
+                    obstacle = f"cannot tell: {error!r}"
+                found[remedy.NAME] = {"class": remedy.CLASS, "obstacle": obstacle}
+        return found
+
+    # Marks: this is a listener of `SHARED.LOOP`.
+
+    def watch(self):
+        SHARED.when_loaded("torch.optim.optimizer", lambda module: self.watch_zeros(module.Optimizer))
+        SHARED.when_loaded("torch.nn.modules.module", lambda module: self.watch_zeros(module.Module))
+        SHARED.when_loaded("torch.optim.optimizer", self.watch_optimizers)
+        SHARED.when_loaded("torch.amp.autocast_mode", lambda module: self.watch_autocast(module.autocast))
+        SHARED.when_loaded("torch._dynamo.utils", self.tell_dynamo)
+        SHARED.LOOP.listeners.append(self)
+
+    def step(self, is_mark, is_changed):
+        if is_mark:
+            self.marks += 1
+            if self.is_open and (self.marks >= LAST_MARK or self.have_all_stepped()):
+                self.close()
+            if self.marks == 2:
+                self.let_zeros_alone()
+            for function in self.at_mark:
+                function(self.marks)
+
+    def found_profiler(self):
+        pass
+
+    def reset(self):
+        """In a process that was forked, which may train by itself: optimizers and modules were made before."""
+        self.marks = 0
+
+    def at_exit(self):
+        pass
+
+    # Optimizers.
+
+    def watch_optimizers(self, module):
+        original = module.Optimizer.__init__
+
+        @functools.wraps(original)
+        def init(optimizer, *arguments, **named):
+            original(optimizer, *arguments, **named)
+            SHARED.guarded(self.made, optimizer, listener=self)
+
+        module.Optimizer.__init__ = init
+        module.register_optimizer_step_pre_hook(self.before_step)
+
+    def made(self, optimizer):
+        self.optimizers_made += 1
+        self.optimizers.append(weakref.ref(optimizer))
+        if self.places is not None:
+            SHARED.guarded(self.places.made_optimizer, optimizer, listener=self)
+        if self.is_open:
+            self.stand_before_calls()
+
+    def live_optimizers(self):
+        """Those that took a step, in the order of their construction."""
+        found = [reference() for reference in self.optimizers]
+        return [one for one in found if one is not None and getattr(one, "_headroom_stepped", False)]
+
+    def before_step(self, optimizer, *unused):
+        if getattr(optimizer, "_headroom_stepped", False):
+            return
+        optimizer._headroom_stepped = True
+        for function in self.at_first_step:
+            function(optimizer)
+
+    def watch_zeros(self, owner):
+        original = owner.zero_grad
+
+        @functools.wraps(original)
+        def zero_grad(this, set_to_none=True):
+            self.fills_gradients = self.fills_gradients or not set_to_none
+            if not set_to_none and self.places is not None:
+                SHARED.guarded(self.places.filled, sys._getframe(1), listener=self)
+            return original(this, set_to_none=set_to_none)
+
+        owner.zero_grad = zero_grad
+        self.original_zeros.append((owner, zero_grad, original))
+
+    def let_zeros_alone(self):
+        for owner, ours, original in self.original_zeros:
+            if owner.zero_grad is ours:
+                owner.zero_grad = original
+
+    def watch_autocast(self, owner):
+        """A wrapper around a module's forward may enter it, where nobody else sees it."""
+        original = owner.__enter__
+
+        @functools.wraps(original)
+        def enter(this):
+            if self.is_open and self.optimizers and getattr(this, "_enabled", False):
+                self.autocasts.add(str(getattr(this, "fast_dtype", None)).replace("torch.", ""))
+            return original(this)
+
+        owner.__enter__ = enter
+        self.original_enter = (owner, enter, original)
+
+    # Modules.
+
+    def stand_before_calls(self):
+        from torch import nn
+
+        if self.original_call is None:
+            original = self.original_call = nn.Module.__call__
+
+            @functools.wraps(original)
+            def call(module, *arguments, **named):
+                if not self.is_open or nn.Module.__call__ is not call:
+                    return original(module, *arguments, **named)
+                if not self.is_trained(module):
+                    return original(module, *arguments, **named)
+                # Inside a trained module nothing stands before its parts, and compilers find what they know.
+                nn.Module.__call__ = original
+                try:
+                    if not self.is_known(module):
+                        SHARED.guarded(self.found_root, module, arguments, named, listener=self)
+                    return original(module, *arguments, **named)
+                finally:
+                    if self.is_open:
+                        nn.Module.__call__ = call
+
+            self.our_call = call
+        if nn.Module.__call__ is self.original_call:
+            nn.Module.__call__ = self.our_call
+
+    def have_all_stepped(self):
+        """With several optimizers the first mark may come before some module's first call."""
+        live = [one for one in (reference() for reference in self.optimizers) if one is not None]
+        return all(getattr(one, "_headroom_stepped", False) for one in live)
+
+    def close(self):
+        """The first step has ended: whatever is called from now on was met, or is not a part of the loop."""
+        self.is_open = False
+        if self.original_enter is not None:
+            owner, ours, original = self.original_enter
+            if owner.__enter__ is ours:
+                owner.__enter__ = original
+        if self.original_call is not None:
+            from torch import nn
+
+            if nn.Module.__call__ is self.our_call:
+                nn.Module.__call__ = self.original_call
+
+    def tell_dynamo(self, module):
+        """Loaded while we stood before calls: it must know the original."""
+        if self.original_call is not None and module.unpatched_nn_module_call is self.our_call:
+            module.unpatched_nn_module_call = self.original_call
+
+    def trained_parameters(self):
+        found = [reference() for reference in self.optimizers]
+        groups = [group for one in found if one is not None for group in getattr(one, "param_groups", [])]
+        return {id(parameter) for group in groups for parameter in group["params"]}
+
+    def is_trained(self, module):
+        import torch
+
+        try:
+            if not module.training or not torch.is_grad_enabled():
+                return False
+            trained = self.trained_parameters()
+            return any(id(parameter) in trained for parameter in module.parameters())
+        except Exception:  # noqa: BLE001
+            return False
+
+    def is_known(self, module):
+        """Also as a part of a known one: checkpointing calls parts again during the backward pass."""
+        known = [root.module for root in self.roots]
+        return any(part is module for one in known if one is not None for part in one.modules())
+
+    def found_root(self, module, arguments, named):
+        root = Root(module, {"class": type(module).__name__, "compiled": False})
+        self.roots.append(root)
+        describe = SHARED.part("facts").describe_module
+        try:
+            root.facts = describe(module, arguments, named, self.trained_parameters())
+            if self.places is not None:
+                self.places.found_root(module)
+        except Exception as error:  # noqa: BLE001
+            self.error = repr(error)
+        for _, _, function in sorted(self.at_first_forward, key=lambda found: found[:2]):
+            function(module, arguments, named)
+
+
+def load(name):
+    return SHARED.part("remedies/" + name.replace("-", "_"))

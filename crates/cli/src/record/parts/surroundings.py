@@ -1,0 +1,92 @@
+"""Surroundings of a run that is tried many times: trackers stay offline, nothing opens a browser or a window.
+
+HF_HUB_OFFLINE is left as it is: a script may have to fetch its model.
+
+HEADROOM_SCRATCH names the folder that holds the copy of the working folder. Large files in it are links to the user's own:
+one that is about to be written is replaced first, by nothing where it is written anew and by a copy where it is changed.
+"""
+import functools
+import os
+import shutil
+import sys
+
+# Values that keep a tracker from the network; a user's own value among them stays.
+OFFLINE = {
+    "WANDB_MODE": ("offline", "disabled", "dryrun"),
+    "NEPTUNE_MODE": ("offline", "debug", "read-only"),
+    "SWANLAB_MODE": ("offline", "local", "disabled"),
+    "COMET_START_ONLINE": ("0",),
+    "CLEARML_OFFLINE_MODE": ("1",),
+    "TRAINS_OFFLINE_MODE": ("1",),
+    "HF_HUB_DISABLE_TELEMETRY": ("1",),
+    "WANDB_SILENT": ("true",),
+    # `webbrowser` runs this command, which does nothing.
+    "BROWSER": ("true",),
+}
+
+
+def make_quiet():
+    for name, values in OFFLINE.items():
+        if os.environ.get(name) not in values:
+            os.environ[name] = values[0]
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    # A server of MLflow is left out; a folder stays.
+    if "://" in os.environ.get("MLFLOW_TRACKING_URI", "").replace("file://", ""):
+        del os.environ["MLFLOW_TRACKING_URI"]
+
+
+def shield():
+    root = os.environ.get("HEADROOM_SCRATCH")
+    if not root:
+        return
+    root = os.path.join(os.path.realpath(root), "")
+
+    def watch(event, arguments):
+        if event != "open":
+            return
+        path, mode, flags = arguments
+        is_new = isinstance(mode, str) and ("w" in mode or "x" in mode) or bool(flags and flags & os.O_TRUNC)
+        is_changed = isinstance(mode, str) and ("a" in mode or "+" in mode) or bool(
+            flags and flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND)
+        )
+        if is_new or is_changed:
+            replace_link(root, path, not is_new)
+
+    sys.addaudithook(watch)
+    # Writers that open files by themselves.
+    SHARED.when_loaded("torch.serialization", lambda module: before(module, "_open_zipfile_writer", root, 0))
+    SHARED.when_loaded("safetensors.torch", lambda module: before(module, "save_file", root, 1))
+
+
+def before(module, name, root, position):
+    original = getattr(module, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def writer(*arguments, **named):
+        path = arguments[position] if len(arguments) > position else named.get("filename")
+        replace_link(root, path, False)
+        return original(*arguments, **named)
+
+    setattr(module, name, writer)
+
+
+def replace_link(root, path, with_content):
+    """Only a link in the copy that leads out of it."""
+    try:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        path = os.path.abspath(os.fsdecode(path))
+        if not os.path.islink(path) or not (os.path.realpath(os.path.dirname(path)) + os.sep).startswith(root):
+            return
+        target = os.path.realpath(path)
+        if target.startswith(root) or not os.path.isfile(target):
+            return
+        os.unlink(path)
+        if with_content:
+            shutil.copyfile(target, path)
+    except OSError as error:
+        # Better no run than a file of the user's changed.
+        sys.stderr.write(f"headroom: cannot keep {path} from being written: {error!r}\n")
+        os._exit(70)

@@ -1,0 +1,62 @@
+//! `headroom optimize -- COMMAND` where nothing can be optimised: a plain answer, and nothing left behind. Scripts that train are
+//! run by `cargo xtask torch`, with real PyTorch.
+
+use crate::place::{Done, Place};
+
+fn optimize(place: &Place, options: &str, script: &str) -> Done {
+    place.write("train.py", script);
+    place.shell(&format!("$HEADROOM optimize {options} -- python3 train.py"))
+}
+
+fn names(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    // The registry of runs.
+    names.retain(|name| name != "home");
+    names.sort();
+    names
+}
+
+#[test]
+fn a_script_that_never_trains_is_told_so_and_its_folder_is_as_it_was() {
+    let place = Place::new();
+    place.write("train.py", "");
+    let before = names(&place);
+    let script = "open('left.txt', 'w').write('x'); print('nothing to train')";
+    let done = optimize(&place, "", script);
+    done.is_error(3, "no step", &["was not recorded", "before its first optimizer step", "nothing to train"]);
+    assert_eq!(names(&place), before, "what the script wrote is in its copy");
+}
+
+#[test]
+fn a_script_that_fails_is_shown_by_its_last_lines() {
+    let place = Place::new();
+    let done = optimize(&place, "", "print('a' * 9)\nraise ValueError('no such file')");
+    done.is_error(3, "it fails", &["ended with exit status: 1", "ValueError: no such file"]);
+    place.shell("$HEADROOM optimize -- no-such-program train.py").is_error(
+        3,
+        "no program",
+        &["cannot start `no-such-program`"],
+    );
+}
+
+#[test]
+fn options_of_scripts_are_checked_before_anything_runs() {
+    let place = Place::new();
+    optimize(&place, "--only tf33", "").is_error(2, "no such remedy", &["there is no such remedy", "compile-blocks"]);
+    optimize(&place, "--time-limit 5d", "").is_error(2, "no such time", &["a number with s, m or h"]);
+    place.shell("$HEADROOM optimize --dry-run").is_error(2, "no script", &["COMMAND"]);
+}
+
+#[test]
+fn a_script_is_ended_with_the_command() {
+    let place = Place::new();
+    place
+        .write("train.py", "import os, time\nopen(os.environ['TOLD'], 'w').write(str(os.getpid()))\ntime.sleep(300)\n");
+    let done = place.shell(
+        "export TOLD=$PWD/told; $HEADROOM optimize -- python3 train.py & own=$!; while [ ! -s told ]; do sleep 0.05; done; \
+         kill -TERM $own; wait $own; code=$?; kill -0 $(cat told) 2>/dev/null && echo alive; exit $code",
+    );
+    assert_eq!(done.code, Some(143), "{}", done.stderr);
+    assert!(!done.stdout.contains("alive") && done.stderr.contains("no process is left running"), "{}", done.stderr);
+}

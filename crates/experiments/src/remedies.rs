@@ -1,0 +1,147 @@
+//! Remedies for PyTorch scripts, applied from outside: one file each, its Python side beside it under the same name.
+//! Each also says how it is written into the source, where it was kept.
+
+mod bf16_autocast;
+mod channels_last;
+mod compile;
+mod compile_blocks;
+mod compile_reduce_overhead;
+mod cudnn_benchmark;
+mod ddp_bucket_view;
+mod ddp_static_graph;
+pub mod edit;
+mod expandable_segments;
+mod foreach_optimizer;
+mod fused_optimizer;
+mod gc_frozen;
+mod loader_pinning;
+mod loader_workers;
+mod non_blocking_copies;
+mod sdpa;
+mod tf32;
+mod threads;
+mod zero_grad_none;
+
+use edit::Edit;
+
+/// How far a remedy may move the losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Not at all, or by the order of sums.
+    Same,
+    /// By the rounding of single precision's products and sums.
+    Rounding,
+    /// By computing in fewer bits.
+    Precision,
+}
+
+impl Class {
+    pub const ALL: [Class; 3] = [Class::Same, Class::Rounding, Class::Precision];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Same => "same",
+            Class::Rounding => "rounding",
+            Class::Precision => "precision",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| class.name() == name)
+    }
+
+    /// Largest relative difference of a loss that it allows, where runs of the script itself do not differ by more.
+    pub fn tolerance(self) -> f64 {
+        match self {
+            Class::Same => 1e-5,
+            Class::Rounding => 1e-3,
+            Class::Precision => 2e-2,
+        }
+    }
+}
+
+impl Class {
+    /// One rounding: of TF32's products, and of bf16's.
+    pub fn rounding(self) -> f64 {
+        match self {
+            Class::Same | Class::Rounding => 5e-4,
+            Class::Precision => 4e-3,
+        }
+    }
+}
+
+/// One remedy as it is offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remedy {
+    pub name: &'static str,
+    pub class: Class,
+    pub about: &'static str,
+    /// Names of trace rules that it answers: their expected saving is its prediction.
+    pub answers: &'static [&'static str],
+    /// Its Python side: the file that the hook looks for, and what is in it.
+    pub file: &'static str,
+    pub python: &'static str,
+    /// How it is written into the source.
+    pub edits: &'static [Edit],
+    /// The same in words, for a person to do by hand.
+    pub by_hand: &'static str,
+}
+
+macro_rules! remedy {
+    ($file:literal, $name:literal, $class:expr, $about:literal, answers [$($rule:literal),*],
+     by_hand $words:literal, edits [$($edit:expr),* $(,)?]) => {
+        Remedy {
+            name: $name,
+            class: $class,
+            about: $about,
+            answers: &[$($rule),*],
+            file: concat!($file, ".py"),
+            python: include_str!(concat!($file, ".py")),
+            by_hand: $words,
+            edits: &[$($edit),*],
+        }
+    };
+}
+use remedy;
+
+/// Every remedy, in the order in which they are applied together.
+pub const REMEDIES: [Remedy; 19] = [
+    loader_workers::REMEDY,
+    loader_pinning::REMEDY,
+    non_blocking_copies::REMEDY,
+    fused_optimizer::REMEDY,
+    foreach_optimizer::REMEDY,
+    zero_grad_none::REMEDY,
+    cudnn_benchmark::REMEDY,
+    channels_last::REMEDY,
+    tf32::REMEDY,
+    sdpa::REMEDY,
+    compile::REMEDY,
+    compile_blocks::REMEDY,
+    compile_reduce_overhead::REMEDY,
+    bf16_autocast::REMEDY,
+    expandable_segments::REMEDY,
+    gc_frozen::REMEDY,
+    threads::REMEDY,
+    ddp_bucket_view::REMEDY,
+    ddp_static_graph::REMEDY,
+];
+
+pub fn named(name: &str) -> Option<&'static Remedy> {
+    REMEDIES.iter().find(|remedy| remedy.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_a_remedy_agree() {
+        for remedy in REMEDIES {
+            let says = |line: String| remedy.python.lines().any(|own| own == line);
+            assert!(says(format!("NAME = \"{}\"", remedy.name)), "{}", remedy.name);
+            assert!(says(format!("CLASS = \"{}\"", remedy.class.name())), "{}", remedy.name);
+            assert_eq!(remedy.file, format!("{}.py", remedy.name.replace('-', "_")));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+"""Trained modules run under autocast to bf16, and hand out results in fp32, so that a loss outside of them is computed in it."""
+import functools
+
+NAME = "bf16-autocast"
+CLASS = "precision"
+
+
+def applies(facts):
+    modules = facts["modules"]
+    if not modules:
+        return "no trained module is called as a function"
+    if facts["autocasts"] or any(module.get("autocast") for module in modules):
+        return "it runs under autocast already"
+    if not any("float32" in module.get("dtypes", []) for module in modules):
+        return "its parameters are not fp32"
+    return None
+
+
+def install(hook):
+    hook.at_first_forward(lambda module, arguments, named: wrap(hook, module))
+
+
+def wrap(hook, module):
+    import torch
+
+    parameter = next(module.parameters())
+    device = parameter.device.type
+    # Accelerate keeps the module's own forward under this name, and its wrapper enters autocast or not.
+    if torch.is_autocast_enabled(device) or hasattr(module, "_original_forward"):
+        return hook.nothing("it runs under autocast already")
+    if parameter.dtype != torch.float32:
+        return hook.nothing("its parameters are not fp32")
+    if device == "cuda" and not torch.cuda.is_bf16_supported():
+        return hook.nothing("the device has no bf16")
+    original = module.forward
+
+    @functools.wraps(original)
+    def forward(*arguments, **named):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            result = original(*arguments, **named)
+        return in_fp32(torch, result)
+
+    module.forward = forward
+    hook.did(type(module).__name__, "put under bf16 autocast")
+    return None
+
+
+def in_fp32(torch, value):
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype == torch.bfloat16 else value
+    if isinstance(value, dict):
+        # Results of transformers are dictionaries with attributes: changed in place, they stay what they are.
+        for key in list(value):
+            if value[key] is not None:
+                value[key] = in_fp32(torch, value[key])
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(in_fp32(torch, item) for item in value))
+    if type(value) in (list, tuple):
+        return type(value)(in_fp32(torch, item) for item in value)
+    return value

@@ -1,0 +1,28 @@
+"""Repeated blocks of trained modules are compiled in place: one compilation serves all blocks of a class.
+
+Code around the blocks stays as it is, so that a module which cannot be compiled as a whole still gains, and compiling takes a
+fraction of the time.
+"""
+
+NAME = "compile-blocks"
+CLASS = "rounding"
+
+
+def applies(facts):
+    if not any(module.get("repeated_blocks") for module in facts["modules"]):
+        return "it has no repeated blocks"
+    return SHARED.part("remedies/compile").applies(facts)
+
+
+def install(hook):
+    hook.at_first_forward(lambda module, arguments, named: compile_blocks(hook, module), after_others=True)
+
+
+def compile_blocks(hook, module):
+    facts = SHARED.part("facts")
+    if facts.is_compiled(module):
+        return hook.nothing("it is compiled already")
+    blocks = [block for found in facts.repeated_blocks(module) for block in found]
+    if not blocks:
+        return hook.nothing(f"{type(module).__name__} has no repeated blocks")
+    return SHARED.part("remedies/compile").compile_modules(hook, blocks, None)

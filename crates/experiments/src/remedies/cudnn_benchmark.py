@@ -1,0 +1,28 @@
+"""cuDNN times its algorithms for each new shape and keeps the fastest (`torch.backends.cudnn.benchmark`)."""
+
+NAME = "cudnn-benchmark"
+CLASS = "rounding"
+
+
+def applies(facts):
+    if facts["machine"]["device"] != "cuda":
+        return "cuDNN runs on CUDA devices"
+    if not any(module.get("convolutions") for module in facts["modules"]):
+        return "it has no convolution"
+    if facts["settings"].get("cudnn_benchmark"):
+        return "it is on already"
+    return None
+
+
+def install(hook):
+    hook.set_and_keep_set(lambda module: switch(hook, module))
+
+
+def switch(hook, module):
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+    if module is not None and next(module.parameters()).is_cuda:
+        hook.said("cuDNN chooses its algorithms by timing them")
+    else:
+        hook.nothing("no trained module was on a CUDA device")

@@ -1,0 +1,84 @@
+"""DataLoaders that load in the script's own process get workers, which stay and fetch ahead.
+
+The order of samples is drawn in the script's process either way. A dataset that draws random numbers of its own draws them in
+the workers, from other seeds; the digests of batches show it. An iterable dataset gets one worker, since several would each
+read all of it.
+"""
+import functools
+import os
+
+NAME = "loader-workers"
+CLASS = "same"
+PREFETCH = 4
+
+
+def applies(facts):
+    loaders = facts["loaders"]
+    if not loaders:
+        return "no DataLoader is iterated"
+    if all(loader["on_device"] for loader in loaders):
+        return "its data is on the device already"
+    if all(loader["workers"] and loader["persistent"] and (loader["prefetch"] or 0) >= PREFETCH for loader in loaders):
+        return "its loaders have workers that stay and fetch ahead"
+    return None
+
+
+def install(hook):
+    hook.when_loaded("torch.utils.data.dataloader", lambda module: replace(hook, module))
+
+
+def replace(hook, module):
+    original = module.DataLoader.__init__
+    change = hook.guard(lambda *given: changed(hook, module, *given))
+
+    @functools.wraps(original)
+    def init(self, dataset, *arguments, **named):
+        original(self, dataset, *arguments, **(change(dataset, arguments, named) or named))
+
+    module.DataLoader.__init__ = init
+
+
+def changed(hook, module, dataset, arguments, named):
+    # Positions after the dataset: batch_size, shuffle, sampler, batch_sampler, num_workers.
+    workers = arguments[4] if len(arguments) > 4 else named.get("num_workers", 0)
+    if on_device(dataset):
+        hook.nothing("its data is on the device already")
+        return named
+    named = dict(named)
+    is_iterable = isinstance(dataset, module.IterableDataset)
+    may_stay = not hasattr(dataset, "set_epoch") and not is_iterable
+    done = []
+    if not workers:
+        if len(arguments) > 4:
+            hook.nothing("the number of workers is given by position")
+            return named
+        workers = 1 if is_iterable else wanted(hook)
+        named["num_workers"] = workers
+        done.append(f"{workers} worker" + ("s" if workers > 1 else ""))
+    if may_stay and not named.get("persistent_workers"):
+        named["persistent_workers"] = True
+        done.append("workers that stay" if not done else "kept between epochs")
+    if (named.get("prefetch_factor") or 2) < PREFETCH:
+        named["prefetch_factor"] = PREFETCH
+        done.append(f"{PREFETCH} batches ahead each")
+    if done:
+        hook.did("DataLoader", "got " + ", ".join(done))
+    else:
+        hook.nothing("its loaders have workers that stay and fetch ahead")
+    return named
+
+
+def wanted(hook):
+    """As many as there are cores for each process of the script, at most eight."""
+    if hook.value is not None:
+        return int(hook.value)
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+
+
+def on_device(dataset):
+    tensors = getattr(dataset, "tensors", ())
+    return any(getattr(tensor, "device", None) is not None and tensor.device.type != "cpu" for tensor in tensors)

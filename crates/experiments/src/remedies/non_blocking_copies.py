@@ -1,0 +1,87 @@
+"""Copies of a loader's pinned batches to the device do not make the host wait.
+
+Only tensors that a DataLoader has just handed out: nobody writes into them again, while a buffer of the script's own may be
+filled anew as soon as a copy returns. Copies from the device to the host stay as they are, since the host reads what they
+bring.
+"""
+import functools
+import sys
+
+NAME = "non-blocking-copies"
+CLASS = "same"
+FRESH = "_headroom_fresh"
+
+
+def applies(facts):
+    if facts["machine"]["device"] != "cuda":
+        return "there is no device to copy to"
+    if not facts["loaders"]:
+        return "no DataLoader is iterated"
+    if all(loader["on_device"] for loader in facts["loaders"]):
+        return "its data is on the device already"
+    return None
+
+
+def install(hook):
+    hook.when_loaded("torch.utils.data.dataloader", lambda module: mark_batches(hook, module))
+    hook.nothing("no batch lay in pinned memory: loader-pinning comes first")
+
+
+def mark_batches(hook, module):
+    iterator = module._BaseDataLoaderIter
+    original = iterator.__next__
+    mark = hook.guard(lambda batch: replace_copies(hook) if mark_fresh(batch) else None)
+
+    @functools.wraps(original)
+    def following(self):
+        batch = original(self)
+        mark(batch)
+        return batch
+
+    iterator.__next__ = following
+
+
+def mark_fresh(batch, depth=0):
+    """Marks tensors in pinned memory; whether there is one."""
+    if hasattr(batch, "is_pinned"):
+        is_fresh = batch.device.type == "cpu" and batch.is_pinned()
+        if is_fresh:
+            setattr(batch, FRESH, True)
+        return is_fresh
+    if depth < 4 and hasattr(batch, "values") and hasattr(batch, "keys"):
+        return any([mark_fresh(value, depth + 1) for value in batch.values()])
+    if depth < 4 and isinstance(batch, (list, tuple)):
+        return any([mark_fresh(value, depth + 1) for value in batch])
+    return False
+
+
+def replace_copies(hook):
+    """With the first batch in pinned memory: a script without one meets nothing."""
+    import torch
+
+    if hasattr(torch.Tensor.to, FRESH):
+        return
+    original_to, original_cuda = torch.Tensor.to, torch.Tensor.cuda
+
+    @functools.wraps(original_to)
+    def to(self, *arguments, **named):
+        # `to(device)`, `to(device, dtype)`, `to(dtype)` or `to(other)`; later positions hold non_blocking and copy.
+        if hasattr(self, FRESH) and not any(isinstance(argument, bool) for argument in arguments):
+            if not named.get("non_blocking"):
+                named["non_blocking"] = True
+                hook.said("batches are copied without a wait")
+                hook.copies(sys._getframe(1))
+        return original_to(self, *arguments, **named)
+
+    @functools.wraps(original_cuda)
+    def cuda(self, *arguments, **named):
+        if hasattr(self, FRESH) and len(arguments) < 2 and not named.get("non_blocking"):
+            named["non_blocking"] = True
+            hook.said("batches are copied without a wait")
+            hook.copies(sys._getframe(1))
+        return original_cuda(self, *arguments, **named)
+
+    # Compilers are not to look inside.
+    to._torchdynamo_disable = cuda._torchdynamo_disable = True
+    setattr(to, FRESH, True)
+    torch.Tensor.to, torch.Tensor.cuda = to, cuda

@@ -1,0 +1,147 @@
+"""Attention by `scaled_dot_product_attention`, which keeps scores out of memory.
+
+Models of transformers that compute it step by step are told to use it. `nn.MultiheadAttention` takes the same way once nobody
+asks for its weights; whether a module uses them is read from its source: `out, _ = self.attention(...)` with `_` never
+read, or `self.attention(...)[0]`.
+"""
+import ast
+import functools
+import inspect
+import textwrap
+
+NAME = "sdpa"
+CLASS = "rounding"
+FLAG = "_headroom_weights_unused"
+
+
+def applies(facts):
+    modules = facts["modules"]
+    if any("eager" in module.get("attention", []) for module in modules):
+        return None
+    if any(module.get("weights_unused") for module in modules):
+        return None
+    return "it computes attention in no way that can be replaced from outside"
+
+
+def install(hook):
+    hook.nothing("it computes attention in no way that can be replaced from outside")
+    hook.at_first_forward(lambda module, arguments, named: change(hook, module))
+
+
+def change(hook, module):
+    change_transformers(hook, module)
+    change_multihead(hook, module)
+
+
+def change_transformers(hook, module):
+    for part in module.modules():
+        config = getattr(part, "config", None)
+        if getattr(config, "_attn_implementation", None) != "eager" or not hasattr(part, "set_attn_implementation"):
+            continue
+        if getattr(config, "output_attentions", False):
+            hook.nothing("the script asks for attention weights")
+        elif not getattr(part, "_supports_sdpa", False):
+            hook.nothing(f"{type(part).__name__} has no such way")
+        else:
+            part.set_attn_implementation("sdpa")
+            if config._attn_implementation == "sdpa":
+                hook.did(type(part).__name__, "switched to SDPA")
+
+
+def change_multihead(hook, module):
+    from torch import nn
+
+    unused, reason = with_unused_weights(module)
+    for attention in unused:
+        setattr(attention, FLAG, True)
+        replace_forward(nn.MultiheadAttention)
+        hook.did("MultiheadAttention", "without weights, which nobody reads")
+    if reason:
+        hook.nothing(reason)
+
+
+def with_unused_weights(module):
+    """Attentions that compute weights for nobody, and a word about those that are left alone."""
+    from torch import nn
+
+    found, reason = [], None
+    for parent in module.modules():
+        for name, child in parent.named_children():
+            if not isinstance(child, nn.MultiheadAttention):
+                continue
+            if type(parent).__module__.startswith("torch.nn."):
+                reason = "PyTorch's own layers do not ask for attention weights"
+            elif unused_calls(type(parent), name):
+                found.append(child)
+            else:
+                reason = f"{type(parent).__name__} reads the weights of its attention, or asks for none"
+    return found, reason
+
+
+def owners_of_unused(module):
+    """Classes that hold such attentions, and by which name."""
+    unused = {id(attention) for attention in with_unused_weights(module)[0]}
+    children = [(type(parent), name, child) for parent in module.modules() for name, child in parent.named_children()]
+    return list(dict.fromkeys((owner, name) for owner, name, child in children if id(child) in unused))
+
+
+def replace_forward(owner):
+    original = owner.forward
+    if hasattr(original, FLAG):
+        return
+
+    @functools.wraps(original)
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, *others, **named):
+        need_weights = need_weights and not getattr(self, FLAG, False)
+        return original(self, query, key, value, key_padding_mask, need_weights, *others, **named)
+
+    setattr(forward, FLAG, True)
+    owner.forward = forward
+
+
+def unused_calls(owner, name):
+    """Places (file, line, last line, byte behind it) of calls of `self.name` in the class, if each asks for weights and drops
+    them. Without its source, or with another use: `None`."""
+    try:
+        file = inspect.getsourcefile(owner)
+        lines, first = inspect.getsourcelines(owner)
+        text = "".join(lines)
+        plain = textwrap.dedent(text)
+        tree = ast.parse(plain)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    margin = len(text) - len(text.lstrip()) - (len(plain) - len(plain.lstrip()))
+    calls = []
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(function):
+            if is_own(node, name):
+                if not drops_second(function, node, parents):
+                    return None
+                call = parents[node]
+                calls.append((file, first + call.lineno - 1, first + call.end_lineno - 1, call.end_col_offset + margin))
+    return calls
+
+
+def is_own(node, name):
+    """`self.name`, wherever it stands and whoever `self` is."""
+    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+
+
+def drops_second(function, attribute, parents):
+    call = parents.get(attribute)
+    if not isinstance(call, ast.Call) or call.func is not attribute:
+        return False
+    if any(keyword.arg in ("need_weights", None) for keyword in call.keywords):
+        return False
+    above = parents.get(call)
+    if isinstance(above, ast.Subscript):
+        return isinstance(above.slice, ast.Constant) and above.slice.value == 0
+    if not isinstance(above, ast.Assign) or len(above.targets) != 1:
+        return False
+    target = above.targets[0]
+    if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(target.elts[1], ast.Name):
+        return False
+    second = target.elts[1].id
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == second]
+    return all(isinstance(node.ctx, ast.Store) for node in names)

@@ -1,0 +1,101 @@
+//! A PyTorch script under remedies from outside: measured as it is, each remedy in turns with the best so far, what was kept
+//! against the script as it is, and the gates that its losses, batches and memory have to pass.
+//!
+//! Nothing here starts a process: a [`Runner`] does, and tells what the hook wrote down.
+
+pub mod gates;
+pub mod note;
+pub mod places;
+pub mod search;
+
+use crate::remedies::{Class, Remedy};
+use note::Note;
+use std::time::Duration;
+
+/// Remedies that are applied together, in the order of the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Variant {
+    remedies: Vec<&'static Remedy>,
+}
+
+impl Variant {
+    /// The script as it is.
+    pub fn as_it_is() -> Variant {
+        Variant::default()
+    }
+
+    pub fn with(&self, remedy: &'static Remedy) -> Variant {
+        let place = |one: &&'static Remedy| crate::remedies::REMEDIES.iter().position(|other| other.name == one.name);
+        let mut remedies = self.remedies.clone();
+        remedies.retain(|one| one.name != remedy.name && !is_alternative(one.name, remedy.name));
+        remedies.push(remedy);
+        remedies.sort_by_key(place);
+        Variant { remedies }
+    }
+
+    pub fn remedies(&self) -> &[&'static Remedy] {
+        &self.remedies
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.remedies.is_empty()
+    }
+
+    pub fn names(&self) -> Vec<&'static str> {
+        self.remedies.iter().map(|remedy| remedy.name).collect()
+    }
+
+    pub fn is_compiled(&self) -> bool {
+        self.remedies.iter().any(|one| ALTERNATIVES[0].contains(&one.name))
+    }
+
+    /// Are batches made in other processes than those of the script as it is?
+    pub fn moves_loading(&self) -> bool {
+        self.remedies.iter().any(|one| one.name == "loader-workers")
+    }
+
+    /// As the hook takes it.
+    pub fn asked(&self) -> String {
+        self.names().join(",")
+    }
+}
+
+/// Remedies that stand in for each other: the one that is tried takes the place of the one that was kept.
+const ALTERNATIVES: [&[&str]; 2] =
+    [&["compile", "compile-blocks", "compile-reduce-overhead"], &["fused-optimizer", "foreach-optimizer"]];
+
+fn is_alternative(one: &str, other: &str) -> bool {
+    ALTERNATIVES.iter().any(|group| group.contains(&one) && group.contains(&other))
+}
+
+/// How a process is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As it would run, timed.
+    Timed,
+    /// Compiled code draws random numbers as uncompiled code does; slower.
+    ComparableRandom,
+    /// Loading draws other random numbers, chosen by this one.
+    OtherLoading(u32),
+    /// Weights are moved by one rounding of the class before the first step.
+    Moved(Class),
+    /// The device draws other random numbers from the first step on: those of dropout.
+    OtherDropout,
+}
+
+/// What became of one process.
+#[derive(Clone, Debug)]
+pub enum Ran {
+    Measured(Box<Note>),
+    /// It ended without a measurement, and why.
+    Failed(String),
+    /// It was ended, since it took longer than it may.
+    TooLong(Duration),
+}
+
+/// Starts the script in a process of its own under a variant, and waits for it.
+pub trait Runner {
+    fn run(&mut self, variant: &Variant, way: Way) -> Ran;
+    /// Seconds that are left for all measuring.
+    fn seconds_left(&self) -> f64;
+}

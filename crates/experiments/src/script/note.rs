@@ -1,0 +1,209 @@
+//! What the hook writes down of one process, as far as it is looked at here. Its keys are explained at the head of the hook's
+//! `measure.py`.
+
+pub use super::places::Places;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Note {
+    pub steps: u64,
+    pub phase: String,
+    pub rank: Option<u64>,
+    pub step_seconds: Vec<f64>,
+    pub measured_on: Option<String>,
+    pub warmup_steps: u64,
+    pub seconds_to_first_step: Option<f64>,
+    pub warmup_seconds: Option<f64>,
+    pub compile: Option<Compile>,
+    /// By step, one for each backward pass; none where it was not finite.
+    pub losses: Vec<Vec<Option<f64>>>,
+    pub finite: Option<bool>,
+    /// Empty where there is no loader.
+    #[serde(deserialize_with = "or_empty")]
+    pub samples: Vec<Option<u64>>,
+    pub loaders: Vec<Loader>,
+    pub modules: Vec<Module>,
+    pub optimizers: Vec<Optimizer>,
+    pub settings: Settings,
+    pub machine: Machine,
+    pub peak_bytes: Option<u64>,
+    pub peak_resident_bytes: Option<u64>,
+    pub seeds_itself: bool,
+    pub exception: Option<String>,
+    pub problems: Vec<Problem>,
+    pub remedies: BTreeMap<String, Applied>,
+    pub offered: Option<BTreeMap<String, Offer>>,
+    /// Where a patch is written.
+    pub places: Option<Places>,
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Compile {
+    pub seconds: f64,
+    pub seconds_in_timed: f64,
+    pub graphs: u64,
+    pub failures: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Loader {
+    pub digests: Vec<String>,
+    pub draws_random: Option<bool>,
+    pub workers: u64,
+    pub persistent: bool,
+    /// Batches that each worker fetches ahead.
+    pub prefetch: Option<u64>,
+    pub pinned: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Module {
+    pub class: String,
+    pub dropouts: u64,
+    pub compiled: bool,
+    pub device: String,
+}
+
+/// One that took a step.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Optimizer {
+    pub class: String,
+    pub fused: bool,
+    pub foreach: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Settings {
+    pub threads: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Machine {
+    pub device: String,
+    pub device_name: Option<String>,
+    pub torch: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Problem {
+    pub code: String,
+    pub text: String,
+}
+
+/// What a remedy did.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Applied {
+    pub did: Vec<String>,
+    pub nothing: Option<String>,
+    pub errors: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Offer {
+    pub class: String,
+    pub obstacle: Option<String>,
+}
+
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<u64>>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Note {
+    /// Median of the timed steps.
+    pub fn seconds(&self) -> Option<f64> {
+        headroom_record::statistics::step_statistics(&self.step_seconds).median
+    }
+
+    /// On the device, else of the whole process.
+    pub fn memory(&self) -> Option<u64> {
+        self.peak_bytes.or(self.peak_resident_bytes)
+    }
+
+    /// Why it is no measurement, in a person's words.
+    pub fn obstacle(&self) -> Option<String> {
+        if let Some(exception) = &self.exception {
+            return Some(format!("it ended with {exception}"));
+        }
+        if let Some(error) = &self.error {
+            return Some(format!("measuring failed: {error}"));
+        }
+        if self.step_seconds.is_empty() {
+            return Some(self.problems.first().map_or("no step was timed".to_string(), |problem| problem.text.clone()));
+        }
+        None
+    }
+
+    /// Why a remedy that was asked for changed nothing, or failed.
+    pub fn not_applied(&self, remedy: &str) -> Option<String> {
+        let applied = self.remedies.get(remedy)?;
+        match (applied.errors.first(), applied.did.is_empty(), &applied.nothing) {
+            (Some(error), _, _) => Some(format!("it failed: {error}")),
+            (None, true, Some(nothing)) => Some(nothing.clone()),
+            (None, true, None) => Some("it found nothing to do".to_string()),
+            (None, false, _) => None,
+        }
+    }
+}
+
+/// Of all processes of a run, the one that counts: that with the most steps, the lowest rank among equals.
+pub fn counting(notes: Vec<Note>) -> Option<Note> {
+    notes.into_iter().max_by_key(|note| (note.steps, std::cmp::Reverse(note.rank.unwrap_or(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_with_the_most_steps_counts() {
+        let note = |steps, rank| Note { steps, rank, ..Note::default() };
+        let counted = counting(vec![note(0, None), note(9, Some(1)), note(9, Some(0)), note(2, None)]).unwrap();
+        assert_eq!((counted.steps, counted.rank), (9, Some(0)));
+        assert_eq!(counting(vec![]), None);
+    }
+
+    #[test]
+    fn a_note_is_read_with_keys_that_are_missing_or_not_known() {
+        let text = r#"{"schema_version": 1, "steps": 11, "step_seconds": [0.2, 0.1, 0.3], "losses": [[1.5], [null]],
+            "loaders": [{"workers": 2, "class": "DataLoader"}], "remedies": {"tf32": {"class": "rounding", "did": []}}}"#;
+        let note: Note = serde_json::from_str(text).unwrap();
+        assert_eq!((note.seconds(), note.losses[1][0], note.loaders[0].workers), (Some(0.2), None, 2));
+        assert_eq!(note.not_applied("tf32").as_deref(), Some("it found nothing to do"));
+        assert_eq!((note.not_applied("sdpa"), note.obstacle()), (None, None));
+    }
+
+    #[test]
+    fn a_script_without_a_loader_has_no_samples_and_its_places_are_read() {
+        let text = r#"{"samples": null, "compile": null, "optimizers": [{"class": "SGD", "fused": false, "foreach": null}],
+            "places": {"main": "train.py", "loaders": [], "optimizers": [{"class": "SGD", "place": null}],
+            "modules": [{"class": "Net", "expression": "net", "place": {"file": "train.py", "line": 3, "end_line": 4,
+            "end_column": 5, "function": "main", "direct": true}, "blocks": [["[1:3]"]]}]}}"#;
+        let note: Note = serde_json::from_str(text).unwrap();
+        assert_eq!((note.samples.len(), note.optimizers[0].foreach), (0, None));
+        let places = note.places.unwrap();
+        let place = places.modules[0].place.as_ref().unwrap();
+        assert_eq!((place.end_line, place.direct, &places.optimizers[0].place), (Some(4), true, &None));
+    }
+
+    #[test]
+    fn a_process_that_measured_nothing_says_why() {
+        let mut note = Note::default();
+        assert_eq!(note.obstacle().unwrap(), "no step was timed");
+        note.problems = vec![Problem { code: "ended-early".into(), text: "it took 4 steps".into() }];
+        assert_eq!(note.obstacle().unwrap(), "it took 4 steps");
+        note.exception = Some("ValueError: no".into());
+        assert_eq!(note.obstacle().unwrap(), "it ended with ValueError: no");
+    }
+}

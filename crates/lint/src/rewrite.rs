@@ -1,0 +1,374 @@
+//! A Python file rewritten at places that a run of it told: arguments of calls, statements before others, lines at its head.
+//!
+//! Everything is asked for first and written at once by [`Rewrite::finish`], so that several changes of one call or place do
+//! not get in each other's way, and the result is parsed again.
+
+use std::collections::BTreeMap;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, Stmt};
+use ruff_text_size::{Ranged, TextRange, TextSize};
+
+use super::edits::blocks_of;
+use super::file::SourceFile;
+use super::fix::{Edit, apply};
+use crate::rewrite::arguments::Argument;
+
+pub mod arguments;
+mod head;
+
+/// A call as Python's frames tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// From 1: where it begins, or its name does.
+    pub line: u32,
+    /// Its last line and the byte behind it on that line, where the interpreter knows.
+    pub end: Option<(u32, u32)>,
+}
+
+/// Why something cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("no single call is known at line {0}")]
+    NoCall(u32),
+    #[error("line {0} holds several statements")]
+    Crowded(u32),
+    #[error("line {0} is not there")]
+    NoLine(u32),
+}
+
+/// One file, and what is to be changed in it.
+pub struct Rewrite {
+    file: SourceFile,
+    /// By where a call starts and ends.
+    arguments: BTreeMap<(TextSize, TextSize), Vec<Change>>,
+    /// Lines before the line that starts there, indented already.
+    lines: BTreeMap<TextSize, Vec<String>>,
+    /// Values that take another's place.
+    values: BTreeMap<TextSize, Edit>,
+    head: head::Head,
+    newline: &'static str,
+    unit: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Change {
+    Set(Argument),
+    Drop(Argument),
+}
+
+impl Change {
+    fn name(&self) -> &str {
+        match self {
+            Change::Set(argument) | Change::Drop(argument) => &argument.name,
+        }
+    }
+}
+
+impl Rewrite {
+    /// None where the text does not parse.
+    pub fn of(path: &str, text: &str) -> Option<Rewrite> {
+        let file = SourceFile::from_text(path, text.to_string());
+        if file.problem.is_some() {
+            return None;
+        }
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
+        let unit = match indented {
+            Some(line) if line.starts_with('\t') => "\t".to_string(),
+            _ => "    ".to_string(),
+        };
+        Some(Rewrite {
+            file,
+            arguments: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            values: BTreeMap::new(),
+            head: head::Head::default(),
+            newline,
+            unit,
+        })
+    }
+
+    pub fn path(&self) -> &str {
+        &self.file.path
+    }
+
+    /// Gives the call this argument, or its present one another value. `callees` are names by which to know the call where the
+    /// interpreter told a line alone.
+    pub fn set_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
+        self.change(spot, callees, Change::Set(argument))
+    }
+
+    /// Gives it another value where the call has it.
+    pub fn set_given_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
+        let call = self.call_at(spot, callees)?;
+        if call.arguments.find_keyword(&argument.name).is_none() {
+            return Ok(());
+        }
+        self.change(spot, callees, Change::Set(argument))
+    }
+
+    /// Takes the argument out of the call, if it is there.
+    pub fn drop_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
+        self.change(spot, callees, Change::Drop(argument))
+    }
+
+    fn change(&mut self, spot: Spot, callees: &[&str], change: Change) -> Result<(), Refusal> {
+        let range = self.call_at(spot, callees)?.range();
+        let changes = self.arguments.entry((range.start(), range.end())).or_default();
+        // A call that ran several times is asked about each time: the first word about an argument counts.
+        if !changes.iter().any(|other| other.name() == change.name()) {
+            changes.push(change);
+        }
+        Ok(())
+    }
+
+    /// Puts lines before the statement around the spot, at its indentation; further indentation in them is by four spaces.
+    pub fn insert_before(&mut self, spot: Spot, lines: &[String]) -> Result<(), Refusal> {
+        let offset = match spot.end {
+            Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
+            None => self.first_word(spot.line),
+        };
+        let offset = offset.ok_or(Refusal::NoLine(spot.line))?;
+        let (at, indentation) = self.statement_line(offset)?;
+        let indented = lines.iter().map(|line| self.indented(line, &indentation)).collect::<Vec<_>>();
+        let kept = self.lines.entry(at).or_default();
+        kept.extend(indented);
+        Ok(())
+    }
+
+    /// Whether the name is one that a comprehension or lambda of the statement around the spot binds, and so not known before it.
+    pub fn binds_within(&self, spot: Spot, name: &str) -> bool {
+        let offset = match spot.end {
+            Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
+            None => self.first_word(spot.line),
+        };
+        let Some(offset) = offset else { return false };
+        let mut found = false;
+        walk_expressions(&self.file.syntax.body, &mut |expression| {
+            if !expression.range().contains(offset) {
+                return;
+            }
+            let generators = match expression {
+                Expr::ListComp(inner) => &inner.generators,
+                Expr::SetComp(inner) => &inner.generators,
+                Expr::DictComp(inner) => &inner.generators,
+                Expr::Generator(inner) => &inner.generators,
+                Expr::Lambda(inner) => {
+                    found |= inner.parameters.as_ref().is_some_and(|parameters| parameters.includes(name));
+                    return;
+                }
+                _ => return,
+            };
+            found |= generators.iter().any(|one| super::names_in(&one.target).contains(&name));
+        });
+        found
+    }
+
+    /// A line, or several, behind the imports of the file's head.
+    pub fn after_imports(&mut self, lines: &[String]) {
+        let indented: Vec<String> = lines.iter().map(|line| self.indented(line, "")).collect();
+        self.head.after.push(indented);
+    }
+
+    /// Lines before the first import of anything but Python's own modules.
+    pub fn before_imports(&mut self, lines: &[String]) {
+        self.head.before.extend(lines.iter().cloned());
+    }
+
+    /// Makes sure that the module is imported at the file's head; a whole statement where it begins with `from`.
+    pub fn import(&mut self, module: &str) {
+        if !self.head.imports.iter().any(|other| other == module) {
+            self.head.imports.push(module.to_string());
+        }
+    }
+
+    /// Gives every assignment to `target` (`torch.backends.cudnn.benchmark`) this value. Whether one of those that changed is
+    /// met whenever the file runs.
+    pub fn assign(&mut self, target: &str, value: &str) -> bool {
+        let body = &self.file.syntax.body;
+        let mut found = Vec::new();
+        walk(body, &mut |statement| {
+            let Stmt::Assign(assignment) = statement else { return };
+            if assignment.targets.iter().any(|one| is_path(one, target)) {
+                found.push(assignment.value.range());
+            }
+        });
+        self.replace_values(&found, value)
+    }
+
+    /// Gives every call of `function` (`torch.set_num_threads`) this sole argument; the same answer.
+    pub fn call_with(&mut self, function: &str, argument: &str) -> bool {
+        let calls = calls_in(&self.file.syntax.body);
+        let found: Vec<TextRange> = calls
+            .iter()
+            .filter(|call| is_path(&call.func, function) && call.arguments.len() == 1)
+            .filter_map(|call| Some(call.arguments.args.first()?.range()))
+            .collect();
+        self.replace_values(&found, argument)
+    }
+
+    fn replace_values(&mut self, found: &[TextRange], value: &str) -> bool {
+        let mut always = false;
+        for range in found.iter().filter(|range| self.file.slice(**range) != value) {
+            self.values.insert(range.start(), Edit::replace(*range, value));
+            let own = self.file.syntax.body.iter().find(|statement| statement.range().contains_range(*range));
+            always |= own.is_some_and(|statement| blocks_of(statement).is_empty());
+        }
+        always
+    }
+
+    /// Whether some name or attribute of the file is called this.
+    pub fn mentions(&self, name: &str) -> bool {
+        let mut found = false;
+        walk_expressions(&self.file.syntax.body, &mut |expression| {
+            found |= matches!(expression, Expr::Attribute(attribute) if attribute.attr.as_str() == name);
+        });
+        found
+    }
+
+    /// The whole text with everything changed; none where the result would not parse.
+    pub fn finish(self) -> Option<String> {
+        let mut edits: Vec<Edit> = self.values.values().cloned().collect();
+        for call in calls_in(&self.file.syntax.body) {
+            let range = call.range();
+            if let Some(changes) = self.arguments.get(&(range.start(), range.end())) {
+                edits.extend(arguments::edits(&self.file, call, changes));
+            }
+        }
+        let mut inserted: BTreeMap<TextSize, String> = BTreeMap::new();
+        for (at, text) in self.head.edits(&self.file, self.newline) {
+            inserted.entry(at).or_default().push_str(&text);
+        }
+        for (at, lines) in &self.lines {
+            let text: String = lines.iter().map(|line| format!("{line}{}", self.newline)).collect();
+            inserted.entry(*at).or_default().push_str(&text);
+        }
+        edits.extend(inserted.into_iter().map(|(at, text)| Edit::insert(at, text)));
+        let after = apply(&self.file.text, &edits)?;
+        let parsed = SourceFile::from_text(&self.file.path, after);
+        parsed.problem.is_none().then_some(parsed.text)
+    }
+
+    fn indented(&self, line: &str, indentation: &str) -> String {
+        let inner = line.trim_start_matches(' ');
+        let depth = (line.len() - inner.len()) / 4;
+        if inner.is_empty() { String::new() } else { format!("{indentation}{}{inner}", self.unit.repeat(depth)) }
+    }
+
+    fn call_at(&self, spot: Spot, callees: &[&str]) -> Result<&ExprCall, Refusal> {
+        let calls = calls_in(&self.file.syntax.body);
+        if let Some(end) = spot.end.and_then(|end| self.offset(end)) {
+            return calls.into_iter().find(|call| call.end() == end).ok_or(Refusal::NoCall(spot.line));
+        }
+        let lines = |call: &ExprCall| self.file.line(call.start())..=self.file.line(call.end());
+        let here: Vec<&ExprCall> = calls.into_iter().filter(|call| lines(call).contains(&spot.line)).collect();
+        let named = here.iter().filter(|call| last_name(&call.func).is_some_and(|name| callees.contains(&name)));
+        let named: Vec<&&ExprCall> = named.collect();
+        match (named.as_slice(), here.as_slice()) {
+            ([call], _) => Ok(call),
+            ([], [call]) => Ok(call),
+            _ => Err(Refusal::NoCall(spot.line)),
+        }
+    }
+
+    /// The offset of a byte of a line.
+    fn offset(&self, (line, byte): (u32, u32)) -> Option<TextSize> {
+        let end = self.file.line_end(line);
+        let start = self.file.line_start(end);
+        let offset = start + TextSize::new(byte);
+        (offset <= end && self.file.line(offset) == line).then_some(offset)
+    }
+
+    fn first_word(&self, line: u32) -> Option<TextSize> {
+        let text = self.file.line_text(line);
+        let start = self.file.line_start(self.file.line_end(line));
+        (!text.trim().is_empty()).then(|| start + TextSize::new((text.len() - text.trim_start().len()) as u32))
+    }
+
+    /// Start and indentation of the line that begins with the statement around `offset`.
+    fn statement_line(&self, offset: TextSize) -> Result<(TextSize, String), Refusal> {
+        let mut around: Vec<&Stmt> = Vec::new();
+        let mut block: &[Stmt] = &self.file.syntax.body;
+        while let Some(statement) = block.iter().find(|statement| statement.range().contains(offset)) {
+            around.push(statement);
+            let inner = blocks_of(statement).into_iter();
+            let Some(next) = inner.into_iter().find(|inner| inner.iter().any(|one| one.range().contains(offset)))
+            else {
+                break;
+            };
+            block = next;
+        }
+        let line = self.file.line(offset);
+        for statement in around.iter().rev() {
+            let start = self.file.line_start(statement.start());
+            let before = self.file.slice(TextRange::new(start, statement.start()));
+            if before.trim().is_empty() {
+                return Ok((start, before.to_string()));
+            }
+            // Behind a semicolon: what stands before it on the line may be needed by what is put in.
+            if before.contains(';') {
+                return Err(Refusal::Crowded(line));
+            }
+        }
+        Err(Refusal::NoLine(line))
+    }
+}
+
+fn last_name(function: &Expr) -> Option<&str> {
+    match function {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
+}
+
+/// Whether the expression is `a.b.c`, spelled so.
+fn is_path(expression: &Expr, path: &str) -> bool {
+    match (expression, path.rsplit_once('.')) {
+        (Expr::Name(name), None) => name.id.as_str() == path,
+        (Expr::Attribute(attribute), Some((before, last))) => {
+            attribute.attr.as_str() == last && is_path(&attribute.value, before)
+        }
+        _ => false,
+    }
+}
+
+fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
+    let mut calls = Vec::new();
+    walk_expressions(body, &mut |expression| {
+        if let Expr::Call(call) = expression {
+            calls.push(call);
+        }
+    });
+    calls
+}
+
+fn walk<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
+    for statement in body {
+        visit(statement);
+        for block in blocks_of(statement) {
+            walk(block, visit);
+        }
+    }
+}
+
+fn walk_expressions<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Expr)) {
+    struct Walker<'v, 'a>(&'v mut dyn FnMut(&'a Expr));
+    impl<'a> Visitor<'a> for Walker<'_, 'a> {
+        fn visit_stmt(&mut self, statement: &'a Stmt) {
+            walk_stmt(self, statement);
+        }
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            (self.0)(expression);
+            walk_expr(self, expression);
+        }
+    }
+    let mut walker = Walker(visit);
+    for statement in body {
+        walker.visit_stmt(statement);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Arguments of a call that are added, changed or taken out, all of one call together.
+
+use ruff_python_ast::{Expr, ExprCall};
+use ruff_text_size::{Ranged, TextRange, TextSize};
+
+use super::Change;
+use crate::file::SourceFile;
+use crate::fix::Edit;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    pub name: String,
+    /// As it is written; empty for one that is taken out.
+    pub value: String,
+    /// Its place among positional arguments, from 0; none where it can be given by name alone.
+    pub position: Option<usize>,
+}
+
+impl Argument {
+    pub fn new(name: impl Into<String>, value: impl Into<String>, position: Option<usize>) -> Argument {
+        Argument { name: name.into(), value: value.into(), position }
+    }
+}
+
+pub(super) fn edits(file: &SourceFile, call: &ExprCall, changes: &[Change]) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    let mut added: Vec<&Argument> = Vec::new();
+    for change in changes {
+        match change {
+            Change::Set(argument) => match given(call, argument) {
+                Some(value) if file.slice(value) == argument.value => {}
+                Some(value) => edits.push(Edit::replace(value, &argument.value)),
+                None if added.iter().any(|other| other.name == argument.name) => {}
+                None => added.push(argument),
+            },
+            Change::Drop(argument) => edits.extend(without(file, call, argument)),
+        }
+    }
+    if !added.is_empty() {
+        edits.push(add(file, call, &added));
+    }
+    edits
+}
+
+/// Where the argument's value stands.
+fn given(call: &ExprCall, argument: &Argument) -> Option<TextRange> {
+    if let Some(keyword) = call.arguments.find_keyword(&argument.name) {
+        return Some(keyword.value.range());
+    }
+    let value = positional(call, argument)?;
+    Some(value.range())
+}
+
+fn positional<'a>(call: &'a ExprCall, argument: &Argument) -> Option<&'a Expr> {
+    let position = argument.position?;
+    let args = &call.arguments.args;
+    // Behind `*these` positions are not known.
+    let is_known = !args.iter().take(position + 1).any(Expr::is_starred_expr);
+    args.get(position).filter(|_| is_known)
+}
+
+fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
+    // `**options` may hold a name that is added: what stands behind it there wins.
+    if let Some(options) = call.arguments.keywords.iter().find(|keyword| keyword.arg.is_none()) {
+        let pairs: Vec<String> = added.iter().map(|one| format!("\"{}\": {}", one.name, one.value)).collect();
+        let value = file.slice(options.value.range());
+        return Edit::replace(options.value.range(), format!("{{**{value}, {}}}", pairs.join(", ")));
+    }
+    let pairs: Vec<String> = added.iter().map(|one| format!("{}={}", one.name, one.value)).collect();
+    let pairs = pairs.join(", ");
+    let positions = call.arguments.args.iter().map(|value| (value.start(), outer_end(file, call, value.end())));
+    let keywords = call.arguments.keywords.iter();
+    let keywords = keywords.map(|keyword| (keyword.start(), outer_end(file, call, keyword.end())));
+    let Some((start, end)) = positions.chain(keywords).max_by_key(|(start, _)| *start) else {
+        return Edit::insert(call.arguments.end() - TextSize::new(1), pairs);
+    };
+    if let Some(Expr::Generator(generator)) = call.arguments.args.first()
+        && !generator.parenthesized
+    {
+        // `f(x for x in y)` needs parentheses once it has company.
+        let text = format!("({}), {pairs}", file.slice(generator.range()));
+        return Edit::replace(generator.range(), text);
+    }
+    Edit::insert(end, format!("{}{pairs}", parting(file, start, end)))
+}
+
+/// A comma; where the last argument has a line to itself, a new line follows it.
+fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
+    let before = file.slice(TextRange::new(file.line_start(start), start));
+    let line = file.line(end);
+    let behind = file.slice(TextRange::new(end, file.line_end(line)));
+    let newline = if file.text.contains("\r\n") { "\r\n" } else { "\n" };
+    let is_alone = !before.is_empty() && before.trim().is_empty() && matches!(behind.trim(), "" | ",");
+    if is_alone { format!(",{newline}{before}") } else { ", ".to_string() }
+}
+
+/// Behind the parentheses that stand around an argument.
+fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
+    let until = call.arguments.end() - TextSize::new(1);
+    let mut behind = end;
+    let mut at = end;
+    for character in file.slice(TextRange::new(end, until)).chars() {
+        at += TextSize::of(character);
+        match character {
+            ')' => behind = at,
+            ' ' | '\t' | '\n' | '\r' => {}
+            _ => break,
+        }
+    }
+    behind
+}
+
+/// The argument with the comma that parts it from the others.
+fn without(file: &SourceFile, call: &ExprCall, argument: &Argument) -> Option<Edit> {
+    let keyword = call.arguments.find_keyword(&argument.name).map(Ranged::range);
+    let range = keyword.or_else(|| positional(call, argument).map(Ranged::range))?;
+    let all = call.arguments.args.iter().map(Ranged::range);
+    let mut all: Vec<TextRange> = all.chain(call.arguments.keywords.iter().map(Ranged::range)).collect();
+    all.sort_by_key(|one| one.start());
+    let own = all.iter().position(|one| *one == range)?;
+    // A positional argument that others follow keeps their places: it gets its default.
+    if keyword.is_none() && own + 1 < call.arguments.args.len() {
+        return None;
+    }
+    let removed = match (own.checked_sub(1), all.get(own + 1)) {
+        (Some(before), _) => TextRange::new(outer_end(file, call, all[before].end()), range.end()),
+        (None, Some(next)) => TextRange::new(range.start(), next.start()),
+        (None, None) => {
+            TextRange::new(call.arguments.start() + TextSize::new(1), call.arguments.end() - TextSize::new(1))
+        }
+    };
+    Some(Edit::replace(removed, ""))
+}

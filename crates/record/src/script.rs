@@ -1,0 +1,278 @@
+//! validation.json of a PyTorch script: what each remedy was predicted to bring, what it brought, and the gates of what was
+//! kept.
+
+use crate::provenance::{Origin, Provenance};
+use crate::validation::GateRecord;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScriptRecord {
+    pub schema_version: u32,
+    /// `script`, where the file of our own model has no such key.
+    pub kind: String,
+    pub timestamp: String,
+    pub command: Vec<String>,
+    pub device: String,
+    pub torch: String,
+    /// `device` (events on its stream) or `host` (clock).
+    pub measured_on: String,
+    /// Of the script as it is: the geometric mean over processes of each one's median.
+    pub baseline_step_seconds: f64,
+    pub timed_steps: u64,
+    pub baseline_memory_mb: Option<f64>,
+    /// Largest relative difference of the losses of two runs of the script as it is.
+    pub own_loss_spread: f64,
+    /// By priority.
+    pub findings: Vec<ScriptFinding>,
+    /// First those that were tried, in their order.
+    pub remedies: Vec<RemedyRow>,
+    pub kept: Vec<String>,
+    /// The largest class among those kept: `same`, `rounding` or `precision`.
+    pub class: String,
+    pub speedup: f64,
+    pub ci95_low: f64,
+    pub ci95_high: f64,
+    /// Processes of each side.
+    pub rounds: u64,
+    pub prediction: Option<RemedyPrediction>,
+    pub gates: BTreeMap<String, GateRecord>,
+    pub patch: Option<PatchRecord>,
+    /// True where nothing was tried: remedies and predictions alone.
+    pub dry_run: bool,
+    pub processes: u64,
+    pub seconds: f64,
+    pub provenance: Provenance,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScriptFinding {
+    pub code: String,
+    pub name: String,
+    pub message: String,
+    pub percent_of_step: Option<f64>,
+    /// By the roadmap's replay of the step.
+    pub expected_saving_percent: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemedyRow {
+    pub name: String,
+    pub class: String,
+    pub about: String,
+    /// Rules whose findings it answers.
+    pub answers: Vec<String>,
+    /// Of the step of the script as it is.
+    pub predicted_saving_percent: Option<f64>,
+    /// Of the same step, beyond what was kept before it.
+    pub saving_percent: Option<f64>,
+    /// Over what was kept before it.
+    pub speedup: Option<f64>,
+    pub ci95_low: Option<f64>,
+    pub ci95_high: Option<f64>,
+    pub rounds: Option<u64>,
+    pub memory_before_mb: Option<f64>,
+    pub memory_after_mb: Option<f64>,
+    /// Until its first timed step, and of compiling; neither is step time.
+    pub warmup_seconds: Option<f64>,
+    pub compile_seconds: Option<f64>,
+    pub kept: bool,
+    pub was_tried: bool,
+    pub outcome: String,
+    /// In the hook's words.
+    pub did: Vec<String>,
+}
+
+/// Over remedies that saved more than 5% of the step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemedyPrediction {
+    pub remedies: u64,
+    /// Of the difference between predicted and measured saving, in percent of the measured one.
+    pub median_error_percent_of_saving: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PatchRecord {
+    /// Files that it changes.
+    pub files: Vec<String>,
+    /// Lines that a person has to add, where nothing could be written.
+    pub by_hand: Vec<String>,
+    /// Options of the command that do the same.
+    pub options: Vec<String>,
+    /// Of the patched script over the script as it is, measured without the hook's remedies.
+    pub speedup: Option<f64>,
+    pub ci95_low: Option<f64>,
+    pub ci95_high: Option<f64>,
+    pub rounds: u64,
+    /// Written to the user's files.
+    pub applied: bool,
+    /// Why it was not measured, or not applied.
+    pub note: Option<String>,
+}
+
+/// Savings below this percent of the step say nothing about predictions.
+const LARGE: f64 = 5.0;
+
+impl RemedyPrediction {
+    /// `None` where no remedy saved that much. One that saved much and was not predicted counts as wholly wrong.
+    pub fn of(rows: &[RemedyRow]) -> Option<RemedyPrediction> {
+        let mut errors: Vec<f64> = rows
+            .iter()
+            .filter_map(|row| row.saving_percent.filter(|saving| *saving > LARGE).map(|saving| (row, saving)))
+            .map(|(row, saving)| 100.0 * (row.predicted_saving_percent.unwrap_or(0.0) - saving).abs() / saving)
+            .collect();
+        errors.sort_by(f64::total_cmp);
+        let middle = errors.len() / 2;
+        let median = match errors.len() % 2 {
+            0 => (errors.get(middle.checked_sub(1)?)? + errors[middle]) / 2.0,
+            _ => errors[middle],
+        };
+        Some(RemedyPrediction { remedies: errors.len() as u64, median_error_percent_of_saving: median })
+    }
+}
+
+impl ScriptRecord {
+    /// The same with the origin of every figure.
+    pub fn with_provenance(mut self) -> ScriptRecord {
+        let mut provenance = Provenance::of(&[
+            ("baseline_step_seconds", Origin::Measured),
+            ("timed_steps", Origin::Assumed),
+            ("own_loss_spread", Origin::Measured),
+            ("speedup", Origin::Measured),
+            ("ci95_low", Origin::Measured),
+            ("ci95_high", Origin::Measured),
+            ("rounds", Origin::Computed),
+            ("processes", Origin::Computed),
+            ("seconds", Origin::Measured),
+        ]);
+        if self.baseline_memory_mb.is_some() {
+            provenance.set("baseline_memory_mb", Origin::Measured);
+        }
+        if !self.findings.is_empty() {
+            if self.findings.iter().any(|finding| finding.percent_of_step.is_some()) {
+                provenance.set("findings.percent_of_step", Origin::Measured);
+            }
+            provenance.set("findings.expected_saving_percent", Origin::Computed);
+        }
+        let rows = &self.remedies;
+        if rows.iter().any(|row| row.predicted_saving_percent.is_some()) {
+            provenance.set("remedies.predicted_saving_percent", Origin::Computed);
+        }
+        for (key, has, origin) in [
+            ("saving_percent", rows.iter().any(|row| row.saving_percent.is_some()), Origin::Measured),
+            ("speedup", rows.iter().any(|row| row.speedup.is_some()), Origin::Measured),
+            ("ci95_low", rows.iter().any(|row| row.ci95_low.is_some()), Origin::Measured),
+            ("ci95_high", rows.iter().any(|row| row.ci95_high.is_some()), Origin::Measured),
+            ("rounds", rows.iter().any(|row| row.rounds.is_some()), Origin::Computed),
+            ("memory_before_mb", rows.iter().any(|row| row.memory_before_mb.is_some()), Origin::Measured),
+            ("memory_after_mb", rows.iter().any(|row| row.memory_after_mb.is_some()), Origin::Measured),
+            ("warmup_seconds", rows.iter().any(|row| row.warmup_seconds.is_some()), Origin::Measured),
+            ("compile_seconds", rows.iter().any(|row| row.compile_seconds.is_some()), Origin::Measured),
+        ] {
+            if has {
+                provenance.set(&format!("remedies.{key}"), origin);
+            }
+        }
+        if self.prediction.is_some() {
+            provenance.set("prediction", Origin::Computed);
+        }
+        if !self.gates.is_empty() {
+            provenance.set("gates", Origin::Measured);
+        }
+        if self.patch.is_some() {
+            provenance.set("patch", Origin::Measured);
+        }
+        self.provenance = provenance;
+        self
+    }
+
+    /// Seconds of a step with all that was kept.
+    pub fn kept_step_seconds(&self) -> f64 {
+        self.baseline_step_seconds / self.speedup
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SCHEMA_VERSION;
+    use crate::provenance::check_provenance;
+
+    fn row(predicted: Option<f64>, saving: Option<f64>) -> RemedyRow {
+        RemedyRow {
+            name: "tf32".into(),
+            class: "rounding".into(),
+            about: "products in TF32".into(),
+            answers: vec!["no-tensor-cores".into()],
+            predicted_saving_percent: predicted,
+            saving_percent: saving,
+            speedup: Some(1.5),
+            ci95_low: Some(1.4),
+            ci95_high: Some(1.6),
+            rounds: Some(3),
+            memory_before_mb: None,
+            memory_after_mb: None,
+            warmup_seconds: Some(2.0),
+            compile_seconds: None,
+            kept: true,
+            was_tried: true,
+            outcome: "kept: faster".into(),
+            did: vec![],
+        }
+    }
+
+    #[test]
+    fn every_figure_has_its_origin() {
+        let record = ScriptRecord {
+            schema_version: SCHEMA_VERSION,
+            kind: "script".into(),
+            timestamp: String::new(),
+            command: vec!["python".into(), "train.py".into()],
+            device: "GPU".into(),
+            torch: "2.9".into(),
+            measured_on: "device".into(),
+            baseline_step_seconds: 0.1,
+            timed_steps: 20,
+            baseline_memory_mb: Some(100.0),
+            own_loss_spread: 0.0,
+            findings: vec![ScriptFinding {
+                code: "TR1".into(),
+                name: "no-tensor-cores".into(),
+                message: String::new(),
+                percent_of_step: Some(60.0),
+                expected_saving_percent: 40.0,
+            }],
+            remedies: vec![row(Some(40.0), Some(33.0)), row(None, None)],
+            kept: vec!["tf32".into()],
+            class: "rounding".into(),
+            speedup: 1.5,
+            ci95_low: 1.4,
+            ci95_high: 1.6,
+            rounds: 4,
+            prediction: RemedyPrediction::of(&[row(Some(40.0), Some(33.0))]),
+            gates: BTreeMap::new(),
+            patch: None,
+            dry_run: false,
+            processes: 12,
+            seconds: 100.0,
+            provenance: Provenance::default(),
+        }
+        .with_provenance();
+        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn predictions_are_judged_by_remedies_that_saved_much() {
+        let rows = [
+            row(Some(40.0), Some(32.0)),
+            row(None, Some(10.0)),
+            row(Some(20.0), Some(2.0)),
+            row(Some(30.0), Some(40.0)),
+            row(Some(9.0), None),
+        ];
+        let found = RemedyPrediction::of(&rows).unwrap();
+        assert_eq!((found.remedies, found.median_error_percent_of_saving), (3, 25.0));
+        assert_eq!(RemedyPrediction::of(&rows[2..3]), None);
+        assert_eq!(RemedyPrediction::of(&rows[..2]).unwrap().median_error_percent_of_saving, 62.5);
+    }
+}

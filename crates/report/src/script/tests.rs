@@ -1,0 +1,126 @@
+//! A made-up record in every form of the report.
+
+use super::*;
+use headroom_record::provenance::Provenance;
+use headroom_record::script::{PatchRecord, RemedyPrediction, RemedyRow, ScriptFinding};
+use headroom_record::validation::GateRecord;
+
+fn row(name: &str, predicted: Option<f64>, saving: Option<f64>, outcome: &str) -> RemedyRow {
+    RemedyRow {
+        name: name.into(),
+        class: "rounding".into(),
+        about: format!("what {name} does"),
+        answers: vec!["no-tensor-cores".into()],
+        predicted_saving_percent: predicted,
+        saving_percent: saving,
+        speedup: saving.map(|saving| 1.0 / (1.0 - saving / 100.0)),
+        ci95_low: saving.map(|_| 1.4),
+        ci95_high: saving.map(|_| 1.6),
+        rounds: saving.map(|_| 3),
+        memory_before_mb: saving.map(|_| 100.0),
+        memory_after_mb: saving.map(|_| 80.0),
+        warmup_seconds: None,
+        compile_seconds: None,
+        kept: outcome.starts_with("kept"),
+        was_tried: !outcome.starts_with("not tried"),
+        outcome: outcome.into(),
+        did: vec!["3 modules switched".into()],
+    }
+}
+
+fn record() -> ScriptRecord {
+    let remedies = vec![
+        row("tf32", Some(40.0), Some(33.3), "kept: faster"),
+        row("compile", None, Some(-4.0), "slower"),
+        row("sdpa", None, None, "not tried: it computes no attention"),
+    ];
+    let gate = GateRecord {
+        result: "pass".into(),
+        figure: 2e-4,
+        limit: 1e-3,
+        about: "largest relative difference".into(),
+        ci95_low: None,
+        ci95_high: None,
+    };
+    ScriptRecord {
+        schema_version: 1,
+        kind: "script".into(),
+        timestamp: "2026-01-01T00:00:00Z".into(),
+        command: vec!["python".into(), "train.py".into()],
+        device: "NVIDIA H200".into(),
+        torch: "2.9.0".into(),
+        measured_on: "device".into(),
+        baseline_step_seconds: 0.090,
+        timed_steps: 20,
+        baseline_memory_mb: Some(100.0),
+        own_loss_spread: 0.0,
+        findings: vec![ScriptFinding {
+            code: "TR107".into(),
+            name: "no-tensor-cores".into(),
+            message: "products without tensor cores".into(),
+            percent_of_step: Some(61.0),
+            expected_saving_percent: 40.0,
+        }],
+        prediction: RemedyPrediction::of(&remedies),
+        remedies,
+        kept: vec!["tf32".into()],
+        class: "rounding".into(),
+        speedup: 1.5,
+        ci95_low: 1.45,
+        ci95_high: 1.55,
+        rounds: 4,
+        gates: [("losses".to_string(), gate)].into(),
+        patch: Some(PatchRecord {
+            files: vec!["train.py".into()],
+            by_hand: vec!["give the loader workers".into()],
+            options: vec!["--tf32".into(), "True".into()],
+            speedup: Some(1.49),
+            ci95_low: Some(1.44),
+            ci95_high: Some(1.54),
+            rounds: 3,
+            applied: false,
+            note: None,
+        }),
+        dry_run: false,
+        processes: 17,
+        seconds: 123.0,
+        provenance: Provenance::default(),
+    }
+}
+
+#[test]
+fn the_terminal_has_findings_remedies_gates_and_the_answer() {
+    let shown = terminal(&record());
+    for part in [
+        "Optimisation of python train.py",
+        "1.50× as fast (1.45 to 1.55, 95%, 4 processes of each): 90.00 ms → 60.00 ms per step, by tf32.",
+        "at most 2.0e-4 of a loss apart",
+        "off by 20% of the saving in the median, over one remedy",
+        "tf32     rounding      40.0%     33.3%  1.50× (1.40 to 1.60)    -20%  kept: faster",
+        "not tried: it computes no attention",
+        "The patch, optimize.patch, changes train.py.",
+        "1.49× as fast as the script as it is (1.44 to 1.54, 3 processes)",
+        "By hand: give the loader workers",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
+
+#[test]
+fn a_script_with_nothing_to_gain_is_told_so() {
+    let nothing = ScriptRecord { kept: vec![], speedup: 1.0, ..record() };
+    assert!(terminal(&nothing).contains("Nothing to gain: the script takes 90.00 ms per step as it is"));
+    let dry = ScriptRecord { dry_run: true, ..record() };
+    let shown = terminal(&dry);
+    assert!(shown.contains("this was a dry run") && shown.contains("what tf32 does"), "{shown}");
+}
+
+#[test]
+fn page_and_markdown_hold_the_patch_as_text() {
+    let difference = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x = '<a>'\n+x = 2\n";
+    let page = html(&record(), difference);
+    assert!(page.contains("-x = &#39;&lt;a&gt;&#39;") || page.contains("-x = '&lt;a&gt;'"), "{page}");
+    assert!(page.contains("class=\"predicted\"") && page.contains("Savings are shares"));
+    let text = markdown(&record(), difference);
+    assert!(text.contains("````diff\n--- a/train.py") && text.contains("## The patch"), "{text}");
+}

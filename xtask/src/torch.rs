@@ -1,0 +1,20 @@
+//! `cargo xtask torch`: real PyTorch on the CPU. The hook measures scripts as they are and under remedies, and `headroom optimize`
+//! takes a script from its first run to a patch.
+//!
+//! The checks are Python, in `xtask/torch/`: `run.py` runs them, two at a time. All of it takes some minutes, and the packages
+//! gigabytes, so that it is a stage of its own and no part of `cargo xtask test`.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{Outcome, process, python};
+
+pub fn run() -> Result<Outcome> {
+    let headroom = process::build_headroom("dev")?;
+    let packages = [python::NUMPY, python::TORCH, python::TRANSFORMERS, python::LIGHTNING, python::ACCELERATE];
+    let python = python::environment("torch-venv", &packages)?;
+    let mut command = Command::new(&python);
+    command.arg("xtask/torch/run.py").arg("--python").arg(&python).arg("--headroom").arg(headroom);
+    Ok(Outcome::from_success(process::succeeds(&mut command)?))
+}

@@ -1,0 +1,42 @@
+"""`headroom optimize` on real scripts: from the first run to the patch, and what it says of scripts that it cannot help."""
+from harness import HERE, unchanged
+
+SHORT = "--steps 10 --warmup-steps 2 --rounds 2"
+
+
+def check_a_slow_loader_is_found_mended_proved_and_patched(place):
+    """0.15 s of collating per batch: no noise hides what workers bring."""
+    options = f"{SHORT} --only loader-workers --time-limit 4m --apply"
+    work, record, printed = place.optimize("slow", options, "plain.py --steps 400 --collate-seconds 0.15")
+    assert record["kept"] == ["loader-workers"], printed
+    assert record["findings"][0]["name"] == "data-loading" and record["speedup"] > 1.2, printed
+    (row,) = [row for row in record["remedies"] if row["kept"]]
+    assert row["predicted_saving_percent"] > 50 and row["did"], row
+    assert {name: gate["result"] for name, gate in record["gates"].items() if gate["result"] != "pass"} == {}, printed
+    assert record["gates"]["losses"]["figure"] == 0 and record["gates"]["batches"]["figure"] == 0
+    patch = record["patch"]
+    assert patch["files"] == ["plain.py"] and patch["applied"] and patch["speedup"] > 1.2, printed
+    text = (work / "runs/optimize-plain/optimize.patch").read_text()
+    assert "num_workers=" in text and "persistent_workers=True" in text, text
+    before = (HERE / "scripts/plain.py").read_text()
+    assert "num_workers=" in (work / "plain.py").read_text() and before.count("num_workers") == 0
+    (work / "plain.py").write_text(before)
+    assert unchanged(work), "something else of the user's was changed or left behind"
+
+
+def check_a_dry_run_predicts_and_tries_nothing(place):
+    work, record, printed = place.optimize("dry", f"{SHORT} --dry-run", "plain.py --steps 400 --collate-seconds 0.05")
+    assert record["dry_run"] and record["kept"] == [] and record["gates"] == {}, printed
+    rows = {row["name"]: row for row in record["remedies"]}
+    assert rows["loader-workers"]["was_tried"] and rows["loader-workers"]["predicted_saving_percent"] > 20, printed
+    assert "not tried" in rows["tf32"]["outcome"] and "dry run" in printed
+    assert unchanged(work)
+
+
+def check_scripts_that_cannot_be_helped_get_a_plain_answer(place):
+    for kind, words in [("no-optimizer", "recorded"), ("no-step", "recorded")]:
+        work, record, printed = place.optimize(kind, f"{SHORT} --time-limit 60", f"odd.py {kind}", code=3)
+        assert record is None and words in printed and "Traceback" not in printed.split("the last it printed")[0], printed
+        assert unchanged(work)
+    work, record, printed = place.optimize("short", f"{SHORT} --time-limit 60", "plain.py --steps 3", code=3)
+    assert "steps" in printed and unchanged(work), printed
