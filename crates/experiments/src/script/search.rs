@@ -4,7 +4,7 @@
 //! variant lie apart, over all variants together, says how sure a ratio is: a few processes of each are then enough.
 //!
 //! Many remedies are tried, so that one in twenty would be kept by chance: to be kept, one has to be faster with
-//! [`CHANCE`] to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
+//! a chance of 1% to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
 
 use super::gates::{Proof, losses, spread};
 use super::note::{Note, Offer};
