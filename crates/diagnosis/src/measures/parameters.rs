@@ -239,7 +239,7 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     };
     let kernels: Vec<usize> =
         device.busy().filter(|&at| view.call_of[at] != NONE && inside(host.start[view.call_of[at] as usize])).collect();
-    // The operator that touches the most elements touches every parameter once.
+    // The operator that touches the most elements touches every parameter.
     let mut elements: HashMap<NameId, (f64, usize)> = HashMap::new();
     let owners: BTreeSet<usize> = kernels.iter().filter_map(|&at| view.operator_of_device(at)).collect();
     let (mut is_of_lists, mut has_moments) = (false, false);
@@ -254,6 +254,9 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     }
     let (touched, tensors) =
         elements.values().copied().fold((0.0, 0), |most, one| if one.0 > most.0 { one } else { most });
+    // One operator may come to a parameter several times: both moments are scaled, all of them added to.
+    let all = view.steps.count() * parameters.elements;
+    let touched = if all > 0.0 { touched.min(all) } else { touched };
     // Lists of tensors have no sizes of their own in a trace.
     let fused_bytes = match is_of_lists {
         true => view.steps.count() * parameters.elements * if has_moments { ADAM_BYTES } else { MOMENTUM_BYTES },

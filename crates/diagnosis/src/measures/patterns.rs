@@ -158,15 +158,12 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
 
 fn optimizer(view: &View) -> OptimizerWork {
     let (host, device) = (&view.trace.host, &view.trace.device);
+    // Whoever stops the profiler in a hook of the optimizer's last step leaves its mark open for as long as that takes.
+    let last = view.steps.host_range().end;
     let named = |start: &str| {
         let spans = view.host_spans_named(|name| name.starts_with(start));
-        merged(
-            spans
-                .into_iter()
-                .filter(|&at| view.steps.at_host(host.start[at]).is_some())
-                .map(|at| view.host_span(at))
-                .collect(),
-        )
+        let spans = spans.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some());
+        merged(spans.map(|at| Span { start: host.start[at], end: host.end(at).min(last) }).collect())
     };
     let zeroing = named("Optimizer.zero_grad");
     // A closure runs forward and backward inside the optimizer's step: what it holds is not the optimizer's.

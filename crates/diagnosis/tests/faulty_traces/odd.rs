@@ -173,3 +173,28 @@ fn a_run_on_the_host_alone_keeps_its_figures() {
     assert_eq!((row.name.as_str(), row.seconds), ("aten::mm", 500e-6));
     assert!(analysis.measures.roofline.achieved_flops_per_second > 0.0);
 }
+
+#[test]
+fn an_optimizers_mark_that_outlives_the_last_step_counts_up_to_its_end() {
+    // The profiler is stopped in a hook of the optimizer's last step: its mark is closed 50 ms later.
+    let optimizers_share = |longer: f64| {
+        let mut run = Run::new();
+        for number in 0..4 {
+            run.step(number, |run| {
+                run.work();
+                let start = run.host;
+                for _ in 0..120 {
+                    run.kernel("aten::mul_", "elementwise_kernel", 2.0);
+                }
+                run.host = start;
+                let more = if number == 3 { longer } else { 0.0 };
+                run.host_span("user_annotation", "Optimizer.step#AdamW.step", 120.0 * 30.0 + more, None);
+                run.host += 120.0 * 30.0;
+            });
+        }
+        run.analysis().measures.patterns.optimizer.share_of_steps
+    };
+    let (closed, open) = (optimizers_share(0.0), optimizers_share(50_000.0));
+    // What is left of the last step is the wait at its end, an eighth of all four; the 50 ms are more than all of them.
+    assert!(closed > 0.3 && open < closed + 0.2, "{closed} and {open}");
+}

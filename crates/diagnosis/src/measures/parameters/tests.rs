@@ -95,6 +95,8 @@ fn one_update_moves_a_tensor_for_each_operator_and_two_more() {
     assert_eq!(bytes(&["aten::lerp_"]), 12.0 * elements);
     assert_eq!(bytes(&["aten::mul_", "aten::add_"]), 16.0 * elements);
     assert_eq!(bytes(&["aten::mul_", "aten::addcmul_", "aten::addcdiv_"]), 28.0 * elements, "two moments");
+    let twice = bytes(&["aten::mul_", "aten::mul_", "aten::addcmul_", "aten::addcdiv_"]);
+    assert_eq!(twice, 28.0 * elements, "an operator that comes to each of them twice");
 }
 
 #[test]
