@@ -83,10 +83,15 @@ class Place:
         return note
 
 
-    def optimize(self, name, options, command, code=0):
-        """`headroom optimize` in a copy of the scripts of its own: the folder, its record, and what was printed."""
+    def optimize(self, name, options, command, code=0, beside=None):
+        """`headroom optimize` in a copy of the scripts of its own: the folder, its record, and what was printed.
+
+        `beside` is called with the folder before: it puts other files there.
+        """
         work = self.folder / name
         shutil.copytree(HERE / "scripts", work, ignore=shutil.ignore_patterns("__pycache__"))
+        if beside is not None:
+            beside(work)
         environment = {**os.environ, "HEADROOM_HOME": str(self.folder / f"{name}-home"), "OMP_NUM_THREADS": "1"}
         words = [self.headroom, "optimize", *options.split(), "--", self.python, *command.split()]
         done = subprocess.run(words, env=environment, cwd=work, capture_output=True, text=True, timeout=280)

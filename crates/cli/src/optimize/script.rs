@@ -204,7 +204,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         proposal.measure(&mut processes, &found, repeats.finals);
     }
     if arguments.apply && verdict(&record, shared.undecided_fails) == ExitCode::SUCCESS {
-        proposal.apply(&folder)?;
+        proposal.apply(&folder, &found.speedup)?;
     }
     record.patch = proposal.record();
     record.seconds = began.elapsed().as_secs_f64();
@@ -221,6 +221,9 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
 
 /// Into a folder of its own; what it says of the step.
 fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Result<Analysis> {
+    if into.exists() && !into.with_file_name(VALIDATION_FILE).exists() {
+        bail!("{} is not a recording of this command\n  help: name another folder with --output-dir", into.display());
+    }
     match std::fs::remove_dir_all(into) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(FileError::new("remove the recording before this one", into)(error).into());

@@ -253,8 +253,9 @@ impl<'a> Search<'a> {
             if self.best == 0 || !self.has_time_for(&[0, self.best]) {
                 break;
             }
-            for which in [0, self.best] {
-                self.run(which).map_err(|outcome| NotMeasured(outcome.words()))?;
+            // One that fails now takes nothing back of what was measured before.
+            if [0, self.best].into_iter().any(|which| self.run(which).is_err()) {
+                break;
             }
         }
         let speedup = self.speedup(self.best, 0, MISSED);

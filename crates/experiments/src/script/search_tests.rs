@@ -200,3 +200,24 @@ fn one_of_two_that_stand_in_for_each_other_is_kept() {
     assert_eq!(found.kept.names(), ["compile-reduce-overhead"]);
     assert!((found.speedup.ratio - 1.5).abs() < 0.05 && (found.rows[1].saved.unwrap() - 1.0 / 6.0).abs() < 0.03);
 }
+
+#[test]
+fn a_process_that_fails_at_the_end_takes_nothing_back() {
+    struct Fails(Made, usize);
+    impl Runner for Fails {
+        fn run(&mut self, variant: &Variant, way: Way) -> Ran {
+            self.1 -= 1;
+            if self.1 == 0 { Ran::Failed("out of memory".into()) } else { self.0.run(variant, way) }
+        }
+        fn seconds_left(&self) -> f64 {
+            self.0.seconds_left()
+        }
+    }
+    let mut tell = |_: &Row| {};
+    // Three as it is, two of each in turns, and the second of the end fails.
+    let mut runner = Fails(made(1e9, same, (0, false)), 8);
+    let search = Search::begin(&mut runner, REPEATS, &mut tell).unwrap();
+    let found = search.go(vec![candidate("tf32")]).unwrap();
+    assert_eq!(found.kept.names(), ["tf32"]);
+    assert!((found.speedup.ratio - 1.5).abs() < 0.05);
+}

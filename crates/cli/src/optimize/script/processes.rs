@@ -36,6 +36,9 @@ const COMPILING: Duration = Duration::from_secs(180);
 /// Whatever the time limit: what was begun has this many times as long.
 const AT_LEAST: f64 = 2.0;
 
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Of whatever the script prints, a failure shows this much.
 const MOST_LINES: usize = 12;
 
@@ -224,6 +227,12 @@ impl<'a> Processes<'a> {
                 return Ok(Some(status));
             }
             if Instant::now() >= until || self.interrupt.is_asked() {
+                // Launchers end their workers, which have sessions of their own, when they are asked to.
+                ask_group(child);
+                let patience = Instant::now() + GRACE;
+                while child.try_wait().context("cannot wait for the script")?.is_none() && Instant::now() < patience {
+                    sleep(GLANCE);
+                }
                 end_group(child);
                 let _ = child.kill();
                 let _ = child.wait();
@@ -360,9 +369,19 @@ fn lead_a_group(command: &mut Command) {
 
 #[cfg(unix)]
 fn end_group(child: &Child) {
-    use rustix::process::{Pid, Signal, kill_process_group};
+    signal_group(child, rustix::process::Signal::KILL);
+}
+
+#[cfg(unix)]
+fn ask_group(child: &Child) {
+    signal_group(child, rustix::process::Signal::TERM);
+}
+
+#[cfg(unix)]
+fn signal_group(child: &Child, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, kill_process_group};
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL);
+        let _ = kill_process_group(group, signal);
     }
 }
 
@@ -371,3 +390,6 @@ fn lead_a_group(_command: &mut Command) {}
 
 #[cfg(not(unix))]
 fn end_group(_child: &Child) {}
+
+#[cfg(not(unix))]
+fn ask_group(_child: &Child) {}

@@ -6,12 +6,13 @@ use anyhow::Result;
 use headroom_experiments::script::note::Note;
 use headroom_experiments::script::search::Found;
 use headroom_experiments::script::{Ran, Runner, Variant, Way};
+use headroom_experiments::turns::Speedup;
 use headroom_record::replace::replace_file;
 use headroom_record::script::PatchRecord;
 use headroom_record::statistics::{Interval, MISSED, pooled_difference};
 use headroom_report::lint::difference as unified;
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Processes of the patched script at least, for an interval.
 const LEAST: usize = 2;
@@ -33,7 +34,23 @@ impl Proposal {
             Some(note) if !nothing_kept => patch(&sources, note, &found.kept, main_script),
             _ => Patch::default(),
         };
-        Proposal { patch, measured: None, applied: false, note: None, nothing_kept }
+        let mut proposal = Proposal { patch, measured: None, applied: false, note: None, nothing_kept };
+        proposal.leave_other_folders_alone();
+        proposal
+    }
+
+    /// A file outside of the working folder has no copy, and is never written.
+    fn leave_other_folders_alone(&mut self) {
+        let is_inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        let (inside, outside) =
+            std::mem::take(&mut self.patch.files).into_iter().partition(|file| is_inside(&file.path));
+        self.patch.files = inside;
+        for Changed { path, .. } in outside {
+            let place = path.display();
+            self.patch
+                .by_hand
+                .push(format!("{place} lies outside of the working folder: run the command in its folder"));
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -68,14 +85,25 @@ impl Proposal {
         self.note = Some(format!("The patched copy was not measured: {why}"));
     }
 
-    pub fn apply(&mut self, folder: &Path) -> Result<()> {
-        for Changed { path, before, after } in &self.patch.files {
-            let path = folder.join(path);
-            if fs::read_to_string(&path).ok().as_ref() != Some(before) {
-                self.note = Some(format!("{} was changed meanwhile: the patch is not applied", path.display()));
+    /// Only a patch that was run and reaches what the remedies reached. All files, or none where one was changed meanwhile.
+    pub fn apply(&mut self, folder: &Path, reached: &Speedup) -> Result<()> {
+        let Some((interval, _)) = self.measured else {
+            self.note.get_or_insert("The patch is not applied: it was not measured.".into());
+            return Ok(());
+        };
+        if interval.high < reached.low {
+            self.note =
+                Some("The patch is not applied: it does not reach what the remedies reach from outside.".into());
+            return Ok(());
+        }
+        for Changed { path, before, .. } in &self.patch.files {
+            if fs::read_to_string(folder.join(path)).ok().as_ref() != Some(before) {
+                self.note = Some(format!("The patch is not applied: {} was changed meanwhile.", path.display()));
                 return Ok(());
             }
-            replace_file(&path, after.as_bytes())?;
+        }
+        for Changed { path, after, .. } in &self.patch.files {
+            replace_file(&folder.join(path), after.as_bytes())?;
         }
         self.applied = !self.is_empty();
         Ok(())
@@ -103,5 +131,48 @@ impl Proposal {
             applied: self.applied,
             note: self.note.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proposal(paths: &[&str], measured: Option<f64>) -> Proposal {
+        let changed = |path: &&str| Changed { path: path.into(), before: "a\n".into(), after: "b\n".into() };
+        let patch = Patch { files: paths.iter().map(changed).collect(), ..Patch::default() };
+        let interval = |value: f64| (Interval { value, low: value - 0.1, high: value + 0.1 }, 2);
+        let measured = measured.map(interval);
+        Proposal { patch, measured, applied: false, note: None, nothing_kept: false }
+    }
+
+    const REACHED: Speedup = Speedup { ratio: 2.0, low: 1.9, high: 2.1, rounds: 3 };
+
+    #[test]
+    fn files_outside_of_the_working_folder_are_never_written() {
+        let mut found = proposal(&["train.py", "/elsewhere/train.py", "../other/train.py"], None);
+        found.leave_other_folders_alone();
+        assert_eq!(found.record().unwrap().files, ["train.py"]);
+        assert_eq!(found.patch.by_hand.len(), 2);
+    }
+
+    #[test]
+    fn a_patch_is_applied_whole_and_only_once_it_was_shown_to_be_as_fast() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let names = ["one.py", "two.py"];
+        names.iter().for_each(|name| fs::write(folder.path().join(name), "a\n").unwrap());
+        for measured in [None, Some(1.5)] {
+            let mut found = proposal(&names, measured);
+            found.apply(folder.path(), &REACHED).unwrap();
+            assert!(!found.applied && found.note.unwrap().starts_with("The patch is not applied"));
+        }
+        fs::write(folder.path().join("two.py"), "changed\n").unwrap();
+        let mut found = proposal(&names, Some(2.0));
+        found.apply(folder.path(), &REACHED).unwrap();
+        assert_eq!((found.applied, read("one.py").as_str()), (false, "a\n"), "all or none");
+        fs::write(folder.path().join("two.py"), "a\n").unwrap();
+        found.apply(folder.path(), &REACHED).unwrap();
+        assert_eq!((found.applied, read("one.py").as_str(), read("two.py").as_str()), (true, "b\n", "b\n"));
     }
 }

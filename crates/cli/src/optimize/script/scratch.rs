@@ -58,7 +58,7 @@ impl Original {
         let name = self.folder.file_name().unwrap_or(OsStr::new("folder"));
         let folder = root.path().join("beside").join(name);
         fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
-        let mut copying = Copying { results: &self.results, bytes: 0, linked: vec![] };
+        let mut copying = Copying { left_out: [&self.results, home], bytes: 0, linked: vec![] };
         copying.folder(&self.folder, &folder)?;
         if let Some(parent) = self.folder.parent() {
             let entries = entries_of(parent).unwrap_or_default();
@@ -110,7 +110,8 @@ impl Linked {
 }
 
 struct Copying<'a> {
-    results: &'a Path,
+    /// Results of this very command, and the folder of copies where it lies in the working folder.
+    left_out: [&'a Path; 2],
     bytes: u64,
     linked: Vec<Linked>,
 }
@@ -131,7 +132,7 @@ impl Copying<'_> {
                 let target = fs::read_link(&entry).map_err(FileError::new("read", &entry))?;
                 link(&target, &place)?;
             } else if about.is_dir() {
-                if entry == self.results || is_named(&LEFT_OUT) {
+                if self.left_out.contains(&entry.as_path()) || is_named(&LEFT_OUT) {
                     continue;
                 }
                 if is_named(&LINKED_WHOLE) || entries_of(&entry).is_ok_and(|entries| entries.len() > CROWDED) {
@@ -224,6 +225,15 @@ mod tests {
         assert!(!folder.exists());
         assert_eq!(fs::read_to_string(original.folder.join("train.py")).unwrap(), "print()");
         assert!(!original.folder.join("checkpoint.pt").exists());
+    }
+
+    #[test]
+    fn copies_that_lie_in_the_working_folder_are_not_copied() {
+        let (_root, original) = made();
+        let home = original.folder.join("home");
+        fs::create_dir_all(&home).unwrap();
+        let scratch = original.copy(&home).unwrap();
+        assert!(scratch.folder.join("train.py").exists() && !scratch.folder.join("home").exists());
     }
 
     #[test]

@@ -421,9 +421,7 @@ def watch_exceptions(meter):
 
 
 def begin():
-    surroundings = SHARED.part("surroundings")
-    surroundings.make_quiet()
-    surroundings.shield()
+    SHARED.part("surroundings").make_quiet()
     moments = SHARED.part("moments").Moments()
     # Remedies first: what they change is inside, and what is measured is what the script sees.
     moments.install(os.environ.get("HEADROOM_REMEDIES", ""))

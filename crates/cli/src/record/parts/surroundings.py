@@ -35,11 +35,12 @@ def make_quiet():
         del os.environ["MLFLOW_TRACKING_URI"]
 
 
-def shield():
-    root = os.environ.get("HEADROOM_SCRATCH")
-    if not root:
-        return
-    root = os.path.join(os.path.realpath(root), "")
+def begin():
+    make_quiet()
+    shield(os.path.join(os.path.realpath(os.environ["HEADROOM_SCRATCH"]), ""))
+
+
+def shield(root):
 
     def watch(event, arguments):
         if event != "open":
