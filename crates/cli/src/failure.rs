@@ -33,7 +33,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// What the process exits with.
+/// Exit code of the process.
 pub fn code(error: &anyhow::Error) -> u8 {
     if is_of_the_run(error) { RUN_FAILED } else { BAD_INPUT }
 }

@@ -88,7 +88,7 @@ pub fn save_link(record: &LinkRecord) -> Result<Option<PathBuf>, FileError> {
     Ok(Some(path))
 }
 
-/// What was measured between so many ranks; else between the number nearest to it, which is said in the record.
+/// The measurement between so many ranks; else between the number nearest to it, which is said in the record.
 pub fn load_link(ranks: usize) -> Option<LinkRecord> {
     let folder = folder()?;
     let number = |name: &str| name.strip_prefix("link-")?.strip_suffix("-ranks.json")?.parse::<u64>().ok();

@@ -134,7 +134,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     run_own(&arguments, entry)
 }
 
-/// Of our own model.
+/// Our own model.
 fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let output_dir = arguments.output_dir();
     let machine = Machine::detect();

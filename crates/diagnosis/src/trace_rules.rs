@@ -12,6 +12,7 @@ mod data_loading;
 mod device_copies;
 mod device_stalled;
 mod differentiated_twice;
+mod for_nothing;
 mod forward_repeated;
 mod gpu_idle;
 mod host_copies;

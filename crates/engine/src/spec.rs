@@ -33,9 +33,9 @@ pub struct Opening {
     /// Of a GPU: marks for the vendors' profilers, and the folder of compiled kernels and measured choices.
     pub ranges: RangesChoice,
     pub cache: Option<PathBuf>,
-    /// Of the null device, which predicts its times by them.
+    /// The null device's, which predicts its times by them.
     pub rates: Rates,
-    /// Of the null device, which predicts messages between ranks by it.
+    /// The null device's, which predicts messages between ranks by it.
     pub link: Link,
     /// The other processes that train the same model, where there are any.
     pub ranks: Option<Arc<Ranks>>,

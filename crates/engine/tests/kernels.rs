@@ -68,7 +68,7 @@ fn a_nan_in_an_input_reaches_an_output() {
             // Muon's momentum asks the rates one thing alone: does the parameter stand still?
             let asks = |index: usize| matches!(example.op, Op::MuonMomentum(_)) && index == 2;
             let floats = example.inputs.iter().enumerate().filter(|(_, (ty, _))| ty.dtype.is_float());
-            // What is gathered into is written, not read.
+            // A tensor that is gathered into is written, not read.
             let is_written = |index: usize| matches!(example.op, Op::AllGather(op) if index < op.tensors);
             let floats = floats.filter(|(index, _)| !asks(*index) && !is_written(*index));
             for (index, _) in floats {

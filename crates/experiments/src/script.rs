@@ -83,7 +83,7 @@ pub enum Way {
     OtherDropout,
 }
 
-/// What became of one process.
+/// The end of one process.
 #[derive(Clone, Debug)]
 pub enum Ran {
     Measured(Box<Note>),

@@ -1,4 +1,4 @@
-//! Which values are the same on every rank, and which are one rank's own.
+//! Values that are the same on every rank, and values that are one rank's own.
 //!
 //! A value is replicated (the same bytes everywhere), sharded (each rank has its part of one tensor), or a rank's own: activations of
 //! its batch, gradients that are partial sums. Only a collective makes a rank's own values something of all ranks again, and nothing that
@@ -16,7 +16,7 @@ pub enum Spread {
     Own,
 }
 
-/// Of every value at the end of a step, where the inputs of these names differ from rank to rank.
+/// The spread of every value at the end of a step, where the inputs of these names differ from rank to rank.
 pub fn spread(graph: &Graph, differing: &[&str], after: &str) -> Result<Vec<Spread>, GraphError> {
     let mut of: Vec<Spread> = graph
         .values()

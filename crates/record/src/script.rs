@@ -17,7 +17,7 @@ pub struct ScriptRecord {
     pub torch: String,
     /// `device` (events on its stream) or `host` (clock).
     pub measured_on: String,
-    /// Of the script as it is: the geometric mean over processes of each one's median.
+    /// The script as it is: the geometric mean over processes of each one's median.
     pub baseline_step_seconds: f64,
     pub timed_steps: u64,
     pub baseline_memory_mb: Option<f64>,
@@ -62,9 +62,9 @@ pub struct RemedyRow {
     pub about: String,
     /// Rules whose findings it answers.
     pub answers: Vec<String>,
-    /// Of the step of the script as it is.
+    /// Percent of the step of the script as it is.
     pub predicted_saving_percent: Option<f64>,
-    /// Of the same step, beyond what was kept before it.
+    /// Percent of the same step, beyond what was kept before it.
     pub saving_percent: Option<f64>,
     /// Over what was kept before it.
     pub speedup: Option<f64>,
@@ -87,7 +87,7 @@ pub struct RemedyRow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemedyPrediction {
     pub remedies: u64,
-    /// Of the difference between predicted and measured saving, in percent of the measured one.
+    /// The difference between predicted and measured saving, in percent of the measured one.
     pub median_error_percent_of_saving: f64,
 }
 
@@ -99,7 +99,7 @@ pub struct PatchRecord {
     pub by_hand: Vec<String>,
     /// Options of the command that do the same.
     pub options: Vec<String>,
-    /// Of the patched script over the script as it is, measured without the hook's remedies.
+    /// Speed of the patched script over the script as it is, measured without the hook's remedies.
     pub speedup: Option<f64>,
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,

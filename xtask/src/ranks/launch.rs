@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// No run of these checks takes longer.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a check works with.
+/// Everything that a check works with.
 pub struct Place {
     pub headroom: PathBuf,
     pub open_mpi: Mpi,

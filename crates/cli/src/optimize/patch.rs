@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub struct Patch {
     /// In the order of their paths.
     pub files: Vec<Changed>,
-    /// What could not be written, one sentence each.
+    /// Remedies that could not be written, one sentence each.
     pub by_hand: Vec<String>,
     /// Options of the command line that do the same as some lines of the patch, where a script of transformers reads its
     /// settings from there.
@@ -69,11 +69,11 @@ struct Writer<'a> {
     options: Vec<String>,
 }
 
-/// What one remedy has brought about so far.
+/// Results of one remedy so far.
 #[derive(Default)]
 struct Outcome {
     written: usize,
-    /// What an edit should have changed and did not, and why.
+    /// Places that an edit should have changed and did not, and why.
     missing: Vec<(At, String)>,
     /// Kinds of calls that a framework's arguments answer for.
     by_framework: Vec<At>,

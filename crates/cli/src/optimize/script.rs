@@ -81,7 +81,7 @@ impl ScriptArguments {
     }
 }
 
-/// What the command shares with the optimisation of our own model.
+/// Options that the command shares with the optimisation of our own model.
 pub struct Shared {
     pub rounds: Option<u16>,
     pub seed: u64,
@@ -114,7 +114,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Of the optimizer: fewer leave nothing to time and to record.
+/// Optimizer steps: fewer leave nothing to time and to record.
 const LEAST_STEPS: u32 = 20;
 
 /// Processes of the script as it is before anything is tried, and of each remedy.
@@ -276,7 +276,7 @@ fn dry(candidates: Vec<Candidate>) -> Vec<Row> {
     candidates.into_iter().map(|candidate| Row::of(candidate, Outcome::NotTried("a dry run".into()))).collect()
 }
 
-/// What a record is made of besides the measurements.
+/// Everything that a record is made of besides the measurements.
 struct Told<'a> {
     arguments: &'a ScriptArguments,
     analysis: &'a Analysis,

@@ -1,4 +1,4 @@
-//! What every rank must have the same: flags, data, checkpoint, program, weights. Compared word by word, so that the difference can be told.
+//! All that every rank must have the same: flags, data, checkpoint, program, weights. Compared word by word, so that the difference can be told.
 
 use crate::train::arguments::Arguments;
 use crate::train::settings::{Settings, Sources};
@@ -114,7 +114,7 @@ fn of_batch(sources: &Sources) -> anyhow::Result<String> {
     Ok(format!("one of digest {:016x}", digest.0))
 }
 
-/// Of all weights, as a run starts from them.
+/// A digest of all weights, as a run starts from them.
 pub fn of_weights(trainer: &mut Trainer) -> u64 {
     let mut digest = Digest::new();
     for (name, _) in trainer.parameters() {

@@ -55,7 +55,7 @@ fn among_ranks(planned: &Planned, rates: &Rates) -> (f64, f64) {
     predicted_among_ranks(&program.graph, &program.plan, rates, &link(*ranks).0)
 }
 
-/// What there is to say of several ranks before the first step.
+/// Lines about several ranks before the first step.
 pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String>) -> Option<String> {
     if settings.ranks < 2 {
         return None;

@@ -118,6 +118,16 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
+    /// A copy of 4 MiB to the device ends it.
+    fn copied(mut made: Fabricated) -> Converted {
+        made.operator("aten::to", 2_500 * MICRO, 4_100 * MICRO);
+        let id = r#""correlation":77,"bytes":4194304"#;
+        made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
+        made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
+        let trace = made.trace();
+        converted(&View::new(&trace))
+    }
+
     /// Bytes become numbers of type `to` on the host and are scaled there, then copied; with `between`, other work is ordered in between.
     fn scaled(to: &str, between: bool) -> Converted {
         let mut made = Fabricated::on("NVIDIA H200");
@@ -129,12 +139,7 @@ mod tests {
         if between {
             made.launch((2_100 * MICRO, 2_110 * MICRO), "k", (2_200 * MICRO, 2_300 * MICRO));
         }
-        made.operator("aten::to", 2_500 * MICRO, 4_100 * MICRO);
-        let id = r#""correlation":77,"bytes":4194304"#;
-        made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
-        made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
-        let trace = made.trace();
-        converted(&View::new(&trace))
+        copied(made)
     }
 
     #[test]
@@ -160,12 +165,7 @@ mod tests {
         made.operator("aten::full", 10 * MICRO, 900 * MICRO);
         made.shaped("aten::fill_", 20 * MICRO, 890 * MICRO, &format!("[[{rows},1024],[]]"), "float");
         made.shaped("aten::triu", 1_000 * MICRO, 2_000 * MICRO, &format!("[[{rows},1024],[]]"), "float");
-        made.operator("aten::to", 2_500 * MICRO, 4_100 * MICRO);
-        let id = r#""correlation":77,"bytes":4194304"#;
-        made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
-        made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
-        let trace = made.trace();
-        converted(&View::new(&trace))
+        copied(made)
     }
 
     #[test]

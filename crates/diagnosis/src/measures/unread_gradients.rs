@@ -30,7 +30,7 @@ pub fn unread_gradients(view: &View, optimizer: &[Span]) -> Recomputed {
     }
     let host = &view.trace.host;
     let (mut read, mut unread, mut count) = (0.0, 0.0, 0usize);
-    // Of each thread and step, the nodes in order, with what they accumulate.
+    // By thread and step, the nodes in order, with what they accumulate.
     let mut passes: HashMap<(LaneId, usize), Vec<(usize, Option<Vec<u64>>)>> = HashMap::new();
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     for at in view.host_spans_named(is_backward_node) {

@@ -1,9 +1,7 @@
 //! TR132 activations-recomputed: the backward pass computes parts of the forward pass again although memory is free.
 
-use super::{milliseconds, percent};
-use crate::simulation::Removal;
-
-use super::{Evidence, Found, TraceRule};
+use super::for_nothing::{LEAST_SHARE, removal, times};
+use super::{Evidence, Found, TraceRule, percent};
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -15,14 +13,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Less is not worth a word.
-const LEAST_SHARE: f64 = 0.03;
 /// Whoever has taken more of the memory needs what checkpoints spare.
 const MOST_MEMORY: f64 = 0.5;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (recomputed, memory) = (&evidence.measures.patterns.recomputed, &evidence.measures.memory);
-    let steps = evidence.view.steps.count();
     let share = recomputed.device_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let Some(capacity) = memory.capacity_bytes.filter(|_| share >= LEAST_SHARE) else { return Vec::new() };
     let held = memory.peak_bytes.max(memory.peak_reserved_bytes);
@@ -40,15 +35,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
-    found.evidence = vec![format!(
-        "{} of the device's and {} of the host's time per step",
-        milliseconds(recomputed.device_seconds / steps),
-        milliseconds(recomputed.host_seconds / steps)
-    )];
-    found.removal = Removal {
-        host: recomputed.host.clone(),
-        device: recomputed.kernels.iter().map(|&at| (at, 0)).collect(),
-        ..Removal::default()
-    };
+    found.evidence = vec![times(evidence, recomputed)];
+    found.removal = removal(recomputed);
     vec![found]
 }

@@ -11,7 +11,7 @@ pub(super) enum Together {
     Exchange {
         transfer: Arc<Transfer>,
         later: bool,
-        /// Of the exchange that was started last.
+        /// Number of the exchange that was started last.
         ticket: u64,
     },
     /// Waits for the exchange that this call starts.

@@ -1,4 +1,4 @@
-//! What can go wrong between ranks, in words that say what to do.
+//! Failures between ranks, in words that say what to do.
 
 use super::launch::Launched;
 use std::path::PathBuf;

@@ -26,7 +26,7 @@ unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
-/// What is done with the tensors of a transfer.
+/// The use that is made of a transfer's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Summed over all ranks, or their mean.
@@ -142,7 +142,7 @@ impl Shared {
         true
     }
 
-    /// What the ranks said last.
+    /// The ranks' last words.
     pub fn heard(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut locked(&self.state).heard)
     }

@@ -49,12 +49,12 @@ pub fn spread(originals: &[Note]) -> f64 {
 /// Runs of what was kept, and what their losses are held against.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// Of the script as it is, also with other random numbers of loading where loading was moved.
+    /// The script as it is, also with other random numbers of loading where loading was moved.
     pub references: Vec<Note>,
-    /// Of the script as it is with weights moved by one rounding of the class, or with other random numbers of dropout: how far
+    /// The script as it is with weights moved by one rounding of the class, or with other random numbers of dropout: how far
     /// a change that is none may move losses by that step.
     pub moved: Vec<Note>,
-    /// Of what was kept, with random numbers that can be compared.
+    /// Runs of all that was kept, with random numbers that can be compared.
     pub proofs: Vec<Note>,
 }
 
@@ -98,7 +98,7 @@ pub fn losses(proof: &Proof, class: Class) -> Gate {
     )
 }
 
-/// Of each step: at least `least`, more where runs that were moved a little lie further apart by then.
+/// By step: at least `least`, more where runs that were moved a little lie further apart by then.
 fn allowed(wanted: &[Vec<f64>], moved: &[Note], least: f64) -> Vec<f64> {
     let steps = wanted.iter().map(Vec::len).max().unwrap_or(0);
     let mut allowed = vec![least; steps];
@@ -150,7 +150,7 @@ pub fn samples(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     Some(gate("samples", different as f64, 0.0, "steps that saw another number of samples".into()))
 }
 
-/// Of the device, else of the process; none where it is not known.
+/// Memory of the device, else of the process; none where it is not known.
 pub fn memory(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     let most = |notes: &[Note]| notes.iter().filter_map(Note::memory).max();
     let (before, after) = (most(originals)?, most(kept)?);

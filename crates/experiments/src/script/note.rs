@@ -1,4 +1,4 @@
-//! What the hook writes down of one process, as far as it is looked at here. Its keys are explained at the head of the hook's
+//! The hook's note of one process, as far as it is looked at here. Its keys are explained at the head of the hook's
 //! `measure.py`.
 
 pub use super::places::Places;
@@ -100,7 +100,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// What a remedy did.
+/// Deeds of a remedy.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Applied {
@@ -157,7 +157,7 @@ impl Note {
     }
 }
 
-/// Of all processes of a run, the one that counts: that with the most steps, the lowest rank among equals.
+/// The one process of a run that counts: that with the most steps, the lowest rank among equals.
 pub fn counting(notes: Vec<Note>) -> Option<Note> {
     notes.into_iter().max_by_key(|note| (note.steps, std::cmp::Reverse(note.rank.unwrap_or(0))))
 }

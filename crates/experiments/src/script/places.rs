@@ -36,7 +36,7 @@ pub struct Place {
     /// Relative to the working folder, where it lies beneath it.
     pub file: PathBuf,
     pub line: u32,
-    /// Of the call, and the byte behind it on its last line; none before Python 3.11.
+    /// End of the call, and the byte behind it on its last line; none before Python 3.11.
     pub end_line: Option<u32>,
     pub end_column: Option<u32>,
     pub function: String,
@@ -57,7 +57,7 @@ pub struct Trained {
     pub frameworks: Vec<Framework>,
     /// Per list of repeated blocks: what follows the expression to run over them, one word or one per block.
     pub blocks: Vec<Vec<String>>,
-    /// What follows the expression to name models of transformers that compute attention step by step.
+    /// Text that follows the expression to name models of transformers that compute attention step by step.
     pub eager: Vec<String>,
     /// Calls of `nn.MultiheadAttention` whose weights nobody reads.
     pub attentions: Vec<Place>,

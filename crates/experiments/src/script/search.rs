@@ -21,7 +21,7 @@ const CHANCE: f64 = 0.01;
 /// A remedy that cannot be this much faster is not looked at further.
 const WORTH: f64 = 1.005;
 
-/// What may be faster by this much and is not shown to be faster is not decided.
+/// A remedy that may be faster by this much and is not shown to be faster is not decided.
 const UNDECIDED: f64 = 1.05;
 
 /// Runs of the script as it is with other random numbers of loading, where a remedy moves loading elsewhere.
@@ -67,14 +67,14 @@ pub enum Outcome {
     NotTried(String),
 }
 
-/// What became of one remedy.
+/// The verdict on one remedy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub candidate: Candidate,
     pub outcome: Outcome,
     /// Over what was kept before it.
     pub speedup: Option<Speedup>,
-    /// Of the step of the script as it is, beyond what was kept before it.
+    /// Share of the step of the script as it is, beyond what was kept before it.
     pub saved: Option<f64>,
     /// Bytes before and with it.
     pub memory: Option<(u64, u64)>,
@@ -170,7 +170,7 @@ impl Runs {
         self.notes.iter().filter_map(Note::memory).max()
     }
 
-    /// Of a step: the geometric mean of its processes.
+    /// Seconds of a step: the geometric mean of its processes.
     fn seconds(&self) -> f64 {
         (self.logs.iter().sum::<f64>() / self.logs.len().max(1) as f64).exp()
     }
@@ -181,7 +181,7 @@ impl Runs {
 pub struct Found {
     pub rows: Vec<Row>,
     pub kept: Variant,
-    /// Of what was kept over the script as it is.
+    /// All that was kept over the script as it is.
     pub speedup: Speedup,
     pub originals: Vec<Note>,
     pub finals: Vec<Note>,
@@ -200,9 +200,9 @@ pub struct Search<'a> {
     /// The script as it is first, then everything that was measured.
     measured: Vec<Runs>,
     best: usize,
-    /// Of the script as it is with other random numbers of loading, once it was asked for.
+    /// The script as it is with other random numbers of loading, once it was asked for.
     other_loadings: Vec<Note>,
-    /// Of the script as it is, moved a little.
+    /// The script as it is, moved a little.
     moved: Vec<(Way, Note)>,
     /// Seconds of the longest process that compiled nothing, and of the last one of each variant that does.
     longest: f64,
@@ -453,7 +453,7 @@ impl Outcome {
     }
 }
 
-/// Of several remedies, the class that allows the most.
+/// The class among several remedies that allows the most.
 pub fn class_of(variant: &Variant) -> Class {
     variant.remedies().iter().map(|remedy| remedy.class).max().unwrap_or(Class::Same)
 }

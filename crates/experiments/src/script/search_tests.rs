@@ -10,7 +10,7 @@ struct Made {
     speed: fn(&Variant) -> f64,
     losses: fn(&Variant) -> Vec<f64>,
     runs: usize,
-    /// Of each process, as it was run.
+    /// Each process, as it was run.
     ways: Vec<Way>,
     /// Active dropouts of the module, and whether loading draws random numbers.
     random: (u64, bool),

@@ -103,11 +103,11 @@ fn is_told(name: &str) -> bool {
 /// Gradients on their way through the ranks.
 struct Sums<'a> {
     parallel: &'a Parallel,
-    /// What stands for a value of the old graph once it is of all ranks.
+    /// The value that stands for one of the old graph once it is of all ranks.
     shared: BTreeMap<ValueId, ValueId>,
     /// Sums over micro-batches, of which a shard was made.
     kept: BTreeMap<ValueId, ValueId>,
-    /// What each exchange reads, then what it makes.
+    /// Values that each exchange reads, then those that it makes.
     under_way: VecDeque<Vec<ValueId>>,
 }
 
@@ -166,7 +166,7 @@ impl Sums<'_> {
     }
 }
 
-/// What the optimizer reads of the rank's own: gradients in the order in which they are made, and sums that are kept.
+/// Values of the rank's own that the optimizer reads: gradients in the order in which they are made, and sums that are kept.
 fn gradients(graph: &Graph, loss: Option<ValueId>) -> (Vec<ValueId>, Vec<ValueId>) {
     let (mut made, mut kept) = (vec![], vec![]);
     for node in graph.nodes().iter().filter(|node| node.phase == Phase::Optimizer && !matches!(node.op, Op::Zero(_))) {

@@ -19,7 +19,7 @@ pub fn shard_name(parameter: &str) -> String {
     format!("shard.{parameter}")
 }
 
-/// Which parameters and states are sharded among how many ranks; nothing, by default.
+/// Parameters and states that are sharded, and among how many ranks; nothing, by default.
 #[derive(Default)]
 pub struct Sharding {
     ranks: usize,

@@ -175,7 +175,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 impl Interpreter<'_, '_> {
-    /// What `getattr(file, name)` may be: the file's only class, or any of its functions.
+    /// Values that `getattr(file, name)` may be: the file's only class, or any of its functions.
     pub(super) fn one_of(&self, file: usize) -> Value {
         let symbols = &self.program.sources.symbols.files[file];
         let mut functions: Vec<usize> = symbols.functions.values().copied().collect();

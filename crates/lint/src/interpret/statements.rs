@@ -451,7 +451,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// What a container is once `value` is stored into it at `index`.
+/// A container once `value` is stored into it at `index`.
 fn with_stored(base: Value, index: Value, value: Value) -> Option<Value> {
     Some(match (base, index) {
         (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {

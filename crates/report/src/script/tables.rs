@@ -132,7 +132,7 @@ fn memory(row: &RemedyRow) -> String {
     }
 }
 
-/// What remedies that were kept did, and the time that compiling takes beside the steps.
+/// Deeds of remedies that were kept, and the time that compiling takes beside the steps.
 pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
     let kept = record.remedies.iter().filter(|row| row.kept);
     let mut lines: Vec<String> = kept

@@ -39,7 +39,7 @@ const AT_LEAST: f64 = 2.0;
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Of whatever the script prints, a failure shows this much.
+/// A failure shows this much of whatever the script prints.
 const MOST_LINES: usize = 12;
 
 /// How many steps, and from which seed.
@@ -59,7 +59,7 @@ pub struct Processes<'a> {
     measuring: Measuring,
     ends: Instant,
     interrupt: &'a Interrupt,
-    /// Of the slowest process of the script as it is.
+    /// Time of the slowest process of the script as it is.
     own: Option<Duration>,
     /// Texts that take the place of the user's in a copy, by their paths in the working folder.
     changed: Vec<(PathBuf, String)>,
@@ -297,7 +297,7 @@ impl Runner for Processes<'_> {
 /// Where one process runs.
 struct Place {
     folder: PathBuf,
-    /// Of what lies beside the copy: notes and what was printed.
+    /// Holds all that lies beside the copy: notes and what was printed.
     root: PathBuf,
     scratch: Option<Scratch>,
     _aside: Option<tempfile::TempDir>,

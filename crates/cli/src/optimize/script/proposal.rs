@@ -19,7 +19,7 @@ const LEAST: usize = 2;
 
 pub struct Proposal {
     patch: Patch,
-    /// Of its speed over the script as it is, and processes of it.
+    /// Its speed over the script as it is, and processes of it.
     measured: Option<(Interval, usize)>,
     applied: bool,
     note: Option<String>,
@@ -109,7 +109,7 @@ impl Proposal {
         Ok(())
     }
 
-    /// What a patch tool reads.
+    /// The text that a patch tool reads.
     pub fn difference(&self) -> String {
         let files = self.patch.files.iter();
         files.map(|file| unified(&file.path.display().to_string(), &file.before, &file.after)).collect()

@@ -296,7 +296,7 @@ class Meter:
             self.facts = self.content()
             if OFFER and self.steps:
                 self.facts["offered"] = self.moments.offered(self.facts)
-        # What may have changed since the last timed step.
+        # All that may have changed since the last timed step.
         self.facts.update(
             exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
         )

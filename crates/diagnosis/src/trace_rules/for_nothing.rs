@@ -1,0 +1,37 @@
+//! Work that is computed twice or for nobody, as a finding: shared by the rules that tell it.
+
+use super::{Evidence, Found, milliseconds};
+use crate::measures::recomputed::Recomputed;
+use crate::simulation::Removal;
+
+/// Less is not worth a word.
+pub const LEAST_SHARE: f64 = 0.03;
+
+/// The step without it, where it is worth a word; `said` makes the message of the share that is saved.
+pub fn found(evidence: &Evidence, work: &Recomputed, said: impl FnOnce(f64) -> String, advice: &str) -> Option<Found> {
+    let removal = removal(work);
+    if removal.is_empty() {
+        return None;
+    }
+    let share = evidence.simulation.saved(&removal) as f64 / evidence.view.steps.range().nanos().max(1) as f64;
+    if share < LEAST_SHARE {
+        return None;
+    }
+    let mut found = Found::new(Some(share), said(share), advice);
+    found.evidence = vec![times(evidence, work)];
+    found.removal = removal;
+    Some(found)
+}
+
+pub fn removal(work: &Recomputed) -> Removal {
+    Removal { host: work.host.clone(), device: work.kernels.iter().map(|&at| (at, 0)).collect(), ..Removal::default() }
+}
+
+pub fn times(evidence: &Evidence, work: &Recomputed) -> String {
+    let steps = evidence.view.steps.count();
+    format!(
+        "{} of the device's and {} of the host's time per step",
+        milliseconds(work.device_seconds / steps),
+        milliseconds(work.host_seconds / steps)
+    )
+}
