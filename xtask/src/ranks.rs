@@ -1,5 +1,6 @@
 //! `cargo xtask ranks`: several ranks on loopback, with the MPIs of the Python index: loss curves, bytes, kills, hung ranks and disagreements.
 
+mod ends;
 mod launch;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,13 @@ const CHECKS: &[(&str, Check)] = &[
     ("a checkpoint of 2 ranks goes on with 1, 2 and 4", resumed_on_other_numbers),
     ("a rank with other flags is refused with what differs", other_flags),
     ("a hung rank is named and ends all", hung_rank),
+    ("a rank that is told to stop in a long step stops all, and the run resumes", ends::told_to_stop),
+    ("a rank that is told to stop in an evaluation stops all", ends::told_to_stop_in_an_evaluation),
+    ("bad data on one rank ends all at the same step, saved and named", ends::bad_data),
+    ("a loss that is not finite on one rank is named, and rank 0 writes the summary", ends::not_finite),
+    ("a best checkpoint that takes longer than the patience ends nobody", ends::slow_save),
+    ("a slow rank is told and not ended", ends::slow_rank),
+    ("a rank whose step stands still is named and ends all", ends::late_rank),
     ("a killed rank ends all, and the resumed run has the bytes of one that was not killed", killed_rank),
     ("messages are measured, and a run on 4 ranks is planned and predicted", measured_and_predicted),
     ("a missing library, a wrong one and a launcher of another MPI are told", wrong_libraries),
@@ -252,7 +260,7 @@ fn hung_rank(place: &Place) -> Result<()> {
     let _ = launch::signal(pids[1], "KILL");
     let ended = ended?;
     ensure!(begin.elapsed() < Duration::from_secs(30), "it took {:?} to end", begin.elapsed());
-    ended.failed_with("rank 1 sent nothing for 3 s")
+    ended.failed_with("rank 1 gave no sign of life for 3 s")
 }
 
 fn killed_rank(place: &Place) -> Result<()> {

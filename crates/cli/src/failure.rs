@@ -47,7 +47,17 @@ fn is_of_the_run(error: &anyhow::Error) -> bool {
             )
             || matches!(
                 cause.downcast_ref(),
-                Some(RanksError::Silent { .. } | RanksError::NotAllCame { .. } | RanksError::Call { .. })
+                Some(
+                    RanksError::Silent { .. }
+                        | RanksError::Hung { .. }
+                        | RanksError::Gone { .. }
+                        | RanksError::Lost { .. }
+                        | RanksError::OutOfStep { .. }
+                        | RanksError::OtherMessage { .. }
+                        | RanksError::OtherLength { .. }
+                        | RanksError::NotAllCame { .. }
+                        | RanksError::Call { .. }
+                )
             )
             || cause.downcast_ref::<FileError>().is_some_and(FileError::is_disk_full)
             || cause.downcast_ref::<CheckpointError>().is_some_and(CheckpointError::is_disk_full)

@@ -11,8 +11,8 @@ use headroom_engine::DeviceSpec;
 use headroom_engine::ranks::launch::{self, Launched};
 use headroom_engine::ranks::{Ranks, RanksError};
 use headroom_training::data::Source;
-use headroom_training::persist::WHILE_SAVING;
 use headroom_training::trainer::Trainer;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,8 @@ const FOR_RANK_0: Duration = Duration::from_secs(2);
 pub struct Company {
     pub launched: Launched,
     ranks: Arc<Ranks>,
+    /// All ranks came to the end of the run together, whatever it was.
+    ended: Cell<bool>,
 }
 
 /// Joins the others, where a launcher started several. From then on rank 0 alone speaks, but for errors.
@@ -55,7 +57,7 @@ pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Opt
         launched.size
     );
     let ranks = Ranks::connect(&launched, Duration::from_secs(timeout_seconds))?;
-    Ok(Some(Company { launched, ranks: Arc::new(ranks) }))
+    Ok(Some(Company { launched, ranks: Arc::new(ranks), ended: Cell::new(false) }))
 }
 
 impl Company {
@@ -113,16 +115,73 @@ impl Company {
 
     /// After a save that rank 0 made: the others wait for it.
     pub fn saved(&self) -> Result<(), RanksError> {
-        self.ranks.gather_within(&[], WHILE_SAVING).map(|_| ())
+        self.ranks.gather(&[]).map(|_| ())
     }
 
-    /// Leaves together with the others, or ends all of them where this one failed.
+    /// All ranks came to the run's end: a failure is everybody's, and nobody is to be ended for it.
+    pub fn ended_together(&self) {
+        self.ended.set(true);
+    }
+
+    /// The rank that computes longest for its steps, where it stands out; every rank asks.
+    pub fn slowest(&self, steps: usize) -> Result<Option<String>, RanksError> {
+        let nanos = self.ranks.worked().as_nanos() as u64;
+        let said = self.ranks.gather(&nanos.to_le_bytes())?;
+        let number = |words: &Vec<u8>| words[..].try_into().map_or(0, u64::from_le_bytes) as f64;
+        let seconds: Vec<f64> = said.iter().map(|words| number(words) * 1e-9).collect();
+        Ok(straggler(&seconds, steps))
+    }
+
+    /// Leaves together with the others, or ends all of them where this one failed by itself.
     pub fn part(self, failed: Option<u8>) {
-        let Company { mut ranks, .. } = self;
-        match (failed, Arc::get_mut(&mut ranks)) {
+        let Company { mut ranks, ended, .. } = self;
+        match (failed.filter(|_| !ended.get()), Arc::get_mut(&mut ranks)) {
             (Some(code), _) => ranks.abort(code.into()),
-            (None, Some(ranks)) => ranks.finish(),
-            (None, None) => {}
+            (None, Some(ranks)) => {
+                if let Err(error) = ranks.finish() {
+                    output::note(&format!("note: the ranks did not take leave of each other: {error}"));
+                }
+            }
+            (None, None) => debug_assert!(false, "a device or trainer outlived the run"),
         }
+    }
+}
+
+/// A rank whose steps take this much longer than those of the others stands out.
+const STANDS_OUT: f64 = 1.08;
+
+/// And by at least so many seconds in all: the first steps of a run differ by their caches alone.
+const LEAST_SECONDS: f64 = 1.0;
+
+/// Seconds of work of every rank for all steps: the longest, held against the median of the others.
+fn straggler(seconds: &[f64], steps: usize) -> Option<String> {
+    let (rank, &most) = seconds.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
+    let mut others: Vec<f64> =
+        seconds.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, x)| *x).collect();
+    others.sort_by(f64::total_cmp);
+    let median = *others.get(others.len() / 2)?;
+    (most > STANDS_OUT * median && most > median + LEAST_SECONDS).then(|| {
+        let percent = (most / median - 1.0) * 100.0;
+        let each = 1e3 / steps.max(1) as f64;
+        format!(
+            "rank {rank} is {percent:.0}% slower than the others: {:.1} ms of work per step, and {:.1} ms there",
+            most * each,
+            median * each
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_slower_than_the_others_stands_out() {
+        assert_eq!(straggler(&[100.0, 105.0, 102.0], 100), None);
+        assert_eq!(straggler(&[1.0, 1.5], 100), None, "half a second is no time");
+        assert_eq!(straggler(&[], 0), None);
+        assert_eq!(straggler(&[1.0], 1), None);
+        let said = straggler(&[10.0, 10.0, 10.0, 11.2], 100).unwrap();
+        assert!(said.starts_with("rank 3 is 12% slower than the others: 112.0 ms"), "{said}");
     }
 }

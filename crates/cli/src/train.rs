@@ -203,6 +203,12 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
             outcome.end = more.end;
         }
     }
+    if let Some(company) = company.filter(|_| ends_together(&outcome.end)) {
+        if let Some(slow) = company.slowest(outcome.steps.len())? {
+            progress.say(&slow);
+        }
+        company.ended_together();
+    }
     // The other ranks of a machine are no other programs.
     let other_load = load.filter(|_| company.is_none()).and_then(|load| load.others());
     let spikes = std::mem::take(&mut progress.spikes);
@@ -211,7 +217,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
         entry.interrupted();
     }
     if outcome.steps.is_empty() {
-        return how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt);
+        return how_it_ended(outcome.end, trainer.step, checkpoints.as_ref(), &interrupt);
     }
 
     let ended = Ended {
@@ -241,7 +247,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
         };
         conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
-    let code = how_it_ended(outcome.end, &trainer, checkpoints.as_ref(), &interrupt)?;
+    let code = how_it_ended(outcome.end, trainer.step, checkpoints.as_ref(), &interrupt)?;
     written.and(printed.map_err(anyhow::Error::from))?;
     Ok(code)
 }
@@ -440,13 +446,17 @@ fn conclude(
     Ok(())
 }
 
+/// Do all ranks come to this end at the same place?
+fn ends_together(end: &End) -> bool {
+    !matches!(end, End::Failed(error) if !error.is_agreed())
+}
+
 fn how_it_ended(
     end: End,
-    trainer: &Trainer,
+    step: u64,
     checkpoints: Option<&Checkpoints>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<ExitCode> {
-    let step = trainer.step;
     let saved = match checkpoints {
         Some(checkpoints) => format!("saved; --resume {} goes on from it", checkpoints.folder.display()),
         None => "not saved: --save DIR keeps a checkpoint".into(),
@@ -462,6 +472,7 @@ fn how_it_ended(
             output::note(&format!("interrupted: step {} was given up unfinished; nothing is saved", step + 1))
         }
         End::Failed(RunError::Data(error)) => return Err(error.into()),
+        End::Failed(error @ RunError::OtherRank { .. }) => return Err(error.into()),
         // Saving had been tried and found possible; what changed since is no fault of the input.
         End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
     }

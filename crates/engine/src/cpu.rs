@@ -249,6 +249,9 @@ impl Device for Cpu {
                     // writes overlaps nothing that it reads.
                     let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
                     execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
+                    if let Some(ranks) = &self.ranks {
+                        ranks.called();
+                    }
                 }
                 Err(error) => {
                     self.parted.get_or_insert(error);

@@ -6,10 +6,12 @@
 
 mod error;
 mod exchange;
+mod jobs;
 pub mod launch;
 mod library;
 pub mod measure;
 mod mpi;
+mod pulse;
 mod say;
 mod waiting;
 
@@ -17,12 +19,12 @@ pub use error::RanksError;
 pub use exchange::{Kind, Place, Transfer, staging_elements};
 pub use launch::{Launched, Launcher};
 
-use exchange::{Job, Shared};
+use jobs::{Job, Shared};
 use library::Found;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// This process among the others. Every call is made by all ranks, in the same order.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Ranks {
             .spawn(move || match calls.start() {
                 Ok(world) => {
                     let _ = tell.send(Ok((world.rank, world.size, world.version.clone())));
-                    exchange::serve(&world, &own);
+                    jobs::serve(&world, &own);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -80,14 +82,9 @@ impl Ranks {
         &self.library
     }
 
-    /// Every rank's words, in the order of the ranks.
+    /// Every rank's words, in the order of the ranks. One that has something long to do first is waited for.
     pub fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
-        self.gather_within(mine, 1)
-    }
-
-    /// As `gather`, with so many times the patience: one of them has something long to do first.
-    pub fn gather_within(&self, mine: &[u8], times: u32) -> Result<Vec<Vec<u8>>, RanksError> {
-        let ticket = self.shared.submit(Job::Say { mine: mine.to_vec(), times });
+        let ticket = self.shared.submit(Job::Say { mine: mine.to_vec() });
         self.shared.wait_for(ticket)?;
         Ok(self.shared.heard())
     }
@@ -116,18 +113,55 @@ impl Ranks {
         self.shared.leave();
     }
 
-    /// Ends every rank with this exit code. Returns where MPI does not end this one at once.
-    pub fn abort(&self, code: i32) {
-        let ticket = self.shared.submit(Job::Abort { code });
-        let _ = self.shared.wait_at_most(ticket, Duration::from_secs(5));
+    /// From now on, until the guard goes, calls of the device follow each other: a rank on which none does for as long as the patience
+    /// lasts is hung.
+    pub fn stepping(self: &Arc<Ranks>) -> Stepping {
+        self.shared.watch(true);
+        Stepping { ranks: Arc::clone(self), begin: Instant::now() }
     }
 
-    /// Takes leave of the others, who do the same.
-    pub fn finish(&mut self) {
+    /// Time that this rank spent on its steps without waiting for the others.
+    pub fn worked(&self) -> Duration {
+        self.shared.worked()
+    }
+
+    /// A call of the device is done.
+    pub(crate) fn called(&self) {
+        self.shared.called();
+    }
+
+    /// Adds this time to each call of the device from now on: tries what a slow rank does to the others.
+    pub fn slow_down(&self, each_call: Duration) {
+        self.shared.slow_down(each_call);
+    }
+
+    /// Ends every rank with this exit code, whatever is under way. Returns where MPI does not end this one at once.
+    pub fn abort(&self, code: i32) {
+        self.shared.ask_to_abort(code);
+        // MPI ends the process long before.
+        thread::sleep(Duration::from_secs(5));
+    }
+
+    /// Takes leave of the others, who do the same. Waits for them as long as they give signs of life.
+    pub fn finish(&mut self) -> Result<(), RanksError> {
         let ticket = self.shared.submit(Job::Finish);
-        let ended = self.shared.wait_at_most(ticket, self.shared.patience());
-        if let Some(thread) = self.thread.take().filter(|_| ended) {
+        self.shared.wait_for(ticket)?;
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        Ok(())
+    }
+}
+
+/// While it lives, steps are taken.
+pub struct Stepping {
+    ranks: Arc<Ranks>,
+    begin: Instant,
+}
+
+impl Drop for Stepping {
+    fn drop(&mut self) {
+        self.ranks.shared.watch(false);
+        self.ranks.shared.was_watched(self.begin.elapsed());
     }
 }

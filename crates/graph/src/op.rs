@@ -350,6 +350,11 @@ impl Op {
         self.operator().is_instrumentation()
     }
 
+    /// Do all ranks make the call together?
+    pub fn is_collective(&self) -> bool {
+        matches!(self, Op::AllReduce(_) | Op::ReduceScatter(_) | Op::AllGather(_) | Op::Arrive(_))
+    }
+
     pub fn sent_bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         self.operator().sent_bytes(inputs, outputs)
     }

@@ -20,6 +20,7 @@ pub struct Notes<'a> {
 }
 
 pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(), CheckpointError> {
+    trainer.fault.while_saving();
     let tensors = specs(trainer);
     let state = TrainingState {
         step: trainer.step,
@@ -52,9 +53,6 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         None => saved,
     }
 }
-
-/// Times the patience that ranks have while one of them saves.
-pub const WHILE_SAVING: u32 = 30;
 
 /// A model that is broken already must not take the place of one that is not.
 #[derive(Debug, Error)]

@@ -5,6 +5,7 @@ use crate::choices::Choices;
 use crate::data::{Batch, DataError, Prefetcher, Source};
 use crate::guard::{Guard, OnSpike, Spike};
 use crate::recording::Part;
+use crate::together::{self, Agreed};
 use crate::trainer::{EndsStep, NotFinite, StepTimes, Trainer};
 use headroom_engine::{EngineError, Finished};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,12 +95,24 @@ pub enum RunError {
     /// Told to end at once; the weights are those of the step before.
     #[error("step {step} was given up unfinished")]
     GivenUp { step: u64 },
+    /// A rank was told to stop; the step was not begun.
+    #[error("step {step} was not begun")]
+    Stopped { step: u64 },
+    #[error("rank {rank}: {why}")]
+    OtherRank { rank: usize, why: String },
     #[error("{0}")]
     Diverged(Spike),
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+}
+
+impl RunError {
+    /// Do all ranks come to it at the same place?
+    pub fn is_agreed(&self) -> bool {
+        !matches!(self, RunError::Device { .. } | RunError::Checkpoint(_))
+    }
 }
 
 #[derive(Debug)]
@@ -155,18 +168,19 @@ fn run_until_done(
     let mut guard = Guard::new(trainer);
     let mut finished = vec![];
     while trainer.step < schedule.last_step {
-        let taken = match trainer.is_told_to_give_up() {
+        // Ranks agree on it before they begin a step.
+        let taken = match trainer.ranks.is_none() && trainer.is_told_to_give_up() {
             true => Err(RunError::GivenUp { step: trainer.step + 1 }),
-            false => recorded_step(trainer, data, schedule, &mut finished),
+            false => recorded_step(trainer, data, schedule, stop, &mut finished),
         };
         if let Ok(record) = &taken {
             outcome.steps.push(*record);
         }
         let step = trainer.step;
         observer.stepped(step);
-        let stopping = match (stop.load(Ordering::Relaxed), &taken) {
-            (asked, Ok(_)) => trainer.any_rank(asked).map_err(|error| RunError::Device { step, error })?,
-            (asked, Err(_)) => asked,
+        let stopping = match trainer.ranks.is_some() {
+            true => matches!(taken, Err(RunError::Stopped { .. })),
+            false => stop.load(Ordering::Relaxed),
         };
         let ending = taken.is_err() || stopping || step == schedule.last_step;
         // Recorded steps are told one by one, and none together with one that is not.
@@ -204,7 +218,7 @@ fn run_until_done(
             logged = outcome.steps.len();
             watch(trainer, &mut guard, &outcome.steps[newest], schedule.on_spike, observer)?;
         }
-        if let Err(RunError::Data(_)) = &taken
+        if let Err(RunError::Data(_) | RunError::OtherRank { .. }) = &taken
             && step > 0
             && saved_at != Some(step)
         {
@@ -215,13 +229,18 @@ fn run_until_done(
             outcome.end = End::GivenUp;
             break;
         }
+        if let Err(RunError::Stopped { .. }) = &taken {
+            outcome.end = End::Interrupted;
+            break;
+        }
         taken?;
         let mut go = Go::On;
         if let Some(set) = evaluation
             && schedule.evaluate_every > 0
             && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
         {
-            let done = Evaluation { step, loss: evaluate(trainer, set) };
+            let evaluated = evaluate_together(trainer, set);
+            let done = Evaluation { step, loss: evaluated.map_err(|error| RunError::Device { step, error })? };
             if trainer.gave_up() {
                 outcome.end = End::Interrupted;
                 break;
@@ -277,13 +296,15 @@ fn recorded_step(
     trainer: &mut Trainer,
     data: &mut Prefetcher,
     schedule: &Schedule,
+    stop: &AtomicBool,
     finished: &mut Vec<Finished>,
 ) -> Result<StepRecord, RunError> {
     let step = trainer.step + 1;
+    let _stepping = trainer.ranks.as_ref().map(|ranks| ranks.stepping());
     if let Some(recording) = &mut trainer.recording {
         recording.begin(step, &mut *trainer.device);
     }
-    let mut taken = one_step(trainer, data, schedule);
+    let mut taken = one_step(trainer, data, schedule, stop);
     if !trainer.device.works_ahead() {
         taken = taken.and_then(|mut record| {
             settle(trainer, std::slice::from_mut(&mut record), schedule.accumulation, finished).map(|()| record)
@@ -296,15 +317,31 @@ fn recorded_step(
 }
 
 /// A step handed over; its loss and its times are known once it is settled.
-fn one_step(trainer: &mut Trainer, data: &mut Prefetcher, schedule: &Schedule) -> Result<StepRecord, RunError> {
+fn one_step(
+    trainer: &mut Trainer,
+    data: &mut Prefetcher,
+    schedule: &Schedule,
+    stop: &AtomicBool,
+) -> Result<StepRecord, RunError> {
     let step = trainer.step + 1;
     let mut waited = Duration::ZERO;
     for micro in 1..=schedule.accumulation {
         let asked = trainer.device.clock();
-        let fetched = data.fetch()?;
+        let fetched = trainer.fault.tried(step, data.fetch());
         let arrived = trainer.device.clock();
         trainer.mark(Part::DataWait, asked, arrived);
         waited += arrived - asked;
+        match together::agree(trainer, stop, fetched.as_ref().err()) {
+            Ok(Agreed::GoOn) => {}
+            Ok(Agreed::Stop | Agreed::GiveUp) if micro == 1 => return Err(RunError::Stopped { step }),
+            Ok(Agreed::Stop) => {}
+            Ok(Agreed::GiveUp) => return Err(RunError::GivenUp { step }),
+            Ok(Agreed::Failed { rank, why }) => {
+                return Err(fetched.err().map_or(RunError::OtherRank { rank, why }, RunError::Data));
+            }
+            Err(error) => return Err(RunError::Device { step: step - 1, error: error.into() }),
+        }
+        let fetched = fetched?;
         let ends_step = match micro == schedule.accumulation {
             true => EndsStep::Yes { last: schedule.last_step },
             false => EndsStep::No,
@@ -380,6 +417,21 @@ fn settle(
 
 fn added(left: [f64; 3], right: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|at| left[at] + right[at])
+}
+
+/// As `evaluate`; where one of several ranks is told to give up, all leave it after the same batch.
+fn evaluate_together(trainer: &mut Trainer, set: &EvaluationSet) -> Result<f32, EngineError> {
+    let Some(ranks) = trainer.ranks.clone() else { return Ok(evaluate(trainer, set)) };
+    let _stepping = ranks.stepping();
+    let mut sum = 0.0;
+    for batch in &set.batches {
+        if trainer.any_rank(trainer.is_told_to_give_up())? {
+            trainer.leave();
+            break;
+        }
+        sum += f64::from(trainer.evaluate(batch));
+    }
+    Ok((sum / set.batches.len() as f64) as f32)
 }
 
 /// Mean over the batches of the set.

@@ -66,7 +66,7 @@ impl Trainer {
                     mine = piece[..count].iter().flat_map(|x| x.to_le_bytes()).collect();
                 }
                 let Some(ranks) = &self.ranks else { return Err(RanksError::Left) };
-                let said = ranks.gather_within(&mine, persist::WHILE_SAVING)?;
+                let said = ranks.gather(&mine)?;
                 let floats = said[rank].chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
                 let floats: Vec<f32> = floats.collect();
                 if floats.len() != count {

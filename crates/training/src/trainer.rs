@@ -3,6 +3,7 @@
 use crate::checkpoint::Content;
 use crate::choices::Choices;
 use crate::data::Batch;
+use crate::fault::OwnFault;
 use crate::models::ModelConfig;
 use crate::optimizer::{LOG_ROWS, OptimizerConfig, StateTensor, Trained};
 use crate::program::{EvaluationProgram, TrainingProgram};
@@ -35,6 +36,9 @@ pub enum NotFinite {
     Operator { op: &'static str, module: String, value: f32 },
     #[error("the weights of {name} hold {value}, {since}")]
     Weights { name: String, value: f32, since: &'static str },
+    /// Found on some ranks alone.
+    #[error("{told}")]
+    OnRanks { told: String },
     #[error("no operator repeats it: the same calls on the same values came out finite, so the machine itself erred")]
     NotRepeated,
 }
@@ -70,7 +74,7 @@ pub enum EndsStep {
 
 pub struct Trainer {
     pub device: Box<dyn Device>,
-    training: TrainingProgram,
+    pub(crate) training: TrainingProgram,
     evaluation: Option<EvaluationProgram>,
     optimizer: OptimizerConfig,
     /// Steps taken so far, and micro-batches read for them by all ranks.
@@ -82,10 +86,13 @@ pub struct Trainer {
     pub choices: Option<Choices>,
     /// Is the time of the phases taken, now and then, on a device that works ahead?
     pub watches_phases: bool,
-    /// Once set, calls that change no weight are left out; `gave_up` tells.
+    /// Once set, calls that change no weight are left out; `gave_up` tells. Several ranks leave a step only between micro-batches, where
+    /// they agree on it.
     pub give_up: Option<Arc<AtomicBool>>,
     /// The other processes that train the same model.
     pub ranks: Option<Arc<Ranks>>,
+    /// Put in by a test.
+    pub fault: OwnFault,
     /// Why what the ranks have together could not be read.
     pub(crate) parted: Option<RanksError>,
     gave_up: bool,
@@ -112,6 +119,7 @@ impl Trainer {
             watches_phases: false,
             give_up: None,
             ranks: None,
+            fault: OwnFault::default(),
             parted: None,
             gave_up: false,
         };
@@ -144,7 +152,7 @@ impl Trainer {
             }
             let mut piece = vec![0.0; ty.elements().min(PIECE)];
             for first in (0..ty.elements()).step_by(PIECE) {
-                if self.is_told_to_give_up() {
+                if self.ranks.is_none() && self.is_told_to_give_up() {
                     return;
                 }
                 piece.truncate(ty.elements() - first);
@@ -166,6 +174,16 @@ impl Trainer {
             Some(ranks) => Ok(ranks.largest(says.into())? > 0),
             None => Ok(says),
         }
+    }
+
+    /// All ranks leave together what they were computing.
+    pub(crate) fn leave(&mut self) {
+        self.gave_up = true;
+    }
+
+    /// The request, where this process may follow it by itself between any two calls.
+    fn give_up_alone(&self) -> Option<Arc<AtomicBool>> {
+        self.give_up.clone().filter(|_| self.ranks.is_none())
     }
 
     pub(crate) fn is_told_to_give_up(&self) -> bool {
@@ -276,6 +294,12 @@ impl Trainer {
     /// Hands over a micro-step, and the update behind it where `ends_step`. Where the device is done when it returns, a loss
     /// that is not finite is an error, and `gave_up` tells whether calls were left out; neither counts as a step.
     pub fn submit(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<(), NotFinite> {
+        if self.fault.spoils(self.step + 1) {
+            // The last one used: every loss reads all of it.
+            let last = self.parameters().pop().map(|(name, _)| name).unwrap_or_default();
+            self.write(&last, Content::Weight, 0, &[f32::NAN]);
+        }
+        let give_up = self.give_up_alone();
         let (training, forward) = (&self.training, self.training.forward);
         let plan = &training.program.plan;
         let marks = [plan.phase(Phase::Backward).start, plan.phase(Phase::Optimizer).start];
@@ -302,7 +326,7 @@ impl Trainer {
             results: &results[..1 + usize::from(norm.is_some())],
             marks,
             timed: self.watches_phases,
-            give_up: self.give_up.as_deref(),
+            give_up: give_up.as_deref(),
         });
         match taken {
             Taken::NotFinite => return Err(self.first_not_finite()),
@@ -421,37 +445,13 @@ impl Trainer {
         let (forward, calls) = (evaluation.forward, evaluation.program.plan.phase(Phase::Forward));
         self.device.write_i32(EVALUATION, forward.input_ids, 0, &batch.input_ids);
         self.device.write_i32(EVALUATION, forward.targets, 0, &batch.targets);
-        match &self.give_up {
-            Some(give_up) => self.gave_up |= !self.device.run_unless(EVALUATION, calls, give_up),
+        match self.give_up_alone() {
+            Some(give_up) => self.gave_up |= !self.device.run_unless(EVALUATION, calls, &give_up),
             None => self.device.run(EVALUATION, calls),
         }
         let mut loss = [0.0];
         self.device.read_f32(EVALUATION, forward.loss, 0, &mut loss);
         loss[0]
-    }
-
-    /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and
-    /// the batch are still those of the failing step.
-    pub fn first_not_finite(&mut self) -> NotFinite {
-        for (name, _) in self.parameters() {
-            if let Err(value) = self.read(&name, Content::Weight, all_finite) {
-                let since =
-                    if self.step == 0 { "as they were loaded" } else { "made so by the update of the step before" };
-                return NotFinite::Weights { name, value, since };
-            }
-        }
-        for call in self.training.program.plan.phase(Phase::Forward) {
-            self.device.run(TRAINING, call..call + 1);
-            let node = &self.training.program.graph.nodes()[call];
-            for &output in &node.outputs {
-                let mut data = vec![0.0; self.training.program.graph.ty(output).elements()];
-                self.device.read_f32(TRAINING, output, 0, &mut data);
-                if let Err(value) = all_finite(&data) {
-                    return NotFinite::Operator { op: node.op.name(), module: node.module.to_string(), value };
-                }
-            }
-        }
-        NotFinite::NotRepeated
     }
 }
 
@@ -488,9 +488,4 @@ fn log_row(step: u64) -> usize {
 /// What the choice of a step is told.
 fn log_place(step: u64) -> [i32; 2] {
     [log_row(step) as i32, step as i32]
-}
-
-/// The first value that is not finite is the error.
-fn all_finite(data: &[f32]) -> Result<(), f32> {
-    data.iter().copied().find(|x| !x.is_finite()).map_or(Ok(()), Err)
 }

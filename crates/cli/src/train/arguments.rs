@@ -5,6 +5,7 @@ use crate::profile::arguments::ProfilingArguments;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
+use headroom_training::fault::Fault;
 use headroom_training::models::FAMILIES;
 use headroom_training::optimizer::Method;
 use std::path::PathBuf;
@@ -249,9 +250,12 @@ pub struct MachineArguments {
     /// Ranks to plan for and to predict, with --device null; a launcher says how many there are otherwise
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// Seconds after which a rank that sends nothing ends the run on all ranks
+    /// Seconds after which a rank without a sign of life, or without progress in its step, ends the run on all ranks
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_timeout: u64,
+    /// A fault for tests of several ranks: RANK:STEP:KIND
+    #[arg(long = "inject-fault", value_name = "FAULT", hide = true)]
+    pub fault: Option<Fault>,
     /// Mark phases and modules with NVTX ranges for NVIDIA's own profilers; on cuda, and steps are launched call by call
     #[arg(long)]
     pub nvtx: bool,

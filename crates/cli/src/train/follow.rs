@@ -3,7 +3,8 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::{Settings, Sources};
-use super::{Input, how_it_ended, schedule, start};
+use super::{Input, ends_together, how_it_ended, schedule, start};
+use crate::failure;
 use crate::ranks::Company;
 use crate::signals::Interrupt;
 use headroom_engine::ranks::RanksError;
@@ -27,7 +28,18 @@ pub fn run(
     let (evaluation, schedule) = (input.evaluation.as_ref(), schedule(arguments, settings));
     let outcome =
         training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut follower);
-    how_it_ended(outcome.end, &trainer, None, interrupt)
+    let (end, step) = (outcome.end, trainer.step);
+    let agreed = ends_together(&end);
+    if agreed {
+        // Rank 0 says it.
+        company.slowest(outcome.steps.len())?;
+        company.ended_together();
+    }
+    match how_it_ended(end, step, None, interrupt) {
+        // Rank 0 has the same to tell, and does.
+        Err(error) if agreed => Ok(ExitCode::from(failure::code(&error))),
+        ended => ended,
+    }
 }
 
 struct Follower<'a> {
@@ -50,7 +62,7 @@ impl Observer for Follower<'_> {
     /// Evaluations are the same on all ranks, and rank 0 says what they are worth.
     fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
         if self.keeps_best && self.company.better(None).map_err(handover)? {
-            trainer.hand_over().map_err(handover)?;
+            trainer.hand_over().and_then(|()| self.company.saved()).map_err(handover)?;
         }
         Ok(Go::On)
     }

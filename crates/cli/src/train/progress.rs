@@ -67,7 +67,7 @@ impl Progress<'_> {
     }
 
     /// A line that a bar does not stand for.
-    fn say(&mut self, line: &str) {
+    pub fn say(&mut self, line: &str) {
         self.bar.0.suspend(|| output::note(line));
         self.folder.log(line);
     }
@@ -161,6 +161,9 @@ impl Observer for Progress<'_> {
             (Verdict::Better, _) if self.settings.keep_best => {
                 let Some(checkpoints) = &mut self.checkpoints else { return Ok(Go::On) };
                 checkpoints.save_best(trainer, self.settings, &self.patience)?;
+                if let Some(company) = self.company {
+                    company.saved().map_err(|error| CheckpointError::Handover(error.into()))?;
+                }
                 let folder = checkpoints.best_folder();
                 self.say(&format!("Best checkpoint so far, of step {}, saved to {}", trainer.step, folder.display()));
             }

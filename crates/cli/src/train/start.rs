@@ -12,6 +12,7 @@ use headroom_engine::peaks::{ASSUMED_LINK, ASSUMED_RATES};
 use headroom_engine::ranks::Ranks;
 use headroom_engine::{Device, Opening, Program};
 use headroom_graph::cost::{Link, Rates};
+use headroom_training::fault::{FaultKind, OwnFault};
 use headroom_training::persist;
 use headroom_training::trainer::Trainer;
 use std::sync::Arc;
@@ -28,6 +29,13 @@ pub fn trainer(
     let Planned { training, evaluation, .. } = planned;
     let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);
     trainer.give_up = Some(Arc::clone(&interrupt.give_up));
+    if let (Some(ranks), Some(fault)) = (&ranks, arguments.machine.fault) {
+        let own = Some(fault).filter(|fault| fault.rank == ranks.rank());
+        if let Some(FaultKind::Slow(each_call)) = own.map(|fault| fault.kind) {
+            ranks.slow_down(each_call);
+        }
+        trainer.fault = OwnFault(own);
+    }
     trainer.ranks = ranks;
     if trainer.device.computes() {
         load_weights(&mut trainer, settings)?;

@@ -36,10 +36,27 @@ pub enum RanksError {
     #[error("{function} failed: {why}")]
     Call { function: &'static str, why: String },
     #[error(
-        "{} sent nothing for {seconds} s\n  help: --rank-timeout waits longer; --resume goes on from the last checkpoint",
+        "{} gave no sign of life for {seconds} s\n  help: --rank-timeout waits longer; --resume goes on from the last checkpoint",
         ranks(missing)
     )]
     Silent { missing: Vec<usize>, seconds: f64 },
+    #[error(
+        "{} made no progress for {seconds} s, though it gives signs of life\n  help: --rank-timeout waits longer; --resume goes on from \
+         the last checkpoint",
+        ranks(missing)
+    )]
+    Hung { missing: Vec<usize>, seconds: f64 },
+    #[error("{} ended while this rank still waits for a message", ranks(missing))]
+    Gone { missing: Vec<usize> },
+    #[error(
+        "messages of {} did not come for {seconds} s, though both sides wait for them: the network stands still",
+        ranks(missing)
+    )]
+    Lost { missing: Vec<usize>, seconds: f64 },
+    #[error("rank {rank} waits for {there} and this one for {here}: the ranks do not run the same plan")]
+    OutOfStep { rank: usize, there: String, here: String },
+    #[error("a message of rank {rank} is not the one that was waited for ({why}): the ranks do not run the same plan")]
+    OtherMessage { rank: usize, why: String },
     #[error("rank {rank} sent {have} bytes where {want} were expected: the ranks do not run the same plan")]
     OtherLength { rank: usize, have: usize, want: usize },
     #[error("this process has taken leave of the other ranks")]
@@ -63,7 +80,7 @@ mod tests {
     #[test]
     fn silent_ranks_are_named() {
         let said = |missing: &[usize]| RanksError::Silent { missing: missing.to_vec(), seconds: 60.0 }.to_string();
-        assert!(said(&[2]).starts_with("rank 2 sent nothing for 60 s"));
-        assert!(said(&[1, 2, 5]).starts_with("ranks 1, 2 and 5 sent nothing"));
+        assert!(said(&[2]).starts_with("rank 2 gave no sign of life for 60 s"));
+        assert!(said(&[1, 2, 5]).starts_with("ranks 1, 2 and 5 gave no sign"));
     }
 }

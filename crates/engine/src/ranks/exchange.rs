@@ -1,18 +1,15 @@
-//! The thread that speaks to the other ranks: it takes jobs in order, and tells when each is done.
+//! Tensors through all ranks: summed, shared out, put together.
 //!
 //! An all-reduce goes in two rounds. In the first, every rank sends each other rank that one's shard of all tensors, and adds up what
 //! it receives in the order of the ranks; in the second, it sends the sum to all. Each byte travels twice, as in a ring, and who has
 //! not sent is known by name.
 
 use super::error::RanksError;
-use super::mpi::{Request, World};
-use super::say;
-use super::waiting::wait;
+use super::jobs::Shared;
+use super::mpi::Request;
+use super::waiting::{Line, wait};
 use headroom_graph::ops::collective::shard_elements;
 use headroom_graph::{Graph, Node, Op, ValueId};
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Where a tensor lies.
 #[derive(Clone, Copy, Debug)]
@@ -53,176 +50,9 @@ impl Transfer {
     }
 }
 
-pub enum Job {
-    Exchange(Arc<Transfer>),
-    /// Words to all others, and theirs; waits so many times as long for them.
-    Say {
-        mine: Vec<u8>,
-        times: u32,
-    },
-    Abort {
-        code: i32,
-    },
-    Finish,
-}
-
-/// Between the thread and those who give it jobs.
-#[derive(Debug)]
-pub struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-    patience: Duration,
-    /// Held while memory of a transfer is touched; true once nobody may any more.
-    left: Mutex<bool>,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    submitted: u64,
-    done: u64,
-    heard: Vec<Vec<u8>>,
-    /// The first error is told to all who wait from then on.
-    failure: Option<RanksError>,
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(out, "{} of {} jobs done", self.done, self.submitted)
-    }
-}
-
-/// Jobs for which room is made beforehand.
-const WAITING_JOBS: usize = 1024;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    pub fn new(patience: Duration) -> Shared {
-        let state = State { jobs: VecDeque::with_capacity(WAITING_JOBS), ..State::default() };
-        Shared { state: Mutex::new(state), changed: Condvar::new(), patience, left: Mutex::new(false) }
-    }
-
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    /// The job's ticket.
-    pub fn submit(&self, job: Job) -> u64 {
-        let mut state = locked(&self.state);
-        state.jobs.push_back(job);
-        state.submitted += 1;
-        self.changed.notify_all();
-        state.submitted
-    }
-
-    pub fn wait_for(&self, ticket: u64) -> Result<(), RanksError> {
-        let mut state = locked(&self.state);
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
-            if state.done >= ticket {
-                return Ok(());
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Was it done in time?
-    pub fn wait_at_most(&self, ticket: u64, limit: Duration) -> bool {
-        let mut state = locked(&self.state);
-        let until = Instant::now() + limit;
-        while state.done < ticket {
-            let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
-
-    /// The ranks' last words.
-    pub fn heard(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut locked(&self.state).heard)
-    }
-
-    pub fn leave(&self) {
-        *locked(&self.left) = true;
-    }
-
-    /// Does something with memory of a transfer, unless it may have gone.
-    fn touch(&self, work: impl FnOnce()) -> Result<(), RanksError> {
-        let left = locked(&self.left);
-        if *left {
-            return Err(RanksError::Left);
-        }
-        work();
-        Ok(())
-    }
-
-    fn next(&self) -> Job {
-        let mut state = locked(&self.state);
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return job;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn has_failed(&self) -> bool {
-        locked(&self.state).failure.is_some()
-    }
-
-    fn finished(&self, outcome: Result<Option<Vec<Vec<u8>>>, RanksError>) {
-        let mut state = locked(&self.state);
-        state.done += 1;
-        match outcome {
-            Ok(Some(heard)) => state.heard = heard,
-            Ok(None) => {}
-            Err(error) => {
-                state.failure.get_or_insert(error);
-            }
-        }
-        self.changed.notify_all();
-    }
-}
-
-/// Takes jobs until it is told to finish. After a failure only the end of all ranks is left to ask for.
-pub fn serve(world: &World, shared: &Shared) {
-    let mut staging = Staging::default();
-    loop {
-        let outcome = match shared.next() {
-            Job::Abort { code } => {
-                world.abort(code);
-                Ok(None)
-            }
-            Job::Finish => {
-                if !shared.has_failed() {
-                    world.finalize();
-                }
-                shared.finished(Ok(None));
-                return;
-            }
-            _ if shared.has_failed() => Ok(None),
-            Job::Exchange(transfer) => exchange(world, shared, &transfer, &mut staging).map(|()| None),
-            Job::Say { mine, times } => {
-                let patience = shared.patience.saturating_mul(times.max(1));
-                say::gather(world, &mine, patience).map(Some)
-            }
-        };
-        if outcome.is_err() {
-            // Requests that were not done may still be written to: what they point to is never given back.
-            std::mem::forget(std::mem::take(&mut staging));
-        }
-        shared.finished(outcome);
-    }
-}
-
 /// Shards of all tensors for every rank, and those of every rank for this one.
 #[derive(Default)]
-struct Staging {
+pub struct Staging {
     out: Vec<f32>,
     into: Vec<f32>,
     requests: Vec<Request>,
@@ -243,8 +73,13 @@ pub fn staging_elements(graph: &Graph) -> usize {
     graph.nodes().iter().map(need).max().unwrap_or(0)
 }
 
-fn exchange(world: &World, shared: &Shared, transfer: &Transfer, staging: &mut Staging) -> Result<(), RanksError> {
-    let (rank, size) = (world.rank, world.size);
+pub fn exchange(
+    line: &mut Line,
+    shared: &Shared,
+    transfer: &Transfer,
+    staging: &mut Staging,
+) -> Result<(), RanksError> {
+    let (rank, size) = (line.world.rank, line.world.size);
     let shards: Vec<usize> = transfer.whole().iter().map(|place| shard_elements(place.elements, size)).collect();
     let shard: usize = shards.iter().sum();
     for room in [&mut staging.out, &mut staging.into] {
@@ -265,7 +100,7 @@ fn exchange(world: &World, shared: &Shared, transfer: &Transfer, staging: &mut S
     })?;
     if transfer.kind != Kind::AllGather {
         // Each rank's shard to that rank.
-        round(world, shared, staging, shard, |peer| peer)?;
+        round(line, staging, shard, |peer| peer)?;
         staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
         let scale = if transfer.kind == (Kind::AllReduce { mean: true }) { 1.0 / size as f32 } else { 1.0 };
         for (at, sum) in staging.out[own.clone()].iter_mut().enumerate() {
@@ -275,7 +110,7 @@ fn exchange(world: &World, shared: &Shared, transfer: &Transfer, staging: &mut S
     }
     if transfer.kind != Kind::ReduceScatter {
         // This rank's to all.
-        round(world, shared, staging, shard, |_| rank)?;
+        round(line, staging, shard, |_| rank)?;
         staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
     }
     shared.touch(|| {
@@ -291,21 +126,21 @@ fn exchange(world: &World, shared: &Shared, transfer: &Transfer, staging: &mut S
 
 /// Sends every other rank the shard that `which` says, and receives one of each.
 fn round(
-    world: &World,
-    shared: &Shared,
+    line: &mut Line,
     staging: &mut Staging,
     shard: usize,
     which: impl Fn(usize) -> usize,
 ) -> Result<(), RanksError> {
     let part = |number: usize| number * shard..(number + 1) * shard;
+    let (world, tag) = (line.world, line.tag());
     for peer in (0..world.size).filter(|peer| *peer != world.rank) {
         // SAFETY: both rooms stay where they are until all requests are done: on an error they are never given back.
         unsafe {
-            world.receive(peer, bytes_mut(&mut staging.into[part(peer)]), &mut staging.requests)?;
-            world.send(peer, bytes(&staging.out[part(which(peer))]), &mut staging.requests)?;
+            world.receive(peer, tag, bytes_mut(&mut staging.into[part(peer)]), &mut staging.requests)?;
+            world.send(peer, tag, bytes(&staging.out[part(which(peer))]), &mut staging.requests)?;
         }
     }
-    wait(world, &mut staging.requests, shared.patience)
+    wait(line, &mut staging.requests)
 }
 
 /// The shards of all tensors, one after the other.

@@ -24,6 +24,7 @@ type SetErrors = unsafe extern "C" fn(Handle, Handle) -> c_int;
 type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 type Receive = unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
 type Test = unsafe extern "C" fn(*mut Handle, *mut c_int, *mut c_void) -> c_int;
+type GetCount = unsafe extern "C" fn(*const c_void, Handle, *mut c_int) -> c_int;
 type Abort = unsafe extern "C" fn(Handle, c_int) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
 type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
@@ -37,6 +38,7 @@ pub struct Calls {
     send: Send,
     receive: Receive,
     test: Test,
+    get_count: GetCount,
     abort: Abort,
     finalize: Finalize,
     version: Version,
@@ -44,7 +46,6 @@ pub struct Calls {
     world: Handle,
     byte: Handle,
     errors_return: Handle,
-    ignore_status: usize,
     funneled: c_int,
     /// Never closed: MPI's own threads and handlers at exit would be gone with it.
     _library: std::mem::ManuallyDrop<Library>,
@@ -64,13 +65,13 @@ impl Calls {
             let symbol = unsafe { library.get::<*const u8>(name.as_bytes()) }.map_err(|_| name)?;
             Ok(*symbol as Handle)
         };
-        let (world, byte, errors_return, ignore_status, funneled) = match kind {
-            Kind::Standard => (0x101, 0x247, 0x143, 0, 1024),
-            Kind::Mpich => (0x4400_0000, 0x4c00_010d, 0x5400_0001, 1, 1),
+        let (world, byte, errors_return, funneled) = match kind {
+            Kind::Standard => (0x101, 0x247, 0x143, 1024),
+            Kind::Mpich => (0x4400_0000, 0x4c00_010d, 0x5400_0001, 1),
             Kind::OpenMpi => {
                 let [world, byte, errors] =
                     ["ompi_mpi_comm_world", "ompi_mpi_byte", "ompi_mpi_errors_return"].map(address);
-                (world?, byte?, errors?, 0, 1)
+                (world?, byte?, errors?, 1)
             }
         };
         Ok(Calls {
@@ -81,6 +82,7 @@ impl Calls {
             send: function!("MPI_Isend"),
             receive: function!("MPI_Irecv"),
             test: function!("MPI_Test"),
+            get_count: function!("MPI_Get_count"),
             abort: function!("MPI_Abort"),
             finalize: function!("MPI_Finalize"),
             version: function!("MPI_Get_library_version"),
@@ -88,7 +90,6 @@ impl Calls {
             world,
             byte,
             errors_return,
-            ignore_status,
             funneled,
             _library: std::mem::ManuallyDrop::new(library),
         })
@@ -164,29 +165,36 @@ pub struct Request {
     handle: Handle,
     pub peer: usize,
     pub receives: bool,
+    bytes: usize,
     done: bool,
 }
 
 /// Messages are cut into pieces of at most this many bytes: MPI counts in 32 bits.
 pub const MOST_BYTES: usize = 1 << 28;
 
-/// The one tag: two ranks' messages arrive in the order in which they were sent.
-const TAG: c_int = 7;
+/// Larger than what any of the libraries writes about a message that came.
+type Status = [u64; 16];
 
 impl World {
     /// Starts to send bytes to a rank, as one message or several.
     ///
     /// # Safety
     /// The bytes live and do not change until the requests are done.
-    pub unsafe fn send(&self, to: usize, bytes: &[u8], requests: &mut Vec<Request>) -> Result<(), RanksError> {
+    pub unsafe fn send(
+        &self,
+        to: usize,
+        tag: c_int,
+        bytes: &[u8],
+        requests: &mut Vec<Request>,
+    ) -> Result<(), RanksError> {
         for piece in bytes.chunks(MOST_BYTES) {
             let mut handle = 0;
             let (start, count, peer) = (piece.as_ptr().cast(), piece.len() as c_int, to as c_int);
             // SAFETY: the piece outlives the request, as the caller promises; handles are MPI's own.
             let code =
-                unsafe { (self.calls.send)(start, count, self.calls.byte, peer, TAG, self.calls.world, &mut handle) };
+                unsafe { (self.calls.send)(start, count, self.calls.byte, peer, tag, self.calls.world, &mut handle) };
             self.calls.check("MPI_Isend", code)?;
-            requests.push(Request { handle, peer: to, receives: false, done: false });
+            requests.push(Request { handle, peer: to, receives: false, bytes: piece.len(), done: false });
         }
         Ok(())
     }
@@ -195,30 +203,52 @@ impl World {
     ///
     /// # Safety
     /// The bytes live and nothing else touches them until the requests are done.
-    pub unsafe fn receive(&self, from: usize, bytes: &mut [u8], requests: &mut Vec<Request>) -> Result<(), RanksError> {
+    pub unsafe fn receive(
+        &self,
+        from: usize,
+        tag: c_int,
+        bytes: &mut [u8],
+        requests: &mut Vec<Request>,
+    ) -> Result<(), RanksError> {
         for piece in bytes.chunks_mut(MOST_BYTES) {
             let mut handle = 0;
             let (start, count, peer) = (piece.as_mut_ptr().cast(), piece.len() as c_int, from as c_int);
             // SAFETY: as in `send`.
             let code = unsafe {
-                (self.calls.receive)(start, count, self.calls.byte, peer, TAG, self.calls.world, &mut handle)
+                (self.calls.receive)(start, count, self.calls.byte, peer, tag, self.calls.world, &mut handle)
             };
             self.calls.check("MPI_Irecv", code)?;
-            requests.push(Request { handle, peer: from, receives: true, done: false });
+            requests.push(Request { handle, peer: from, receives: true, bytes: piece.len(), done: false });
         }
         Ok(())
     }
 
-    /// Looks at each request that was not done; true where one was found to be done now.
+    /// Looks at each request that was not done; true where one was found to be done now. A message of another length than was waited for
+    /// is an error: the ranks are not at the same place.
     pub fn look(&self, requests: &mut Vec<Request>) -> Result<bool, RanksError> {
         let before = requests.len();
         for request in requests.iter_mut() {
             let mut done = 0;
-            // SAFETY: the handle is one that MPI gave and that was not done before; no status is asked for.
-            let code =
-                unsafe { (self.calls.test)(&mut request.handle, &mut done, self.calls.ignore_status as *mut c_void) };
-            self.calls.check("MPI_Test", code)?;
+            let mut status: Status = [0; 16];
+            // SAFETY: the handle is one that MPI gave and that was not done before; the status has room for any library's.
+            let code = unsafe { (self.calls.test)(&mut request.handle, &mut done, status.as_mut_ptr().cast()) };
+            match self.calls.check("MPI_Test", code) {
+                Err(RanksError::Call { why, .. }) if request.receives => {
+                    return Err(RanksError::OtherMessage { rank: request.peer, why });
+                }
+                outcome => outcome?,
+            }
             request.done = done != 0;
+            if request.done && request.receives {
+                let mut have = 0;
+                // SAFETY: the status is the one that MPI wrote.
+                let code = unsafe { (self.calls.get_count)(status.as_ptr().cast(), self.calls.byte, &mut have) };
+                self.calls.check("MPI_Get_count", code)?;
+                if have as usize != request.bytes {
+                    let have = have.max(0) as usize;
+                    return Err(RanksError::OtherLength { rank: request.peer, have, want: request.bytes });
+                }
+            }
         }
         requests.retain(|request| !request.done);
         Ok(requests.len() < before)

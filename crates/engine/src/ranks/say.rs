@@ -1,37 +1,62 @@
 //! Words between ranks: each one's to all others.
 
 use super::error::RanksError;
-use super::mpi::World;
-use super::waiting::wait;
-use std::time::Duration;
+use super::waiting::{Line, wait};
 
 /// Words of one rank at most: a list of flags, not data.
 const MOST_WORDS: usize = 1 << 24;
 
+/// The first message of every rank: the length of its words, and as many of them as there is room for. Most fit.
+const LETTER: usize = 64;
+const LENGTH: usize = 8;
+
 /// Every rank's words, in the order of the ranks.
-pub fn gather(world: &World, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, RanksError> {
-    let lengths = exchanged(world, &vec![8; world.size], &(mine.len() as u64).to_le_bytes(), patience)?;
-    let lengths: Vec<usize> =
-        lengths.into_iter().map(|words| words.try_into().map_or(0, u64::from_le_bytes) as usize).collect();
+pub fn gather(line: &mut Line, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
+    let mut letter = vec![0; LETTER];
+    letter[..LENGTH].copy_from_slice(&(mine.len() as u64).to_le_bytes());
+    let fits = mine.len().min(LETTER - LENGTH);
+    letter[LENGTH..LENGTH + fits].copy_from_slice(&mine[..fits]);
+    let size = line.world.size;
+    let mut all = exchanged(line, &vec![LETTER; size], &letter)?;
+    let length = |letter: &Vec<u8>| {
+        let (length, _) = letter.split_first_chunk::<LENGTH>()?;
+        usize::try_from(u64::from_le_bytes(*length)).ok()
+    };
+    let lengths: Vec<usize> = all.iter().map(|letter| length(letter).unwrap_or(usize::MAX)).collect();
     if let Some(rank) = lengths.iter().position(|length| *length > MOST_WORDS) {
-        return Err(RanksError::OtherLength { rank, have: lengths[rank], want: mine.len() });
+        return Err(RanksError::OtherLength { rank, have: lengths[rank], want: MOST_WORDS });
     }
-    exchanged(world, &lengths, mine, patience)
+    let rest = |length: &usize| if *length > LETTER - LENGTH { *length } else { 0 };
+    let rests: Vec<usize> = lengths.iter().map(rest).collect();
+    let longer =
+        if rests.iter().any(|rest| *rest > 0) { exchanged(line, &rests, &mine[..rest(&mine.len())])? } else { vec![] };
+    for (rank, words) in all.iter_mut().enumerate() {
+        match rests[rank] {
+            0 => {
+                words.truncate(LENGTH + lengths[rank]);
+                words.drain(..LENGTH);
+            }
+            _ => words.clone_from(&longer[rank]),
+        }
+    }
+    Ok(all)
 }
 
-fn exchanged(world: &World, lengths: &[usize], mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>, RanksError> {
+/// Nothing is sent where there is nothing to say.
+fn exchanged(line: &mut Line, lengths: &[usize], mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
     let mut all: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
     let own = mine.to_vec();
     let mut requests = vec![];
     let mut started = Ok(());
+    let (world, tag) = (line.world, line.tag());
     for peer in (0..world.size).filter(|peer| *peer != world.rank) {
         // SAFETY: both live until the requests are done, or are never given back.
         started = started.and_then(|()| unsafe {
-            world.receive(peer, &mut all[peer], &mut requests)?;
-            world.send(peer, &own, &mut requests)
+            world.receive(peer, tag, &mut all[peer], &mut requests)?;
+            world.send(peer, tag, &own, &mut requests)
         });
     }
-    let outcome = started.and_then(|()| wait(world, &mut requests, patience));
+    let outcome = started.and_then(|()| wait(line, &mut requests));
     if let Err(error) = outcome {
         // Messages may still come in.
         std::mem::forget((all, own));

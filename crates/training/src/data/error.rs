@@ -9,6 +9,10 @@ use crate::safetensors_file::SafetensorsError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
+    /// A test's stand-in for a file that went bad.
+    #[error("there is no batch for step {step}: the fault was asked for")]
+    Injected { step: u64 },
+
     #[error(
         "data `{given}` is neither a generator nor a file that can be read{why}\n  help: choose synthetic, markov, a text file \
          (.txt and others), a folder or pattern of text and JSONL files, a token file (.bin or .u16: 16-bit ids, .u32: 32-bit ids) or a batch (.safetensors)"

@@ -1,0 +1,223 @@
+//! Signs of life: every rank tells all others how far it got, whatever its main thread does, so that a slow rank is told from a hung one.
+
+use super::error::RanksError;
+use super::mpi::{Request, World};
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+/// What a rank is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Saves, loads, writes: long without a call of the device.
+    Other,
+    /// A step, in which calls follow each other.
+    Steps,
+    /// Its thread waits for messages of words, or of tensors.
+    Words,
+    Tensors,
+    /// It takes leave.
+    Leaves,
+}
+
+const ALL: [Doing; 5] = [Doing::Other, Doing::Steps, Doing::Words, Doing::Tensors, Doing::Leaves];
+
+impl Doing {
+    pub fn waits(self) -> bool {
+        matches!(self, Doing::Words | Doing::Tensors)
+    }
+}
+
+/// A sign as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sign {
+    calls: u64,
+    job: u64,
+    doing: Doing,
+}
+
+const WORDS: usize = 3;
+type Letter = [u64; WORDS];
+
+impl Sign {
+    fn to_letter(self) -> Letter {
+        [self.calls, self.job, ALL.iter().position(|one| *one == self.doing).unwrap_or(0) as u64]
+    }
+
+    fn from_letter(letter: Letter) -> Sign {
+        let [calls, job, doing] = letter;
+        Sign { calls, job, doing: ALL.get(doing as usize).copied().unwrap_or(Doing::Other) }
+    }
+}
+
+/// Another rank, as far as it is known.
+struct Peer {
+    rank: usize,
+    inbox: Box<Letter>,
+    outbox: Box<Letter>,
+    coming: Vec<Request>,
+    going: Vec<Request>,
+    sign: Sign,
+    /// Was it told that this rank takes leave?
+    knows: bool,
+    /// When something came from it, and when that was something new.
+    heard: Instant,
+    moved: Instant,
+}
+
+/// The signs of all ranks. MPI may write to it until the process ends, so that it is never given back.
+pub struct Pulse {
+    peers: ManuallyDrop<Vec<Peer>>,
+    patience: Duration,
+    told: Option<Instant>,
+    looked: Instant,
+}
+
+/// Times the patience that a rank may stay without a call where it takes no step: it saves, or loads.
+const OUTSIDE_STEPS: u32 = 30;
+
+/// A rank that has taken leave may have messages under way for so long.
+const AFTER_LEAVE: Duration = Duration::from_secs(1);
+
+/// A thread that did not look for so long was itself held: the others were not silent.
+const HELD: Duration = Duration::from_secs(2);
+
+/// The tag of signs; all others are larger.
+pub const TAG: i32 = 0;
+
+impl Pulse {
+    pub fn new(world: &World, patience: Duration) -> Pulse {
+        let now = Instant::now();
+        let peer = |rank| Peer {
+            rank,
+            inbox: Box::new([0; WORDS]),
+            outbox: Box::new([0; WORDS]),
+            coming: vec![],
+            going: vec![],
+            sign: Sign { calls: 0, job: 0, doing: Doing::Other },
+            knows: false,
+            heard: now,
+            moved: now,
+        };
+        let peers = (0..world.size).filter(|rank| *rank != world.rank).map(peer).collect();
+        Pulse { peers: ManuallyDrop::new(peers), patience, told: None, looked: now }
+    }
+
+    /// Time between two signs.
+    pub fn interval(&self) -> Duration {
+        (self.patience / 8).clamp(Duration::from_millis(20), Duration::from_secs(1))
+    }
+
+    /// Tells the others of this rank where it is time to, and looks for what they told.
+    pub fn tell(&mut self, world: &World, (calls, doing): (u64, Doing), job: u64) -> Result<(), RanksError> {
+        let now = Instant::now();
+        let sign = Sign { calls, job, doing };
+        let (leaves, interval) = (doing == Doing::Leaves, self.interval());
+        let due = self.told.is_none_or(|told| now - told >= interval);
+        if due {
+            self.told = Some(now);
+        }
+        for peer in self.peers.iter_mut() {
+            world.look(&mut peer.going)?;
+            // The last sign is sent once, as soon as the one before it has gone: nobody takes another.
+            let wanted = if leaves { !peer.knows } else { due };
+            if wanted && peer.going.is_empty() {
+                *peer.outbox = sign.to_letter();
+                peer.knows = leaves;
+                // SAFETY: the letter is never given back, and not written again before the request is done.
+                unsafe { world.send(peer.rank, TAG, bytes(&peer.outbox), &mut peer.going)? };
+            }
+        }
+        self.look(world, now)
+    }
+
+    fn look(&mut self, world: &World, now: Instant) -> Result<(), RanksError> {
+        let held = now - self.looked > HELD.max(2 * self.interval());
+        self.looked = now;
+        for peer in self.peers.iter_mut() {
+            if held {
+                (peer.heard, peer.moved) = (now, now);
+            }
+            loop {
+                if peer.sign.doing == Doing::Leaves {
+                    break;
+                }
+                if peer.coming.is_empty() {
+                    // SAFETY: as in `tell`.
+                    unsafe { world.receive(peer.rank, TAG, bytes_mut(&mut peer.inbox), &mut peer.coming)? };
+                }
+                if !world.look(&mut peer.coming)? {
+                    break;
+                }
+                let sign = Sign::from_letter(*peer.inbox);
+                peer.heard = now;
+                if sign != peer.sign {
+                    (peer.sign, peer.moved) = (sign, now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Have all others taken leave, and know of this one's?
+    pub fn all_left(&self) -> bool {
+        let left = |peer: &Peer| peer.sign.doing == Doing::Leaves && peer.knows && peer.going.is_empty();
+        self.peers.iter().all(left)
+    }
+
+    /// Why those of `missing` will not come, where that is certain. This rank waits in `job`, doing `doing`, since `since`.
+    pub fn verdict(&self, missing: &[usize], job: u64, doing: Doing, since: Instant) -> Option<RanksError> {
+        let now = Instant::now();
+        let seconds = self.patience.as_secs_f64();
+        let among = |holds: &dyn Fn(&Peer) -> bool| -> Vec<usize> {
+            let peers = self.peers.iter().filter(|peer| missing.contains(&peer.rank) && holds(peer));
+            peers.map(|peer| peer.rank).collect()
+        };
+        let left = |peer: &Peer| peer.sign.doing == Doing::Leaves;
+        let gone = among(&|peer| left(peer) && now - peer.moved > AFTER_LEAVE);
+        if !gone.is_empty() && doing != Doing::Leaves {
+            return Some(RanksError::Gone { missing: gone });
+        }
+        let silent = among(&|peer| !left(peer) && now - peer.heard > self.patience);
+        if !silent.is_empty() {
+            return Some(RanksError::Silent { missing: silent, seconds });
+        }
+        let hung = |peer: &Peer| match peer.sign.doing {
+            Doing::Steps => now - peer.moved > self.patience,
+            Doing::Other => now - peer.moved > self.patience * OUTSIDE_STEPS,
+            _ => false,
+        };
+        let hung = among(&hung);
+        if !hung.is_empty() {
+            return Some(RanksError::Hung { missing: hung, seconds });
+        }
+        if doing == Doing::Leaves || now - since <= self.patience {
+            return None;
+        }
+        let astray = |peer: &&Peer| {
+            missing.contains(&peer.rank)
+                && peer.sign.doing.waits()
+                && (peer.sign.job, peer.sign.doing) != (job, doing)
+                && now - peer.moved > self.patience
+        };
+        if let Some(peer) = self.peers.iter().find(astray) {
+            let there = format!("{} {}", name(peer.sign.doing), peer.sign.job);
+            return Some(RanksError::OutOfStep { rank: peer.rank, there, here: format!("{} {job}", name(doing)) });
+        }
+        let lost = among(&|peer| (peer.sign.job, peer.sign.doing) == (job, doing) && now - peer.moved > self.patience);
+        (lost.len() == missing.len()).then_some(RanksError::Lost { missing: lost, seconds })
+    }
+}
+
+fn name(doing: Doing) -> &'static str {
+    if doing == Doing::Words { "words number" } else { "exchange number" }
+}
+
+fn bytes(letter: &Letter) -> &[u8] {
+    // SAFETY: any bytes of a number are bytes, and the length is that of the same memory.
+    unsafe { std::slice::from_raw_parts(letter.as_ptr().cast(), size_of::<Letter>()) }
+}
+
+fn bytes_mut(letter: &mut Letter) -> &mut [u8] {
+    // SAFETY: as above; any bytes are a number.
+    unsafe { std::slice::from_raw_parts_mut(letter.as_mut_ptr().cast(), size_of::<Letter>()) }
+}
