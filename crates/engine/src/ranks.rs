@@ -13,14 +13,17 @@ pub mod measure;
 mod mpi;
 mod pulse;
 mod say;
+mod shared;
+mod transfer;
 mod waiting;
 
 pub use error::RanksError;
-pub use exchange::{Kind, Place, Transfer, staging_elements};
+pub use exchange::staging_elements;
 pub use launch::{Launched, Launcher};
+pub use transfer::{Kind, Place, Transfer};
 
-use jobs::{Job, Shared};
 use library::Found;
+use shared::{Job, Shared};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};

@@ -18,6 +18,7 @@ pub struct Place {
     pub mpich: Mpi,
     pub folder: PathBuf,
     pub kills: u32,
+    pub seed: u64,
 }
 
 /// A launcher, with the library that belongs to it.

@@ -1,6 +1,6 @@
 //! How long exchanges between the ranks take, from a few bytes to many.
 
-use super::exchange::{Kind, Place, Transfer};
+use super::transfer::{Kind, Place, Transfer};
 use super::{Ranks, RanksError};
 use std::sync::Arc;
 use std::time::Instant;

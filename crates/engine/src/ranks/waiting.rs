@@ -1,9 +1,9 @@
 //! Waits for messages, and says whose did not come.
 
 use super::error::RanksError;
-use super::jobs::Shared;
 use super::mpi::{Request, World};
 use super::pulse::{Doing, Pulse};
+use super::shared::Shared;
 use std::thread;
 use std::time::{Duration, Instant};
 
