@@ -2,6 +2,7 @@
 
 mod join;
 mod loader;
+mod undisturbed;
 
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
@@ -107,7 +108,7 @@ fn as_timed(view: &View, true_seconds: f64) -> (EventCosts, Trace) {
         (costs, replayed(view, &play, costs))
     };
     let simulation = Simulation::new(view);
-    let usual = recording(view, EventCosts::usual(view), view.steps.host_range());
+    let usual = recording(view, EventCosts::shared(view), view.steps.host_range());
     let cost = simulation.run(&Removal::default()) - simulation.run(&usual);
     match loader::as_slow_as_timed(view, view.steps.seconds_a_step(cost.max(0)), true_seconds) {
         Some(trace) => of_view(&View::played(&trace, view.steps.measured_on)),
@@ -146,6 +147,8 @@ pub fn estimated(view: &View) -> TrueStep {
     }
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
+    // The share of the recorded step that no disturbance took, where light and full recording tell.
+    let kept = light.as_ref().map_or(1.0, |light| undisturbed::share(light, view));
     let view = light.as_ref().unwrap_or(view);
     // Steps are alike: a few tell what recording costs, in a fraction of the time.
     let steps = view.steps.ordered.len().min(STEPS_TO_ESTIMATE_BY);
@@ -161,11 +164,11 @@ pub fn estimated(view: &View) -> TrueStep {
     step.cost_per_event = Some(usual);
     let [least, most] = usual.bounds();
     // A worker is not recorded: where the loop waits for its batches, a quicker loop waits for longer.
-    step.seconds = with(usual) + saved(usual).min(waits_for_workers(view));
+    step.seconds = kept * with(usual) + saved(usual).min(waits_for_workers(view));
     // A loader's own work differs most from one process, and from one batch, to the next.
     let noise = NOISE + loader::NOISE_OF_LOADING * loading_share(view);
     (step.lower_seconds, step.upper_seconds) =
-        ((1.0 - noise) * with(most), (1.0 + noise) * with(least).max(step.seconds));
+        ((1.0 - noise) * kept * with(most), (1.0 + noise) * with(least).max(step.seconds));
     let waits = waits_per_step(view);
     let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();
     let device = view.steps.seconds_a_step(device);
@@ -183,7 +186,7 @@ pub fn estimated(view: &View) -> TrueStep {
 /// is the host that sets the pace.
 pub fn spare(view: &View, simulation: &Simulation) -> Vec<Span> {
     let range = view.steps.host_range();
-    let usual = EventCosts::usual(view);
+    let usual = EventCosts::shared(view);
     let without = |share: f64| Removal { host: cost_spans(view, usual.times(share), range), ..Removal::default() };
     let now = simulation.run(&Removal::default());
     let room = (LITTLE * now as f64) as i64;
@@ -223,7 +226,7 @@ fn recording(view: &View, costs: EventCosts, range: Span) -> Removal {
 /// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
 fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
     let simulation = Simulation::new(view);
-    let usual = EventCosts::usual(view);
+    let usual = EventCosts::shared(view);
     let removal = |factor: f64| recording(view, usual.times(factor), view.steps.host_range());
     let now = simulation.run(&Removal::default());
     let saved = |factor: f64| now - simulation.run(&removal(factor));

@@ -8,6 +8,7 @@ const MICRO: i64 = 1_000;
 const COSTS: EventCosts = EventCosts {
     operator_micros: 10.0,
     runtime_micros: 20.0,
+    query_micros: 2.0,
     wait_micros: 40.0,
     python_micros: 5.0,
     compiled_kernel_micros: 100.0,
@@ -61,6 +62,7 @@ fn each_kind_of_event_has_its_own_cost() {
         ("cpu_op", "triton_poi_fused_add_0", 110),
         ("cpu_op", "aten::mul", 10),
         ("cuda_runtime", "cudaMemcpyAsync", 20),
+        ("cuda_runtime", "cudaStreamWaitEvent", 2),
     ] {
         let mut made = step();
         at(&mut made, category, name, 100, 300);
@@ -97,27 +99,43 @@ fn no_more_than_a_fifth_of_a_millisecond_is_carried_over() {
     assert_eq!(spans(&made, EventCosts { operator_micros: 500.0, ..COSTS }), [(100, 300)]);
 }
 
+/// The costs of a host that launches `launches` times, each in so many nanoseconds.
+fn costs_of(kind: fn(&View) -> EventCosts, header: &str, launches: usize, nanos: i64) -> EventCosts {
+    let mut made = step();
+    made.header = header.to_string();
+    for nth in 0..launches as i64 {
+        let start = nth * 20 * MICRO;
+        made.launch((start, start + nanos), "k", (start + nanos, start + nanos + 1));
+    }
+    kind(&View::new(&made.trace()))
+}
+
 #[test]
-fn usual_costs_go_by_what_was_recorded_and_by_the_hosts_launches() {
-    let of = |header: &str, launches: usize, nanos: i64| {
-        let mut made = step();
-        made.header = header.to_string();
-        for nth in 0..launches as i64 {
-            let start = nth * 20 * MICRO;
-            made.launch((start, start + nanos), "k", (start + nanos, start + nanos + 1));
-        }
-        EventCosts::usual(&View::new(&made.trace()))
-    };
-    let as_measured = of("", 20, 4_500);
-    assert_eq!(as_measured, LIGHT);
-    assert_eq!(of("", 20, 2_250), LIGHT.times(0.5f64.powf(2.0 / 3.0)), "a host that launches twice as fast");
-    let limits = [1.5f64, 0.4].map(|slower| LIGHT.times(slower.powf(2.0 / 3.0)));
+fn shared_costs_go_by_what_was_recorded_and_in_part_by_the_hosts_launches() {
+    let of = |header: &str, launches: usize, nanos: i64| costs_of(EventCosts::shared, header, launches, nanos);
+    assert_eq!(of("", 20, 4_500), SHARED);
+    assert_eq!(of("", 20, 2_250), SHARED.times(0.5f64.powf(2.0 / 3.0)), "a host that launches twice as fast");
+    let limits = [1.5f64, 0.4].map(|slower| SHARED.times(slower.powf(2.0 / 3.0)));
     assert_eq!([of("", 20, 45_000), of("", 20, 450)], limits, "within limits");
-    assert_eq!(of("", 19, 45_000), LIGHT.times(0.5), "too few to go by");
+    assert_eq!(of("", 19, 45_000), SHARED.times(0.5), "too few to go by");
     assert_eq!(of(r#""record_shapes":1,"#, 20, 4_500).operator_micros, 2.5);
     assert_eq!(of(r#""with_stack":1,"#, 20, 4_500).python_micros, 2.5);
+}
+
+#[test]
+fn usual_costs_go_by_what_was_recorded_and_by_the_hosts_launches() {
+    let of = |header: &str, launches: usize, nanos: i64| costs_of(EventCosts::usual, header, launches, nanos);
+    assert_eq!(of("", 20, 5_200), LIGHT);
+    assert_eq!(of("", 20, 6_500), LIGHT.times(1.25), "a slower host pays more");
+    assert_eq!(of("", 20, 4_300), LIGHT.times(0.9), "a somewhat quicker one hardly less");
+    assert_eq!(of("", 20, 2_600), LIGHT.times(0.5 * 1.23), "one that launches twice as fast does");
+    assert_eq!([of("", 20, 52_000), of("", 20, 520)], [1.6, 0.4].map(|slower| LIGHT.times(slower)), "within limits");
+    assert_eq!(of("", 19, 52_000), LIGHT, "too few to go by");
+    assert_eq!(of("", 0, 0), LIGHT.times(0.6), "no device");
+    assert_eq!(of(r#""record_shapes":1,"#, 20, 5_200).operator_micros, 3.2);
+    assert_eq!(of(r#""with_stack":1,"#, 20, 5_200).python_micros, 1.5);
     let [least, most] = COSTS.bounds();
-    assert_eq!((least.operator_micros, least.python_micros, most.wait_micros), (4.0, 0.5, 68.0));
+    assert_eq!((least.operator_micros, least.python_micros, most.wait_micros), (5.5, 0.5, 68.0));
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! A light recording rid of disturbances: other work of the machine lengthens steps and never shortens them, and a recording has few.
+
+use headroom_trace::Category;
+
+use super::{loading_share, mean_step, waits_for_workers};
+use crate::measures::profiler_cost::{EventCosts, cost_spans};
+use crate::measures::view::View;
+use crate::simulation::{Removal, Simulation};
+
+/// Where loading takes more of the step, batches differ as much as disturbances do.
+const MOST_LOADING: f64 = 0.3;
+/// Light and full recording of the same work differ by no more than this in their operators per step.
+const SAME_WORK: f64 = 0.1;
+/// The most that a full recording takes off a light one.
+const LEAST_LEFT: f64 = 0.75;
+/// The weight of a full recording that costs nothing more than a light one; halved where it costs a third of the step more.
+const WEIGHT: f64 = 0.5;
+const HALVED_AT: f64 = 1.0 / 3.0;
+
+/// The share of the light recording's mean step that is left without disturbances.
+///
+/// A typical step lies between the mean and the quickest one. Where the quickest step of the full recording, less what it costs
+/// more, is still quicker, the light one was disturbed throughout.
+pub fn share(light: &View, full: &View) -> f64 {
+    let mean = mean_step(light);
+    let typical = 0.5 * (mean + quickest(light).min(mean));
+    let varies = waits_for_workers(light) > 0.0 || loading_share(light) > MOST_LOADING;
+    let (of_light, of_full) = (operators_per_step(light), operators_per_step(full));
+    let is_same = (of_full - of_light).abs() <= SAME_WORK * of_light;
+    if varies || !is_same || typical <= 0.0 {
+        return typical / mean;
+    }
+    let more = costs_more(full);
+    let weight = WEIGHT / (1.0 + (more / typical / HALVED_AT).powi(2));
+    let left = ((quickest(full) - more) / typical).clamp(LEAST_LEFT, 1.0);
+    left.powf(weight) * typical / mean
+}
+
+fn quickest(view: &View) -> f64 {
+    view.steps.list.iter().map(|step| step.seconds).fold(f64::INFINITY, f64::min)
+}
+
+/// Seconds per step that shapes and stacks cost.
+fn costs_more(full: &View) -> f64 {
+    let host = cost_spans(full, EventCosts::beyond_light(full), full.steps.host_range());
+    let saved = Simulation::new(full).saved(&Removal { host, ..Removal::default() });
+    full.steps.seconds_a_step(saved)
+}
+
+fn operators_per_step(view: &View) -> f64 {
+    let (host, range) = (&view.trace.host, view.steps.host_range());
+    let is_operator = |at: &usize| host.category[*at] == Category::CpuOp;
+    let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);
+    (0..host.len()).filter(is_operator).filter(inside).count() as f64 / view.steps.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_trace::Trace;
+
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// Steps of `lengths` microseconds, each with ten operators that launch a short kernel; `more` for what else is in a step.
+    fn steps(header: &str, lengths: &[i64], more: impl Fn(&mut Fabricated, i64)) -> Trace {
+        let mut made = Fabricated::default();
+        let mut start = 0;
+        for (number, length) in lengths.iter().enumerate() {
+            made.step(number as u32, start, start + length * MICRO);
+            for at in (0..10).map(|nth| start + nth * length * MICRO / 10) {
+                made.operator("aten::mul", at, at + 40 * MICRO);
+                made.launch((at + 10 * MICRO, at + 15_200), "k", (at + 20 * MICRO, at + 25 * MICRO));
+            }
+            more(&mut made, start);
+            start += length * MICRO;
+        }
+        made.header = header.into();
+        made.trace()
+    }
+
+    fn share_of(light: &Trace, full: &Trace) -> f64 {
+        share(&View::new(light), &View::new(full))
+    }
+
+    fn near(found: f64, wanted: f64) -> bool {
+        (found - wanted).abs() <= 0.002
+    }
+
+    const SHAPES: &str = r#""record_shapes":1,"#;
+
+    #[test]
+    fn a_typical_step_lies_between_the_mean_and_the_quickest() {
+        // Mean 1,200 and quickest 1,000; the full recording is longer than it must be and says nothing of the light one.
+        let light = steps("", &[1_000, 1_000, 1_600], |_, _| {});
+        let full = steps(SHAPES, &[2_000, 2_000, 2_000], |_, _| {});
+        assert!(near(share_of(&light, &full), 1_100.0 / 1_200.0), "{}", share_of(&light, &full));
+        let even = steps("", &[1_000, 1_000, 1_000], |_, _| {});
+        assert!(near(share_of(&even, &full), 1.0));
+    }
+
+    #[test]
+    fn a_full_recording_that_is_quicker_than_its_cost_allows_tells_of_a_slow_light_one() {
+        // Shapes of ten operators cost 20 µs: without them the full step takes 880 of the light one's 1,000.
+        let light = steps("", &[1_000, 1_000, 1_000], |_, _| {});
+        let full = steps(SHAPES, &[900, 950, 1_500], |_, _| {});
+        let wanted = 0.88f64.powf(0.5 / (1.0 + 0.06f64.powi(2)));
+        assert!(near(share_of(&light, &full), wanted), "{} {wanted}", share_of(&light, &full));
+        // No more than a quarter is believed.
+        let quick = steps(SHAPES, &[500, 500, 500], |_, _| {});
+        assert!(near(share_of(&light, &quick), 0.75f64.powf(0.5)), "{}", share_of(&light, &quick));
+    }
+
+    #[test]
+    fn a_full_recording_of_other_work_or_of_a_loader_says_nothing() {
+        let light = steps("", &[1_000, 1_000, 1_000], |_, _| {});
+        let other = steps(SHAPES, &[700, 700, 700], |made, start| {
+            (0..2).for_each(|nth| made.operator("aten::add", start + (50 + nth) * MICRO, start + (51 + nth) * MICRO));
+        });
+        assert!(near(share_of(&light, &other), 1.0), "a fifth more operators");
+        let loads = |made: &mut Fabricated, start: i64| {
+            let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+            made.span("user_annotation", name, 1, start + 43 * MICRO, start + 95 * MICRO, "");
+        };
+        let loading = steps("", &[100 * 10, 1_000, 1_000], |made, start| {
+            (0..10).for_each(|nth| loads(made, start + nth * 100 * MICRO));
+        });
+        let full = steps(SHAPES, &[700, 700, 700], |_, _| {});
+        assert!(near(share_of(&loading, &full), 1.0), "{}", share_of(&loading, &full));
+    }
+}
