@@ -1,6 +1,6 @@
 //! Evidence that a hand-written attention compares every position with every other, at sequence length squared.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Operator, Stmt, UnaryOp};
@@ -75,7 +75,7 @@ impl<'a> Visitor<'a> for Finder<'a> {
 #[derive(Default)]
 struct Made<'a> {
     /// Parameters of the function.
-    inputs: HashSet<&'a str>,
+    inputs: FxHashSet<&'a str>,
     /// Made in the function, and not only handed in.
     is_bound: bool,
     /// One position alone, channels in place of positions, windows, or parts of unequal size.
@@ -92,7 +92,7 @@ impl<'a> Made<'a> {
     fn of(program: &Program<'a>, function: FunctionId, value: &'a Expr) -> Made<'a> {
         let Some(definition) = program.sources.symbols.functions[function].definition else { return Made::default() };
         let mut made = Made::default();
-        let (mut open, mut seen) = (vec![value], HashSet::new());
+        let (mut open, mut seen) = (vec![value], FxHashSet::default());
         while let Some(expression) = open.pop() {
             let mut parts = Parts::default();
             parts.visit_expr(expression);

@@ -1,6 +1,6 @@
 //! What a class is by what it derives from, and what its attributes hold.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 
@@ -12,9 +12,9 @@ pub struct ClassFacts<'a> {
     pub kind: ClassKind,
     /// Those among the given files.
     pub bases: Vec<ClassId>,
-    pub attributes: HashMap<&'a str, Value>,
+    pub attributes: FxHashMap<&'a str, Value>,
     /// Methods of the classes that derive from it, by name.
-    pub below: HashMap<&'a str, Vec<FunctionId>>,
+    pub below: FxHashMap<&'a str, Vec<FunctionId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
         .map(|class| ClassFacts {
             kind: kind_of(&bases, class, 8),
             bases: bases[class].iter().filter_map(Base::class).collect(),
-            attributes: HashMap::new(),
-            below: HashMap::new(),
+            attributes: FxHashMap::default(),
+            below: FxHashMap::default(),
         })
         .collect();
     for (class, symbol) in symbols.classes.iter().enumerate() {
@@ -75,8 +75,8 @@ pub struct OnlyMethods {
 const MOST_DEFINITIONS: usize = 6;
 
 /// Methods that are told by their names: `compute_scores`, `get_pairs`. Short and common names may be a library's.
-pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> HashMap<&'a str, OnlyMethods> {
-    let mut found: HashMap<&str, Vec<(ClassId, FunctionId)>> = HashMap::new();
+pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> FxHashMap<&'a str, OnlyMethods> {
+    let mut found: FxHashMap<&str, Vec<(ClassId, FunctionId)>> = FxHashMap::default();
     for (class, symbol) in symbols.classes.iter().enumerate() {
         for (name, method) in &symbol.methods {
             found.entry(name).or_default().push((class, *method));

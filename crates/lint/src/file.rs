@@ -254,7 +254,8 @@ fn parse(text: &str, cells: Option<&[Cell]>) -> Parsed<ModModule> {
     }
 }
 
-fn module_of(path: &str) -> Vec<String> {
+/// `a/b/c.py` as `[a, b, c]`.
+pub fn module_of(path: &str) -> Vec<String> {
     let trimmed = path.strip_suffix(".py").or_else(|| path.strip_suffix(".pyi")).unwrap_or(path);
     let parts = trimmed.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".");
     // A dot inside a folder's name would read as a level of its own.

@@ -1,6 +1,6 @@
 //! Topics of a file together with those of the files it is imported with.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::context::{Frame, LoopKind};
 use super::program::Program;
@@ -37,7 +37,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
     for (class, symbol) in program.sources.symbols.classes.iter().enumerate() {
         models[symbol.file] += usize::from(program.sources.classes[class].kind.is_module());
     }
-    let entries: HashSet<FileId> = program
+    let entries: FxHashSet<FileId> = program
         .notes
         .contexts
         .iter()
@@ -53,7 +53,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
     entries.dedup();
     let mut found = vec![false; imports.len()];
     for entry in entries {
-        let (mut files, mut open) = (HashSet::from([entry]), vec![entry]);
+        let (mut files, mut open) = (FxHashSet::from_iter([entry]), vec![entry]);
         while let Some(file) = open.pop() {
             open.extend(imports[file].iter().copied().filter(|imported| files.insert(*imported)));
         }

@@ -20,11 +20,12 @@ mod methods;
 mod modes;
 mod names;
 mod operations;
+mod settled;
 mod statements;
 mod trained;
 mod unpacking;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
@@ -49,6 +50,7 @@ pub fn interpret(program: &mut Program) {
         .collect();
     let functions = program.sources.symbols.functions.len();
     let rounds = if functions <= FEW_FUNCTIONS { MORE_ROUNDS } else { ROUNDS };
+    let mut learned = None;
     for round in 0..rounds {
         program.notes = Notes::default();
         for at in 0..functions {
@@ -57,13 +59,19 @@ pub fn interpret(program: &mut Program) {
         for facts in &mut program.functions {
             facts.passed = std::mem::take(&mut facts.gathering);
         }
+        // Notes stay in the order of the files: only a round that went forwards may be the last.
+        let is_last = round % 2 == 0 && learned.is_some_and(|learned| learned == settled::digest(program));
+        if is_last {
+            break;
+        }
+        learned = (round % 2 == 1).then(|| settled::digest(program));
     }
 }
 
 pub(super) struct Interpreter<'p, 'a> {
     program: &'p mut Program<'a>,
     function: FunctionId,
-    names: HashMap<&'a str, Value>,
+    names: FxHashMap<&'a str, Value>,
     context: ContextId,
     statement: Option<&'a Stmt>,
     /// False during the first turn of a loop, whose notes the second repeats.
@@ -73,9 +81,9 @@ pub(super) struct Interpreter<'p, 'a> {
     without_graph: usize,
     returns: Option<Value>,
     /// Names of spans of time, and of the clock's reading that each began with.
-    elapsed_since: HashMap<&'a str, &'a str>,
+    elapsed_since: FxHashMap<&'a str, &'a str>,
     /// Names of passes over a loader that are bound before the loop: `bar = tqdm(enumerate(loader))`.
-    passes_over: HashMap<&'a str, Vec<LoaderId>>,
+    passes_over: FxHashMap<&'a str, Vec<LoaderId>>,
 }
 
 fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
@@ -90,15 +98,15 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
     let mut interpreter = Interpreter {
         program,
         function,
-        names: HashMap::new(),
+        names: FxHashMap::default(),
         context,
         statement: None,
         is_recording: true,
         loop_depth: 0,
         without_graph,
         returns: None,
-        elapsed_since: HashMap::new(),
-        passes_over: HashMap::new(),
+        elapsed_since: FxHashMap::default(),
+        passes_over: FxHashMap::default(),
     };
     interpreter.bind_parameters();
     let statements: &'a [Stmt] = interpreter.program.sources.symbols.functions[function].body;

@@ -6,7 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::file::{Depth, Problem, SourceFile};
+use super::file::{self, Depth, Problem, SourceFile};
+use super::mentions;
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
 use super::{Input, Projects, STACK_BYTES};
@@ -24,6 +25,20 @@ pub struct Outline {
     concerns_torch: bool,
 }
 
+impl Outline {
+    /// Of a file that no import joins to one that is asked about.
+    fn unread(input: &Input, within: &str) -> Outline {
+        Outline {
+            path: input.path.clone(),
+            problem: None,
+            refused: false,
+            module: file::module_of(within),
+            imports: Vec::new(),
+            concerns_torch: false,
+        }
+    }
+}
+
 /// A first look at every file, and the islands worth a second, each with its files.
 pub struct Map {
     pub outlines: Vec<Outline>,
@@ -33,9 +48,14 @@ pub struct Map {
 
 impl Map {
     pub fn draw(inputs: &[Input], projects: &Projects) -> Map {
-        let keep = inputs.iter().map(|input| input.bytes.len()).sum::<usize>() <= KEPT_BYTES;
+        let reached = mentions::within_reach(inputs, projects);
         let numbers: Vec<FileId> = (0..inputs.len()).collect();
+        let keep =
+            numbers.iter().filter(|id| reached[**id]).map(|id| inputs[*id].bytes.len()).sum::<usize>() <= KEPT_BYTES;
         let (outlines, kept): (Vec<Outline>, Vec<_>) = in_parallel(&numbers, |id| {
+            if !reached[*id] {
+                return (Outline::unread(&inputs[*id], &projects.belongings[*id].within), Mutex::new(None));
+            }
             let file = SourceFile::read(&inputs[*id], &projects.belongings[*id], Depth::Unknown);
             (outline(&file), Mutex::new(keep.then_some(file)))
         })

@@ -16,6 +16,7 @@ mod heat;
 mod ids;
 mod interpret;
 mod islands;
+mod mentions;
 mod nesting;
 mod notebook;
 mod parameter_norms;

@@ -20,6 +20,9 @@ struct Open {
 /// An upper estimate by the parser's own tokens: within one bracket every operator and keyword up to the next comma may add
 /// a level. Text of strings adds none, and the expressions of an f-string count as code.
 pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
+    if is_too_short(text) {
+        return false;
+    }
     let mut tokens = lex(text, kind.as_mode());
     let mut outer: Vec<Open> = Vec::new();
     let mut here = Open::default();
@@ -82,6 +85,12 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
     }
 }
 
+/// A text without the bytes for so many operators, brackets or blocks need not be taken apart.
+fn is_too_short(text: &str) -> bool {
+    let opens = |byte: &u8| matches!(byte, b'(' | b'[' | b'{' | b'"' | b'\'');
+    text.len() <= MOST_LEVELS as usize * 4 && text.bytes().filter(opens).count() <= MOST_LEVELS as usize
+}
+
 /// Keywords that no expression holds.
 fn begins_statement(token: TokenKind) -> bool {
     use TokenKind as T;
@@ -125,6 +134,15 @@ mod tests {
     fn a_bracket_that_is_never_closed_does_not_swallow_the_file() {
         let text = format!("x = f(a,\n\n{}", "def g(x):\n    return x.a.b + x.c if x else -x\n\n".repeat(1_000));
         assert!(!is_deep(&text));
+    }
+
+    #[test]
+    fn short_texts_are_deep_by_their_brackets_alone() {
+        let levels = MOST_LEVELS as usize;
+        assert!(is_deep(&"(".repeat(levels + 1)));
+        assert!(!is_deep(&"(".repeat(levels)));
+        let text = format!("x = {}", "not ".repeat(levels - 10));
+        assert!(text.len() < levels * 4 && !is_deep(&text));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is known of all given files together: who calls whom, with what, under which loops and guards.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
@@ -31,7 +31,7 @@ pub struct Sources<'a> {
     pub index: ModuleIndex,
     pub classes: Vec<ClassFacts<'a>>,
     /// Methods that are told by their names alone.
-    pub only_methods: HashMap<&'a str, OnlyMethods>,
+    pub only_methods: FxHashMap<&'a str, OnlyMethods>,
     pub settings: Settings<'a>,
 }
 
@@ -55,25 +55,25 @@ pub struct Notes<'a> {
 #[derive(Default)]
 pub struct Made<'a> {
     pub loaders: Vec<Loader<'a>>,
-    pub loader_ids: HashMap<(FileId, TextSize), LoaderId>,
+    pub loader_ids: FxHashMap<(FileId, TextSize), LoaderId>,
     /// Loaders that several callers hand to the same attribute, by the one that stands for them.
-    pub alike: HashMap<LoaderId, Vec<LoaderId>>,
+    pub alike: FxHashMap<LoaderId, Vec<LoaderId>>,
     /// Calls that make an optimizer or a scaler.
     pub sites: Vec<(FileId, &'a ExprCall)>,
-    pub site_ids: HashMap<(FileId, TextSize), SiteId>,
+    pub site_ids: FxHashMap<(FileId, TextSize), SiteId>,
 }
 
 /// Where things are, so that a rule never looks through everything.
 #[derive(Default)]
 pub struct Places {
     /// The calls by their place, and the places that `.item()` is called on.
-    pub call_by_range: HashMap<(FileId, TextRange), usize>,
-    pub item_receivers: HashSet<(FileId, TextRange)>,
+    pub call_by_range: FxHashMap<(FileId, TextRange), usize>,
+    pub item_receivers: FxHashSet<(FileId, TextRange)>,
     calls_of_function: Vec<Vec<usize>>,
     calls_of_file: Vec<Vec<usize>>,
     callers: Vec<Vec<usize>>,
     contexts: Vec<Vec<ContextId>>,
-    loops: HashMap<ContextId, usize>,
+    loops: FxHashMap<ContextId, usize>,
     loops_of_file: Vec<Vec<usize>>,
     subscripts_of_file: Vec<Vec<usize>>,
     tests_of_function: Vec<Vec<usize>>,
@@ -83,23 +83,23 @@ pub struct Places {
 pub struct FunctionFacts<'a> {
     pub returns: Option<Value>,
     /// What known callers pass, by parameter.
-    pub passed: HashMap<&'a str, Value>,
+    pub passed: FxHashMap<&'a str, Value>,
     /// The same, being gathered for the next round.
-    pub gathering: HashMap<&'a str, Value>,
+    pub gathering: FxHashMap<&'a str, Value>,
     /// Names at the function's end, for functions defined inside it.
-    pub locals: HashMap<&'a str, Value>,
+    pub locals: FxHashMap<&'a str, Value>,
     /// Whether any call of it was seen.
     pub is_called: bool,
     /// Whether it was an argument of a call: somebody calls it, perhaps out of sight.
     pub is_handed_over: bool,
     pub kind: FunctionKind,
     /// Names a backward pass starts from: what they hold is a loss, wherever it comes from.
-    pub trained: HashSet<&'a str>,
+    pub trained: FxHashSet<&'a str>,
     /// All loaders that known callers pass, by parameter.
-    pub loaders: HashMap<&'a str, Vec<LoaderId>>,
+    pub loaders: FxHashMap<&'a str, Vec<LoaderId>>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
     #[default]
     Plain,
@@ -316,13 +316,13 @@ impl<'a> Program<'a> {
     fn index_places(&self) -> Places {
         let (functions, files) = (self.functions.len(), self.sources.files.len());
         let mut places = Places {
-            call_by_range: HashMap::new(),
-            item_receivers: HashSet::new(),
+            call_by_range: FxHashMap::default(),
+            item_receivers: FxHashSet::default(),
             calls_of_function: vec![Vec::new(); functions],
             calls_of_file: vec![Vec::new(); files],
             callers: vec![Vec::new(); functions],
             contexts: vec![Vec::new(); functions],
-            loops: HashMap::new(),
+            loops: FxHashMap::default(),
             loops_of_file: vec![Vec::new(); files],
             subscripts_of_file: vec![Vec::new(); files],
             tests_of_function: vec![Vec::new(); functions],

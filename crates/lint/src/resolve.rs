@@ -1,6 +1,6 @@
 //! Where a name comes from: a definition in the given files, or another library by its dotted name.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use ruff_python_ast::Expr;
 
@@ -10,7 +10,7 @@ use super::symbols::{ClassId, FileId, FunctionId, Symbols};
 const MOST_HOPS: usize = 6;
 
 /// Libraries that are never looked for among the given files, even where a folder has their name.
-const FOREIGN: &[&str] =
+pub const FOREIGN: &[&str] =
     &["torch", "numpy", "torchvision", "transformers", "lightning", "pytorch_lightning", "tensorflow"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +24,14 @@ pub enum Symbol<'a> {
 
 /// Files by the last part of their module's name.
 pub struct ModuleIndex {
-    by_last_part: HashMap<String, Vec<FileId>>,
+    by_last_part: FxHashMap<String, Vec<FileId>>,
     modules: Vec<Vec<String>>,
 }
 
 impl ModuleIndex {
     /// Of files by the parts of their modules' names.
     pub fn new(modules: Vec<Vec<String>>) -> ModuleIndex {
-        let mut by_last_part: HashMap<String, Vec<FileId>> = HashMap::new();
+        let mut by_last_part: FxHashMap<String, Vec<FileId>> = FxHashMap::default();
         for (id, module) in modules.iter().enumerate() {
             if let Some(last) = module.last() {
                 by_last_part.entry(last.clone()).or_default().push(id);

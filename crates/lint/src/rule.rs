@@ -1,6 +1,6 @@
 //! A source rule, and the finding it makes.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use ruff_text_size::{Ranged, TextRange};
 use serde::Serialize;
@@ -97,7 +97,7 @@ pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
     pub rule: &'static SourceRule,
     pub found: Vec<SourceFinding>,
-    pub(super) lines: HashSet<(FileId, u32)>,
+    pub(super) lines: FxHashSet<(FileId, u32)>,
 }
 
 impl<'p, 'a> Check<'p, 'a> {

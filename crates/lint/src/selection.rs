@@ -1,6 +1,6 @@
 //! Which rules run, and where: `--select`, `--ignore` and `[tool.headroom]`.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub struct Selection {
     per_path: Vec<(String, Vec<String>)>,
     is_pedantic: bool,
     /// What holds in place of all this for single files, by the paths they are shown by.
-    by_file: HashMap<String, Arc<Selection>>,
+    by_file: FxHashMap<String, Arc<Selection>>,
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Selection {
             ignore: codes(ignore)?,
             per_path,
             is_pedantic: false,
-            by_file: HashMap::new(),
+            by_file: FxHashMap::default(),
         })
     }
 
@@ -62,7 +62,7 @@ impl Selection {
     /// A selection for each file, by the path it is shown by.
     pub fn by_path(of_files: impl IntoIterator<Item = (String, Selection)>) -> Selection {
         let mut distinct: Vec<Arc<Selection>> = Vec::new();
-        let mut by_file = HashMap::new();
+        let mut by_file = FxHashMap::default();
         for (path, selection) in of_files {
             let known = distinct.iter().find(|known| ***known == selection).cloned();
             let selection = known.unwrap_or_else(|| {

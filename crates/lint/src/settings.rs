@@ -1,6 +1,6 @@
 //! Switches of a script and whether they are off unless asked for: argparse flags, dataclass fields, constants.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt, StmtClassDef};
@@ -11,14 +11,14 @@ use super::value::Value;
 
 /// Defaults by file and name. A name that one file gives two defaults has none.
 pub struct Settings<'a> {
-    by_file: Vec<HashMap<String, Value>>,
-    by_name: HashMap<String, Value>,
+    by_file: Vec<FxHashMap<String, Value>>,
+    by_name: FxHashMap<String, Value>,
     files: &'a [SourceFile],
 }
 
 impl<'a> Settings<'a> {
     pub fn collect(files: &'a [SourceFile]) -> Settings<'a> {
-        let (mut by_file, mut given) = (Vec::with_capacity(files.len()), HashMap::new());
+        let (mut by_file, mut given) = (Vec::with_capacity(files.len()), FxHashMap::default());
         let mut flags = Vec::with_capacity(files.len());
         for file in files {
             let collector = collect_file(file);
@@ -28,7 +28,7 @@ impl<'a> Settings<'a> {
                 agree(&mut given, &name, value);
             }
         }
-        let mut by_name: HashMap<String, Value> = HashMap::new();
+        let mut by_name: FxHashMap<String, Value> = FxHashMap::default();
         for (name, value) in by_file.iter().flatten() {
             by_name
                 .entry(name.clone())
@@ -114,7 +114,8 @@ fn root_of(expression: &Expr) -> Option<&str> {
 }
 
 fn collect_file(file: &SourceFile) -> Collector {
-    let mut collector = Collector { found: HashMap::new(), given: HashMap::new(), flags: HashSet::new() };
+    let mut collector =
+        Collector { found: FxHashMap::default(), given: FxHashMap::default(), flags: FxHashSet::default() };
     for statement in &file.syntax.body {
         collector.visit_stmt(statement);
     }
@@ -122,7 +123,7 @@ fn collect_file(file: &SourceFile) -> Collector {
 }
 
 /// A name that is given two values has none.
-fn agree(all: &mut HashMap<String, Value>, name: &str, value: Value) {
+fn agree(all: &mut FxHashMap<String, Value>, name: &str, value: Value) {
     match all.get_mut(name) {
         Some(known) if *known != value => *known = Value::Unknown,
         Some(_) => {}
@@ -133,18 +134,18 @@ fn agree(all: &mut HashMap<String, Value>, name: &str, value: Value) {
 }
 
 struct Collector {
-    found: HashMap<String, Value>,
+    found: FxHashMap<String, Value>,
     /// `TrainerConfig(num_workers=4)`: options of loaders that a class's user says, whatever its own defaults are.
-    given: HashMap<String, Value>,
+    given: FxHashMap<String, Value>,
     /// Names that `add_argument` gave a default.
-    flags: HashSet<String>,
+    flags: FxHashSet<String>,
 }
 
 impl Collector {
     /// `conf.num_workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`, and fields of `class Config:`: options of loaders, which no
     /// branch depends on.
     fn add_assigned(&mut self, statement: &Stmt) {
-        let add = |found: &mut HashMap<String, Value>, name: &str, value: &Expr| {
+        let add = |found: &mut FxHashMap<String, Value>, name: &str, value: &Expr| {
             if is_loader_option(name) {
                 let value = literal(value);
                 let known = found.entry(name.to_string()).or_insert_with(|| value.clone());

@@ -1,7 +1,7 @@
 //! Comments that silence a finding: `# noqa: TP101` on its line, `# headroom: ignore[TP101]` on the line above or the
 //! line itself, `# headroom: ignore-file[TP101]` anywhere for the whole file.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::comments::after;
 use super::file::SourceFile;
@@ -10,7 +10,7 @@ use crate::finding::Place;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Suppressions {
     /// Codes by the line they hold for; an empty list silences every rule.
-    by_line: HashMap<u32, Vec<String>>,
+    by_line: FxHashMap<u32, Vec<String>>,
     whole_file: Option<Vec<String>>,
 }
 

@@ -1,6 +1,6 @@
 //! What a file defines and imports: functions, classes, names of other modules, module-level constants.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 
@@ -24,18 +24,18 @@ pub struct Class<'a> {
     pub file: FileId,
     pub name: &'a str,
     pub definition: &'a StmtClassDef,
-    pub methods: HashMap<&'a str, FunctionId>,
+    pub methods: FxHashMap<&'a str, FunctionId>,
 }
 
 #[derive(Default)]
 pub struct FileSymbols<'a> {
     /// Local name to the dotted name it stands for, from any scope of the file.
-    pub imports: HashMap<&'a str, String>,
+    pub imports: FxHashMap<&'a str, String>,
     pub star_imports: Vec<String>,
-    pub functions: HashMap<&'a str, FunctionId>,
-    pub classes: HashMap<&'a str, ClassId>,
+    pub functions: FxHashMap<&'a str, FunctionId>,
+    pub classes: FxHashMap<&'a str, ClassId>,
     /// Names assigned at module level.
-    pub constants: HashMap<&'a str, &'a Expr>,
+    pub constants: FxHashMap<&'a str, &'a Expr>,
     pub body: FunctionId,
 }
 
@@ -201,7 +201,7 @@ fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition
 fn collect_class<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition: &'a StmtClassDef) {
     let id = symbols.classes.len();
     let name = definition.name.as_str();
-    symbols.classes.push(Class { file: scope.file, name, definition, methods: HashMap::new() });
+    symbols.classes.push(Class { file: scope.file, name, definition, methods: FxHashMap::default() });
     // A class inside a function is reached by its name from the whole file: good enough, and rare.
     symbols.files[scope.file].classes.insert(name, id);
     let prefix = format!("{}{name}.", scope.prefix);

@@ -1,6 +1,6 @@
 //! Topics that a file speaks of: devices, reduced precision, compilation and the like.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 use ruff_python_ast::token::{TokenKind, Tokens};
@@ -224,9 +224,9 @@ pub(super) fn bit(topic: Topic) -> u64 {
 
 /// The topics of a file's own words, one bit each.
 pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
-    static BITS: OnceLock<HashMap<&str, u64>> = OnceLock::new();
+    static BITS: OnceLock<FxHashMap<&str, u64>> = OnceLock::new();
     let bits = BITS.get_or_init(|| {
-        let mut bits: HashMap<&str, u64> = HashMap::new();
+        let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
         for (topic, words) in WORDS {
             for word in *words {
                 *bits.entry(word).or_default() |= bit(*topic);

@@ -10,7 +10,7 @@ pub const MOST_FUNCTIONS: usize = 12;
 /// Containers nest at most this deep; what lies deeper is unknown.
 const MOST_NESTING: usize = 4;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Value {
     Unknown,
     Nothing,
@@ -65,7 +65,7 @@ pub enum Value {
 pub type SiteId = usize;
 pub type LoaderId = usize;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Tensor {
     pub home: Home,
     /// Whether it carries the graph that made it.
@@ -78,7 +78,7 @@ pub struct Tensor {
     pub guessed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Home {
     Device,
     /// On the host, from a loader that pins its batches.
@@ -86,7 +86,7 @@ pub enum Home {
     Host,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Data,
     /// A factory whose arguments depend on sizes only: the same tensor at every step of the same shape.
@@ -98,7 +98,7 @@ pub enum Origin {
 }
 
 /// Where a tensor stands in a hand-written attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     Plain,
     Transposed,

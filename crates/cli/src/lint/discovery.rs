@@ -1,6 +1,6 @@
 //! The files to read: those named, those of folders, and the rest of the projects they belong to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -27,10 +27,10 @@ pub struct Scripts {
     pub from_stdin: Option<usize>,
 }
 
-/// Files by their whole paths; those that are asked about with the path they are shown by.
+/// Files in the order of their whole paths, each once; those that are asked about with the path they are shown by.
 #[derive(Default)]
 pub struct Listing {
-    files: BTreeMap<PathBuf, Listed>,
+    files: Vec<(PathBuf, Listed)>,
     unread: Vec<(String, Problem)>,
 }
 
@@ -42,12 +42,26 @@ struct Listed {
 impl Listing {
     /// Every file whose change may change an answer: scripts, configurations, and what was not there yet.
     pub fn watched(&self) -> impl Iterator<Item = PathBuf> {
-        let roots: BTreeSet<&PathBuf> = self.files.values().map(|listed| &listed.root).collect();
-        let folders: BTreeSet<&Path> =
-            self.files.keys().filter_map(|file| file.parent()).chain(roots.into_iter().map(PathBuf::as_path)).collect();
+        let roots: BTreeSet<&PathBuf> = self.files.iter().map(|(_, listed)| &listed.root).collect();
+        let parents = self.files.iter().filter_map(|(file, _)| file.parent());
+        let folders: BTreeSet<&Path> = parents.chain(roots.into_iter().map(PathBuf::as_path)).collect();
         let configurations: Vec<PathBuf> =
             folders.into_iter().flat_map(configuration::files_of).filter(|file| file.exists()).collect();
-        self.files.keys().cloned().chain(configurations)
+        self.files.iter().map(|(file, _)| file.clone()).chain(configurations)
+    }
+
+    /// Every file once. Of two that are the same the first stays: those that are asked about come before the others.
+    fn sort(&mut self) {
+        self.files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.files.dedup_by(|(later, _), (earlier, _)| later == earlier);
+    }
+
+    fn roots(&self) -> Vec<PathBuf> {
+        let mut roots: Vec<PathBuf> = self.files.iter().map(|(_, listed)| listed.root.clone()).collect();
+        roots.dedup();
+        roots.sort();
+        roots.dedup();
+        roots
     }
 }
 
@@ -75,7 +89,7 @@ pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listin
     let mut roots = Roots::new();
     for (shown, whole) in asked {
         let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
-        listing.files.entry(whole).or_insert(Listed { shown: Some(shown), root });
+        listing.files.push((whole, Listed { shown: Some(shown), root }));
     }
     add_surroundings(&mut listing, &mut roots, configurations)?;
     Ok(listing)
@@ -85,17 +99,14 @@ pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listin
 pub fn list_named(shown: &Path, whole: &Path, configurations: &Configurations) -> Result<Listing> {
     let (mut listing, mut roots) = (Listing::default(), Roots::new());
     let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
-    listing.files.insert(whole.to_path_buf(), Listed { shown: Some(shown.to_path_buf()), root });
+    listing.files.push((whole.to_path_buf(), Listed { shown: Some(shown.to_path_buf()), root }));
     add_surroundings(&mut listing, &mut roots, configurations)?;
     Ok(listing)
 }
 
 /// The other files of every project that something is asked about in.
 fn add_surroundings(listing: &mut Listing, roots: &mut Roots, configurations: &Configurations) -> Result<()> {
-    let mut asked: Vec<PathBuf> = listing.files.values().map(|listed| listed.root.clone()).collect();
-    asked.sort();
-    asked.dedup();
-    for root in asked {
+    for root in listing.roots() {
         let mut around = Found::default();
         walk(&root, configurations, MOST_FILES, &mut around)?;
         if around.files.len() > MOST_FILES {
@@ -104,10 +115,11 @@ fn add_surroundings(listing: &mut Listing, roots: &mut Roots, configurations: &C
         for file in around.files {
             // A folder below may be a project of its own.
             if roots.of_folder(file.parent().unwrap_or(&root)) == root {
-                listing.files.entry(file).or_insert_with(|| Listed { shown: None, root: root.clone() });
+                listing.files.push((file, Listed { shown: None, root: root.clone() }));
             }
         }
     }
+    listing.sort();
     Ok(())
 }
 
@@ -125,17 +137,15 @@ pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
 }
 
 fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Scripts {
-    let mut roots: Vec<PathBuf> = listing.files.values().map(|listed| listed.root.clone()).collect();
-    roots.sort();
-    roots.dedup();
-    let listed: Vec<(PathBuf, Listed)> = listing.files.into_iter().collect();
+    let roots = listing.roots();
+    let bases: Vec<&Path> = roots.iter().map(|root| above(root)).collect();
     let mut scripts = Scripts { unread: listing.unread, ..Scripts::default() };
-    for (whole, listed) in listed {
+    for (whole, listed) in listing.files {
         let shown = listed.shown.as_ref().unwrap_or(&whole);
         match content(&whole) {
             Ok(bytes) => {
-                let within = whole.strip_prefix(above(&listed.root)).unwrap_or(&whole).to_string_lossy().into_owned();
                 let project = roots.binary_search(&listed.root).unwrap_or(0);
+                let within = whole.strip_prefix(bases[project]).unwrap_or(&whole).to_string_lossy().into_owned();
                 scripts.projects.belongings.push(Belonging { project, within, asked: listed.shown.is_some() });
                 scripts.inputs.push(Input { path: shown.to_string_lossy().into_owned(), bytes });
                 scripts.files.push(whole);
@@ -173,7 +183,7 @@ fn walk(folder: &Path, configurations: &Configurations, most: usize, found: &mut
             return Ok(());
         }
     };
-    entries.sort_by_key(std::fs::DirEntry::file_name);
+    entries.sort_by_cached_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();

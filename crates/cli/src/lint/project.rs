@@ -21,22 +21,27 @@ pub fn is_script(name: &str) -> bool {
 /// Roots by the folders that were asked for.
 pub struct Roots {
     known: HashMap<PathBuf, PathBuf>,
+    /// Files come folder by folder: the folder before, which most often is the same, and its root.
+    last: Option<(PathBuf, PathBuf)>,
     /// Folders that many projects share.
     shared: Vec<PathBuf>,
 }
 
 impl Roots {
     pub fn new() -> Roots {
-        Roots { known: HashMap::new(), shared: shared_folders() }
+        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
     }
 
     /// The root of the project that the files of `folder`, given by its whole path, belong to.
     pub fn of_folder(&mut self, folder: &Path) -> PathBuf {
-        if let Some(known) = self.known.get(folder) {
-            return known.clone();
+        if let Some((last, root)) = &self.last
+            && last.as_os_str() == folder.as_os_str()
+        {
+            return root.clone();
         }
-        let root = find(folder, &self.shared);
-        self.known.insert(folder.to_path_buf(), root.clone());
+        let shared = &self.shared;
+        let root = self.known.entry(folder.to_path_buf()).or_insert_with(|| find(folder, shared)).clone();
+        self.last = Some((folder.to_path_buf(), root.clone()));
         root
     }
 }

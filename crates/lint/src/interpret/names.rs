@@ -1,9 +1,16 @@
 //! What names alone suggest, where nothing better is known.
 
+use std::borrow::Cow;
+
 use ruff_python_ast::Expr;
 
 use crate::settings::is_settings_name;
 use crate::value::Value;
+
+/// Names are asked about often, and most are in small letters already.
+fn lowered(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
+}
 
 /// The value a parameter of this name usually has.
 pub fn by_name(name: &str) -> Value {
@@ -107,7 +114,7 @@ fn is_size_name(name: &str) -> bool {
 }
 
 pub fn is_loader_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     lower.ends_with("loader")
         || lower.ends_with("loaders")
         || lower.ends_with("_dl")
@@ -119,43 +126,43 @@ pub fn is_loader_name(name: &str) -> bool {
 
 /// `optimizer`, `optim_d`, `self.opt_G`, `adam`. `opt` alone is as often a bag of settings.
 pub fn is_optimizer_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     (lower.contains("optim") && !lower.contains("param") && !lower.contains("step") && !lower.contains("args"))
         || lower.starts_with("opt_")
         || lower.ends_with("_opt")
-        || matches!(lower.as_str(), "opt" | "adam" | "sgd" | "optg" | "optd" | "adamw")
+        || matches!(&*lower, "opt" | "adam" | "sgd" | "optg" | "optd" | "adamw")
 }
 
 pub fn is_model_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    const PARTS: &[&str] = &[
-        "model",
-        "net",
-        "network",
-        "generator",
-        "discriminator",
-        "critic",
-        "actor",
-        "policy",
-        "encoder",
-        "decoder",
-        "backbone",
-        "classifier",
-        "agent",
-        "unet",
-        "vae",
-        "ddp",
-        "transformer",
-        "teacher",
-        "student",
-        "module",
-    ];
-    // The whole name, its end after a `_`, or its beginning before one. Asked of every name: nothing is allocated.
-    let ends = |part: &&str| {
-        let before = lower.strip_suffix(*part).is_some_and(|before| before.is_empty() || before.ends_with('_'));
-        before || lower.strip_prefix(*part).is_some_and(|after| after.starts_with('_'))
+    let lower = lowered(name);
+    let is_part = |word: &str| {
+        matches!(
+            word,
+            "model"
+                | "net"
+                | "network"
+                | "generator"
+                | "discriminator"
+                | "critic"
+                | "actor"
+                | "policy"
+                | "encoder"
+                | "decoder"
+                | "backbone"
+                | "classifier"
+                | "agent"
+                | "unet"
+                | "vae"
+                | "ddp"
+                | "transformer"
+                | "teacher"
+                | "student"
+                | "module"
+        )
     };
-    (PARTS.iter().any(ends) || lower.starts_with("net"))
+    // The whole name, its end after a `_`, or its beginning before one.
+    let (first, last) = (lower.split('_').next().unwrap_or_default(), lower.rsplit('_').next().unwrap_or_default());
+    (is_part(last) || is_part(first) || lower.starts_with("net"))
         && ![
             "name", "path", "dir", "args", "config", "cfg", "type", "id", "ckpt", "file", "kwargs", "size", "dim",
             "cls", "class", "loss", "losses", "output", "outputs", "out", "outs", "input", "inputs", "logits",
@@ -167,7 +174,7 @@ pub fn is_model_name(name: &str) -> bool {
 }
 
 pub fn is_criterion_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     lower.contains("criterion")
         || lower.ends_with("loss_fn")
         || lower.ends_with("loss_func")
@@ -205,7 +212,7 @@ pub fn is_loss_function_name(name: &str) -> bool {
         "sync",
         "track",
     ];
-    let lower = name.trim_start_matches('_').to_ascii_lowercase();
+    let lower = lowered(name.trim_start_matches('_'));
     (lower.ends_with("loss") || is_criterion_name(&lower) || lower == "loss" || lower.ends_with("penalty"))
         && !NOT.iter().any(|prefix| lower.starts_with(prefix))
 }
@@ -258,7 +265,7 @@ pub fn is_evaluation_name(name: &str) -> bool {
         "bia",
         "bias",
     ];
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let trains = words.iter().any(|word| matches!(*word, "train" | "training" | "fit" | "loss"));
     // `generate_square_mask`, `sample_noise`: what is made there is an input of a step, not its output.
@@ -277,7 +284,7 @@ pub fn is_evaluation_name(name: &str) -> bool {
 /// `sample_noise`, `q_sample`, `predict_eps_from_start`: drawing and predicting are parts of many a step.
 pub fn is_drawing_name(name: &str) -> bool {
     const WORDS: &[&str] = &["sample", "generate", "predict", "prediction", "generation"];
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let others = words.iter().filter(|word| !WORDS.contains(word)).copied().collect::<Vec<_>>().join("_");
     words.iter().any(|word| WORDS.contains(word)) && !is_evaluation_name(&others)
@@ -310,7 +317,7 @@ pub fn is_settings_like(name: &str) -> bool {
 
 /// Functions that run now and then whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
 pub fn is_seldom_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
+    let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
     let trains = has(&["train", "training", "fit", "loss", "step"]);
@@ -353,27 +360,25 @@ pub fn is_question(name: &str) -> bool {
 
 /// Loop variables and counters that count steps.
 pub fn is_step_name(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    matches!(
-        lower.as_str(),
-        "i" | "j" | "k" | "it" | "idx" | "n" | "t" | "ii" | "bi" | "b" | "index" | "count" | "counter"
-    ) || [
-        "step",
-        "iter",
-        "batch_idx",
-        "batch_id",
-        "batch_index",
-        "batch_num",
-        "batch_i",
-        "i_batch",
-        "niter",
-        "iters",
-        "ni",
-        "update",
-        "steps",
-    ]
-    .iter()
-    .any(|part| lower == *part || lower.ends_with(part) || lower.starts_with(part))
+    let lower = lowered(name);
+    matches!(&*lower, "i" | "j" | "k" | "it" | "idx" | "n" | "t" | "ii" | "bi" | "b" | "index" | "count" | "counter")
+        || [
+            "step",
+            "iter",
+            "batch_idx",
+            "batch_id",
+            "batch_index",
+            "batch_num",
+            "batch_i",
+            "i_batch",
+            "niter",
+            "iters",
+            "ni",
+            "update",
+            "steps",
+        ]
+        .iter()
+        .any(|part| lower == *part || lower.ends_with(part) || lower.starts_with(part))
 }
 
 /// Python's own functions and types.

@@ -475,7 +475,7 @@ fn body_range(body: &[Stmt]) -> TextRange {
     }
 }
 
-pub(super) type Names<'a> = std::collections::HashMap<&'a str, Value>;
+pub(super) type Names<'a> = rustc_hash::FxHashMap<&'a str, Value>;
 
 /// What names may hold where two paths meet.
 pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {

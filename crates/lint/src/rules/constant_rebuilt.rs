@@ -1,6 +1,6 @@
 //! TP201: the same tensor built again at every step.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -30,7 +30,7 @@ const BUILDERS: &[&str] = &["triu", "tril", "triu_", "tril_", "full", "arange"];
 fn check(check: &mut Check) {
     let program = check.program;
     let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call) || is_filled(program, call)).collect();
-    let mut rebuilt_places: HashMap<usize, Vec<TextRange>> = HashMap::new();
+    let mut rebuilt_places: FxHashMap<usize, Vec<TextRange>> = FxHashMap::default();
     for call in &rebuilt {
         rebuilt_places.entry(program.file_of(call.context)).or_default().push(call.node.range());
     }

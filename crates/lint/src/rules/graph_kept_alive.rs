@@ -1,6 +1,6 @@
 //! TP205: a sum or list that keeps every step's graph alive.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -106,9 +106,9 @@ fn is_assigned(body: &[Stmt], name: &str, except: TextRange) -> bool {
 }
 
 /// Names that flow into a backward pass.
-fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> HashSet<String> {
+fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> FxHashSet<String> {
     let function = program.notes.contexts.get(context).function;
-    let mut names: HashSet<String> = HashSet::new();
+    let mut names: FxHashSet<String> = FxHashSet::default();
     for call in program.calls_of(function) {
         if call.name == "backward" {
             let receiver = call.receiver_expression().into_iter();
@@ -123,7 +123,7 @@ fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> HashSet<S
     names
 }
 
-fn add_sources(body: &[Stmt], names: &mut HashSet<String>) {
+fn add_sources(body: &[Stmt], names: &mut FxHashSet<String>) {
     for statement in body {
         let (target, value) = match statement {
             Stmt::Assign(assign) => (assign.targets.first(), Some(&*assign.value)),

@@ -1,0 +1,48 @@
+//! Whether a round through all functions learned anything that the round before did not know.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::program::{FunctionFacts, Loader, Program};
+use crate::value::Value;
+
+/// A digest of everything that one round leaves for the next: two rounds that end with the same one read the same values.
+pub fn digest(program: &Program) -> u64 {
+    let mut state = FxHasher::default();
+    for facts in &program.functions {
+        digest_function(facts, &mut state);
+    }
+    for class in &program.sources.classes {
+        unordered(&class.attributes).hash(&mut state);
+    }
+    for loader in &program.made.loaders {
+        digest_loader(loader, &mut state);
+    }
+    program.made.sites.len().hash(&mut state);
+    unordered(&program.made.alike).hash(&mut state);
+    state.finish()
+}
+
+fn digest_function(facts: &FunctionFacts, state: &mut FxHasher) {
+    facts.returns.hash(state);
+    for names in [&facts.passed, &facts.locals] {
+        unordered(names).hash(state);
+    }
+    (facts.is_called, facts.is_handed_over, facts.kind, facts.trained.len()).hash(state);
+    unordered(&facts.loaders).hash(state);
+}
+
+fn digest_loader(loader: &Loader, state: &mut FxHasher) {
+    let options: [&Option<Value>; 4] = [&loader.workers, &loader.pin_memory, &loader.persistent, &loader.batch_size];
+    (options, &loader.dataset, &loader.collate, loader.has_unknown_keywords).hash(state);
+}
+
+/// Maps have no order of their own: their entries' digests are added up.
+fn unordered<K: Hash, V: Hash>(map: &FxHashMap<K, V>) -> u64 {
+    map.iter().fold(map.len() as u64, |sum, entry| {
+        let mut state = FxHasher::default();
+        entry.hash(&mut state);
+        sum.wrapping_add(state.finish())
+    })
+}
