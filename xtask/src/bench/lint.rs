@@ -134,7 +134,9 @@ fn write_tree(copies: u16) -> Result<PathBuf> {
     if tree.is_dir() {
         std::fs::remove_dir_all(&tree).with_context(|| format!("cannot clear {}", tree.display()))?;
     }
-    std::fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
+    // A repository of its own: the scripts of ours around it are not part of its project.
+    let marker = tree.join(".git");
+    std::fs::create_dir_all(&marker).with_context(|| format!("cannot make {}", marker.display()))?;
     let mut scripts = Vec::new();
     for path in SCRIPTS {
         scripts.push(std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?);
