@@ -25,9 +25,10 @@ mod zero_grad_none;
 use edit::Edit;
 
 /// How far a remedy may move the losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Not at all, or by the order of sums.
+    #[default]
     Same,
     /// By the rounding of single precision's products and sums.
     Rounding,
@@ -58,14 +59,31 @@ impl Class {
             Class::Precision => 2e-2,
         }
     }
+
+    /// The same for the norm of a gradient, which sums what cancels in a loss.
+    pub fn gradient_tolerance(self) -> f64 {
+        match self {
+            Class::Same => 1e-3,
+            Class::Rounding => 5e-2,
+            Class::Precision => 2e-1,
+        }
+    }
 }
 
-impl Class {
-    /// One rounding: of TF32's products, and of bf16's.
-    pub fn rounding(self) -> f64 {
+/// The numbers that a remedy computes with: how far one rounding of them moves a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rounding {
+    Single,
+    Tf32,
+    Bf16,
+}
+
+impl Rounding {
+    pub fn share(self) -> f64 {
         match self {
-            Class::Same | Class::Rounding => 5e-4,
-            Class::Precision => 4e-3,
+            Rounding::Single => 6e-8,
+            Rounding::Tf32 => 5e-4,
+            Rounding::Bf16 => 4e-3,
         }
     }
 }
@@ -85,6 +103,16 @@ pub struct Remedy {
     pub edits: &'static [Edit],
     /// The same in words, for a person to do by hand.
     pub by_hand: &'static str,
+}
+
+impl Remedy {
+    pub fn rounding(&self) -> Rounding {
+        match (self.class, self.name) {
+            (Class::Precision, _) => Rounding::Bf16,
+            (_, "tf32") => Rounding::Tf32,
+            _ => Rounding::Single,
+        }
+    }
 }
 
 macro_rules! remedy {

@@ -3,13 +3,17 @@
 //!
 //! Nothing here starts a process: a [`Runner`] does, and tells what the hook wrote down.
 
+pub mod candidates;
 pub mod gates;
 pub mod note;
+pub mod outcome;
 pub mod places;
+mod runs;
 pub mod search;
 
-use crate::remedies::{Class, Remedy};
+use crate::remedies::{Class, Remedy, Rounding};
 use note::Note;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Remedies that are applied together, in the order of the table.
@@ -33,6 +37,12 @@ impl Variant {
         Variant { remedies }
     }
 
+    /// The same without some.
+    pub fn without(&self, names: &[&str]) -> Variant {
+        let is_left = |one: &&&'static Remedy| !names.contains(&one.name);
+        Variant { remedies: self.remedies.iter().filter(is_left).copied().collect() }
+    }
+
     pub fn remedies(&self) -> &[&'static Remedy] {
         &self.remedies
     }
@@ -46,12 +56,22 @@ impl Variant {
     }
 
     pub fn is_compiled(&self) -> bool {
-        self.remedies.iter().any(|one| ALTERNATIVES[0].contains(&one.name))
+        self.compiled_as().is_some()
     }
 
-    /// Are batches made in other processes than those of the script as it is?
-    pub fn moves_loading(&self) -> bool {
-        self.remedies.iter().any(|one| one.name == "loader-workers")
+    /// The remedy that compiles.
+    pub fn compiled_as(&self) -> Option<&'static str> {
+        self.names().into_iter().find(|name| ALTERNATIVES[0].contains(name))
+    }
+
+    /// The class that allows the most.
+    pub fn class(&self) -> Class {
+        self.remedies.iter().map(|remedy| remedy.class).max().unwrap_or(Class::Same)
+    }
+
+    /// The coarsest one.
+    pub fn rounding(&self) -> Rounding {
+        self.remedies.iter().map(|remedy| remedy.rounding()).max().unwrap_or(Rounding::Single)
     }
 
     /// As the hook takes it.
@@ -77,10 +97,12 @@ pub enum Way {
     ComparableRandom,
     /// Loading draws other random numbers, chosen by this one.
     OtherLoading(u32),
-    /// Weights are moved by one rounding of the class before the first step.
-    Moved(Class),
+    /// Weights are moved by one rounding before the first step.
+    Moved(Rounding),
     /// The device draws other random numbers from the first step on: those of dropout.
     OtherDropout,
+    /// With the patch in the script's files, and no remedy from outside.
+    Patched,
 }
 
 /// The end of one process.
@@ -95,7 +117,10 @@ pub enum Ran {
 
 /// Starts the script in a process of its own under a variant, and waits for it.
 pub trait Runner {
-    fn run(&mut self, variant: &Variant, way: Way) -> Ran;
+    /// `within` so many seconds, or it is ended.
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran;
     /// Seconds that are left for all measuring.
     fn seconds_left(&self) -> f64;
+    /// Texts that take the place of the script's files in [`Way::Patched`], by their paths.
+    fn patch_with(&mut self, files: Vec<(PathBuf, String)>);
 }

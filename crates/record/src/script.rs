@@ -17,7 +17,7 @@ pub struct ScriptRecord {
     pub torch: String,
     /// `device` (events on its stream) or `host` (clock).
     pub measured_on: String,
-    /// The script as it is: the geometric mean over processes of each one's median.
+    /// The script as it is: the geometric mean over processes of each one's mean step, a single stall left out.
     pub baseline_step_seconds: f64,
     pub timed_steps: u64,
     pub baseline_memory_mb: Option<f64>,
@@ -114,10 +114,11 @@ pub struct PatchRecord {
 const LARGE: f64 = 5.0;
 
 impl RemedyPrediction {
-    /// `None` where no remedy saved that much. One that saved much and was not predicted counts as wholly wrong.
+    /// `None` where no remedy saved that much, with 95%. One that saved much and was not predicted counts as wholly wrong.
     pub fn of(rows: &[RemedyRow]) -> Option<RemedyPrediction> {
         let mut errors: Vec<f64> = rows
             .iter()
+            .filter(|row| row.ci95_low.is_some_and(|low| low > 1.0))
             .filter_map(|row| row.saving_percent.filter(|saving| *saving > LARGE).map(|saving| (row, saving)))
             .map(|(row, saving)| 100.0 * (row.predicted_saving_percent.unwrap_or(0.0) - saving).abs() / saving)
             .collect();
@@ -273,6 +274,8 @@ mod tests {
         let found = RemedyPrediction::of(&rows).unwrap();
         assert_eq!((found.remedies, found.median_error_percent_of_saving), (3, 25.0));
         assert_eq!(RemedyPrediction::of(&rows[2..3]), None);
+        let undecided = RemedyRow { ci95_low: Some(0.9), ..row(Some(60.0), Some(20.0)) };
+        assert_eq!(RemedyPrediction::of(&[undecided]), None);
         assert_eq!(RemedyPrediction::of(&rows[..2]).unwrap().median_error_percent_of_saving, 62.5);
     }
 }

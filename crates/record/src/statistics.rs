@@ -118,19 +118,26 @@ pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
     Interval { value, low: value - half, high: value + half }
 }
 
-/// The mean of `of` less that of `less`, and an interval that misses it with the chance `missed`: Student's t with the variance
-/// within samples pooled over `all`, so that a few values of each are enough where samples scatter alike.
-pub fn pooled_difference(of: &[f64], less: &[f64], all: &[&[f64]], missed: f64) -> Interval {
+/// Noise that is known to be there whatever a few values say: its deviation, and how many degrees of freedom it counts for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnownNoise {
+    pub deviation: f64,
+    pub freedom: f64,
+}
+
+/// The difference of two means, with a variance that is pooled over `all` groups of values and the known noise.
+pub fn pooled_difference(of: &[f64], less: &[f64], all: &[&[f64]], known: KnownNoise, missed: f64) -> Interval {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let value = mean(of) - mean(less);
     let squares = |values: &[f64]| values.iter().map(|x| (x - mean(values)).powi(2)).sum::<f64>();
     let squares: f64 = all.iter().filter(|values| !values.is_empty()).map(|values| squares(values)).sum();
-    let freedom: usize = all.iter().map(|values| values.len().saturating_sub(1)).sum();
-    if freedom == 0 || of.is_empty() || less.is_empty() {
+    let freedom = all.iter().map(|values| values.len().saturating_sub(1)).sum::<usize>() as f64 + known.freedom;
+    if freedom == 0.0 || of.is_empty() || less.is_empty() {
         return Interval { value, low: f64::NEG_INFINITY, high: f64::INFINITY };
     }
-    let error = (squares / freedom as f64 * (1.0 / of.len() as f64 + 1.0 / less.len() as f64)).sqrt();
-    let half = student_quantile(1.0 - missed / 2.0, freedom as f64) * error;
+    let variance = (squares + known.freedom * known.deviation.powi(2)) / freedom;
+    let error = (variance * (1.0 / of.len() as f64 + 1.0 / less.len() as f64)).sqrt();
+    let half = student_quantile(1.0 - missed / 2.0, freedom) * error;
     Interval { value, low: value - half, high: value + half }
 }
 
@@ -147,6 +154,8 @@ pub fn student_beyond(t: f64, freedom: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UNKNOWN: KnownNoise = KnownNoise { deviation: 0.0, freedom: 0.0 };
 
     #[test]
     fn percentiles_lie_between_the_nearest_steps() {
@@ -204,15 +213,19 @@ mod tests {
     #[test]
     fn samples_that_scatter_alike_lend_each_other_their_scatter() {
         let (one, other, third) = ([1.0, 1.2], [2.0, 2.2], [5.0, 5.2, 5.1, 5.3]);
-        let alone = pooled_difference(&other, &one, &[&one, &other], 0.05);
-        let pooled = pooled_difference(&other, &one, &[&one, &other, &third], 0.05);
+        let alone = pooled_difference(&other, &one, &[&one, &other], UNKNOWN, 0.05);
+        let pooled = pooled_difference(&other, &one, &[&one, &other, &third], UNKNOWN, 0.05);
         // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303; with the third 0.09, five, 2.571.
         assert!(
             (alone.value - 1.0).abs() < 1e-9 && (alone.high - 1.0 - 4.303 * 0.02f64.sqrt()).abs() < 1e-3,
             "{alone:?}"
         );
         assert!((pooled.high - 1.0 - 2.571 * 0.018f64.sqrt()).abs() < 1e-3, "{pooled:?}");
-        assert_eq!(pooled_difference(&[1.0], &[2.0], &[&[1.0], &[2.0]], 0.05).high, f64::INFINITY);
+        assert_eq!(pooled_difference(&[1.0], &[2.0], &[&[1.0], &[2.0]], UNKNOWN, 0.05).high, f64::INFINITY);
+        // By hand: variance 0.01 of four degrees, t 2.776.
+        let known = KnownNoise { deviation: 0.1, freedom: 4.0 };
+        let found = pooled_difference(&[2.0], &[1.0], &[&[1.0], &[2.0]], known, 0.05);
+        assert!((found.high - 1.0 - 2.776 * 0.02f64.sqrt()).abs() < 1e-3, "{found:?}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ WARMUP = int(os.environ.get("HEADROOM_RECORD_WARMUP", "3"))
 TIMED = int(os.environ.get("HEADROOM_RECORD_TIMED", "8"))
 STEPS = int(os.environ.get("HEADROOM_RECORD_STEPS", "3"))
 STOP = os.environ.get("HEADROOM_RECORD_STOP") == "1"
+# Nothing is recorded while a measurement in the same process is not done.
+MEASURED_FIRST = bool(os.environ.get("HEADROOM_MEASURE_NOTES"))
 # This module, also once the script's own `sitecustomize` has taken its name.
 OURS = sys.modules[__name__]
 
@@ -187,7 +189,9 @@ class Recorder:
         if self.aside:
             return
         if self.phase == "warm-up":
-            if self.steps_in_phase >= WARMUP:
+            if MEASURED_FIRST and any(getattr(one, "is_measuring", False) for one in LOOP.listeners):
+                self.steps_in_phase = 0
+            elif self.steps_in_phase >= (1 if MEASURED_FIRST else WARMUP):
                 self.enter("timed" if TIMED > 0 else "light")
         elif self.phase == "timed":
             self.take_time()

@@ -1,4 +1,5 @@
-"""DataLoaders that load in the script's own process get workers, which stay and fetch ahead.
+"""DataLoaders that load in the script's own process, or have fewer workers than there are cores, get workers, which stay and
+fetch ahead.
 
 The order of samples is drawn in the script's process either way. A dataset that draws random numbers of its own draws them in
 the workers, from other seeds; the digests of batches show it. An iterable dataset gets one worker, since several would each
@@ -10,6 +11,7 @@ import os
 NAME = "loader-workers"
 CLASS = "same"
 PREFETCH = 4
+MOST = 16
 
 
 def applies(facts):
@@ -18,9 +20,14 @@ def applies(facts):
         return "no DataLoader is iterated"
     if all(loader["on_device"] for loader in loaders):
         return "its data is on the device already"
-    if all(loader["workers"] and loader["persistent"] and (loader["prefetch"] or 0) >= PREFETCH for loader in loaders):
+    if all(is_served(loader) for loader in loaders):
         return "its loaders have workers that stay and fetch ahead"
     return None
+
+
+def is_served(loader):
+    enough = loader["workers"] >= (1 if loader["iterable"] else cores())
+    return enough and loader["persistent"] and (loader["prefetch"] or 0) >= PREFETCH
 
 
 def install(hook):
@@ -48,12 +55,13 @@ def changed(hook, module, dataset, arguments, named):
     is_iterable = isinstance(dataset, module.IterableDataset)
     may_stay = not hasattr(dataset, "set_epoch") and not is_iterable
     done = []
-    if not workers:
+    # Several workers of an iterable dataset share it in a way that the script knows.
+    more = (workers or 1) if is_iterable else wanted(hook)
+    if more > workers:
         if len(arguments) > 4:
             hook.nothing("the number of workers is given by position")
             return named
-        workers = 1 if is_iterable else wanted(hook)
-        named["num_workers"] = workers
+        workers = named["num_workers"] = more
         done.append(f"{workers} worker" + ("s" if workers > 1 else ""))
     if may_stay and not named.get("persistent_workers"):
         named["persistent_workers"] = True
@@ -69,14 +77,16 @@ def changed(hook, module, dataset, arguments, named):
 
 
 def wanted(hook):
-    """As many as there are cores for each process of the script, at most eight."""
-    if hook.value is not None:
-        return int(hook.value)
+    return int(hook.value) if hook.value is not None else cores()
+
+
+def cores():
+    """As many as there are cores for each process of the script, at most sixteen."""
     try:
-        cores = len(os.sched_getaffinity(0))
+        count = len(os.sched_getaffinity(0))
     except AttributeError:
-        cores = os.cpu_count() or 1
-    return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+        count = os.cpu_count() or 1
+    return max(1, min(MOST, count // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def on_device(dataset):

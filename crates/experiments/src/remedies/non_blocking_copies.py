@@ -19,6 +19,8 @@ def applies(facts):
         return "no DataLoader is iterated"
     if all(loader["on_device"] for loader in facts["loaders"]):
         return "its data is on the device already"
+    if not any(loader["pinned"] for loader in facts["loaders"]):
+        return "no batch lies in pinned memory: loader-pinning comes first"
     return None
 
 

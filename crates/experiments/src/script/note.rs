@@ -20,6 +20,8 @@ pub struct Note {
     /// By step, one for each backward pass; none where it was not finite.
     pub losses: Vec<Vec<Option<f64>>>,
     pub finite: Option<bool>,
+    /// Norms of the gradients of some early steps, one for each trained parameter; none where there was no gradient.
+    pub gradients: Vec<Vec<Option<f64>>>,
     /// Empty where there is no loader.
     #[serde(deserialize_with = "or_empty")]
     pub samples: Vec<Option<u64>>,
@@ -29,6 +31,7 @@ pub struct Note {
     pub settings: Settings,
     pub machine: Machine,
     pub peak_bytes: Option<u64>,
+    pub peak_reserved_bytes: Option<u64>,
     pub peak_resident_bytes: Option<u64>,
     pub seeds_itself: bool,
     pub exception: Option<String>,
@@ -121,9 +124,20 @@ fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<u64
 }
 
 impl Note {
-    /// Median of the timed steps.
+    /// Mean of the timed steps, with the longest one as long as the second longest: batches that come in bursts count as they
+    /// are, a single stall does not.
     pub fn seconds(&self) -> Option<f64> {
-        headroom_record::statistics::step_statistics(&self.step_seconds).median
+        let mut steps = self.step_seconds.clone();
+        steps.sort_by(f64::total_cmp);
+        if let [.., second, longest] = steps.as_mut_slice() {
+            *longest = *second;
+        }
+        (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
+    }
+
+    /// Did it time all the steps that it was to?
+    pub fn is_whole(&self) -> bool {
+        self.phase == "done"
     }
 
     /// On the device, else of the whole process.
@@ -179,7 +193,8 @@ mod tests {
         let text = r#"{"schema_version": 1, "steps": 11, "step_seconds": [0.2, 0.1, 0.3], "losses": [[1.5], [null]],
             "loaders": [{"workers": 2, "class": "DataLoader"}], "remedies": {"tf32": {"class": "rounding", "did": []}}}"#;
         let note: Note = serde_json::from_str(text).unwrap();
-        assert_eq!((note.seconds(), note.losses[1][0], note.loaders[0].workers), (Some(0.2), None, 2));
+        assert_eq!((note.seconds().unwrap() * 6.0).round() as i64, 1);
+        assert_eq!((note.losses[1][0], note.loaders[0].workers), (None, 2));
         assert_eq!(note.not_applied("tf32").as_deref(), Some("it found nothing to do"));
         assert_eq!((note.not_applied("sdpa"), note.obstacle()), (None, None));
     }
@@ -195,6 +210,18 @@ mod tests {
         let places = note.places.unwrap();
         let place = places.modules[0].place.as_ref().unwrap();
         assert_eq!((place.end_line, place.direct, &places.optimizers[0].place), (Some(4), true, &None));
+    }
+
+    #[test]
+    fn bursts_of_a_loader_count_and_a_single_stall_does_not() {
+        let seconds = |steps: &[f64]| Note { step_seconds: steps.to_vec(), ..Note::default() }.seconds().unwrap();
+        // Four workers hand out four batches at once: three of four steps wait for nothing.
+        let burst = [0.13, 0.01, 0.01, 0.01].repeat(5);
+        assert!((seconds(&burst) - 0.04).abs() < 1e-9, "a median would say 0.01");
+        let mut stalled = vec![0.1; 20];
+        stalled[7] = 5.0;
+        assert!((seconds(&stalled) - 0.1).abs() < 1e-9);
+        assert_eq!(seconds(&[0.3]), 0.3);
     }
 
     #[test]

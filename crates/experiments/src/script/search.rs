@@ -1,193 +1,60 @@
 //! Remedies tried one after the other, the best predicted first, each on top of what was kept before it.
 //!
-//! A process is one figure: the median of its timed steps. Two variants take turns, and how far repeated processes of one
+//! A process is one figure: the mean of its timed steps. Two variants take turns, and how far repeated processes of one
 //! variant lie apart, over all variants together, says how sure a ratio is: a few processes of each are then enough.
 //!
 //! Many remedies are tried, so that one in twenty would be kept by chance: to be kept, one has to be faster with
 //! a chance of 1% to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
+//!
+//! A process starts with many seconds of imports. So time is set aside from the start for the turns at the end and for the patch
+//! ([`Search::set_aside`]), and no process may take it.
 
-use super::gates::{Proof, losses, spread};
-use super::note::{Note, Offer};
-use super::{Ran, Runner, Variant, Way};
-use crate::remedies::{Class, REMEDIES, Remedy};
+mod apart;
+mod finals;
+mod proofs;
+
+use super::candidates::{Candidate, LARGE, Unit, units};
+use super::gates::{correct, ended_alike, spread};
+use super::note::Note;
+use super::outcome::{Doubt, Outcome, Row};
+use super::runs::{Runs, speedup};
+use super::{Ran, Runner, Variant, Way, is_alternative};
+use crate::gates::{Answer, Gate};
 use crate::turns::Speedup;
-use headroom_record::statistics::{Interval, MISSED, pooled_difference};
+pub use finals::{Found, Patched};
+use headroom_record::statistics::MISSED;
+use proofs::Link;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Chance of a remedy that does nothing to be kept.
 const CHANCE: f64 = 0.01;
 
-/// A remedy that cannot be this much faster is not looked at further.
-const WORTH: f64 = 1.005;
+/// A remedy that seems to bring less is not looked at further.
+const WORTH: f64 = 1.01;
 
 /// A remedy that may be faster by this much and is not shown to be faster is not decided.
 const UNDECIDED: f64 = 1.05;
 
-/// Runs of the script as it is with other random numbers of loading, where a remedy moves loading elsewhere.
-const OTHER_LOADINGS: u32 = 2;
+/// Memory that a remedy leaves, as a share of the script's own, to be kept for it; and how much slower it may seem then.
+const SMALLER: f64 = 0.95;
+const AS_FAST: f64 = 0.97;
 
-/// Seconds of compiling that a variant is given which was not compiled before.
+/// Seconds of compiling that a variant is given which was not compiled before, and of reading it from the compiler's cache.
 const COMPILING: f64 = 30.0;
+const CACHED: f64 = 15.0;
+
+/// Of all time, for the first process of a variant that compiles.
+const COMPILING_SHARE: f64 = 0.45;
 
 /// How often a comparison is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeats {
     /// Processes of the script as it is before anything is tried; their losses say how far runs differ.
     pub originals: usize,
-    /// Processes of a remedy before it is judged, and at most.
-    pub least: usize,
+    /// Processes of a remedy at most.
     pub most: usize,
-    /// Processes of each side at the end.
+    /// Turns at the end, at most.
     pub finals: usize,
-}
-
-/// A remedy that is to be tried.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
-    pub remedy: &'static Remedy,
-    /// Share of the step that it is predicted to save; none where no finding asks for it.
-    pub predicted: Option<f64>,
-    /// Findings that it answers.
-    pub answers: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Kept,
-    WithinNoise,
-    /// It may be much faster, or slower: processes differ too much, or time was short.
-    Undecided,
-    Slower,
-    /// It is faster, and its losses are others, by this share where that one is allowed.
-    OtherLosses(f64, f64),
-    NothingToDo(String),
-    Failed(String),
-    TooLong(Duration),
-    NotTried(String),
-}
-
-/// The verdict on one remedy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    pub candidate: Candidate,
-    pub outcome: Outcome,
-    /// Over what was kept before it.
-    pub speedup: Option<Speedup>,
-    /// Share of the step of the script as it is, beyond what was kept before it.
-    pub saved: Option<f64>,
-    /// Bytes before and with it.
-    pub memory: Option<(u64, u64)>,
-    /// Seconds until its first timed step, and of compiling; beside the step, not in it.
-    pub warmup_seconds: Option<f64>,
-    pub compile_seconds: Option<f64>,
-    /// Sentences of the hook.
-    pub did: Vec<String>,
-}
-
-/// Selection by the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    pub precision: bool,
-    pub only: Vec<String>,
-    pub skip: Vec<String>,
-}
-
-/// Remedies in the order in which they are tried, and rows of those that are not.
-pub fn candidates(
-    offered: &BTreeMap<String, Offer>,
-    roadmap: &[(String, f64)],
-    wanted: &Wanted,
-) -> (Vec<Candidate>, Vec<Row>) {
-    let mut tried = vec![];
-    let mut left = vec![];
-    for remedy in &REMEDIES {
-        let answers: Vec<&(String, f64)> =
-            roadmap.iter().filter(|(rule, _)| remedy.answers.contains(&rule.as_str())).collect();
-        let predicted = (!answers.is_empty()).then(|| answers.iter().map(|(_, share)| share).sum::<f64>().min(1.0));
-        let answers = answers.into_iter().map(|(rule, _)| rule.clone()).collect();
-        let candidate = Candidate { remedy, predicted, answers };
-        let named = |names: &[String]| names.iter().any(|name| name == remedy.name);
-        let obstacle =
-            offered.get(remedy.name).map_or(Some("the hook does not know it".into()), |offer| offer.obstacle.clone());
-        let why = match () {
-            () if named(&wanted.skip) => Some("left out by --skip".to_string()),
-            () if !wanted.only.is_empty() && !named(&wanted.only) => Some("not among --only".to_string()),
-            () if remedy.class == Class::Precision && !wanted.precision && !named(&wanted.only) => {
-                Some("needs --allow precision".to_string())
-            }
-            () => obstacle,
-        };
-        match why {
-            None => tried.push(candidate),
-            Some(why) => left.push(Row::of(candidate, Outcome::NotTried(why))),
-        }
-    }
-    tried.sort_by(|left, right| right.predicted.unwrap_or(0.0).total_cmp(&left.predicted.unwrap_or(0.0)));
-    (tried, left)
-}
-
-impl Row {
-    pub fn of(candidate: Candidate, outcome: Outcome) -> Row {
-        Row {
-            candidate,
-            outcome,
-            speedup: None,
-            saved: None,
-            memory: None,
-            warmup_seconds: None,
-            compile_seconds: None,
-            did: vec![],
-        }
-    }
-}
-
-/// Processes of one variant.
-#[derive(Clone, Debug)]
-struct Runs {
-    variant: Variant,
-    notes: Vec<Note>,
-    logs: Vec<f64>,
-    /// A run whose random numbers are those of the script as it is, where its own are not.
-    comparable: Option<Note>,
-}
-
-impl Runs {
-    fn of(variant: Variant) -> Runs {
-        Runs { variant, notes: vec![], logs: vec![], comparable: None }
-    }
-
-    fn take(&mut self, note: Note) -> Result<(), Outcome> {
-        let Some(seconds) = note.seconds().filter(|seconds| *seconds > 0.0) else {
-            return Err(Outcome::Failed("no step was timed".into()));
-        };
-        self.logs.push(seconds.ln());
-        self.notes.push(note);
-        Ok(())
-    }
-
-    fn memory(&self) -> Option<u64> {
-        self.notes.iter().filter_map(Note::memory).max()
-    }
-
-    /// Seconds of a step: the geometric mean of its processes.
-    fn seconds(&self) -> f64 {
-        (self.logs.iter().sum::<f64>() / self.logs.len().max(1) as f64).exp()
-    }
-}
-
-/// All that was found.
-#[derive(Clone, Debug)]
-pub struct Found {
-    pub rows: Vec<Row>,
-    pub kept: Variant,
-    /// All that was kept over the script as it is.
-    pub speedup: Speedup,
-    pub originals: Vec<Note>,
-    pub finals: Vec<Note>,
-    pub proof: Proof,
-    /// Processes that were started.
-    pub processes: usize,
 }
 
 /// Why nothing can be tried.
@@ -200,38 +67,56 @@ pub struct Search<'a> {
     /// The script as it is first, then everything that was measured.
     measured: Vec<Runs>,
     best: usize,
+    /// The last that was kept before anything was compiled.
+    uncompiled: usize,
+    /// What was kept, each held against what was kept before it.
+    links: Vec<Link>,
     /// The script as it is with other random numbers of loading, once it was asked for.
     other_loadings: Vec<Note>,
     /// The script as it is, moved a little.
     moved: Vec<(Way, Note)>,
-    /// Seconds of the longest process that compiled nothing, and of the last one of each variant that does.
+    /// All time there was, and seconds of the longest process that compiled nothing.
+    limit: f64,
     longest: f64,
-    compiled: BTreeMap<String, f64>,
+    /// Seconds of the last process of each variant that compiles, and how many there were.
+    compiled: BTreeMap<String, (f64, usize)>,
+    saved: BTreeMap<&'static str, f64>,
     processes: usize,
     told: &'a mut dyn FnMut(&Row),
 }
 
 impl<'a> Search<'a> {
-    /// Runs the script as it is some times.
+    /// Runs the script as it is some times. `first` is a run that was already seen.
     pub fn begin(
         runner: &'a mut dyn Runner,
         repeats: Repeats,
+        first: Option<Note>,
         told: &'a mut dyn FnMut(&Row),
     ) -> Result<Search<'a>, NotMeasured> {
+        let limit = runner.seconds_left();
         let mut search = Search {
             runner,
             repeats,
-            measured: vec![Runs::of(Variant::as_it_is())],
+            measured: vec![Runs::of(Variant::as_it_is(), Way::Timed)],
             best: 0,
+            uncompiled: 0,
+            links: vec![],
             other_loadings: vec![],
             moved: vec![],
+            limit,
             longest: 0.0,
             compiled: BTreeMap::new(),
+            saved: BTreeMap::new(),
             processes: 0,
             told,
         };
-        for _ in 0..repeats.originals.max(2) {
-            search.run(0).map_err(|outcome| NotMeasured(outcome.words()))?;
+        if let Some(note) = first.filter(|note| note.obstacle().is_none()) {
+            search.processes += 1;
+            search.measured[0].take(note).map_err(|outcome| NotMeasured(outcome.words()))?;
+        }
+        while search.measured[0].logs.len() < repeats.originals.max(1) {
+            let left = search.runner.seconds_left();
+            search.run(0, left).map_err(|outcome| NotMeasured(outcome.words()))?;
         }
         Ok(search)
     }
@@ -241,168 +126,243 @@ impl<'a> Search<'a> {
         &self.measured[0].notes
     }
 
-    /// Tries each, then lets what was kept and the script as it is take turns.
-    pub fn go(mut self, candidates: Vec<Candidate>) -> Result<Found, NotMeasured> {
+    pub fn kept(&self) -> &Variant {
+        &self.measured[self.best].variant
+    }
+
+    /// A run of all that was kept.
+    pub fn kept_note(&self) -> Option<&Note> {
+        self.measured[self.best].notes.first()
+    }
+
+    /// Tries each.
+    pub fn try_all(&mut self, candidates: Vec<Candidate>) -> Vec<Row> {
         let mut rows = vec![];
-        for candidate in candidates {
-            let row = self.attempt(candidate);
-            (self.told)(&row);
-            rows.push(row);
-        }
-        for _ in 0..self.repeats.finals {
-            if self.best == 0 || !self.has_time_for(&[0, self.best]) {
-                break;
+        let mut units: std::collections::VecDeque<Unit> = units(candidates).into();
+        while let Some(mut unit) = units.pop_front() {
+            unit.iter_mut().for_each(|candidate| candidate.predicted = self.predicted(candidate));
+            // Another of its kind was kept since, and nothing more is expected of it: the rest comes first.
+            let is_small = |one: &Candidate| one.predicted.is_some_and(|share| share < LARGE);
+            let was_large = |one: &Candidate| self.replaced(one.remedy.name).is_some();
+            if unit.len() == 1 && is_small(&unit[0]) && was_large(&unit[0]) && units.iter().any(|unit| unit.len() > 1) {
+                units.push_back(unit);
+                continue;
             }
-            // One that fails now takes nothing back of what was measured before.
-            if [0, self.best].into_iter().any(|which| self.run(which).is_err()) {
-                break;
+            for row in self.attempt(unit, units.make_contiguous()) {
+                (self.told)(&row);
+                rows.push(row);
             }
         }
-        let speedup = self.speedup(self.best, 0, MISSED);
-        let proof = self.proof(self.best);
-        let (originals, best) = (self.measured[0].notes.clone(), self.measured[self.best].clone());
-        let processes = self.processes;
-        Ok(Found { rows, kept: best.variant, speedup, originals, finals: best.notes, proof, processes })
+        rows
     }
 
-    fn attempt(&mut self, candidate: Candidate) -> Row {
-        let variant = self.measured[self.best].variant.with(candidate.remedy);
-        let mut row = Row::of(candidate, Outcome::WithinNoise);
-        self.measured.push(Runs::of(variant));
-        let own = self.measured.len() - 1;
-        // As many as a verdict takes, and a turn at the end that shows what was kept.
-        let at_the_end = [0, self.best];
-        let first: Vec<usize> = [vec![own], [self.best, own].repeat(self.repeats.least - 1)].concat();
-        if !self.has_time_for(&[&first[..], &at_the_end].concat()) {
+    /// The saving that is still to be expected: no more than what is left of the step, and beyond what the one saves whose
+    /// place it takes.
+    fn predicted(&self, candidate: &Candidate) -> Option<f64> {
+        let left = self.measured[self.best].seconds() / self.measured[0].seconds();
+        let replaced = self.replaced(candidate.remedy.name).unwrap_or(0.0);
+        candidate.predicted.map(|share| (share - replaced).clamp(0.0, left.min(1.0)))
+    }
+
+    /// Saved by what was kept and would make way for it.
+    fn replaced(&self, name: &str) -> Option<f64> {
+        let kept = self.kept().names();
+        let replaced = kept.iter().find(|kept| is_alternative(kept, name))?;
+        self.saved.get(replaced).copied()
+    }
+
+    fn attempt(&mut self, unit: Unit, rest: &[Unit]) -> Vec<Row> {
+        let mut variant = self.measured[self.best].variant.clone();
+        for candidate in &unit {
+            variant = variant.with(candidate.remedy);
+        }
+        let all = |outcome: Outcome| unit.iter().map(|one| Row::of(one.clone(), outcome.clone())).collect::<Vec<Row>>();
+        let own = self.add(variant, Way::Timed);
+        let within = self.allowance(own);
+        if self.cost(own) > within {
             self.measured.pop();
-            row.outcome = Outcome::NotTried("no time was left for it".into());
-            return row;
+            return all(Outcome::NotTried("no time was left for it".into()));
         }
-        for round in 1..=self.repeats.most.max(self.repeats.least) {
-            if round > self.repeats.least && !self.has_time_for(&[&[own, self.best], &at_the_end[..]].concat()) {
-                break;
-            }
-            // The first process alone tells whether it runs at all; from then on both take turns.
-            let ran = self.run(own).and_then(|()| if round > 1 { self.run(self.best) } else { Ok(()) });
-            if let Err(outcome) = ran {
-                row.outcome = outcome;
-                return row;
-            }
-            if round == 1
-                && let Some(why) = self.measured[own].notes[0].not_applied(row.candidate.remedy.name)
-            {
-                row.outcome =
-                    if why.starts_with("it failed") { Outcome::Failed(why) } else { Outcome::NothingToDo(why) };
-                return row;
-            }
-            let so_far = self.speedup(own, self.best, CHANCE);
-            if so_far.high < WORTH || round >= self.repeats.least && so_far.low > 1.0 {
-                break;
-            }
+        if let Err(outcome) = self.run(own, within) {
+            return all(outcome);
         }
-        self.judge(own, row)
+        let note = self.measured[own].notes[0].clone();
+        let (idle, working): (Vec<&Candidate>, Vec<&Candidate>) =
+            unit.iter().partition(|one| note.not_applied(one.remedy.name).is_some());
+        let mut rows: Vec<Row> = idle.into_iter().map(|one| idle_row(one, &note)).collect();
+        if working.is_empty() {
+            return rows;
+        }
+        let names: Vec<&'static str> = working.iter().map(|one| one.remedy.name).collect();
+        self.measured[own].variant = self.narrowed(own, &names);
+        let doubt = self.take_turns(own, rest);
+        let verdict = self.verdict(own, doubt);
+        let speedup = self.speedup(own, self.best, MISSED);
+        let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
+        match (&mut found[..], verdict) {
+            ([row], verdict) => {
+                row.speedup = Some(speedup);
+                row.outcome = verdict;
+                if row.outcome.is_kept() {
+                    self.keep(own, &names, row.saved);
+                }
+            }
+            (rows, Outcome::Kept) => self.take_apart(own, rows, rest),
+            (rows, Outcome::WithinNoise | Outcome::Slower | Outcome::Undecided(_)) => {
+                for row in rows {
+                    row.saved = None;
+                    row.outcome = Outcome::NoGainTogether(others(&names, row.candidate.remedy.name));
+                }
+            }
+            (rows, verdict) => rows.iter_mut().for_each(|row| row.outcome = verdict.clone()),
+        }
+        rows.extend(found);
+        rows
     }
 
-    fn judge(&mut self, own: usize, mut row: Row) -> Row {
-        let speedup = self.speedup(own, self.best, MISSED);
+    /// The variant without remedies that found nothing to do.
+    fn narrowed(&self, own: usize, names: &[&'static str]) -> Variant {
+        let before = self.kept().names();
+        let variant = &self.measured[own].variant;
+        let idle: Vec<&str> =
+            variant.names().into_iter().filter(|name| !names.contains(name) && !before.contains(name)).collect();
+        variant.without(&idle)
+    }
+
+    fn add(&mut self, variant: Variant, way: Way) -> usize {
+        self.measured.push(Runs::of(variant, way));
+        self.measured.len() - 1
+    }
+
+    /// Until it is faster, is not worth more, or time is short. One process alone keeps a remedy only where remedies that promise
+    /// much would have no time otherwise.
+    fn take_turns(&mut self, own: usize, rest: &[Unit]) -> Doubt {
+        while self.measured[own].logs.len() < self.repeats.most {
+            let likely = self.speedup(own, self.best, MISSED);
+            if likely.high < 1.0 || likely.ratio < WORTH && likely.high < UNDECIDED {
+                break;
+            }
+            let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
+            let count = self.measured[own].logs.len();
+            if is_faster && count >= 2 {
+                break;
+            }
+            let mut turn = vec![own];
+            if self.measured[self.best].logs.len() <= count {
+                turn.insert(0, self.best);
+            }
+            let cost: f64 = turn.iter().map(|which| self.cost(*which)).sum();
+            let needed = if is_faster { self.pending(rest) } else { 0.0 };
+            if cost + needed > self.allowance(own) {
+                return Doubt::Time;
+            }
+            for which in turn {
+                let within = self.allowance(own);
+                // One that fails now takes nothing back of what was measured before.
+                if self.run(which, within).is_err() {
+                    return Doubt::Time;
+                }
+            }
+        }
+        Doubt::Noise
+    }
+
+    fn verdict(&mut self, own: usize, doubt: Doubt) -> Outcome {
+        let likely = self.speedup(own, self.best, MISSED);
         let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
+        let is_smaller = likely.low > AS_FAST && self.is_smaller(own);
+        match () {
+            () if likely.high < 1.0 => Outcome::Slower,
+            () if !is_faster && !is_smaller && likely.high > UNDECIDED => Outcome::Undecided(doubt),
+            () if !is_faster && !is_smaller => Outcome::WithinNoise,
+            () => match self.refusal(own) {
+                Some(gate) => Outcome::Refused(gate.name, gate.figure, gate.limit),
+                None if is_faster => Outcome::Kept,
+                None => Outcome::KeptSmaller,
+            },
+        }
+    }
+
+    /// Less memory on the device, as the allocator hands it out or as it holds it, and no more of the other.
+    fn is_smaller(&self, own: usize) -> bool {
+        let most =
+            |which: usize, read: fn(&Note) -> Option<u64>| self.measured[which].notes.iter().filter_map(read).max();
+        let share = |read| Some(most(own, read)? as f64 / most(self.best, read)?.max(1) as f64);
+        let both = share(|note| note.peak_bytes).zip(share(|note| note.peak_reserved_bytes));
+        both.is_some_and(|(one, other)| one.min(other) <= SMALLER && one.max(other) <= 1.01)
+    }
+
+    /// The gate that fails, of all but the speed.
+    fn refusal(&mut self, own: usize) -> Option<Gate> {
+        let link = self.prove(own);
+        let proof = self.proof(&link);
+        let gates = correct(self.originals(), &self.measured[own].notes, &[proof]);
+        self.measured[own].comparable = link.comparable;
+        gates.into_iter().find(|gate| gate.answer == Answer::Fail)
+    }
+
+    fn keep(&mut self, own: usize, names: &[&'static str], saved: Option<f64>) {
+        let link = self.link(own);
+        let kept = &self.measured[own].variant;
+        if !kept.is_compiled() {
+            self.uncompiled = own;
+        }
+        // A remedy whose place was taken is not in the chain any more.
+        let before = self.kept().names();
+        let replaced = before.iter().any(|name| !kept.names().contains(name));
+        for name in names {
+            let replaced = self.replaced(name).unwrap_or(0.0);
+            self.saved.insert(name, saved.unwrap_or(0.0) + replaced);
+        }
+        if replaced {
+            let over = link.over;
+            self.links.retain(|link| link.own <= over);
+        }
+        self.links.push(link);
+        self.best = own;
+    }
+
+    fn row(&self, candidate: &Candidate, own: usize, names: &[&'static str]) -> Row {
         let (best, runs) = (&self.measured[self.best], &self.measured[own]);
-        row.memory = best.memory().zip(runs.memory());
-        row.saved = Some((best.seconds() - runs.seconds()) / self.measured[0].seconds());
+        let mut row = Row::of(candidate.clone(), Outcome::WithinNoise);
+        if names.len() == 1 {
+            row.memory = best.memory().zip(runs.memory());
+            row.saved = Some((best.seconds() - runs.seconds()) / self.measured[0].seconds());
+        }
         if let Some(note) = runs.notes.first() {
             row.warmup_seconds = note.warmup_seconds;
             row.compile_seconds = note.compile.as_ref().map(|compile| compile.seconds);
-            row.did = note.remedies.get(row.candidate.remedy.name).map_or(vec![], |applied| applied.did.clone());
-        }
-        row.speedup = Some(speedup);
-        row.outcome = match () {
-            () if speedup.high < 1.0 => Outcome::Slower,
-            () if !is_faster && speedup.high > UNDECIDED => Outcome::Undecided,
-            () if !is_faster => Outcome::WithinNoise,
-            () => {
-                let proof = self.proof(own);
-                let same = losses(&proof, class_of(&self.measured[own].variant));
-                if same.passed() { Outcome::Kept } else { Outcome::OtherLosses(same.figure, same.limit) }
-            }
-        };
-        if row.outcome == Outcome::Kept {
-            self.best = own;
+            row.did = note.remedies.get(candidate.remedy.name).map_or(vec![], |applied| applied.did.clone());
         }
         row
     }
 
-    /// Runs whose losses can be compared: of the script as it is, and of a variant. Compiled code draws the numbers of its
-    /// dropout in another order, and workers of a loader draw others: both are run once more so that they say the same. Where
-    /// losses differ by more than the class allows all the same, the script shows how far it moves them by itself.
-    fn proof(&mut self, own: usize) -> Proof {
-        let variant = self.measured[own].variant.clone();
-        let mut references = self.originals().to_vec();
-        let has_dropout = references.iter().any(|note| note.modules.iter().any(|module| module.dropouts > 0));
-        let draws_otherwise = has_dropout && variant.is_compiled();
-        if draws_otherwise && self.measured[own].comparable.is_none() && self.has_time_for(&[own]) {
-            self.measured[own].comparable = self.extra(&variant, Way::ComparableRandom);
-        }
-        let draws = |note: &Note| note.loaders.iter().any(|loader| loader.draws_random == Some(true));
-        if variant.moves_loading() && references.iter().any(draws) {
-            for number in 1..=OTHER_LOADINGS {
-                if self.other_loadings.len() < number as usize && self.has_time_for(&[0]) {
-                    let note = self.extra(&Variant::as_it_is(), Way::OtherLoading(number));
-                    self.other_loadings.extend(note);
-                }
-            }
-            references.extend(self.other_loadings.iter().cloned());
-        }
-        let runs = &self.measured[own];
-        let proofs = runs.comparable.as_ref().map_or_else(|| runs.notes.clone(), |note| vec![note.clone()]);
-        let mut proof = Proof { references, moved: vec![], proofs };
-        let class = class_of(&variant);
-        if class >= Class::Rounding {
-            let dropout = draws_otherwise.then_some(Way::OtherDropout);
-            for way in [Some(Way::Moved(class)), dropout].into_iter().flatten() {
-                if losses(&proof, class).passed() {
-                    break;
-                }
-                proof.moved.extend(self.moved_by(way));
-            }
-        }
-        proof
-    }
-
-    /// The script as it is, run once in that way.
-    fn moved_by(&mut self, way: Way) -> Option<Note> {
-        if let Some((_, note)) = self.moved.iter().find(|(known, _)| *known == way) {
-            return Some(note.clone());
-        }
-        let note = if self.has_time_for(&[0]) { self.extra(&Variant::as_it_is(), way) } else { None };
-        self.moved.extend(note.clone().map(|note| (way, note)));
-        note
-    }
-
-    /// A process whose time does not count.
-    fn extra(&mut self, variant: &Variant, way: Way) -> Option<Note> {
-        match self.started(variant, way) {
-            Ran::Measured(note) if note.obstacle().is_none() => Some(*note),
-            _ => None,
-        }
-    }
-
-    fn started(&mut self, variant: &Variant, way: Way) -> Ran {
+    fn started(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
         let before = self.runner.seconds_left();
-        let ran = self.runner.run(variant, way);
+        let ran = self.runner.run(variant, way, within);
         self.processes += 1;
         let seconds = before - self.runner.seconds_left();
         match variant.is_compiled() {
-            true => drop(self.compiled.insert(variant.asked(), seconds)),
-            false => self.longest = self.longest.max(seconds),
+            true if way == Way::Timed => {
+                let count = self.compiled.get(&variant.asked()).map_or(0, |(_, count)| *count);
+                self.compiled.insert(variant.asked(), (seconds, count + 1));
+            }
+            true => {}
+            false if way != Way::Patched => self.longest = self.longest.max(seconds),
+            false => {}
         }
         ran
     }
 
-    fn run(&mut self, which: usize) -> Result<(), Outcome> {
-        let variant = self.measured[which].variant.clone();
-        match self.started(&variant, Way::Timed) {
+    fn run(&mut self, which: usize, within: f64) -> Result<(), Outcome> {
+        let (variant, way) = (self.measured[which].variant.clone(), self.measured[which].way);
+        match self.started(&variant, way, within) {
             Ran::Measured(note) => match note.obstacle() {
                 Some(obstacle) => Err(Outcome::Failed(obstacle)),
+                None if which > 0 && !ended_alike(self.originals(), &note) => Err(Outcome::Failed(format!(
+                    "it ended after {} steps, before the script as it is does",
+                    note.steps
+                ))),
                 None => self.measured[which].take(*note),
             },
             Ran::Failed(why) => Err(Outcome::Failed(why)),
@@ -410,52 +370,69 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// For one process of each.
-    fn has_time_for(&self, which: &[usize]) -> bool {
-        let seconds = |which: &usize| {
-            let variant = &self.measured[*which].variant;
-            match variant.is_compiled() {
-                true => self.compiled.get(&variant.asked()).copied().unwrap_or(self.longest + COMPILING),
-                false => self.longest,
+    /// Seconds of one more process.
+    fn cost(&self, which: usize) -> f64 {
+        self.cost_of(&self.measured[which].variant, COMPILING)
+    }
+
+    fn cost_of(&self, variant: &Variant, compiling: f64) -> f64 {
+        match (variant.is_compiled(), self.compiled.get(&variant.asked())) {
+            (false, _) => self.longest,
+            (true, None) => self.longest + compiling,
+            // The next one reads what the first one compiled.
+            (true, Some((first, 1))) => self.longest.max(first - 0.5 * (first - self.longest).max(0.0)),
+            (true, Some((last, _))) => *last,
+        }
+    }
+
+    /// Seconds for the end, were this one kept: the script as it is and this one once more, and the patch twice.
+    fn set_aside(&self, own: usize) -> f64 {
+        self.cost(0) + 3.0 * self.cost_of(&self.measured[own].variant, CACHED)
+    }
+
+    /// Seconds that processes for this one may take.
+    fn allowance(&self, own: usize) -> f64 {
+        let left = self.runner.seconds_left() - self.set_aside(own);
+        let runs = &self.measured[own];
+        match runs.variant.is_compiled() && runs.logs.is_empty() {
+            true => left.min(COMPILING_SHARE * self.limit),
+            false => left,
+        }
+    }
+
+    /// Seconds for what still promises much: one process each, one for all that stand in for each other.
+    fn pending(&self, rest: &[Unit]) -> f64 {
+        let mut counted: Vec<&str> = vec![];
+        let mut seconds = 0.0;
+        for candidate in rest.iter().flatten().filter(|one| self.predicted(one).is_some_and(|share| share >= LARGE)) {
+            let name = candidate.remedy.name;
+            if !counted.iter().any(|other| is_alternative(other, name)) {
+                counted.push(name);
+                let variant = self.kept().with(candidate.remedy);
+                // What compiles takes longer at the end too.
+                let at_the_end = if variant.is_compiled() && !self.kept().is_compiled() { 3.0 * CACHED } else { 0.0 };
+                seconds += self.cost_of(&variant, COMPILING) + at_the_end;
             }
-        };
-        self.runner.seconds_left() > which.iter().map(seconds).sum()
+        }
+        seconds
     }
 
     fn speedup(&self, of: usize, over: usize, missed: f64) -> Speedup {
-        let rounds = self.measured[of].logs.len().min(self.measured[over].logs.len());
         if of == over {
-            return Speedup::none(rounds);
+            return Speedup::none(self.measured[of].logs.len());
         }
-        let all: Vec<&[f64]> = self.measured.iter().map(|runs| runs.logs.as_slice()).collect();
-        let Interval { value, low, high } = pooled_difference(all[over], all[of], &all, missed);
-        Speedup { ratio: value.exp(), low: low.exp(), high: high.exp().min(f64::MAX), rounds }
+        speedup(&self.measured[of], &self.measured[over], &self.measured, missed)
     }
 }
 
-impl Outcome {
-    pub fn words(&self) -> String {
-        match self {
-            Outcome::Kept => "kept: faster".into(),
-            Outcome::WithinNoise => "within noise".into(),
-            Outcome::Undecided => "not decided: processes differ by too much".into(),
-            Outcome::Slower => "slower".into(),
-            Outcome::OtherLosses(share, limit) => {
-                format!("not kept: its losses differ by {share:.1e} of them, {limit:.1e} allowed")
-            }
-            Outcome::NothingToDo(why) => format!("nothing to do: {why}"),
-            Outcome::Failed(why) => format!("failed: {why}"),
-            Outcome::TooLong(limit) => {
-                format!("ended after {:.0} s, which is longer than it may take", limit.as_secs_f64())
-            }
-            Outcome::NotTried(why) => format!("not tried: {why}"),
-        }
-    }
+fn idle_row(candidate: &Candidate, note: &Note) -> Row {
+    let why = note.not_applied(candidate.remedy.name).unwrap_or_default();
+    let outcome = if why.starts_with("it failed") { Outcome::Failed(why) } else { Outcome::NothingToDo(why) };
+    Row::of(candidate.clone(), outcome)
 }
 
-/// The class among several remedies that allows the most.
-pub fn class_of(variant: &Variant) -> Class {
-    variant.remedies().iter().map(|remedy| remedy.class).max().unwrap_or(Class::Same)
+fn others(names: &[&'static str], own: &str) -> Vec<&'static str> {
+    names.iter().copied().filter(|name| *name != own).collect()
 }
 
 /// Do runs of the script as it is differ at all?

@@ -58,7 +58,10 @@ fn processes(count: u64) -> String {
 }
 
 fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
-    let open = record.remedies.iter().filter(|row| row.was_tried && row.outcome.starts_with("not ")).count();
+    let is_open = |row: &&RemedyRow| {
+        row.was_tried && ["not decided", "not tried", "ended after"].iter().any(|begin| row.outcome.starts_with(begin))
+    };
+    let open = record.remedies.iter().filter(is_open).count();
     match open {
         0 => format!(
             "Nothing to gain: the script takes {now} per step as it is, and no remedy that was tried made it faster beyond the \
@@ -154,7 +157,8 @@ pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
 
 pub fn not_tried(record: &ScriptRecord) -> Table {
     let rows = record.remedies.iter().filter(|row| !row.was_tried);
-    let rows = rows.map(|row| vec![row.name.clone(), row.class.clone(), row.outcome.clone()]);
+    let why = |row: &RemedyRow| row.outcome.trim_start_matches("not tried: ").to_string();
+    let rows = rows.map(|row| vec![row.name.clone(), row.class.clone(), why(row)]);
     Table { head: vec!["remedy", "class", "why not"], rows: rows.collect() }
 }
 
@@ -176,7 +180,7 @@ pub fn gate_figure(gate: &str, figure: f64) -> String {
     match gate {
         "speed" => times(figure),
         "memory" => format!("{figure:.2}"),
-        "finite" | "batches" | "samples" => format!("{figure:.0}"),
+        "finite" | "batches" | "samples" | "steps" => format!("{figure:.0}"),
         _ => format!("{figure:.1e}"),
     }
 }

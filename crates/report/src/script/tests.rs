@@ -97,7 +97,7 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
         "at most 2.0e-4 of a loss apart",
         "off by 20% of the saving in the median, over one remedy",
         "tf32     rounding      40.0%     33.3%  1.50× (1.40 to 1.60)    -20%  kept: faster",
-        "not tried: it computes no attention",
+        "sdpa    rounding  it computes no attention",
         "The patch, optimize.patch, changes train.py.",
         "1.49× as fast as the script as it is (1.44 to 1.54, 3 processes)",
         "By hand: give the loader workers",

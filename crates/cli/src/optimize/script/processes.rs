@@ -33,8 +33,8 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// A process may take this many times as long as the script as it is, and this much more: compilers are slow.
 const PATIENCE: f64 = 5.0;
 const COMPILING: Duration = Duration::from_secs(180);
-/// Whatever the time limit: what was begun has this many times as long.
-const AT_LEAST: f64 = 2.0;
+/// What was begun has this many times as long as the script as it is, while there is time at all.
+const AT_LEAST: f64 = 1.3;
 
 /// Between the request to end and the end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ pub struct Processes<'a> {
     interrupt: &'a Interrupt,
     /// Time of the slowest process of the script as it is.
     own: Option<Duration>,
-    /// Texts that take the place of the user's in a copy, by their paths in the working folder.
+    /// Texts that take the place of the user's in a copy with the patch, by their paths in the working folder.
     changed: Vec<(PathBuf, String)>,
     /// A user's file was changed: nothing more is run.
     spoiled: Option<String>,
@@ -110,44 +110,48 @@ impl<'a> Processes<'a> {
         self.spoiled.as_deref()
     }
 
-    /// From now on copies hold these texts instead of the user's.
-    pub fn change(&mut self, changed: Vec<(PathBuf, String)>) {
-        self.changed = changed;
-    }
-
-    /// Records the script as it is into a folder; the traces, by rank.
-    pub fn record(&mut self, into: &Path) -> Result<Vec<PathBuf>, String> {
-        let wanted = |command: &mut Command, place: &Path| {
-            command.env("HEADROOM_RECORD_FOLDER", into);
-            command.env("HEADROOM_RECORD_NOTES", place);
-            command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
-            command.env("HEADROOM_RECORD_STOP", "1");
-        };
-        let (ended, scratch) = self.process(&Variant::as_it_is(), wanted)?;
-        let mut traces: Vec<PathBuf> = crate::record::read_notes(&scratch.notes())
-            .map_err(|error| error.to_string())?
-            .into_iter()
-            .filter_map(|note| note.trace)
-            .collect();
-        traces.sort();
-        traces.dedup();
-        match traces.is_empty() {
-            true => Err(ended.words(&scratch)),
-            false => Ok(traces),
+    /// Measures the script as it is and records it into a folder, in one process: the traces, by rank, and the measurement.
+    pub fn record(&mut self, into: &Path) -> Result<(Vec<PathBuf>, Option<Note>), String> {
+        let measuring = self.measuring;
+        let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
+            record_into(command, into, place);
+            measure(command, place, measuring);
+            command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
+        })?;
+        let note = counting(read_all(&place.notes(), "measure.")).filter(|note| note.is_whole());
+        self.offered = note.as_ref().is_some_and(|note| note.offered.is_some());
+        if let Ok(traces) = traces_of(&ended, &place) {
+            return Ok((traces, note.filter(|_| self.offered)));
         }
+        if let Some(spoiled) = &self.spoiled {
+            return Err(spoiled.clone());
+        }
+        // It takes too few steps for both.
+        let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
+            record_into(command, into, place);
+        })?;
+        Ok((traces_of(&ended, &place)?, note.filter(|_| self.offered)))
     }
 
     /// One process, and the folder it ran in.
     fn process(
         &mut self,
         variant: &Variant,
+        way: Way,
+        within: f64,
         wanted: impl FnOnce(&mut Command, &Path),
     ) -> Result<(Ended, Place), String> {
-        self.begun(variant, wanted).map_err(|error| format!("{error:#}"))
+        self.begun(variant, way, within, wanted).map_err(|error| format!("{error:#}"))
     }
 
-    fn begun(&mut self, variant: &Variant, wanted: impl FnOnce(&mut Command, &Path)) -> Result<(Ended, Place)> {
-        let place = self.place()?;
+    fn begun(
+        &mut self,
+        variant: &Variant,
+        way: Way,
+        within: f64,
+        wanted: impl FnOnce(&mut Command, &Path),
+    ) -> Result<(Ended, Place)> {
+        let place = self.place(way == Way::Patched)?;
         let mut words = self.command.iter().map(|word| place.word(self.original.as_ref(), word));
         let mut command = Command::new(words.next().context("the command is empty")?);
         command.args(words).current_dir(&place.folder);
@@ -165,7 +169,7 @@ impl<'a> Processes<'a> {
         wanted(&mut command, &place.notes());
         lead_a_group(&mut command);
         let began = Instant::now();
-        let limit = self.limit();
+        let limit = self.limit(within);
         let program = self.command[0].to_string_lossy().into_owned();
         let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
         let status = self.wait(&mut child, began + limit)?;
@@ -185,14 +189,14 @@ impl<'a> Processes<'a> {
         Ok((ended, place))
     }
 
-    fn place(&self) -> Result<Place> {
+    fn place(&self, patched: bool) -> Result<Place> {
         let Some(original) = &self.original else {
             let aside = tempfile::Builder::new().prefix("run-").tempdir_in(self.home.path())?;
             let root = aside.path().to_path_buf();
             return Place { folder: self.folder.clone(), root, scratch: None, _aside: Some(aside) }.made();
         };
         let scratch = original.copy(self.home.path())?;
-        for (path, text) in &self.changed {
+        for (path, text) in self.changed.iter().filter(|_| patched) {
             let place = scratch.folder.join(path);
             // A link would lead to the user's own file.
             let _ = fs::remove_file(&place);
@@ -209,12 +213,15 @@ impl<'a> Processes<'a> {
         std::env::join_paths(folders).context("a folder's name cannot stand in PYTHONPATH")
     }
 
-    fn limit(&self) -> Duration {
+    fn limit(&self, within: f64) -> Duration {
         let left = self.ends.saturating_duration_since(Instant::now());
         match self.own {
             // The first one may take as long as there is.
             None => left,
-            Some(own) => (own.mul_f64(PATIENCE) + COMPILING).min(left.max(own.mul_f64(AT_LEAST))),
+            Some(own) => {
+                let most = own.mul_f64(PATIENCE) + COMPILING;
+                most.min(Duration::try_from_secs_f64(within).unwrap_or(most)).max(own.mul_f64(AT_LEAST).min(left))
+            }
         }
     }
 
@@ -244,27 +251,23 @@ impl<'a> Processes<'a> {
 }
 
 impl Runner for Processes<'_> {
-    fn run(&mut self, variant: &Variant, way: Way) -> Ran {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
         let measuring = self.measuring;
         let offer = !std::mem::replace(&mut self.offered, true);
-        let ran = self.process(variant, |command, notes| {
-            command.env("HEADROOM_MEASURE_NOTES", notes);
-            command.env("HEADROOM_MEASURE_COMMAND", std::process::id().to_string());
-            command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
-            command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
-            command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
+        let ran = self.process(variant, way, within, |command, notes| {
+            measure(command, notes, measuring);
             command.env("HEADROOM_MEASURE_STOP", "1");
             if offer {
                 command.env("HEADROOM_REMEDIES_OFFER", "1");
             }
             match way {
-                Way::Timed => {}
+                Way::Timed | Way::Patched => {}
                 Way::ComparableRandom => drop(command.env("HEADROOM_MEASURE_FALLBACK_RANDOM", "1")),
                 Way::OtherLoading(number) => {
                     command.env("HEADROOM_MEASURE_SHIFT_LOADING", number.to_string());
                 }
-                Way::Moved(class) => {
-                    command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", class.rounding().to_string());
+                Way::Moved(rounding) => {
+                    command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", rounding.share().to_string());
                 }
                 Way::OtherDropout => drop(command.env("HEADROOM_MEASURE_OTHER_DROPOUT", "1")),
             }
@@ -292,6 +295,34 @@ impl Runner for Processes<'_> {
             false => self.ends.saturating_duration_since(Instant::now()).as_secs_f64(),
         }
     }
+
+    fn patch_with(&mut self, files: Vec<(PathBuf, String)>) {
+        self.changed = files;
+    }
+}
+
+fn record_into(command: &mut Command, into: &Path, notes: &Path) {
+    command.env("HEADROOM_RECORD_FOLDER", into);
+    command.env("HEADROOM_RECORD_NOTES", notes);
+    command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
+    command.env("HEADROOM_RECORD_STOP", "1");
+}
+
+fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
+    command.env("HEADROOM_MEASURE_NOTES", notes);
+    command.env("HEADROOM_MEASURE_COMMAND", std::process::id().to_string());
+    command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
+    command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
+    command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
+}
+
+/// Traces that a process left, or why there is none.
+fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
+    let notes = crate::record::read_notes(&place.notes()).map_err(|error| error.to_string())?;
+    let mut traces: Vec<PathBuf> = notes.into_iter().filter_map(|note| note.trace).collect();
+    traces.sort();
+    traces.dedup();
+    if traces.is_empty() { Err(ended.words(place)) } else { Ok(traces) }
 }
 
 /// Where one process runs.

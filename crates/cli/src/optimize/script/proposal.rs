@@ -1,21 +1,17 @@
 //! The patch of what was kept: written, run in a copy, and handed over.
 
-use super::processes::Processes;
 use crate::optimize::patch::{Changed, Patch, patch};
 use anyhow::Result;
+use headroom_experiments::script::Variant;
 use headroom_experiments::script::note::Note;
 use headroom_experiments::script::search::Found;
-use headroom_experiments::script::{Ran, Runner, Variant, Way};
 use headroom_experiments::turns::Speedup;
 use headroom_record::replace::replace_file;
 use headroom_record::script::PatchRecord;
-use headroom_record::statistics::{Interval, MISSED, pooled_difference};
+use headroom_record::statistics::Interval;
 use headroom_report::lint::difference as unified;
 use std::fs;
-use std::path::{Component, Path};
-
-/// Processes of the patched script at least, for an interval.
-const LEAST: usize = 2;
+use std::path::{Component, Path, PathBuf};
 
 pub struct Proposal {
     patch: Patch,
@@ -27,11 +23,12 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    pub fn of(found: &Found, folder: &Path, main_script: &Path) -> Proposal {
-        let nothing_kept = found.kept.is_empty();
+    /// For what was kept, which one of its runs tells the places of.
+    pub fn of(kept: &Variant, run: Option<&Note>, folder: &Path, main_script: &Path) -> Proposal {
+        let nothing_kept = kept.is_empty();
         let sources = |path: &Path| fs::read_to_string(folder.join(path)).ok();
-        let patch = match found.finals.first() {
-            Some(note) if !nothing_kept => patch(&sources, note, &found.kept, main_script),
+        let patch = match run {
+            Some(note) if !nothing_kept => patch(&sources, note, kept, main_script),
             _ => Patch::default(),
         };
         let mut proposal = Proposal { patch, measured: None, applied: false, note: None, nothing_kept };
@@ -57,32 +54,23 @@ impl Proposal {
         self.patch.files.is_empty()
     }
 
-    /// Runs copies of the script with the patch in them, and without remedies from outside.
-    pub fn measure(&mut self, processes: &mut Processes, found: &Found, rounds: usize) {
-        processes.change(self.patch.files.iter().map(|file| (file.path.clone(), file.after.clone())).collect());
-        let mut logs = vec![];
-        for _ in 0..rounds.max(LEAST) {
-            if processes.seconds_left() <= 0.0 && logs.len() >= LEAST {
-                break;
-            }
-            match processes.run(&Variant::as_it_is(), Way::Timed) {
-                Ran::Measured(note) => match (note.obstacle(), note.seconds()) {
-                    (None, Some(seconds)) => logs.push(seconds.ln()),
-                    (why, _) => return self.failed(&why.unwrap_or_default()),
-                },
-                Ran::Failed(why) => return self.failed(&why),
-                Ran::TooLong(_) => return self.failed("it took too long"),
-            }
-        }
-        processes.change(vec![]);
-        let own: Vec<f64> = found.originals.iter().filter_map(Note::seconds).map(f64::ln).collect();
-        let Interval { value, low, high } = pooled_difference(&own, &logs, &[&own, &logs], MISSED);
-        let most = |log: f64| log.exp().min(f64::MAX);
-        self.measured = Some((Interval { value: value.exp(), low: low.exp(), high: most(high) }, logs.len()));
+    /// Files as they are with the patch, by their paths; none where it changes nothing.
+    pub fn files(&self) -> Option<Vec<(PathBuf, String)>> {
+        let files = self.patch.files.iter().map(|file| (file.path.clone(), file.after.clone()));
+        (!self.is_empty()).then(|| files.collect())
     }
 
-    fn failed(&mut self, why: &str) {
-        self.note = Some(format!("The patched copy was not measured: {why}"));
+    /// Takes up how copies of the script ran with the patch in them, and without remedies from outside.
+    pub fn ran(&mut self, found: &Found) {
+        let Some(patched) = &found.patched else { return };
+        match (patched.speedup, &patched.why) {
+            (_, Some(why)) => self.note = Some(format!("The patched copy was not measured: {why}")),
+            (Some(speedup), None) => {
+                let Speedup { ratio: value, low, high, rounds: _ } = speedup;
+                self.measured = Some((Interval { value, low, high }, patched.notes.len()));
+            }
+            (None, None) => {}
+        }
     }
 
     /// Only a patch that was run and reaches what the remedies reached. All files, or none where one was changed meanwhile.

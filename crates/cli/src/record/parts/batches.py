@@ -17,6 +17,9 @@ from collections.abc import Mapping
 
 # Bytes of one tensor that a digest looks at: its beginning and its end.
 MOST_BYTES = 1 << 22
+# Batches made ahead that a warm-up waits for, and workers whose bursts are timed twice, at most.
+MOST_AHEAD = 96
+MOST_BURST = 24
 SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
 
 
@@ -33,6 +36,8 @@ class Batches:
         self.step_samples = 0
         self.step_wait = 0.0
         self.is_digesting = True
+        # The loader that handed out the last batch.
+        self.latest = None
 
     def restart_timing(self):
         self.waits = []
@@ -113,12 +118,35 @@ class Batches:
     def gave(self, iterator, batch):
         facts = self.loaders[iterator._headroom_loader]
         count = samples_of(batch)
+        self.latest = facts["loader"]
         facts["batches"] += 1
         facts["samples"] += count
         self.step_samples += count
         if self.is_digesting and len(facts["digests"]) < self.most_digests:
             facts["digests"].append(digest(batch))
             facts["on_device"] = facts["on_device"] or any(tensor.device.type != "cpu" for tensor in tensors_in(batch))
+
+    def trained_on(self):
+        """Loaders that handed out a batch since the first step: others are for evaluation."""
+        return [one for one in self.loaders if one["batches"] and one["loader"] is self.latest]
+
+    def workers(self):
+        """At most so many that the steps they ask for do not take long."""
+        return min(MOST_BURST, max([one["workers"] for one in self.trained_on()], default=0))
+
+    def has_ahead(self, timed):
+        """Whether the loop still takes batches that workers made before it could wait for them: steps on those are no steps of
+        a loader that is too slow. An epoch that is too short for the steps to time after them leaves no choice."""
+        for one in self.trained_on():
+            ahead = min(MOST_AHEAD, one["workers"] * (one["prefetch"] or 2))
+            try:
+                ahead = min(ahead, len(one["loader"]) - max(timed, 2 * self.workers()) - 2)
+            except TypeError:
+                # An iterable dataset has no length.
+                pass
+            if one["epochs"] == 1 and one["batches"] <= ahead:
+                return True
+        return False
 
     def facts(self):
         return [{key: value for key, value in one.items() if key != "loader"} for one in self.loaders]

@@ -4,9 +4,11 @@ Protocol. The command that starts the script sets variables, and reads one JSON 
 
 Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES alone applies remedies and leaves no note):
   HEADROOM_MEASURE_NOTES            folder for notes, which must exist: `measure.PID.json`, renamed into place when whole
-  HEADROOM_MEASURE_WARMUP           steps before timing [3]; more are taken while something is still being compiled
+  HEADROOM_MEASURE_WARMUP           steps before timing [3]; more are taken while something is still being compiled, and until
+                                    batches that a loader's workers had made ahead are used up
   HEADROOM_MEASURE_MOST_WARMUP      at most so many [4 x WARMUP + 8]
-  HEADROOM_MEASURE_TIMED            steps to time [8]; 0 times none and never ends the script
+  HEADROOM_MEASURE_TIMED            steps to time [8]; twice the workers of a loader at least; 0 times none and never ends the
+                                    script
   HEADROOM_MEASURE_STOP             1: the script ends with SystemExit(0) after the last timed step, with the note written;
                                     if it goes on stepping all the same, the process is ended at once
   HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
@@ -33,6 +35,7 @@ Note (times in seconds, memory in bytes; a value that is unknown or not finite i
   compile             null, or {seconds, seconds_in_timed, graphs, graph_breaks, recompiles, failures}
   losses              per step a list, one value per backward call, from the first step on; unscaled
   finite              whether all of them are; null without any
+  gradients           of the first and the third step: norms, one per parameter of the optimizers in their order; null: none
   samples             per step: samples that loaders handed out, or null where there is no loader
   loaders             per DataLoader iterated: class, dataset, batch_size, workers, persistent, prefetch, pinned, iterable,
                       sampler, epochs, batches, samples, digests (one text per batch: "shape:dtype:crc32 ..."), on_device,
@@ -95,6 +98,12 @@ OTHER_DROPOUT = os.environ.get("HEADROOM_MEASURE_OTHER_DROPOUT") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
 
 
+# Seconds of a warm-up that waits for batches made ahead to be used up.
+MOST_DRAINING = 20.0
+# Steps, counted from 0, whose gradients are looked at.
+GRADIENT_STEPS = (0, 2)
+
+
 class Meter:
     """One process's measurement, moved on by the marks."""
 
@@ -105,9 +114,15 @@ class Meter:
         self.kind = "main"
         self.clear()
 
+    @property
+    def is_measuring(self):
+        """Whether a recording in the same process has to wait."""
+        return TIMED > 0 and self.phase != "done" and self.error is None
+
     def clear(self):
         self.error = None
         self.steps = 0
+        self.gradients = []
         self.phase = "warm-up"
         self.steps_in_phase = 0
         self.timed = []
@@ -163,19 +178,41 @@ class Meter:
         if self.phase == "timed":
             self.take_time()
             self.batches.end_step(is_timed=self.steps_in_phase > 0)
-            if self.steps_in_phase >= TIMED:
+            # Workers hand out batches in bursts: two rounds of them at least.
+            if self.steps_in_phase >= max(TIMED, 2 * self.batches.workers()):
                 self.finish()
             return
         self.batches.end_step(is_timed=False)
         is_compiling = self.is_compiling()
         is_warm = self.steps_in_phase >= WARMUP and not is_compiling
-        if TIMED > 0 and (is_warm or self.steps_in_phase >= max(MOST_WARMUP, WARMUP)):
+        has_ahead = time.perf_counter() - self.first_mark < MOST_DRAINING and self.batches.has_ahead(TIMED)
+        if TIMED > 0 and (is_warm or self.steps_in_phase >= max(MOST_WARMUP, WARMUP)) and not has_ahead:
             self.phase, self.warmup_steps, self.steps_in_phase = "timed", self.steps, 0
             self.compile_at_timed = compile_seconds()
             self.batches.is_digesting = False
             self.progress()
             self.warmup_end = time.perf_counter()
             self.take_time()
+
+    def before_step(self, optimizer, *unused):
+        """Norms of the gradients of some early steps, kept on the device: a layer without a backward pass shows at once."""
+        if self.phase == "warm-up" and self.steps in GRADIENT_STEPS and self.error is None and not SHARED.is_capturing():
+            SHARED.guarded(self.keep_gradients, optimizer, listener=self)
+
+    def keep_gradients(self, optimizer):
+        import torch
+
+        while len(self.gradients) <= GRADIENT_STEPS.index(self.steps):
+            self.gradients.append([])
+        scale = getattr(optimizer, "grad_scale", None)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is None or gradient.is_sparse or hasattr(gradient, "full_tensor"):
+                    self.gradients[-1].append(None)
+                    continue
+                norm = torch.linalg.vector_norm(gradient.detach(), dtype=torch.float32)
+                self.gradients[-1].append(norm if scale is None else norm / scale.to(norm.device))
 
     def is_compiling(self):
         """Whether the last step compiled something, so that the next may do so again."""
@@ -262,6 +299,7 @@ class Meter:
             "loader_wait_seconds": self.batches.waits,
             "compile": compiled,
             "losses": losses,
+            "gradients": [gradients_read(step) for step in self.gradients],
             "finite": all(math.isfinite(value) for value in values) if values else None,
             "samples": self.batches.samples if self.batches.loaders else None,
             "loaders": self.batches.facts(),
@@ -387,6 +425,15 @@ def finite(value):
     return value if isinstance(value, (str, int, bool, type(None))) else str(value)
 
 
+def gradients_read(norms):
+    """In one copy where they lie on one device."""
+    import torch
+
+    found = [norm for norm in norms if norm is not None]
+    values = iter(torch.stack(found).tolist() if len({norm.device for norm in found}) == 1 else map(float, found))
+    return [None if norm is None else next(values) for norm in norms]
+
+
 def number(text):
     try:
         return int(text)
@@ -436,6 +483,9 @@ def begin():
     if MOVE_WEIGHTS or OTHER_DROPOUT:
         moments.at_first_forward.append((2, 0, lambda *called: SHARED.guarded(move, *called, listener=meter)))
     SHARED.LOOP.listeners.append(meter)
+    SHARED.when_loaded(
+        "torch.optim.optimizer", lambda module: module.register_optimizer_step_pre_hook(meter.before_step)
+    )
     SEEDING.begin()
     losses.watch()
     batches.watch()

@@ -1,0 +1,182 @@
+//! The result as a record, and in every form that a person reads.
+
+use super::Shared;
+use super::arguments::ScriptArguments;
+use crate::optimize::record::gate;
+use crate::output;
+use crate::registry::Headline;
+use anyhow::Result;
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::trace_rules::TraceFinding;
+use headroom_experiments::script::gates::{gates, spread};
+use headroom_experiments::script::note::Note;
+use headroom_experiments::script::outcome::Row;
+use headroom_experiments::script::search::Found;
+use headroom_record::SCHEMA_VERSION;
+use headroom_record::atomic::{write_atomically, write_json};
+use headroom_record::provenance::Provenance;
+use headroom_record::script::{RemedyPrediction, RemedyRow, ScriptFinding, ScriptRecord};
+use headroom_record::timestamp::utc_iso;
+use headroom_record::validation::VALIDATION_FILE;
+use headroom_report::script::{gate_figure, html, markdown, terminal};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+/// Everything that a record is made of besides the measurements.
+pub(super) struct Told<'a> {
+    pub arguments: &'a ScriptArguments,
+    pub analysis: &'a Analysis,
+    pub began: Instant,
+}
+
+impl Told<'_> {
+    pub(super) fn record(
+        &self,
+        originals: &[Note],
+        tried: &[Row],
+        left: Vec<Row>,
+        found: Option<&Found>,
+    ) -> ScriptRecord {
+        let first = &originals[0];
+        let logs: Vec<f64> = originals.iter().filter_map(Note::seconds).map(f64::ln).collect();
+        let rows = tried.iter().map(|row| remedy_row(row, true));
+        let remedies: Vec<RemedyRow> = rows.chain(left.iter().map(|row| remedy_row(row, false))).collect();
+        let kept = found.map_or(vec![], |found| found.kept.names());
+        let class = found.map_or("same", |found| found.kept.class().name());
+        let all = found.filter(|found| !found.kept.is_empty());
+        let gates = all.map_or_else(BTreeMap::new, |found| {
+            gates(&found.originals, &found.finals, &found.links, found.speedup).iter().map(gate).collect()
+        });
+        let speedup = found.map(|found| found.speedup);
+        ScriptRecord {
+            schema_version: SCHEMA_VERSION,
+            kind: "script".into(),
+            timestamp: utc_iso(SystemTime::now()),
+            command: self.arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            device: first.machine.device_name.clone().unwrap_or_else(|| first.machine.device.clone()),
+            torch: first.machine.torch.clone().unwrap_or_default(),
+            measured_on: first.measured_on.clone().unwrap_or_default(),
+            baseline_step_seconds: (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp(),
+            timed_steps: first.step_seconds.len() as u64,
+            baseline_memory_mb: originals.iter().filter_map(Note::memory).max().map(mebibytes),
+            own_loss_spread: finite(spread(originals)),
+            findings: self.analysis.findings.iter().map(finding).collect(),
+            prediction: RemedyPrediction::of(&remedies),
+            remedies,
+            kept: kept.into_iter().map(String::from).collect(),
+            class: class.into(),
+            speedup: speedup.map_or(1.0, |speedup| speedup.ratio),
+            ci95_low: speedup.map_or(1.0, |speedup| speedup.low),
+            ci95_high: speedup.map_or(1.0, |speedup| speedup.high),
+            rounds: speedup.map_or(0, |speedup| speedup.rounds as u64),
+            gates,
+            patch: None,
+            dry_run: self.arguments.dry_run,
+            processes: found.map_or(originals.len(), |found| found.processes) as u64,
+            seconds: self.began.elapsed().as_secs_f64(),
+            provenance: Provenance::default(),
+        }
+        .with_provenance()
+    }
+}
+
+fn finding(finding: &TraceFinding) -> ScriptFinding {
+    ScriptFinding {
+        code: finding.code.to_string(),
+        name: finding.name.to_string(),
+        message: finding.message.clone(),
+        percent_of_step: finding.share_of_step.map(|share| 100.0 * share),
+        expected_saving_percent: 100.0 * finding.saving_expected_share,
+    }
+}
+
+fn remedy_row(row: &Row, was_tried: bool) -> RemedyRow {
+    let remedy = row.candidate.remedy;
+    RemedyRow {
+        name: remedy.name.into(),
+        class: remedy.class.name().into(),
+        about: remedy.about.into(),
+        answers: row.candidate.answers.clone(),
+        predicted_saving_percent: row.candidate.predicted.map(|share| 100.0 * share),
+        saving_percent: row.saved.map(|share| 100.0 * share),
+        speedup: row.speedup.map(|speedup| finite(speedup.ratio)),
+        ci95_low: row.speedup.map(|speedup| finite(speedup.low)),
+        ci95_high: row.speedup.map(|speedup| finite(speedup.high)),
+        rounds: row.speedup.map(|speedup| speedup.rounds as u64),
+        memory_before_mb: row.memory.map(|(before, _)| mebibytes(before)),
+        memory_after_mb: row.memory.map(|(_, after)| mebibytes(after)),
+        warmup_seconds: row.warmup_seconds,
+        compile_seconds: row.compile_seconds,
+        kept: row.outcome.is_kept(),
+        was_tried,
+        outcome: row.outcome.words(),
+        did: row.did.clone(),
+    }
+}
+
+/// JSON has no infinity.
+fn finite(figure: f64) -> f64 {
+    figure.clamp(f64::MIN, f64::MAX)
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
+
+pub(super) fn row_in_words(row: &Row) -> String {
+    let mut text = row.candidate.remedy.name.to_string();
+    if let Some(predicted) = row.candidate.predicted {
+        let _ = write!(text, " (predicted to save {:.0}%)", 100.0 * predicted);
+    }
+    if let Some(speedup) = row.speedup {
+        let _ = write!(text, ": {:.2}× ({:.2} to {:.2})", speedup.ratio, speedup.low, speedup.high.min(99.0));
+    }
+    let outcome = row.outcome.words();
+    // The whole stands in the report.
+    let _ = write!(text, ", {}", outcome.lines().next().unwrap_or_default());
+    text
+}
+
+pub(super) fn milliseconds(seconds: Option<f64>) -> String {
+    seconds.map_or("no time".into(), |seconds| format!("{:.1} ms", 1e3 * seconds))
+}
+
+pub(super) fn counted(count: usize, one: &str, several: &str) -> String {
+    if count == 1 { format!("one {one}") } else { format!("{count} {several}") }
+}
+
+/// Every form of it.
+pub(super) fn shown(record: &ScriptRecord, shared: &Shared, results: &Path, difference: &str) -> Result<()> {
+    write_json(&results.join(VALIDATION_FILE), record)?;
+    write_atomically(&results.join("optimize.md"), markdown(record, difference).as_bytes())?;
+    write_atomically(&results.join("optimize.html"), html(record, difference).as_bytes())?;
+    match shared.json {
+        true => output::result(&(serde_json::to_string_pretty(record)? + "\n"))?,
+        false => output::result(&terminal(record))?,
+    }
+    output::note(&format!("validation.json, optimize.md and optimize.html in {}", results.display()));
+    for (name, gate) in record.gates.iter().filter(|(_, gate)| gate.result != "pass") {
+        let said = if gate.result == "fail" { "gate failed" } else { "gate not decided" };
+        let (figure, limit) = (gate_figure(name, gate.figure), gate_figure(name, gate.limit));
+        output::note(&format!("{said}: {name} is {figure}, the limit is {limit} ({})", gate.about));
+    }
+    Ok(())
+}
+
+pub(super) fn verdict(record: &ScriptRecord, undecided_fails: bool) -> ExitCode {
+    let is_no = |result: &str| result == "fail" || result == "undecided" && undecided_fails;
+    ExitCode::from(u8::from(record.gates.values().any(|gate| is_no(&gate.result))))
+}
+
+pub(super) fn headline(record: &ScriptRecord) -> Headline {
+    Headline {
+        step_seconds: Some(record.kept_step_seconds()),
+        speedup: Some(record.speedup),
+        findings: Some(record.findings.len() as u64),
+        measured: true,
+        ..Headline::default()
+    }
+}

@@ -1,0 +1,193 @@
+//! Which remedies are tried, in which order, and which of them share a process.
+
+use super::is_alternative;
+use super::note::Offer;
+pub use super::outcome::Candidate;
+use super::outcome::{Outcome, Row};
+use crate::remedies::{Class, REMEDIES};
+use std::collections::BTreeMap;
+
+/// Selection by the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub precision: bool,
+    pub only: Vec<String>,
+    pub skip: Vec<String>,
+}
+
+/// Compiled code of the default mode still launches kernels, about half as many.
+const HALF: [(&str, &str); 2] = [("compile", "launch-bound"), ("compile-blocks", "launch-bound")];
+
+/// Remedies that do no harm beside each other and cost nothing to set up. Those that promise little share one process.
+const CHEAP: [&str; 9] = [
+    "loader-pinning",
+    "non-blocking-copies",
+    "fused-optimizer",
+    "foreach-optimizer",
+    "zero-grad-none",
+    "cudnn-benchmark",
+    "expandable-segments",
+    "gc-frozen",
+    "ddp-bucket-view",
+];
+
+/// A prediction from here on is worth processes of its own.
+pub const LARGE: f64 = 0.03;
+
+/// Blocks compile in a fraction of the time: they come first where they promise this share of the whole module's saving.
+const NEARLY: f64 = 0.8;
+
+/// Remedies that apply and are wanted, the best predicted first, and rows of those that are not tried.
+pub fn candidates(
+    offered: &BTreeMap<String, Offer>,
+    roadmap: &[(String, f64)],
+    wanted: &Wanted,
+) -> (Vec<Candidate>, Vec<Row>) {
+    let mut tried = vec![];
+    let mut left = vec![];
+    for remedy in &REMEDIES {
+        let answered: Vec<&(String, f64)> =
+            roadmap.iter().filter(|(rule, _)| remedy.answers.contains(&rule.as_str())).collect();
+        // Findings about the same time are not added: a gap between kernels hides what fusing them would save.
+        let part = |rule: &str| if HALF.contains(&(remedy.name, rule)) { 0.5 } else { 1.0 };
+        let predicted = answered.iter().map(|(rule, share)| share * part(rule)).reduce(f64::max);
+        let answers = answered.into_iter().map(|(rule, _)| rule.clone()).collect();
+        let candidate = Candidate { remedy, predicted: predicted.map(|share| share.min(1.0)), answers };
+        let named = |names: &[String]| names.iter().any(|name| name == remedy.name);
+        let obstacle =
+            offered.get(remedy.name).map_or(Some("the hook does not know it".into()), |offer| offer.obstacle.clone());
+        let why = match () {
+            () if named(&wanted.skip) => Some("left out by --skip".to_string()),
+            () if !wanted.only.is_empty() && !named(&wanted.only) => Some("not among --only".to_string()),
+            () if remedy.class == Class::Precision && !wanted.precision && !named(&wanted.only) => {
+                Some("needs --allow precision".to_string())
+            }
+            () => obstacle,
+        };
+        match why {
+            None => tried.push(candidate),
+            Some(why) => left.push(Row::of(candidate, Outcome::NotTried(why))),
+        }
+    }
+    tried.sort_by(|left, right| right.expects().total_cmp(&left.expects()));
+    (tried, left)
+}
+
+/// Candidates that share a process: most of them are alone.
+pub type Unit = Vec<Candidate>;
+
+/// Large predictions first, each alone, those that stand in for each other in the order of their cost; then the cheap ones
+/// that promise little, together; then the rest.
+pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
+    let is_together = |one: &Candidate| one.expects() < LARGE && CHEAP.contains(&one.remedy.name);
+    let (mut together, alone): (Unit, Vec<Candidate>) = candidates.into_iter().partition(is_together);
+    let (mut large, small): (Vec<Candidate>, Vec<Candidate>) =
+        alone.into_iter().partition(|one| one.expects() >= LARGE);
+    compile_cheaply_first(&mut large);
+    // One of two that stand in for each other: the first of the table.
+    let mut spare = vec![];
+    let mut at = 0;
+    while at < together.len() {
+        let name = together[at].remedy.name;
+        match together[..at].iter().any(|one| is_alternative(one.remedy.name, name)) {
+            true => spare.push(together.remove(at)),
+            false => at += 1,
+        }
+    }
+    let mut units: Vec<Unit> = large.into_iter().map(|one| vec![one]).collect();
+    if !together.is_empty() {
+        units.push(together);
+    }
+    units.extend(small.into_iter().chain(spare).map(|one| vec![one]));
+    units
+}
+
+/// Blocks before the whole module, and both before CUDA graphs, which fail more often.
+fn compile_cheaply_first(large: &mut [Candidate]) {
+    let expected = |large: &[Candidate], name: &str| {
+        large.iter().find(|one| one.remedy.name == name).map_or(0.0, Candidate::expects)
+    };
+    let (blocks, whole) = (expected(large, "compile-blocks"), expected(large, "compile"));
+    let order: [&str; 3] = match blocks >= NEARLY * whole {
+        true => ["compile-blocks", "compile", "compile-reduce-overhead"],
+        false => ["compile", "compile-blocks", "compile-reduce-overhead"],
+    };
+    let places: Vec<usize> = (0..large.len()).filter(|at| order.contains(&large[*at].remedy.name)).collect();
+    let mut found: Vec<Candidate> = places.iter().map(|at| large[*at].clone()).collect();
+    found.sort_by_key(|one| order.iter().position(|name| *name == one.remedy.name));
+    for (place, one) in places.into_iter().zip(found) {
+        large[place] = one;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remedies::{Remedy, named};
+
+    fn offered() -> BTreeMap<String, Offer> {
+        let offer = |remedy: &Remedy| (remedy.name.to_string(), Offer::default());
+        REMEDIES.iter().map(offer).collect()
+    }
+
+    #[test]
+    fn the_best_predicted_comes_first_and_classes_and_names_choose() {
+        let mut offered = offered();
+        let obstacle = Some("it computes attention in no way that can be replaced".to_string());
+        offered.insert("sdpa".into(), Offer { obstacle, ..Offer::default() });
+        let roadmap = [("data-loading".to_string(), 0.2), ("no-tensor-cores".to_string(), 0.6)];
+        let wanted = Wanted { skip: vec!["compile".into()], ..Wanted::default() };
+        let (tried, left) = candidates(&offered, &roadmap, &wanted);
+        assert_eq!((tried[0].remedy.name, tried[0].predicted), ("tf32", Some(0.6)));
+        assert_eq!(
+            (tried[1].remedy.name, tried[1].answers.as_slice()),
+            ("loader-workers", &["data-loading".to_string()][..])
+        );
+        let why = |name: &str| left.iter().find(|row| row.candidate.remedy.name == name).unwrap().outcome.words();
+        assert_eq!(why("bf16-autocast"), "not tried: needs --allow precision");
+        assert_eq!(why("compile"), "not tried: left out by --skip");
+        assert!(why("sdpa").contains("no way that can be replaced"));
+        let only = Wanted { only: vec!["bf16-autocast".into()], ..Wanted::default() };
+        let (tried, _) = candidates(&offered, &roadmap, &only);
+        assert_eq!(tried.iter().map(|one| one.remedy.name).collect::<Vec<_>>(), ["bf16-autocast"]);
+    }
+
+    #[test]
+    fn findings_about_the_same_time_are_not_added() {
+        let roadmap = [("launch-bound".to_string(), 0.5), ("small-kernels-fusable".to_string(), 0.07)];
+        let (tried, _) = candidates(&offered(), &roadmap, &Wanted::default());
+        let of = |name: &str| tried.iter().find(|one| one.remedy.name == name).unwrap().predicted;
+        assert_eq!(of("compile-reduce-overhead"), Some(0.5));
+        assert_eq!(of("compile"), Some(0.25), "half of the launches stay");
+        assert_eq!(of("compile-blocks"), Some(0.07));
+    }
+
+    #[test]
+    fn cheap_remedies_that_promise_little_share_one_process() {
+        let one = |name: &str, predicted| Candidate { remedy: named(name).unwrap(), predicted, answers: vec![] };
+        let units = units(vec![
+            one("tf32", Some(0.5)),
+            one("compile", Some(0.12)),
+            one("compile-reduce-overhead", Some(0.12)),
+            one("compile-blocks", Some(0.11)),
+            one("fused-optimizer", Some(0.04)),
+            one("loader-pinning", Some(0.01)),
+            one("loader-workers", None),
+            one("gc-frozen", None),
+            one("foreach-optimizer", None),
+        ]);
+        let names: Vec<Vec<&str>> = units.iter().map(|unit| unit.iter().map(|one| one.remedy.name).collect()).collect();
+        assert_eq!(
+            names,
+            [
+                vec!["tf32"],
+                vec!["compile-blocks"],
+                vec!["compile"],
+                vec!["compile-reduce-overhead"],
+                vec!["fused-optimizer"],
+                vec!["loader-pinning", "gc-frozen", "foreach-optimizer"],
+                vec!["loader-workers"],
+            ]
+        );
+    }
+}

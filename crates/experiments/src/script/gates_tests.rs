@@ -1,0 +1,171 @@
+//! Gates over notes that are made up, and over those that real PyTorch left of remedies that are wrong on purpose.
+
+use super::*;
+
+fn run(losses: &[f64]) -> Note {
+    let one = |loss: &f64| vec![loss.is_finite().then_some(*loss)];
+    Note { losses: losses.iter().map(one).collect(), phase: "done".into(), ..Note::default() }
+}
+
+fn proof(references: &[Note], proofs: &[Note], class: Class) -> Proof {
+    Proof { class, references: references.to_vec(), proofs: proofs.to_vec(), ..Proof::default() }
+}
+
+fn losses(references: &[Note], proofs: &[Note], class: Class) -> Gate {
+    proof(references, proofs, class).losses()
+}
+
+#[test]
+fn a_script_that_amplifies_rounding_is_held_against_how_far_it_does() {
+    let proof = |losses: &[f64]| Proof {
+        moved: vec![run(&[2.0, 1.5003, 1.404])],
+        ..proof(&[run(&[2.0, 1.5, 1.4]), run(&[2.0, 1.5, 1.4])], &[run(losses)], Class::Rounding)
+    };
+    let passed = |losses: &[f64]| proof(losses).losses().passed();
+    assert!(passed(&[2.0, 1.5008, 1.41]), "three times as far at the last step");
+    assert!(!passed(&[2.0, 1.5, 1.42]));
+    assert!(!passed(&[2.0, 1.51, 1.4]), "early steps have moved by little, and allow little");
+    let gate = proof(&[2.0, 1.5, 1.41]).losses();
+    assert!((gate.limit - 3.0 * 0.004 / 1.4).abs() < 1e-9 && gate.about.contains("one rounding"), "{gate:?}");
+}
+
+#[test]
+fn losses_are_held_against_the_class_or_the_scripts_own_spread() {
+    let same = [run(&[2.0, 1.5]), run(&[2.0, 1.5])];
+    assert!(losses(&same, &[run(&[2.0, 1.5])], Class::Same).passed());
+    assert!(!losses(&same, &[run(&[2.0, 1.501])], Class::Same).passed());
+    assert!(losses(&same, &[run(&[2.0, 1.501])], Class::Rounding).passed());
+    let spread = [run(&[2.0, 1.5]), run(&[2.0, 1.6])];
+    assert!(losses(&spread, &[run(&[2.0, 1.52])], Class::Same).passed());
+    assert!(!losses(&spread, &[run(&[2.0, 1.8])], Class::Same).passed());
+}
+
+#[test]
+fn a_backward_pass_that_is_missing_or_not_finite_is_caught() {
+    let same = [run(&[2.0]), run(&[2.0])];
+    let two = Note { losses: vec![vec![Some(1.0), Some(1.0)]], ..Note::default() };
+    assert!(losses(&same, &[two], Class::Same).passed(), "a sum of two is the loss of the step");
+    let none = Note { losses: vec![vec![None]], finite: Some(false), ..Note::default() };
+    assert!(!losses(&same, std::slice::from_ref(&none), Class::Precision).passed());
+    assert!(!finite(&[none]).passed());
+    assert!(!losses(&same, &[Note::default()], Class::Precision).passed(), "no loss is no proof");
+}
+
+#[test]
+fn losses_of_zero_and_those_that_are_not_finite_allow_nothing_else() {
+    let zero = [run(&[0.0, 1.0]), run(&[0.0, 1.0])];
+    assert!(losses(&zero, &[run(&[0.0, 1.0])], Class::Same).passed());
+    assert!(!losses(&zero, &[run(&[0.0, 1.2])], Class::Rounding).passed());
+    let odd = [run(&[f64::NAN, 1.0]), run(&[f64::NAN, 1.0])];
+    assert!(losses(&odd, &[run(&[f64::NAN, 1.0])], Class::Same).passed(), "the same in both");
+    assert!(!losses(&odd, &[run(&[f64::NAN, 1.2])], Class::Rounding).passed());
+    let once = [run(&[f64::NAN, 1.0]), run(&[2.0, 1.0])];
+    assert!(losses(&once, &[run(&[2.0, 9.0])], Class::Rounding).limit <= 1.0, "never an infinite one");
+    // A generator's loss and its critic's, which cancel in a sum.
+    let pair = |one| Note { losses: vec![vec![Some(one), Some(-one)]], ..Note::default() };
+    assert!(!losses(&[pair(1.0)], &[pair(2.0)], Class::Precision).passed());
+}
+
+#[test]
+fn gradients_tell_where_losses_hardly_move() {
+    let note =
+        |norms: &[f64]| Note { gradients: vec![norms.iter().map(|norm| Some(*norm)).collect()], ..run(&[7.0, 6.999]) };
+    let want = [note(&[3.0, 0.5, 1e-9])];
+    let gate = |norms: &[f64], class| proof(&want, &[note(norms)], class).gradients().unwrap();
+    assert!(gate(&[3.02, 0.51, 3e-9], Class::Rounding).passed(), "next to nothing is nothing");
+    assert!(!gate(&[3.0, 0.0, 1e-9], Class::Precision).passed(), "a layer without its backward pass");
+    assert!(!gate(&[3.0, 0.51, 1e-9], Class::Same).passed());
+    assert!(!proof(&want, &[note(&[3.0, 0.0, 1e-9])], Class::Precision).holds());
+    assert_eq!(proof(&[run(&[7.0])], &[run(&[7.0])], Class::Same).gradients(), None);
+}
+
+fn loaded(digests: &[&str], random: bool, workers: u64) -> Note {
+    let digests = digests.iter().map(|digest| digest.to_string()).collect();
+    Note {
+        loaders: vec![Loader { digests, draws_random: Some(random), workers, ..Loader::default() }],
+        ..Note::default()
+    }
+}
+
+#[test]
+fn batches_that_differ_are_counted() {
+    let gate = |want: &[&str], have: &[&str]| {
+        proof(&[loaded(want, false, 0)], &[loaded(have, false, 2)], Class::Same).batches()
+    };
+    assert!(gate(&["a", "b", "c"], &["a", "b"]).unwrap().passed());
+    let dropped = gate(&["a", "b", "c"], &["a", "c"]).unwrap();
+    assert_eq!((dropped.passed(), dropped.figure), (false, 1.0));
+    assert_eq!(gate(&["a"], &[]).unwrap().answer, Answer::Undecided, "nothing was compared");
+    assert_eq!(proof(&[Note::default()], &[Note::default()], Class::Same).batches(), None);
+}
+
+#[test]
+fn where_loading_draws_the_parts_that_it_leaves_alone_are_compared() {
+    let gate = |have: &[&str], others: &[Note]| {
+        let want = loaded(&["pixels1 labels1", "pixels2 labels2"], true, 4);
+        let proof = proof(&[want], &[loaded(have, true, 16)], Class::Same);
+        Proof { other_loadings: others.to_vec(), ..proof }.batches()
+    };
+    let other = loaded(&["pixels3 labels1", "pixels4 labels2"], true, 4);
+    assert!(gate(&["pixels5 labels1", "pixels6 labels2"], std::slice::from_ref(&other)).unwrap().passed());
+    let dropped = gate(&["pixels5 labels1", "pixels6 labels3"], &[other]).unwrap();
+    assert_eq!((dropped.passed(), dropped.figure), (false, 1.0), "every second batch left out");
+    assert_eq!(gate(&["pixels5 labels1"], &[]), None, "nothing is known of what is drawn");
+}
+
+#[test]
+fn samples_and_memory_are_compared_where_they_are_known() {
+    let note = |samples: &[u64], bytes| Note {
+        samples: samples.iter().map(|count| Some(*count)).collect(),
+        peak_bytes: Some(bytes),
+        ..Note::default()
+    };
+    let original = [note(&[8, 8, 4], 1000)];
+    assert!(samples(&original, &[note(&[8, 8, 4], 0)]).unwrap().passed());
+    assert!(!samples(&original, &[note(&[8, 4, 4], 0)]).unwrap().passed());
+    assert!(!samples(&original, &[note(&[], 0)]).unwrap().passed(), "none at all");
+    assert!(memory(&original, &[note(&[], 1200)]).unwrap().passed());
+    assert!(!memory(&original, &[note(&[], 1300)]).unwrap().passed());
+    assert_eq!(memory(&[Note::default()], &[Note::default()]), None);
+}
+
+#[test]
+fn a_run_that_ends_before_the_script_does_is_caught() {
+    let note = |phase: &str, steps| Note { phase: phase.into(), steps, ..Note::default() };
+    let whole = [note("done", 25)];
+    assert!(steps(&whole, &[note("done", 60)]).passed());
+    assert!(!steps(&whole, &[note("timed", 12)]).passed());
+    let short = [note("timed", 8), note("timed", 8)];
+    assert!(steps(&short, &[note("timed", 8)]).passed(), "a script of eight steps");
+    assert!(!steps(&short, &[note("timed", 4)]).passed());
+}
+
+#[test]
+fn speed_is_undecided_where_the_interval_holds_one_or_one_process_says_it() {
+    let speed = |low, high, rounds| not_slower(Speedup { ratio: 1.1, low, high, rounds }).answer;
+    assert_eq!(
+        [speed(1.05, 1.2, 5), speed(0.9, 1.2, 5), speed(0.8, 0.9, 5), speed(1.05, 1.2, 1)],
+        [Answer::Pass, Answer::Undecided, Answer::Fail, Answer::Undecided]
+    );
+}
+
+/// Notes that real PyTorch left, of a plain loop as it is and under remedies that are wrong on purpose (`xtask/torch`).
+#[test]
+fn every_planted_wrong_remedy_is_caught_by_a_gate() {
+    let read = |text: &str| -> Note { serde_json::from_str(text).unwrap() };
+    let originals = [
+        read(include_str!("../../tests/notes/as-it-is-1.json")),
+        read(include_str!("../../tests/notes/as-it-is-2.json")),
+    ];
+    let failed = |kept: Note| -> Vec<&str> {
+        let kept = [kept];
+        let speed = Speedup { ratio: 2.0, low: 1.9, high: 2.1, rounds: 3 };
+        let link = Proof { originals: originals.to_vec(), ..proof(&originals, &kept, Class::Precision) };
+        let all = gates(&originals, &kept, &[link], speed);
+        all.into_iter().filter(|gate| !gate.passed()).map(|gate| gate.name).collect()
+    };
+    assert_eq!(failed(read(include_str!("../../tests/notes/loader-workers.json"))), [""; 0]);
+    assert_eq!(failed(read(include_str!("../../tests/notes/skip-backward.json"))), ["losses"]);
+    assert_eq!(failed(read(include_str!("../../tests/notes/drop-batches.json"))), ["losses", "batches"]);
+    assert_eq!(failed(read(include_str!("../../tests/notes/return-early.json"))), ["losses"]);
+}

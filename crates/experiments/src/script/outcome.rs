@@ -1,0 +1,122 @@
+//! A remedy that is tried, and the verdict on it.
+
+use crate::remedies::Remedy;
+use crate::turns::Speedup;
+use std::time::Duration;
+
+/// A remedy that is to be tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    pub remedy: &'static Remedy,
+    /// Share of the step that it is predicted to save; none where no finding asks for it.
+    pub predicted: Option<f64>,
+    /// Findings that it answers.
+    pub answers: Vec<String>,
+}
+
+impl Candidate {
+    pub(super) fn expects(&self) -> f64 {
+        self.predicted.unwrap_or(0.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Kept,
+    /// As fast as before, in less memory.
+    KeptSmaller,
+    /// Faster together with these; nobody looked which of them it is.
+    KeptTogether(Vec<&'static str>),
+    WithinNoise,
+    /// Tried in one process with these, which was not faster.
+    NoGainTogether(Vec<&'static str>),
+    /// It may be much faster, or slower: time was short, or processes differ too much.
+    Undecided(Doubt),
+    Slower,
+    /// It is faster, and a gate says no: which one, its figure and the limit.
+    Refused(&'static str, f64, f64),
+    NothingToDo(String),
+    Failed(String),
+    TooLong(Duration),
+    NotTried(String),
+}
+
+/// Why nothing is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    Noise,
+    Time,
+}
+
+impl Outcome {
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Outcome::Kept | Outcome::KeptSmaller | Outcome::KeptTogether(_))
+    }
+
+    /// Would more time, or a quieter machine, tell more?
+    pub fn is_open(&self) -> bool {
+        matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
+    }
+
+    pub fn words(&self) -> String {
+        match self {
+            Outcome::Kept => "kept: faster".into(),
+            Outcome::KeptSmaller => "kept: as fast, in less memory".into(),
+            Outcome::KeptTogether(names) => format!("kept: faster together with {}", names.join(", ")),
+            Outcome::WithinNoise => "within noise".into(),
+            Outcome::NoGainTogether(names) => format!("together with {}: no gain", names.join(", ")),
+            Outcome::Undecided(Doubt::Noise) => "not decided: processes differ by too much".into(),
+            Outcome::Undecided(Doubt::Time) => "not decided: no time was left for another process".into(),
+            Outcome::Slower => "slower".into(),
+            Outcome::Refused("losses", share, limit) => {
+                format!("not kept: its losses differ by {share:.1e} of them, {limit:.1e} allowed")
+            }
+            Outcome::Refused("gradients", share, limit) => {
+                format!("not kept: its gradients differ by {share:.1e} of them, {limit:.1e} allowed")
+            }
+            Outcome::Refused("memory", share, limit) => {
+                format!("not kept: it takes {share:.2} times the script's own memory, {limit:.2} allowed")
+            }
+            Outcome::Refused(gate, figure, limit) => {
+                format!("not kept: the gate `{gate}` is {figure:.0}, {limit:.0} allowed")
+            }
+            Outcome::NothingToDo(why) => format!("nothing to do: {why}"),
+            Outcome::Failed(why) => format!("failed: {why}"),
+            Outcome::TooLong(limit) => format!("ended after {:.0} s: it may take no longer", limit.as_secs_f64()),
+            Outcome::NotTried(why) => format!("not tried: {why}"),
+        }
+    }
+}
+
+/// The verdict on one remedy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub candidate: Candidate,
+    pub outcome: Outcome,
+    /// Over what was kept before it.
+    pub speedup: Option<Speedup>,
+    /// Share of the step of the script as it is, beyond what was kept before it.
+    pub saved: Option<f64>,
+    /// Bytes before and with it.
+    pub memory: Option<(u64, u64)>,
+    /// Seconds until its first timed step, and of compiling; beside the step, not in it.
+    pub warmup_seconds: Option<f64>,
+    pub compile_seconds: Option<f64>,
+    /// Sentences of the hook.
+    pub did: Vec<String>,
+}
+
+impl Row {
+    pub fn of(candidate: Candidate, outcome: Outcome) -> Row {
+        Row {
+            candidate,
+            outcome,
+            speedup: None,
+            saved: None,
+            memory: None,
+            warmup_seconds: None,
+            compile_seconds: None,
+            did: vec![],
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The end: the script as it is, what was kept and the patch take turns.
+
+use super::{NotMeasured, Outcome, Row, Search};
+use crate::script::gates::Proof;
+use crate::script::note::Note;
+use crate::script::{Variant, Way};
+use crate::turns::Speedup;
+use headroom_record::statistics::MISSED;
+use std::path::PathBuf;
+
+/// Processes of what was kept and of the patch, at least.
+const LEAST: usize = 2;
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub rows: Vec<Row>,
+    pub kept: Variant,
+    /// All that was kept over the script as it is.
+    pub speedup: Speedup,
+    pub originals: Vec<Note>,
+    pub finals: Vec<Note>,
+    /// From the script as it is to what was kept, each held against the one before.
+    pub links: Vec<Proof>,
+    pub patched: Option<Patched>,
+    /// Processes that were started.
+    pub processes: usize,
+}
+
+/// The script with the patch in its files.
+#[derive(Clone, Debug)]
+pub struct Patched {
+    /// Over the script as it is; none where no process of it was measured.
+    pub speedup: Option<Speedup>,
+    pub notes: Vec<Note>,
+    /// Why it was not measured, or not often enough.
+    pub why: Option<String>,
+}
+
+impl Search<'_> {
+    /// Takes turns: `files` are those that the patch changes, by their paths, where there is one.
+    pub fn finish(mut self, rows: Vec<Row>, files: Option<Vec<(PathBuf, String)>>) -> Result<Found, NotMeasured> {
+        let patch = files.map(|files| {
+            self.runner.patch_with(files);
+            self.add(Variant::as_it_is(), Way::Patched)
+        });
+        let mut why = None;
+        let mut turn =
+            if self.best == 0 { vec![] } else { [Some(0), Some(self.best), patch].into_iter().flatten().collect() };
+        for round in 0..self.repeats.finals.max(LEAST) {
+            let cost = |which: &usize| if Some(*which) == patch { self.cost_when_kept() } else { self.cost(*which) };
+            let is_time = self.runner.seconds_left() > turn.iter().map(cost).sum();
+            for which in turn.clone() {
+                let count = self.measured[which].logs.len();
+                let is_needed = if which == 0 { round == 0 } else { count < LEAST };
+                // Little time over the limit is better than a figure without a second one.
+                let left = self.runner.seconds_left();
+                if round >= self.repeats.finals && !is_needed || !is_time && (!is_needed || left <= 0.0) {
+                    continue;
+                }
+                if let Err(outcome) = self.run(which, left.max(1.5 * self.cost_when_kept())) {
+                    turn.retain(|one| *one != which);
+                    if Some(which) == patch {
+                        why = Some(in_short(&outcome));
+                    }
+                }
+            }
+        }
+        let speedup = self.speedup(self.best, 0, MISSED);
+        let patched = patch.map(|which| {
+            let runs = &self.measured[which];
+            let over = (!runs.logs.is_empty()).then(|| self.speedup(which, 0, MISSED));
+            Patched { speedup: over, notes: runs.notes.clone(), why: why.or(no_time(runs.logs.len())) }
+        });
+        let links = self.links.iter().map(|link| self.proof(link)).collect();
+        let (originals, best) = (self.measured[0].notes.clone(), self.measured[self.best].clone());
+        let processes = self.processes;
+        Ok(Found { rows, kept: best.variant, speedup, originals, finals: best.notes, links, patched, processes })
+    }
+
+    fn cost_when_kept(&self) -> f64 {
+        self.cost(self.best)
+    }
+}
+
+fn no_time(count: usize) -> Option<String> {
+    (count == 0).then(|| "no time was left for it".into())
+}
+
+fn in_short(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Failed(why) => why.clone(),
+        other => other.words(),
+    }
+}
