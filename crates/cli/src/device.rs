@@ -5,7 +5,7 @@ mod link;
 use crate::ranks::{self, Company};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::DeviceSpec;
@@ -55,6 +55,10 @@ pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Resul
     let device: DeviceSpec = arguments.device.parse()?;
     *company = ranks::connected(device, RANK_TIMEOUT)?;
     if let Some(company) = company {
+        ensure!(
+            device == DeviceSpec::Cpu,
+            "messages between GPUs are not measured by themselves\n  help: `headroom profile` under the launcher records them, with their sizes"
+        );
         return link::run(company, arguments.json);
     }
     if let Some(sizes) = &arguments.verify {

@@ -7,6 +7,7 @@ pub mod peaks;
 mod records;
 
 use crate::output;
+use crate::ranks::Company;
 use crate::registry::Entry;
 use crate::train::arguments::Arguments;
 use crate::train::plan::Planned;
@@ -22,11 +23,11 @@ use headroom_engine::machine::memory_available_bytes;
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::config::ProfilersEnabled;
 use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
-use headroom_trace::DeviceProperties;
 use headroom_trace::run::Timing;
+use headroom_trace::{DeviceProperties, Distributed};
 use headroom_training::memory::largest_batch_that_fits;
 use headroom_training::profile::Profiled;
-use headroom_training::profile::trace_file::{TraceAbout, trace};
+use headroom_training::profile::trace_file::{TraceAbout, alone, trace};
 use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
@@ -50,15 +51,22 @@ pub struct Profiler {
     /// The GPU, as the trace names it.
     gpu: Option<DeviceProperties>,
     bus: Option<String>,
+    /// This process among those that train together.
+    distributed: Distributed,
     /// Clocks and power while the run goes on, or why they are not known.
     watch: Rc<RefCell<Option<Result<Watch, String>>>>,
 }
 
 impl Profiler {
     /// None where nothing is to be recorded. Looks up or measures the machine's peaks, so that the run itself is left alone.
-    pub fn prepare(arguments: &Arguments, settings: &Settings, planned: &Planned) -> anyhow::Result<Option<Profiler>> {
+    pub fn prepare(
+        arguments: &Arguments,
+        settings: &Settings,
+        planned: &Planned,
+        company: Option<&Company>,
+    ) -> anyhow::Result<Option<Profiler>> {
         let flags = &arguments.profiling;
-        if !flags.is_on() || arguments.output.validate_setup {
+        if !Profiler::is_wanted(arguments) {
             return Ok(None);
         }
         let steps = recorded_steps(arguments, settings)?;
@@ -81,7 +89,12 @@ impl Profiler {
             gpu: settings.gpu.as_ref().map(properties),
             bus: settings.gpu.as_ref().map(|gpu| gpu.bus.clone()),
             watch: Rc::new(RefCell::new(None)),
+            distributed: company.map_or_else(alone, |company| company.distributed(settings.device)),
         }))
+    }
+
+    pub fn is_wanted(arguments: &Arguments) -> bool {
+        arguments.profiling.is_on() && !arguments.output.validate_setup
     }
 
     pub fn attach(&self, trainer: &mut Trainer, settings: &Settings) {
@@ -108,6 +121,7 @@ impl Profiler {
             name: self.trace_name(recording),
             headroom: header::of_run(self, &profiled, settings, (outcome, record)),
             device: self.gpu.clone(),
+            distributed: self.distributed.clone(),
         };
         let mut trace = trace(&profiled, &about)?;
         if trainer.device.computes()
@@ -147,6 +161,29 @@ impl Profiler {
         let interval = recording.turns().overhead_interval();
         summary.profiling_overhead_ci95_low = interval.map(|(low, _)| low);
         summary.profiling_overhead_ci95_high = interval.map(|(_, high)| high);
+    }
+
+    /// A rank beside rank 0 leaves its trace in that one's folder, under the name that readers of a folder of ranks look for.
+    pub fn write_trace_alone(
+        &self,
+        folder: &Path,
+        outcome: &Outcome,
+        trainer: &Trainer,
+        settings: &Settings,
+    ) -> anyhow::Result<()> {
+        let Some(recording) = trainer.recording.as_ref().filter(|recording| !recording.steps().is_empty()) else {
+            return Ok(());
+        };
+        let profiled =
+            Profiled { training: trainer.program(), recording, accumulation: settings.optimizer.accumulation };
+        let about = TraceAbout {
+            process: std::process::id(),
+            name: self.trace_name(recording),
+            headroom: header::of_rank(self, &profiled, settings, outcome),
+            device: self.gpu.clone(),
+            distributed: self.distributed.clone(),
+        };
+        files::write_trace_alone(folder, &profiled, about, self.redact)
     }
 
     /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.

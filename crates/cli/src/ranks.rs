@@ -10,9 +10,11 @@ use anyhow::{bail, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::ranks::launch::{self, Launched};
 use headroom_engine::ranks::{Ranks, RanksError};
+use headroom_trace::Distributed;
 use headroom_training::data::Source;
 use headroom_training::trainer::Trainer;
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -30,14 +32,15 @@ pub struct Company {
 /// Joins the others, where a launcher started several. From then on rank 0 alone speaks, but for errors.
 pub fn join(arguments: &Arguments) -> anyhow::Result<Option<Company>> {
     let device: DeviceSpec = arguments.machine.device.parse()?;
-    let Some(company) = connected(device, arguments.machine.rank_timeout)? else { return Ok(None) };
-    ensure!(
-        !arguments.profiling.is_on(),
-        "a profile is of one process, and {} started {} ranks\n  help: profile one process without a launcher",
-        company.launched.by.name(),
-        company.launched.size
-    );
-    Ok(Some(company))
+    connected(device, arguments.machine.rank_timeout)
+}
+
+/// The device of one rank, as `--device` names it: `cuda` is each rank's own GPU among those of its machine.
+pub fn device_of(named: &str, launched: &Launched) -> String {
+    match (named, launched.local_rank) {
+        ("cuda", Some(own)) => format!("cuda:{own}"),
+        _ => named.into(),
+    }
 }
 
 /// The same for any command.
@@ -46,17 +49,24 @@ pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Opt
     output::speak_as(launched.rank);
     let by = launched.by.name();
     ensure!(
-        device == DeviceSpec::Cpu,
-        "--device {} does not work on several ranks, and {by} started {}\n  help: --device cpu, or one process without a launcher",
-        device.name(),
+        device != DeviceSpec::Null,
+        "--device null computes nothing, and {by} started {} ranks\n  help: --ranks {} predicts them in one process without a launcher",
+        launched.size,
         launched.size
     );
-    ensure!(
-        launched.by.serves_mpi(),
-        "{by} started {} ranks; on the CPU they speak through MPI, which it does not serve\n  help: start them with mpirun or srun",
-        launched.size
-    );
-    let ranks = Ranks::connect(&launched, Duration::from_secs(timeout_seconds))?;
+    let patience = Duration::from_secs(timeout_seconds);
+    let ranks = match device {
+        DeviceSpec::Cuda(_) => Ranks::connect_words(&launched, patience)?,
+        _ => {
+            ensure!(
+                launched.by.serves_mpi(),
+                "{by} started {} ranks; on the CPU they speak through MPI, which it does not serve\n  help: start them with mpirun or srun, \
+                 or train on GPUs with --device cuda",
+                launched.size
+            );
+            Ranks::connect(&launched, patience)?
+        }
+    };
     Ok(Some(Company { launched, ranks: Arc::new(ranks), ended: Cell::new(false) }))
 }
 
@@ -111,6 +121,19 @@ impl Company {
     /// Is the newest evaluation one to keep the checkpoint of? Rank 0 says so.
     pub fn better(&self, rank_0_says: Option<bool>) -> Result<bool, RanksError> {
         Ok(self.ranks.largest(rank_0_says.unwrap_or(false).into())? > 0)
+    }
+
+    /// The folder that rank 0 writes into, once it has it; until then it may measure the machine.
+    pub fn folder(&self, of_rank_0: Option<&Path>) -> anyhow::Result<PathBuf> {
+        let mine = of_rank_0.map_or(String::new(), |folder| folder.display().to_string());
+        let said = self.ranks.gather(mine.as_bytes())?;
+        Ok(PathBuf::from(String::from_utf8_lossy(&said[0]).into_owned()))
+    }
+
+    /// This rank as a trace names it.
+    pub fn distributed(&self, device: DeviceSpec) -> Distributed {
+        let backend = if device == DeviceSpec::Cpu { "mpi" } else { "nccl" };
+        Distributed { backend: backend.into(), rank: self.launched.rank as u32, world_size: self.launched.size as u32 }
     }
 
     /// After a save that rank 0 made: the others wait for it.
@@ -174,6 +197,16 @@ fn straggler(seconds: &[f64], steps: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headroom_engine::ranks::Launcher;
+
+    #[test]
+    fn every_rank_of_a_machine_has_a_gpu_of_its_own_unless_one_is_named() {
+        let launched = Launched { rank: 5, size: 8, local_size: Some(4), local_rank: Some(1), by: Launcher::Torchrun };
+        assert_eq!(device_of("cuda", &launched), "cuda:1");
+        assert_eq!(device_of("cuda:0", &launched), "cuda:0");
+        assert_eq!(device_of("cpu", &launched), "cpu");
+        assert_eq!(device_of("cuda", &Launched { local_rank: None, ..launched }), "cuda");
+    }
 
     #[test]
     fn a_rank_that_is_slower_than_the_others_stands_out() {

@@ -76,9 +76,12 @@ pub fn run_profiled(
 }
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
-pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
     *company = ranks::join(&arguments)?;
     let company = company.as_ref();
+    if let Some(company) = company {
+        arguments.machine.device = ranks::device_of(&arguments.machine.device, &company.launched);
+    }
     let started = utc_iso(SystemTime::now());
     let format = if arguments.output.json { Format::Json } else { Format::Text };
     let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
@@ -135,8 +138,11 @@ pub fn run(arguments: Arguments, entry: &mut Entry, company: &mut Option<Company
         return follow::run(&arguments, &settings, sources, planned, &interrupt, company);
     }
 
-    let profiler = Profiler::prepare(&arguments, &settings, &planned)?;
+    let profiler = Profiler::prepare(&arguments, &settings, &planned, company)?;
     let mut folder = claim_folder(&arguments.output, &settings, &started)?;
+    if let Some(company) = company.filter(|_| profiler.is_some()) {
+        company.folder(Some(&folder.path))?;
+    }
     let mut checkpoints = open_checkpoints(&arguments.output, &settings, &folder, arguments.model.resume.as_deref())?;
     let checkpoints_are_resumed = arguments.output.save.is_none() || arguments.output.save == arguments.model.resume;
     let mut trainer = start::trainer(&arguments, &settings, planned, &interrupt, company)?;

@@ -18,20 +18,25 @@ mod level;
 mod library;
 mod load;
 mod lower;
+mod nccl;
 mod nvtx;
 mod peaks;
 mod pieces;
 mod product;
 mod queue;
 mod tracing;
+mod watch;
+mod wire;
 
 pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
 pub use facts::{Facts, facts};
 pub use level::{Level, has};
+pub use nccl::NcclError;
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
 use crate::device::{EngineError, Finished, Program, Walk, check_precision};
+use crate::ranks::Ranks;
 use crate::recorder::Recorder;
 use compile::{EXCHANGE, Kernels, NO_CONTRACTION, RANDOM, Unit};
 use cudarc::driver::sys::CUfunction;
@@ -48,8 +53,10 @@ use product::Products;
 use queue::Submitted;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 use tracing::Tracing;
+use wire::{Together, Wire};
 
 /// Scratch that is reserved in any case.
 const LEAST_SCRATCH: usize = 1 << 20;
@@ -62,6 +69,8 @@ pub struct Options {
     pub cache: Option<PathBuf>,
     pub ranges: RangesChoice,
     pub order: SumOrder,
+    /// The other processes that train the same model, where there are any.
+    pub ranks: Option<Arc<Ranks>>,
 }
 
 /// Are sums always taken in the same order, so that the same input gives the same bytes? Our own kernels do so in any case.
@@ -82,7 +91,9 @@ pub enum RangesChoice {
 }
 
 pub struct Cuda {
-    // Dropped in this order: what was made last goes first, the context at the very end.
+    // Dropped in this order: what was made last goes first, the context at the very end. Where other ranks are waited for in vain, that
+    // ends before memory goes.
+    wire: Option<Wire>,
     submitted: Vec<Submitted>,
     /// Collected on the way, when a ring was full.
     finished: Vec<Finished>,
@@ -129,6 +140,8 @@ struct Prepared {
     writes: Vec<Range<u64>>,
     /// Only the update needs what it makes, and it uses no scratch: it may run beside the calls that follow.
     beside: bool,
+    /// Done with the other ranks, before the actions.
+    together: Option<Together>,
 }
 
 /// Are actions run that do something only before the first step is done?
@@ -156,6 +169,10 @@ impl Cuda {
 
     pub fn new(options: &Options, programs: &[Program]) -> Result<Cuda, EngineError> {
         check_precision("cuda", Cuda::PRECISIONS, programs)?;
+        let needed = wire::ranks_of_programs(programs);
+        if needed > 1 && options.ranks.as_ref().is_none_or(|ranks| ranks.size() != needed) {
+            return Err(EngineError::NoRanks);
+        }
         Ok(Cuda::open(options, programs)?)
     }
 
@@ -165,6 +182,9 @@ impl Cuda {
         for program in programs {
             level::check(&context.name, context.capability, program.precision)?;
         }
+        let ranks = options.ranks.as_ref().filter(|_| wire::ranks_of_programs(programs) > 1);
+        let wire = ranks.map(|ranks| Wire::join(&context, ranks, options.order == SumOrder::Fixed)).transpose()?;
+        let rank = ranks.map(|ranks| ranks.rank());
         let (stream, side) = (Stream::new()?, Stream::with(Urgency::Last)?);
         let mut kernels = Kernels::new(context.capability, options.cache.as_deref());
         let products = Products::new(&context, options.cache.as_deref())?;
@@ -181,12 +201,13 @@ impl Cuda {
             programs.iter().any(|program| program.graph.nodes().iter().any(|node| is_half_attention(program, node)));
         let mut plans =
             if attends && context.level == Level::Hopper { Plans::open(options.order) } else { Plans::none() };
-        let (mut loaded, needed) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, programs)?;
+        let (mut loaded, needed) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, (programs, rank))?;
         if needed > scratch.bytes {
             scratch = Memory::new(&context, needed)?;
-            (loaded, _) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, programs)?;
+            (loaded, _) = lower_all(&context, (&mut kernels, &mut plans), &arena, &scratch, (programs, rank))?;
         }
         let mut cuda = Cuda {
+            wire,
             submitted: vec![],
             finished: vec![],
             programs: loaded,
@@ -199,6 +220,8 @@ impl Cuda {
             stream,
             context,
             walk: match (options.ranges, programs.first()) {
+                // A replay would have host nodes of NCCL's, which nothing ties to a call.
+                _ if rank.is_some() => Walk::CallByCall,
                 (RangesChoice::Unmarked, Some(program)) => program.walk,
                 _ => Walk::CallByCall,
             },
@@ -210,10 +233,39 @@ impl Cuda {
             attention_notes: plans.notes,
             failed: None,
         };
-        cuda.prepare_products(programs)?;
+        match ranks {
+            Some(ranks) => cuda.prepare_with(ranks, programs)?,
+            None => cuda.prepare_products(programs)?,
+        }
         driver::zero(cuda.arena.at, cuda.arena.bytes, &cuda.stream)?;
         cuda.stream.wait()?;
         Ok(cuda)
+    }
+
+    /// Rank 0 measures, and the others choose as it did: all of them compute the same.
+    fn prepare_with(&mut self, ranks: &Ranks, programs: &[Program]) -> Result<(), CudaError> {
+        if ranks.rank() == 0 {
+            self.prepare_products(programs)?;
+        }
+        let mine = if ranks.rank() == 0 { self.products.kept_text() } else { String::new() };
+        let said = ranks.gather(mine.as_bytes()).map_err(NcclError::from)?;
+        if ranks.rank() > 0 {
+            self.products.take_kept(&String::from_utf8_lossy(&said[0]));
+            self.prepare_products(programs)?;
+        }
+        Ok(())
+    }
+
+    /// Does something that may last as long as another rank takes.
+    fn patiently<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
+        match &self.wire {
+            Some(wire) => wire.patiently(work),
+            None => work(),
+        }
+    }
+
+    fn wait_patiently(&self) -> Result<(), CudaError> {
+        self.patiently(|| self.stream.wait())
     }
 
     /// Products that nothing is kept of are timed on numbers as they will be: zeros are faster.
@@ -301,12 +353,12 @@ impl Cuda {
             }
             _ => data.iter().flat_map(|bits| bits.to_le_bytes()).collect(),
         };
-        let written = self.stream.wait().and_then(|()| driver::write(at + (first * width) as u64, &bytes));
+        let written = self.wait_patiently().and_then(|()| driver::write(at + (first * width) as u64, &bytes));
         self.note(written);
     }
 
     fn read(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) -> Result<(), CudaError> {
-        self.stream.wait()?;
+        self.wait_patiently()?;
         let operand = self.operand(program, value);
         let (width, columns, pitch) = (operand.ty.dtype.bytes(), operand.columns().max(1), operand.pitch);
         let eight_bits = Format::of(operand.ty.dtype);
@@ -340,12 +392,22 @@ impl Cuda {
         first_uses: FirstUses,
     ) -> Result<(), CudaError> {
         let program = &self.programs[program];
+        if let Some(wire) = &self.wire {
+            wire.called();
+        }
         if let Some(ranges) = &self.ranges {
             ranges.enter(&program.labels[call]);
         }
+        let exchanged = match &self.wire {
+            Some(wire) if program.calls[call].together.is_some() => {
+                wire.patiently(|| wire.run(&program.calls, call, stream))
+            }
+            _ => Ok(()),
+        };
         let runs = |action: &&Action| first_uses == FirstUses::Run || !action.is_for_first_use();
         let mut actions = program.calls[call].actions.iter().filter(runs);
-        let ran = actions.try_for_each(|action| action.run(stream, lane, &self.products));
+        let ran = exchanged
+            .and_then(|()| self.patiently(|| actions.try_for_each(|action| action.run(stream, lane, &self.products))));
         if let Some(ranges) = &self.ranges {
             ranges.leave(&program.labels[call], program.labels.get(call + 1));
         }

@@ -3,6 +3,8 @@
 //! A launcher that people have (`mpirun`, `srun`, …) starts them; MPI, found at run time, carries the messages. One thread per
 //! process makes all calls to MPI, so that the exchange of one bucket goes on while the next gradient is computed.
 //! Sums are our own, in the order of the ranks: their bytes depend on nothing but the number of ranks.
+//!
+//! Between GPUs NCCL carries tensors (`cuda::wire`), and words go through MPI, or, where a launcher serves none, through `star`.
 
 mod error;
 mod exchange;
@@ -14,18 +16,21 @@ mod mpi;
 mod pulse;
 mod say;
 mod shared;
+mod star;
 mod transfer;
 mod waiting;
 
 pub use error::RanksError;
 pub use exchange::staging_elements;
 pub use launch::{Launched, Launcher};
+pub use star::Meeting;
 pub use transfer::{Kind, Place, Transfer};
 
 use library::Found;
 use shared::{Job, Shared};
-use std::sync::Arc;
+use star::Star;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -37,6 +42,8 @@ pub struct Ranks {
     library: String,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Carries words where there is no MPI.
+    star: Option<Mutex<Star>>,
 }
 
 impl Ranks {
@@ -69,7 +76,40 @@ impl Ranks {
         if (rank, size) != (launched.rank, launched.size) {
             return Err(RanksError::OtherWorld { launched: *launched, path, version, rank, size });
         }
-        Ok(Ranks { rank, size, library: version, shared, thread: Some(thread) })
+        Ok(Ranks { rank, size, library: version, shared, thread: Some(thread), star: None })
+    }
+
+    /// Joins the others for words alone, between GPUs: through MPI where the launcher serves it, else through rank 0's machine and port as
+    /// the launcher's variables name them.
+    pub fn connect_words(launched: &Launched, patience: Duration) -> Result<Ranks, RanksError> {
+        let meeting = Meeting::of(launched.by.name(), |name| std::env::var(name).ok());
+        // Scripts that start PyTorch by srun set both, and no MPI.
+        let prefers_star = launched.by == Launcher::Slurm && meeting.is_ok();
+        if launched.by.serves_mpi() && !prefers_star {
+            match Ranks::connect(launched, patience) {
+                Err(RanksError::NoLibrary { .. }) if meeting.is_ok() => {}
+                other => return other,
+            }
+        }
+        Ranks::meet(launched, &meeting?, patience)
+    }
+
+    /// Meets the others at rank 0's port.
+    pub fn meet(launched: &Launched, meeting: &Meeting, patience: Duration) -> Result<Ranks, RanksError> {
+        let star = Some(Mutex::new(Star::meet(launched, meeting, patience)?));
+        let library = format!("NCCL, and words through {}", meeting.host);
+        let &Launched { rank, size, .. } = launched;
+        Ok(Ranks { rank, size, library, shared: Arc::new(Shared::new(patience)), thread: None, star })
+    }
+
+    /// How long a silent rank is waited for.
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
+    /// A rank that has gone, where its connection tells. Nothing where words are exchanged just now, or go through MPI.
+    pub(crate) fn gone(&self) -> Option<usize> {
+        self.star.as_ref()?.try_lock().ok()?.gone()
     }
 
     pub fn rank(&self) -> usize {
@@ -87,6 +127,9 @@ impl Ranks {
 
     /// Every rank's words, in the order of the ranks. One that has something long to do first is waited for.
     pub fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
+        if let Some(star) = &self.star {
+            return star.lock().unwrap_or_else(PoisonError::into_inner).gather(mine);
+        }
         let ticket = self.shared.submit(Job::Say { mine: mine.to_vec() });
         self.shared.wait_for(ticket)?;
         Ok(self.shared.heard())
@@ -108,6 +151,9 @@ impl Ranks {
     }
 
     pub(crate) fn wait_for(&self, ticket: u64) -> Result<(), RanksError> {
+        if self.star.is_some() {
+            return Err(RanksError::Left);
+        }
         self.shared.wait_for(ticket)
     }
 
@@ -140,6 +186,10 @@ impl Ranks {
 
     /// Ends every rank with this exit code, whatever is under way. Returns where MPI does not end this one at once.
     pub fn abort(&self, code: i32) {
+        if let Some(star) = &self.star {
+            star.lock().unwrap_or_else(PoisonError::into_inner).tell(&RanksError::Gone { rank: self.rank });
+            return;
+        }
         self.shared.ask_to_abort(code);
         // MPI ends the process long before.
         thread::sleep(Duration::from_secs(5));
@@ -147,6 +197,10 @@ impl Ranks {
 
     /// Takes leave of the others, who do the same. Waits for them as long as they give signs of life.
     pub fn finish(&mut self) -> Result<(), RanksError> {
+        if self.star.is_some() {
+            // Whoever leaves first would look like one that has died.
+            return self.gather(&[]).map(|_| ());
+        }
         let ticket = self.shared.submit(Job::Finish);
         self.shared.wait_for(ticket)?;
         if let Some(thread) = self.thread.take() {

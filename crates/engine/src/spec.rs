@@ -107,8 +107,8 @@ impl DeviceSpec {
             }
             DeviceSpec::Null => Box::new(Null::among(opening.rates, opening.link, programs)),
             DeviceSpec::Cuda(ordinal) => {
-                let Opening { order, ranges, cache, .. } = opening.clone();
-                Box::new(Cuda::new(&cuda::Options { ordinal, cache, ranges, order }, programs)?)
+                let Opening { order, ranges, cache, ranks, .. } = opening.clone();
+                Box::new(Cuda::new(&cuda::Options { ordinal, cache, ranges, order, ranks }, programs)?)
             }
         })
     }

@@ -7,7 +7,7 @@ use headroom_graph::passes::OFFERED;
 use headroom_record::operators::BottleneckCategory;
 use headroom_trace::run::{PassesHeader, PeaksHeader, RunHeader};
 use headroom_training::models::ModelConfig;
-use headroom_training::profile::trace_file::{TraceAbout, trace};
+use headroom_training::profile::trace_file::{TraceAbout, alone, trace};
 use headroom_training::profile::{Profiled, run_header};
 use headroom_training::recording::Recording;
 
@@ -37,7 +37,8 @@ pub fn baseline_profile(
         ..run_header(&profiled, model, &bench.memory)
     };
     let needed_flops = header.flops.needed_per_step as f64;
-    let about = TraceAbout { process: 1, name: "baseline".into(), headroom: header, device: None };
+    let about =
+        TraceAbout { process: 1, name: "baseline".into(), headroom: header, device: None, distributed: alone() };
     let trace = trace(&profiled, &about)?;
     let run = analyze(&[trace], &Options::default()).and_then(|analysis| analysis.run);
     let findings = run.map(|run| run.operator_analysis.bottlenecks.categories).unwrap_or_default();

@@ -8,6 +8,7 @@ mod together;
 use crate::graph::{Category, Graph, NodeId, Phase, Source, ValueId};
 pub use together::Layout;
 
+use crate::passes::zero1::weight_of_shard;
 use arena::{Interval, place};
 use std::ops::Range;
 
@@ -181,12 +182,12 @@ fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// Parameters first, then constants, then copies of parameters, then other states: a graph without an optimizer keeps a prefix of what one with it keeps.
+/// Parameters first, then constants, then copies of parameters, then shards and other states: a graph without an optimizer keeps a prefix of what one with it keeps.
 fn kept_order(graph: &Graph) -> Vec<ValueId> {
     let rank = |id: &ValueId| match graph.get(*id).source {
         Source::Parameter => 0,
         Source::Constant => 1,
-        Source::State(Category::Parameters) => 2,
+        Source::State(Category::Parameters) if weight_of_shard(&graph.get(*id).name).is_none() => 2,
         _ => 3,
     };
     let mut kept: Vec<ValueId> = graph.value_ids().filter(|id| graph.get(*id).source.is_kept()).collect();

@@ -6,7 +6,9 @@
 use crate::graph::{Category, Graph, GraphError, Phase, Source, Value, ValueId};
 use crate::op::Op;
 use crate::ops::adamw_chosen::AdamWChosen;
+use crate::ops::collective::AllGather;
 use crate::pass::Copy;
+use crate::passes::zero1::weight_of_shard;
 use crate::tensor::{DType, TensorType};
 use std::collections::BTreeMap;
 
@@ -37,6 +39,9 @@ pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, Gra
     let is_half = |value: &Value| match value.source {
         Source::Parameter => halved.contains(&&*value.name),
         Source::State(Category::OptimizerState) => halved.iter().any(|name| value.name.ends_with(name)),
+        Source::State(Category::Parameters) => {
+            weight_of_shard(&value.name).is_some_and(|weight| halved.contains(&weight))
+        }
         _ => false,
     };
     let mut copy = Copy::with_types(graph, |value| if is_half(value) { in_half(&value.ty) } else { value.ty.clone() });
@@ -88,6 +93,13 @@ pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, Gra
                 let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();
                 inputs.extend(&copies);
                 Op::AdamWChosen(AdamWChosen { halves: copies.len(), ..op })
+            }
+            // Updates write shards, and what is gathered is the weight that a copy follows.
+            Op::AllGather(op) => {
+                let whole = &node.inputs[..op.tensors];
+                let copies: Vec<ValueId> = whole.iter().filter_map(|weight| halves.get(weight).copied()).collect();
+                inputs.extend(&copies);
+                Op::AllGather(AllGather { halves: copies.len(), ..op })
             }
             other => other,
         };

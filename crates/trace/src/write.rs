@@ -84,6 +84,20 @@ pub struct WrittenKernel<'a> {
     pub correlation: u32,
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    /// Of a collective.
+    pub message: Option<WrittenMessage<'a>>,
+}
+
+/// The message of a collective's kernel, as PyTorch's profiler notes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenMessage<'a> {
+    /// `allreduce`, `reduce_scatter`, `allgather`.
+    pub collective: &'a str,
+    pub elements_in: u64,
+    pub elements_out: u64,
+    /// `Float`, `BFloat16`.
+    pub element_type: &'a str,
+    pub ranks: u32,
 }
 
 /// A copy (`Memcpy HtoD (Pinned -> Device)`) or a fill (`Memset (Device)`).
@@ -210,12 +224,13 @@ impl<'w> TraceWriter<'w> {
     }
 
     pub fn kernel(&mut self, kernel: &WrittenKernel) -> io::Result<()> {
-        let WrittenKernel { name, place, external_id, correlation, grid, block } = kernel;
+        let WrittenKernel { name, place, external_id, correlation, grid, block, message } = kernel;
         let head = device_span("kernel", name, *place);
         let (device, stream) = (place.device, place.stream);
         let sizes = |sizes: &[u32; 3]| list(&sizes.map(u64::from));
+        let message = message.as_ref().map_or(String::new(), arguments_of);
         self.raw(&format!(
-            r#"{{{head}, "args": {{"External id": {external_id}, "device": {device}, "context": 1, "stream": {stream}, "correlation": {correlation}, "grid": {}, "block": {}}}}}"#,
+            r#"{{{head}, "args": {{"External id": {external_id}, "device": {device}, "context": 1, "stream": {stream}, "correlation": {correlation}, "grid": {}, "block": {}{message}}}}}"#,
             sizes(grid),
             sizes(block),
         ))?;
@@ -272,6 +287,16 @@ impl<'w> TraceWriter<'w> {
         self.out.write_all(before.as_bytes())?;
         self.out.write_all(event.as_bytes())
     }
+}
+
+fn arguments_of(message: &WrittenMessage) -> String {
+    let WrittenMessage { collective, elements_in, elements_out, element_type, ranks } = message;
+    let (collective, element_type) = (quoted(collective), quoted(element_type));
+    let numbers: Vec<u64> = (0..u64::from(*ranks)).collect();
+    let all = quoted(&list(&numbers));
+    format!(
+        r#", "Collective name": {collective}, "In msg nelems": {elements_in}, "Out msg nelems": {elements_out}, "Group size": {ranks}, "dtype": {element_type}, "Process Group Name": "0", "Process Group Ranks": {all}"#
+    )
 }
 
 fn host_span(category: &str, name: &str, place: HostPlace) -> String {

@@ -4,7 +4,7 @@ use headroom_trace::run::{PeaksHeader, PlanHeader, Timing};
 use headroom_trace::validate::perfetto_problems;
 use headroom_trace::write::{
     DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenHeader, WrittenKernel, WrittenMemory,
-    WrittenOperator, WrittenTransfer,
+    WrittenMessage, WrittenOperator, WrittenTransfer,
 };
 use headroom_trace::{Category, DeviceProperties, Distributed, HOST_MEMORY, Phase, RunHeader, read_bytes};
 
@@ -62,6 +62,13 @@ fn written() -> String {
             queues_work: Queues::Work,
         })?;
         writer.kernel(&WrittenKernel {
+            message: Some(WrittenMessage {
+                collective: "allreduce",
+                elements_in: 640,
+                elements_out: 640,
+                element_type: "Float",
+                ranks: 2,
+            }),
             name: "gemm",
             place: device(2_500, 700),
             external_id: 2,
@@ -110,6 +117,9 @@ fn what_is_written_is_read_back() {
     assert_eq!((stated.flops, stated.bytes, stated.is_product), (1_024, 640, true));
     assert_eq!((stated.phase, stated.live), (Some(Phase::Forward), [1, 2, 3, 4, 5]));
     assert_eq!((trace.device.correlation[0], trace.device.grid[0]), (100_000, [4, 2, 1]));
+    let message = trace.message(0).expect("the kernel tells its message");
+    assert_eq!((trace.name(message.collective), message.group_size), ("allreduce", 2));
+    assert_eq!((message.bytes_in, message.bytes_out), (2_560, 2_560));
     assert_eq!(trace.device.bytes[1], 4_096);
     assert_eq!((trace.memory.bytes[0], trace.memory.device[0]), (-64, HOST_MEMORY));
 }

@@ -3,6 +3,7 @@
 //! Times are the recording's; FLOPs, bytes and memory are the plan's, to the unit. What the figures mean is read off the trace,
 //! as for anybody's.
 
+mod collectives;
 mod device_lanes;
 pub mod events_file;
 mod modules;

@@ -145,13 +145,13 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
     }
     let (graph, later) = apply(graph, own)?;
     passes.extend(later);
+
+    let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
+    graph.validate("storage")?;
     if among.is_some() {
         // No pass after the first may have made an update of values that are one rank's own.
         spread(&graph, &OWN_INPUTS, "the last pass")?;
     }
-
-    let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
-    graph.validate("storage")?;
     let trained = graph.parameters().into_iter().map(|parameter| Trained::find(&graph, parameter)).collect();
     Ok(TrainingProgram {
         forward: Forward::find(&graph)?,

@@ -7,7 +7,7 @@ use headroom_graph::{Category, GraphError, Op, Phase, Precision};
 use headroom_training::data::BatchShape;
 use headroom_training::models::Size;
 use headroom_training::optimizer::{Method, OptimizerConfig};
-use headroom_training::program::{Keep, StepConfig, TrainingProgram, training_program};
+use headroom_training::program::{Keep, StepConfig, TrainingProgram, evaluation_program, training_program};
 
 fn step(passes: &str, ranks: usize) -> StepConfig {
     StepConfig {
@@ -103,4 +103,37 @@ fn a_step_of_several_ranks_needs_them() {
     let program = made("v2", 2).program;
     let error = DeviceSpec::Cpu.open(&Opening::threads(1), &[program]).err();
     assert!(matches!(error, Some(EngineError::NoRanks)), "{error:?}");
+}
+
+/// On a GPU, in half precision, weights have copies that products read: whatever updates the weight updates the copy.
+#[test]
+fn copies_in_half_precision_follow_the_weights_on_every_rank() {
+    for precision in [Precision::Bf16, Precision::Bf16Pure] {
+        for passes in ["none", "v2", "none,+zero1", "v2,+zero1", "all,+zero1"] {
+            let config = StepConfig { precision, target: Target::Cuda, ..step(passes, 3) };
+            let program = training_program(&config, Keep::GradientNorm).unwrap().program;
+            let graph = &program.graph;
+            let updated = |name: &str| {
+                let value = graph.named(name).unwrap();
+                let writes = |op: &Op, inputs: &[_]| op.updates().iter().any(|&at| inputs[at] == value);
+                graph.nodes().iter().filter(|node| writes(&node.op, &node.inputs)).count()
+            };
+            let names: Vec<String> = graph.values().iter().map(|value| value.name.to_string()).collect();
+            let copies: Vec<&String> = names.iter().filter(|name| name.starts_with("half.")).collect();
+            assert_eq!(copies.is_empty(), precision == Precision::Bf16Pure, "{passes}");
+            for name in copies {
+                assert_eq!(updated(name), 1, "{name} under {passes}");
+            }
+            for parameter in graph.parameters() {
+                assert_eq!(updated(&graph.get(parameter).name), 1, "{passes}");
+            }
+            // A shard has the numbers of the weight that it is put together into.
+            for name in names.iter().filter_map(|name| name.strip_prefix("shard.")) {
+                let dtype = |name: &str| graph.ty(graph.named(name).unwrap()).dtype;
+                assert_eq!(dtype(&format!("shard.{name}")), dtype(name), "{name} under {passes}");
+            }
+            let evaluated = evaluation_program(&config, config.shape, &program);
+            assert!(evaluated.is_ok(), "{passes}: {:?}", evaluated.err());
+        }
+    }
 }

@@ -149,7 +149,7 @@ impl Written<'_> {
 
     /// The same trace twice: under the workshop's name, and under one that TensorBoard's plugin takes for its own.
     fn traces(&mut self, profiled: &Profiled, about: &TraceAbout, host: &str) -> Result<(), FileError> {
-        let other = format!("{host}.{}.{}.pt.trace.json", about.process, profiled.recording.base_unix_nanos);
+        let other = plugin_name(profiled, about, host);
         for name in [about.name.clone(), other] {
             let about = TraceAbout { name: name.clone(), ..about.clone() };
             write_atomically_with(&self.folder.join(&name), |out| write_trace(profiled, &about, out))?;
@@ -157,6 +157,21 @@ impl Written<'_> {
         }
         Ok(())
     }
+}
+
+/// The trace of one rank.
+pub fn write_trace_alone(folder: &Path, profiled: &Profiled, about: TraceAbout, redact: bool) -> anyhow::Result<()> {
+    let host = if redact { "host".into() } else { host_name() };
+    // A machine of its own may not have the folder.
+    fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
+    let name = plugin_name(profiled, &about, &host);
+    let about = TraceAbout { name: name.clone(), ..about };
+    Ok(write_atomically_with(&folder.join(&name), |out| write_trace(profiled, &about, out))?)
+}
+
+/// Host, process and time tell the traces of several ranks apart.
+fn plugin_name(profiled: &Profiled, about: &TraceAbout, host: &str) -> String {
+    format!("{host}.{}.{}.pt.trace.json", about.process, profiled.recording.base_unix_nanos)
 }
 
 /// As TensorBoard looks for them.

@@ -37,6 +37,26 @@ pub fn of_run(
     header
 }
 
+/// The same of a rank that writes no record of its own.
+pub fn of_rank(profiler: &Profiler, profiled: &Profiled, settings: &Settings, outcome: &Outcome) -> RunHeader {
+    let need = MemoryNeed::of(std::slice::from_ref(&profiled.training.program), settings.threads);
+    let mut header = run_header(profiled, &settings.model, &need);
+    header.device = settings.gpu.as_ref().map_or(&settings.machine.cpu_name, |gpu| &gpu.name).clone();
+    header.model = format!("{} {} {}", settings.model.family.name, settings.size, settings.version());
+    header.precision = settings.precision.name().into();
+    header.passes = passes(settings);
+    header.peaks = peaks(&profiler.peaks);
+    let seconds = outcome.steps.iter().map(|record| record.times.total.as_secs_f64()).sum::<f64>();
+    let steps = outcome.steps.len();
+    header.run = RunSteps {
+        steps: steps as u64,
+        mean_step_seconds: (steps > 0).then(|| seconds / steps as f64),
+        times_are_computed: false,
+    };
+    header.profiling_overhead_percent = profiled.recording.turns().overhead_percent();
+    header
+}
+
 pub fn peaks(peaks: &Peaks) -> PeaksHeader {
     PeaksHeader {
         product_flops: peaks.rates.product_flops,

@@ -25,7 +25,10 @@ impl Lines {
         ];
         let differs = |name: &String| !MAY_DIFFER.contains(&name.as_str());
         for (name, value) in arguments.given.flags.iter().filter(|(name, _)| differs(name)) {
-            lines.push((format!("--{name}"), value.clone().unwrap_or("given".into())));
+            let value = value.clone().unwrap_or("given".into());
+            // Ranks have GPUs of other numbers.
+            let value = if name == "device" && value.starts_with("cuda") { "cuda".into() } else { value };
+            lines.push((format!("--{name}"), value));
         }
         lines.push(("the data".into(), settings.data_description.clone()));
         lines.push(("the first batch".into(), of_batch(sources)?));

@@ -5,6 +5,7 @@ use super::plan::Planned;
 use super::settings::{Settings, Sources};
 use super::{Input, ends_together, how_it_ended, schedule, start};
 use crate::failure;
+use crate::profile::Profiler;
 use crate::ranks::Company;
 use crate::signals::Interrupt;
 use headroom_engine::ranks::RanksError;
@@ -21,13 +22,22 @@ pub fn run(
     interrupt: &Interrupt,
     company: &Company,
 ) -> anyhow::Result<ExitCode> {
+    // Rank 0 has measured the machine by then, where that was needed.
+    let folder = if Profiler::is_wanted(arguments) { Some(company.folder(None)?) } else { None };
+    let profiler = Profiler::prepare(arguments, settings, &planned, Some(company))?;
     let mut trainer = start::trainer(arguments, settings, planned, interrupt, Some(company))?;
+    if let Some(profiler) = &profiler {
+        profiler.attach(&mut trainer, settings);
+    }
     let mut input = Input::open(sources, settings, &trainer)?;
     let saves = arguments.output.save.is_some();
     let mut follower = Follower { company, saves, keeps_best: saves && settings.keep_best };
     let (evaluation, schedule) = (input.evaluation.as_ref(), schedule(arguments, settings));
     let outcome =
         training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut follower);
+    if let (Some(profiler), Some(folder)) = (&profiler, &folder) {
+        profiler.write_trace_alone(folder, &outcome, &trainer, settings)?;
+    }
     let (end, step) = (outcome.end, trainer.step);
     let agreed = ends_together(&end);
     if agreed {

@@ -51,7 +51,7 @@ impl Device for Cuda {
     fn run(&mut self, program: usize, calls: Range<usize>) {
         if self.failed.is_none() {
             self.rest_tracing();
-            let ran = self.run_calls(program, calls).and_then(|()| self.stream.wait());
+            let ran = self.run_calls(program, calls).and_then(|()| self.wait_patiently());
             self.note(ran);
         }
     }
@@ -65,7 +65,7 @@ impl Device for Cuda {
     }
 
     fn wait(&mut self) {
-        let waited = self.stream.wait();
+        let waited = self.wait_patiently();
         self.note(waited);
     }
 
@@ -120,7 +120,8 @@ impl Device for Cuda {
 
     fn notes(&self) -> Vec<String> {
         let replays = self.submitted.iter().filter_map(Submitted::told);
-        self.products.choices().into_iter().chain(self.attention_notes.iter().cloned()).chain(replays).collect()
+        let wire = self.wire.iter().map(|wire| format!("collectives by NCCL {}", wire.version()));
+        wire.chain(self.products.choices()).chain(self.attention_notes.iter().cloned()).chain(replays).collect()
     }
 
     fn recording_notes(&self) -> Vec<String> {

@@ -158,6 +158,11 @@ impl Stream {
         cu!(cuStreamSynchronize(self.0))
     }
 
+    /// Is all done that was queued?
+    pub fn is_idle(&self) -> bool {
+        cu!(cuStreamQuery(self.0)).is_ok()
+    }
+
     pub fn wait_for(&self, event: &Event) -> Result<(), CudaError> {
         self.queued_other();
         cu!(cuStreamWaitEvent(self.0, event.0, 0))

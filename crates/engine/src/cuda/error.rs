@@ -32,6 +32,8 @@ pub enum CudaError {
     Level { variable: &'static str, named: String, capability: (u32, u32), has: String },
     #[error("cuDNN's {call} failed with status {status}: {text}")]
     Cudnn { call: &'static str, status: i32, text: String },
+    #[error(transparent)]
+    Nccl(#[from] super::nccl::NcclError),
     #[error("{op} in {module}: {what}")]
     Unsupported { op: &'static str, module: String, what: String },
 }

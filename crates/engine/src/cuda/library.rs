@@ -62,6 +62,11 @@ pub fn optional(name: &str) -> Result<libloading::Library, String> {
     Err(format!("{name} is not on the library path{in_folders}"))
 }
 
+/// Files of this name in every folder where CUDA's libraries may lie.
+pub fn files(name: &str) -> Vec<PathBuf> {
+    folders().iter().filter_map(|folder| newest(folder, name)).collect()
+}
+
 /// The file of this name in the folder, with or without a version behind it; the highest where there are several.
 fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());

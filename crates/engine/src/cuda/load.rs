@@ -9,6 +9,7 @@ use super::lower::optimizer::Update;
 use super::lower::{Call, Lowering, Operand};
 use super::nvtx::Labels;
 use super::pieces::{Piece, Pieces, grouped, last_touch};
+use super::wire::Together;
 use super::{Loaded, Prepared};
 use crate::device::Program;
 use headroom_graph::ops::fp8_product::Part;
@@ -64,18 +65,21 @@ fn pieces_of(
         let (writes, gradients): (Vec<Vec<Range<u64>>>, Vec<Range<u64>>) = some.iter().map(Update::ranges).unzip();
         let writes = writes.concat();
         let reads = gradients.into_iter().chain([inputs[0].range()]).chain(writes.iter().cloned()).collect();
-        pieces.push(Piece { after, work: Prepared { actions: vec![action], reads, writes, beside: true } });
+        pieces.push(Piece {
+            after,
+            work: Prepared { actions: vec![action], reads, writes, beside: true, together: None },
+        });
     }
     Ok(Some(Pieces { call: number, pieces }))
 }
 
-/// Every program's calls as actions, and the most scratch that one of them needs.
+/// Every program's calls as actions, and the most scratch that one of them needs. `rank` is this one's among several.
 pub fn lower_all(
     context: &Context,
     (kernels, plans): (&mut Kernels, &mut Plans),
     arena: &Memory,
     scratch: &Memory,
-    programs: &[Program],
+    (programs, rank): (&[Program], Option<usize>),
 ) -> Result<(Vec<Loaded>, usize), CudaError> {
     let mut loaded = vec![];
     let mut needed = 0;
@@ -122,7 +126,11 @@ pub fn lower_all(
             }
             let products = actions.iter().all(|action| matches!(action, Action::Product(..) | Action::Scaled(..)));
             let beside = products && is_weight_gradient(node);
-            calls.push(Prepared { actions, reads, writes, beside });
+            let together = match rank {
+                Some(rank) => Together::of(graph.nodes(), node, (&inputs, &outputs), rank)?,
+                None => None,
+            };
+            calls.push(Prepared { actions, reads, writes, beside, together });
         }
         let pieces = pieces_of(&mut lowering, graph, &calls, &operands)?;
         needed = needed.max(lowering.scratch_needed);

@@ -188,11 +188,11 @@ impl Lowering<'_> {
             Op::Embedding(_) | Op::EmbeddingGrad(_) => self.embedding(call),
             Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => self.cross_entropy(call),
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => self.linear_cross_entropy(call),
+            // The wire takes tensors to the other ranks; actions come after it.
             Op::AllReduce(AllReduce { ranks: 2.., .. })
             | Op::ReduceScatter(ReduceScatter { ranks: 2.., .. })
-            | Op::AllGather(AllGather { ranks: 2.., .. }) => {
-                Err(call.unsupported("the GPU does not speak to other ranks yet"))
-            }
+            | Op::AllGather(AllGather { ranks: 2.., halves: 0, .. }) => Ok(vec![]),
+            Op::AllGather(op @ AllGather { ranks: 2.., .. }) => self.copies(call, op),
             Op::AllReduce(op) if op.kept > 0 => Ok(vec![]),
             Op::AllReduce(_) | Op::ReduceScatter(_) => self.alone(call, call.outputs, call.inputs),
             Op::AllGather(op) => self.alone(call, &call.inputs[..op.tensors], &call.inputs[op.tensors..]),

@@ -59,7 +59,7 @@ mod tests {
 
     fn call(reads: Option<Range<u64>>, writes: Option<Range<u64>>) -> Prepared {
         let list = |range: Option<Range<u64>>| range.into_iter().collect();
-        Prepared { actions: vec![], reads: list(reads), writes: list(writes), beside: false }
+        Prepared { actions: vec![], reads: list(reads), writes: list(writes), beside: false, together: None }
     }
 
     #[test]

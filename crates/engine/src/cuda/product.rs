@@ -200,17 +200,27 @@ impl Products {
 
     /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
     pub fn keep(&mut self) {
+        let text = self.kept_text();
         let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };
-        let line = |(shape, data): (&String, &[u64; 8])| {
-            let words: Vec<String> = data.iter().map(|word| format!("{word:016x}")).collect();
-            format!("{shape} {}\n", words.join(" "))
-        };
-        let text: String = self.kept.iter().map(line).collect();
         let partial = file.with_extension(format!("{}.partial", std::process::id()));
         let made = file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
         if made && std::fs::write(&partial, text).is_ok() && std::fs::rename(&partial, file).is_ok() {
             self.fresh = 0;
         }
+    }
+
+    /// Choices as they are kept on disk.
+    pub fn kept_text(&self) -> String {
+        let line = |(shape, data): (&String, &[u64; 8])| {
+            let words: Vec<String> = data.iter().map(|word| format!("{word:016x}")).collect();
+            format!("{shape} {}\n", words.join(" "))
+        };
+        self.kept.iter().map(line).collect()
+    }
+
+    /// Chooses as another process did.
+    pub fn take_kept(&mut self, text: &str) {
+        self.kept.extend(read_kept(text));
     }
 
     /// A line a shape: its choice, for the notes of a run.

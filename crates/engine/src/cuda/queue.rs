@@ -145,7 +145,11 @@ impl Cuda {
         let one = &mut self.submitted[index];
         let step = one.queued;
         if step >= one.collected + SLOTS {
-            one.ends[(step - SLOTS) % PLACES].wait()?;
+            let end = &one.ends[(step - SLOTS) % PLACES];
+            match &self.wire {
+                Some(wire) => wire.patiently(|| end.wait())?,
+                None => end.wait()?,
+            }
         }
         let mut place = step % SLOTS * one.slot_words();
         for ((_, data), words) in inputs.iter().zip(&one.words) {
@@ -324,7 +328,12 @@ impl Cuda {
         if one.queued == one.collected {
             return Ok(());
         }
-        one.ends[(one.queued - 1) % PLACES].wait()?;
+        match &self.wire {
+            // Other ranks are waited for step by step.
+            Some(wire) => (one.queued.saturating_sub(SLOTS).max(one.collected)..one.queued)
+                .try_for_each(|step| wire.patiently(|| one.ends[step % PLACES].wait()))?,
+            None => one.ends[(one.queued - 1) % PLACES].wait()?,
+        }
         let mut trial = one.trial.clone();
         for step in one.collected..one.queued {
             if self.recorder.is_none() {

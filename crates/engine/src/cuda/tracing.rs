@@ -93,7 +93,7 @@ impl Cuda {
         }
         recorder.set_timing(Timing::DeviceEvents);
         // What was queued before belongs to no recorded step.
-        let waited = self.stream.wait();
+        let waited = self.wait_patiently();
         self.note(waited);
         if let Some(Err(why)) = self.tracing.tracer().map(Tracer::start) {
             self.tracing = Tracing::Missing(why);
@@ -101,7 +101,7 @@ impl Cuda {
     }
 
     pub(super) fn stop_recording(&mut self, recorder: &mut Recorder) {
-        let waited = self.stream.wait();
+        let waited = self.wait_patiently();
         self.note(waited);
         let Some(tracer) = self.tracing.tracer() else { return };
         let stopped = tracer.stop().and_then(|told| {

@@ -61,6 +61,29 @@ pub enum RanksError {
     OtherLength { rank: usize, have: usize, want: usize },
     #[error("this process has taken leave of the other ranks")]
     Left,
+    #[error(
+        "rank {rank} has gone\n  help: its own output says why, or its launcher's; --resume goes on from the last checkpoint"
+    )]
+    Gone { rank: usize },
+    #[error(
+        "{by} started several ranks and serves no MPI, and MASTER_ADDR and MASTER_PORT do not say where rank 0 is met\n  help: set both \
+         the same on every rank, or start with mpirun"
+    )]
+    NoMeeting { by: &'static str },
+    #[error("MASTER_PORT is `{port}`, which is not a port")]
+    NotAPort { port: String },
+    #[error(
+        "rank 0 cannot listen at {at}: {why}\n  help: MASTER_ADDR is an address of rank 0's machine, MASTER_PORT free there"
+    )]
+    NotListening { at: String, why: String },
+    #[error(
+        "{} did not come to {at} within {seconds} s\n  help: --rank-timeout waits longer; MASTER_ADDR and MASTER_PORT must be the same \
+         on all ranks",
+        ranks(missing)
+    )]
+    NotCome { missing: Vec<usize>, seconds: f64, at: String },
+    #[error("rank 0 at {at} did not take this rank: {why}\n  help: another job may use the same MASTER_PORT")]
+    NotAdmitted { at: String, why: String },
 }
 
 /// `rank 2`, `ranks 1 and 3`.

@@ -31,10 +31,12 @@ op! {
 }
 
 op! {
-    /// So many kept tensors, then a shard of each → the tensors hold all ranks' shards.
+    /// So many kept tensors, then a shard of each → the tensors hold all ranks' shards. Behind those, the copies in half precision of
+    /// some of the tensors, in the same order: they follow.
     pub struct AllGather {
         pub ranks: usize,
         pub tensors: usize,
+        pub halves: usize,
     }
 }
 
@@ -98,15 +100,24 @@ impl Operator for ReduceScatter {
 
 impl Operator for AllGather {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        if inputs.len() != 2 * self.tensors {
-            return Err(ShapeError::Arity { want: 2 * self.tensors, have: inputs.len() });
+        let want = 2 * self.tensors + self.halves;
+        if inputs.len() != want {
+            return Err(ShapeError::Arity { want, have: inputs.len() });
         }
-        let (whole, shards) = inputs.split_at(self.tensors);
+        let (whole, shards) = inputs[..2 * self.tensors].split_at(self.tensors);
         check_tensors(self.ranks, whole)?;
         for (index, (whole, shard)) in whole.iter().zip(shards).enumerate() {
-            expect(self.tensors + index, shard, shard_type(whole, self.ranks).sizes())?;
+            let ty = shard_type(whole, self.ranks);
+            expect(self.tensors + index, shard, ty.sizes())?;
+            if shard.dtype != ty.dtype {
+                let want = ty.to_string();
+                return Err(ShapeError::Input { index: self.tensors + index, want, have: shard.to_string() });
+            }
         }
-        Ok(vec![])
+        match halved(whole, &inputs[2 * self.tensors..]) {
+            Some(_) => Ok(vec![]),
+            None => Err(ShapeError::Attribute(format!("{} copies in half precision of other tensors", self.halves))),
+        }
     }
 
     fn flops(&self, _: &[TensorType], _: &[TensorType]) -> u64 {
@@ -119,7 +130,7 @@ impl Operator for AllGather {
     }
 
     fn updates(&self) -> Vec<usize> {
-        (0..self.tensors).collect()
+        (0..self.tensors).chain(2 * self.tensors..2 * self.tensors + self.halves).collect()
     }
 
     fn sent_bytes(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
@@ -133,8 +144,17 @@ impl Operator for AllGather {
     fn examples() -> Vec<Example> {
         let shards = tensors().into_iter().map(|(ty, fill)| (shard_type(&ty, 1), fill));
         let inputs = tensors().into_iter().chain(shards).collect();
-        vec![Example { op: AllGather { ranks: 1, tensors: 3 }.into(), inputs }]
+        vec![Example { op: AllGather { ranks: 1, tensors: 3, halves: 0 }.into(), inputs }]
     }
+}
+
+/// The tensor that each copy in half precision is of, by its place; none where a copy is of no tensor. Copies come in the order of
+/// the tensors, and are of those in single precision that have more than one axis.
+pub fn halved(whole: &[TensorType], copies: &[TensorType]) -> Option<Vec<usize>> {
+    let mut places = (0..whole.len()).filter(|&at| whole[at].dtype == DType::F32 && whole[at].sizes().len() > 1);
+    let of =
+        |copy: &TensorType| places.find(|&at| whole[at].sizes() == copy.sizes()).filter(|_| copy.dtype == DType::Bf16);
+    copies.iter().map(of).collect()
 }
 
 fn tensors() -> Vec<(TensorType, Fill)> {

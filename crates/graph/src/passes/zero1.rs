@@ -14,9 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The pass by name.
 pub const ZERO1: &str = "zero1";
 
+const SHARD: &str = "shard.";
+
 /// Name of this rank's shard of a weight.
 pub fn shard_name(parameter: &str) -> String {
-    format!("shard.{parameter}")
+    format!("{SHARD}{parameter}")
+}
+
+/// Name of the weight that a value of this name is a shard of.
+pub fn weight_of_shard(name: &str) -> Option<&str> {
+    name.strip_prefix(SHARD)
 }
 
 /// Parameters and states that are sharded, and among how many ranks; nothing, by default.

@@ -4,8 +4,8 @@
 //! Launched call by call, a call of the plan lies where the host launched it. Replayed, the host launches the step whole:
 //! then calls lie on lanes of their own, at the times at which the device ran them.
 
-use super::Profiled;
 use super::trace_events::{Events, annotation, nanos};
+use super::{Profiled, collectives};
 use crate::recording::{Part, StepSpan};
 use headroom_engine::recorder::{Activity, CallSpan, Timing, What};
 use headroom_trace::write::{DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenKernel, WrittenTransfer};
@@ -58,6 +58,7 @@ pub fn write_step(
     }
     let answered: HashSet<u32> =
         activities.iter().filter(|one| one.stream().is_some()).map(|one| one.correlation).collect();
+    let mut told = HashSet::new();
     let own_wait = activities.iter().rposition(|one| one.what == What::DriverCall && one.name.contains("Synchronize"));
     for (index, one) in activities.iter().enumerate() {
         let (external_id, correlation) = (ids.of(one), FIRST_CORRELATION + one.correlation);
@@ -74,7 +75,11 @@ pub fn write_step(
             }
             What::Kernel { stream, grid, block } => {
                 let place = on_device(stream, one.start, one.end);
-                writer.kernel(&WrittenKernel { name: &one.name, place, external_id, correlation, grid, block })?;
+                // A call's message is told once, beside the first kernel of NCCL's that it launched.
+                let call = one.call.filter(|_| one.name.contains("nccl") && told.insert(external_id));
+                let message = call.and_then(|call| collectives::message(profiled.graph(), call.call as usize));
+                let kernel = WrittenKernel { name: &one.name, place, external_id, correlation, grid, block, message };
+                writer.kernel(&kernel)?;
             }
             What::Copy { stream, bytes } => {
                 let place = on_device(stream, one.start, one.end);

@@ -4,7 +4,7 @@ use super::*;
 use crate::data::BatchShape;
 use crate::models::Size;
 use crate::optimizer::OptimizerConfig;
-use crate::profile::trace_file::{TraceAbout, write_trace};
+use crate::profile::trace_file::{TraceAbout, alone, write_trace};
 use crate::program::{Keep, StepConfig, TrainingProgram, training_program};
 use crate::recording::Recording;
 use headroom_engine::Target;
@@ -79,7 +79,13 @@ fn profiled<'a>(training: &'a TrainingProgram, recording: &'a Recording) -> Prof
 
 fn traced(profiled: &Profiled) -> Trace {
     let device = Some(DeviceProperties { name: "a GPU".into(), ..DeviceProperties::default() });
-    let about = TraceAbout { process: 40, name: "t".into(), headroom: headroom_trace::RunHeader::default(), device };
+    let about = TraceAbout {
+        process: 40,
+        name: "t".into(),
+        headroom: headroom_trace::RunHeader::default(),
+        device,
+        distributed: alone(),
+    };
     let mut text = vec![];
     write_trace(profiled, &about, &mut text).unwrap();
     assert_eq!(perfetto_problems(std::str::from_utf8(&text).unwrap()), Vec::<String>::new());

@@ -1,7 +1,7 @@
 //! Calls, parts and memory of recorded steps as events of a trace.
 
-use super::Profiled;
 use super::modules::{Owner, owners};
+use super::{Profiled, collectives};
 use crate::recording::{Part, PartSpan};
 use headroom_engine::recorder::CallSpan;
 use headroom_graph::{DType, Graph, NodeId, Op, Phase, ValueId};
@@ -39,6 +39,8 @@ pub struct Events<'a> {
     device: Option<u32>,
     id: u32,
     shapes: Vec<(Vec<Vec<u64>>, Vec<&'static str>)>,
+    /// By call: its name, where it is not its op's.
+    names: Vec<Option<String>>,
     owners: Vec<Owner>,
     /// By call, in the order of the trace's categories.
     live_by_category: Vec<[u64; 5]>,
@@ -53,7 +55,14 @@ pub struct Events<'a> {
 impl<'a> Events<'a> {
     pub fn new(profiled: &'a Profiled<'a>, process: u32, device: Option<u32>) -> Events<'a> {
         let (graph, plan) = (profiled.graph(), profiled.plan());
+        let on_host = |call: usize| {
+            let node = graph.node(NodeId(call));
+            device.is_none().then(|| collectives::on_host(graph, node)).flatten()
+        };
         let describe = |call: usize| {
+            if let Some((_, sizes)) = on_host(call) {
+                return (vec![sizes], vec![torch_name(DType::F32)]);
+            }
             let types = graph.types(&graph.node(NodeId(call)).inputs);
             let sizes = types.iter().map(|ty| ty.sizes().iter().map(|size| *size as u64).collect()).collect();
             (sizes, types.iter().map(|ty| torch_name(ty.dtype)).collect())
@@ -73,6 +82,7 @@ impl<'a> Events<'a> {
             device,
             id: 0,
             shapes: (0..plan.calls.len()).map(describe).collect(),
+            names: (0..plan.calls.len()).map(|call| on_host(call).map(|(name, _)| name)).collect(),
             owners: owners(graph),
             live_by_category: plan.usage().iter().map(|usage| usage.0.map(|bytes| bytes as u64)).collect(),
             born,
@@ -109,7 +119,7 @@ impl<'a> Events<'a> {
         let external_id = self.next_id();
         let (input_dims, input_types) = &self.shapes[index];
         writer.operator(&WrittenOperator {
-            name: node.op.name(),
+            name: self.names[index].as_deref().unwrap_or(node.op.name()),
             place,
             external_id,
             // A forward call is known by its place in the plan.

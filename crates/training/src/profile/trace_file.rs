@@ -19,6 +19,13 @@ pub struct TraceAbout {
     pub headroom: RunHeader,
     /// The GPU, where one computed.
     pub device: Option<DeviceProperties>,
+    /// This process among those that trained together.
+    pub distributed: Distributed,
+}
+
+/// A process by itself.
+pub fn alone() -> Distributed {
+    Distributed { backend: "none".into(), rank: 0, world_size: 1 }
 }
 
 /// Length of the mark after the last recorded step: readers drop the last mark, and this one holds nothing.
@@ -38,7 +45,7 @@ pub fn trace(profiled: &Profiled, about: &TraceAbout) -> Result<Trace, ReadError
 pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write) -> io::Result<()> {
     let header = WrittenHeader {
         devices: about.device.iter().cloned().collect(),
-        distributed: Distributed { backend: "none".into(), rank: 0, world_size: 1 },
+        distributed: about.distributed.clone(),
         base_nanos: profiled.recording.base_unix_nanos,
         headroom: Some(about.headroom.clone()),
     };

@@ -1,9 +1,10 @@
 //! Kernels over rows: elementwise ops, the rotation, norms.
 
 use super::{Call, Grid, Lowering, Operand};
-use crate::cuda::compile::{ELEMENTWISE, NORM, Unit};
+use crate::cuda::compile::{ELEMENTWISE, EXCHANGE, NORM, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
+use headroom_graph::ops::collective::{AllGather, halved};
 use headroom_graph::ops::rope::{Rope, Turn};
 use headroom_graph::{Op, TensorType};
 use std::ops::Range;
@@ -186,6 +187,23 @@ impl Lowering<'_> {
         for (to, from) in to.iter().zip(from) {
             actions.push(Action::Zero { at: to.at, bytes: to.ty.bytes() });
             actions.push(self.add_into(call, to, from)?);
+        }
+        Ok(actions)
+    }
+
+    /// Copies in half precision follow the tensors that were gathered.
+    pub fn copies(&mut self, call: &Call, op: &AllGather) -> Result<Vec<Action>, CudaError> {
+        let types = |operands: &[Operand]| operands.iter().map(|operand| operand.ty.clone()).collect::<Vec<_>>();
+        let (whole, copies) = (&call.inputs[..op.tensors], &call.inputs[2 * op.tensors..]);
+        let Some(of) = halved(&types(whole), &types(copies)) else {
+            return Err(call.unsupported("copies of other tensors"));
+        };
+        let unit = Unit { source: EXCHANGE, options: vec![] };
+        let mut actions = vec![];
+        for (copy, at) in copies.iter().zip(of) {
+            let elements = copy.ty.elements();
+            let arguments = Arguments::default().pointer(whole[at].at).pointer(copy.at).u64(elements);
+            actions.push(self.kernel_of(&unit, "to_half", self.through(elements), arguments)?);
         }
         Ok(actions)
     }

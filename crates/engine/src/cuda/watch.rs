@@ -1,0 +1,198 @@
+//! Watches over work that other ranks take part in: where one has gone, or nothing moves for as long as the patience lasts, what
+//! is under way is ended, so that the thread which waits for it comes back.
+
+use super::nccl::{Comm, Nccl, NcclError};
+use crate::ranks::{Ranks, RanksError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// States of the work; anything between is the moment at which it began, in nanoseconds.
+const AT_REST: u64 = 0;
+const ENDING: u64 = u64::MAX - 1;
+const ENDED: u64 = u64::MAX;
+
+struct Shared {
+    state: AtomicU64,
+    leaves: AtomicBool,
+    since: Instant,
+    patience: Duration,
+    why: Mutex<Option<NcclError>>,
+    /// Ends what is under way.
+    end: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Shared {
+    fn why(&self) -> MutexGuard<'_, Option<NcclError>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        (self.since.elapsed().as_nanos() as u64).clamp(AT_REST + 1, ENDING - 1)
+    }
+
+    /// Ends the work, once.
+    fn give_up(&self, why: NcclError) {
+        self.why().get_or_insert(why);
+        if self.state.swap(ENDING, Ordering::SeqCst) < ENDING {
+            (self.end)();
+        }
+        self.state.store(ENDED, Ordering::SeqCst);
+    }
+
+    /// Has the work that began there lasted too long?
+    fn is_stuck(&self) -> bool {
+        let begun = self.state.load(Ordering::SeqCst);
+        let has_begun = begun > AT_REST && begun < ENDING;
+        has_begun && Duration::from_nanos(self.now().saturating_sub(begun)) > self.patience
+    }
+}
+
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A handle as the watching thread has it.
+struct Watched(Comm);
+
+// SAFETY: NCCL allows to ask for errors and to abort from another thread than the one that queues calls.
+unsafe impl Send for Watched {}
+// SAFETY: as above.
+unsafe impl Sync for Watched {}
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Watch {
+    pub fn start(nccl: Arc<Nccl>, comm: Comm, ranks: Arc<Ranks>) -> Watch {
+        let (asked, watched) = (Arc::clone(&nccl), Arc::new(Watched(comm)));
+        let own = Arc::clone(&watched);
+        // SAFETY: it is called once, by whoever sets the state to `ENDING` first.
+        let end = Box::new(move || unsafe { nccl.abort(own.0) });
+        let patience = ranks.patience();
+        // SAFETY: nobody else ends the handle but `end`, and this is asked for before that.
+        let failed = move || unsafe { asked.failure(watched.0) };
+        let gone = move || ranks.gone().map(|rank| NcclError::Ranks(RanksError::Gone { rank }));
+        Watch::over(patience, end, move || gone().or_else(&failed))
+    }
+
+    /// Looks every now and then whether something failed, by itself or because nothing moves.
+    fn over(
+        patience: Duration,
+        end: Box<dyn Fn() + Send + Sync>,
+        failed: impl Fn() -> Option<NcclError> + Send + 'static,
+    ) -> Watch {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(AT_REST),
+            leaves: AtomicBool::new(false),
+            since: Instant::now(),
+            patience,
+            why: Mutex::new(None),
+            end,
+        });
+        let own = Arc::clone(&shared);
+        let look = move || {
+            while !own.leaves.load(Ordering::SeqCst) && own.state.load(Ordering::SeqCst) < ENDING {
+                if let Some(why) = failed() {
+                    own.give_up(why);
+                } else if own.is_stuck() {
+                    own.give_up(NcclError::NoProgress { seconds: own.patience.as_secs_f64() });
+                }
+                thread::sleep(PAUSE);
+            }
+        };
+        // Without a thread nothing is watched: work then lasts as long as it lasts.
+        let thread = thread::Builder::new().name("nccl watch".into()).spawn(look);
+        Watch { shared, thread: Mutex::new(thread.ok()) }
+    }
+
+    /// Does some work under the watch; the error is why it was ended.
+    pub fn around<T>(&self, work: impl FnOnce() -> T) -> Result<T, NcclError> {
+        let now = self.shared.now();
+        if self.shared.state.compare_exchange(AT_REST, now, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return Err(self.ended());
+        }
+        let done = work();
+        match self.shared.state.compare_exchange(now, AT_REST, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => Ok(done),
+            Err(_) => Err(self.ended()),
+        }
+    }
+
+    /// Why, once the ending is over.
+    fn ended(&self) -> NcclError {
+        while self.shared.state.load(Ordering::SeqCst) == ENDING {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.shared.why().clone().unwrap_or(NcclError::NoProgress { seconds: self.shared.patience.as_secs_f64() })
+    }
+
+    /// Ends what is under way.
+    pub fn abort(&self) {
+        self.leave();
+        self.shared.give_up(RanksError::Left.into());
+    }
+
+    /// From now on nothing is watched.
+    pub fn leave(&self) {
+        self.shared.leaves.store(true, Ordering::SeqCst);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::channel;
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// A watch whose end releases the work, and how often it was ended.
+    fn watched(failed: impl Fn() -> Option<NcclError> + Send + 'static) -> (Watch, impl FnOnce(), Arc<AtomicUsize>) {
+        let (release, released) = channel();
+        let times = Arc::new(AtomicUsize::new(0));
+        let own = Arc::clone(&times);
+        let release = Mutex::new(release);
+        let end = Box::new(move || {
+            own.fetch_add(1, Ordering::SeqCst);
+            let _ = release.lock().unwrap().send(());
+        });
+        (Watch::over(SHORT, end, failed), move || released.recv().unwrap(), times)
+    }
+
+    #[test]
+    fn work_that_does_not_move_is_ended_once_and_nothing_is_started_after_it() {
+        let (watch, stuck, times) = watched(|| None);
+        assert_eq!(watch.around(|| 7), Ok(7));
+        let begin = Instant::now();
+        assert_eq!(watch.around(stuck), Err(NcclError::NoProgress { seconds: 0.2 }));
+        assert!(begin.elapsed() >= SHORT && begin.elapsed() < 20 * SHORT);
+        assert_eq!(watch.around(|| 7), Err(NcclError::NoProgress { seconds: 0.2 }));
+        watch.abort();
+        assert_eq!(times.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_rank_that_has_gone_ends_the_work_before_the_patience_does() {
+        let gone = NcclError::Ranks(RanksError::Gone { rank: 3 });
+        let told = gone.clone();
+        let (watch, stuck, _) = watched(move || Some(told.clone()));
+        assert_eq!(watch.around(stuck), Err(gone));
+    }
+
+    #[test]
+    fn rest_is_not_watched() {
+        let (watch, _, times) = watched(|| None);
+        for _ in 0..3 {
+            assert_eq!(watch.around(|| thread::sleep(SHORT / 2)), Ok(()));
+            thread::sleep(2 * SHORT);
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 0);
+    }
+}
