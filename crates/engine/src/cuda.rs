@@ -19,6 +19,7 @@ mod library;
 mod load;
 mod lower;
 mod nccl;
+mod nccl_error;
 mod nvtx;
 mod peaks;
 mod pieces;
@@ -32,7 +33,7 @@ pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
 pub use facts::{Facts, facts};
 pub use level::{Level, has};
-pub use nccl::NcclError;
+pub use nccl_error::NcclError;
 pub use peaks::{Peaks, measure_peaks, product_rates};
 
 use crate::device::{EngineError, Finished, Program, Walk, check_precision};

@@ -187,7 +187,7 @@ impl Ranks {
     /// Ends every rank with this exit code, whatever is under way. Returns where MPI does not end this one at once.
     pub fn abort(&self, code: i32) {
         if let Some(star) = &self.star {
-            star.lock().unwrap_or_else(PoisonError::into_inner).tell(&RanksError::Gone { rank: self.rank });
+            star.lock().unwrap_or_else(PoisonError::into_inner).tell(&RanksError::Closed { rank: self.rank });
             return;
         }
         self.shared.ask_to_abort(code);

@@ -147,7 +147,9 @@ impl Trainer {
     pub fn draw_weights(&mut self, seed: u64) {
         for ((name, ty), role) in self.parameters().into_iter().zip(self.roles()) {
             let stream = Stream::new(seed, &name);
-            if initial(role) == Initial::Drawn && self.draw_on_device(&name, &stream) {
+            // A shard of it lies elsewhere, and is written with the whole.
+            let alone = self.shard(&name).is_none();
+            if initial(role) == Initial::Drawn && alone && self.draw_on_device(&name, &stream) {
                 continue;
             }
             let mut piece = vec![0.0; ty.elements().min(PIECE)];

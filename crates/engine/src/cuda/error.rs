@@ -33,7 +33,7 @@ pub enum CudaError {
     #[error("cuDNN's {call} failed with status {status}: {text}")]
     Cudnn { call: &'static str, status: i32, text: String },
     #[error(transparent)]
-    Nccl(#[from] super::nccl::NcclError),
+    Nccl(#[from] super::nccl_error::NcclError),
     #[error("{op} in {module}: {what}")]
     Unsupported { op: &'static str, module: String, what: String },
 }

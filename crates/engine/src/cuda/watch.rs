@@ -1,7 +1,8 @@
 //! Watches over work that other ranks take part in: where one has gone, or nothing moves for as long as the patience lasts, what
 //! is under way is ended, so that the thread which waits for it comes back.
 
-use super::nccl::{Comm, Nccl, NcclError};
+use super::nccl::{Comm, Nccl};
+use super::nccl_error::NcclError;
 use crate::ranks::{Ranks, RanksError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +75,7 @@ impl Watch {
         let patience = ranks.patience();
         // SAFETY: nobody else ends the handle but `end`, and this is asked for before that.
         let failed = move || unsafe { asked.failure(watched.0) };
-        let gone = move || ranks.gone().map(|rank| NcclError::Ranks(RanksError::Gone { rank }));
+        let gone = move || ranks.gone().map(|rank| NcclError::Ranks(RanksError::Closed { rank }));
         Watch::over(patience, end, move || gone().or_else(&failed))
     }
 
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_gone_ends_the_work_before_the_patience_does() {
-        let gone = NcclError::Ranks(RanksError::Gone { rank: 3 });
+        let gone = NcclError::Ranks(RanksError::Closed { rank: 3 });
         let told = gone.clone();
         let (watch, stuck, _) = watched(move || Some(told.clone()));
         assert_eq!(watch.around(stuck), Err(gone));

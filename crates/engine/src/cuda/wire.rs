@@ -8,7 +8,8 @@ use super::Prepared;
 use super::driver::{Context, Event, Stream, Urgency, cu};
 use super::error::CudaError;
 use super::lower::Operand;
-use super::nccl::{Comm, Nccl, NcclError, Number, Sum, UniqueId, WireCall};
+use super::nccl::{Comm, Nccl, Number, Sum, UniqueId, WireCall};
+use super::nccl_error::NcclError;
 use super::watch::Watch;
 use crate::device::Program;
 use crate::ranks::Ranks;
@@ -200,12 +201,12 @@ impl Wire {
     pub fn patiently<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         match self.watch.around(work) {
             Ok(done) => done,
-            Err(NcclError::NoProgress { seconds }) => {
+            Err(error @ NcclError::Ranks(_)) => Err(error.into()),
+            Err(error) => {
                 // Those who are there say so, and the others are known by that.
                 let named = self.ranks.gather(&[]).err();
-                Err(named.map_or(NcclError::NoProgress { seconds }, NcclError::from).into())
+                Err(named.map_or(error, NcclError::from).into())
             }
-            Err(error) => Err(error.into()),
         }
     }
 

@@ -64,7 +64,7 @@ pub enum RanksError {
     #[error(
         "rank {rank} has gone\n  help: its own output says why, or its launcher's; --resume goes on from the last checkpoint"
     )]
-    Gone { rank: usize },
+    Closed { rank: usize },
     #[error(
         "{by} started several ranks and serves no MPI, and MASTER_ADDR and MASTER_PORT do not say where rank 0 is met\n  help: set both \
          the same on every rank, or start with mpirun"

@@ -246,13 +246,12 @@ impl Star {
                 }
             }
             if let Some(rank) = gone {
-                break Some(RanksError::Gone { rank });
+                break Some(RanksError::Closed { rank });
             }
             if said.iter().all(Option::is_some) {
                 break None;
             }
-            let is_missing =
-                |rank: &usize| said[*rank].is_none() && self.lines[rank - 1].is_silent(begin, patience);
+            let is_missing = |rank: &usize| said[*rank].is_none() && self.lines[rank - 1].is_silent(begin, patience);
             let missing: Vec<usize> = (1..self.size).filter(is_missing).collect();
             if !missing.is_empty() {
                 break Some(RanksError::Silent { missing, seconds: patience.as_secs_f64() });
@@ -272,7 +271,7 @@ impl Star {
         let until = Instant::now() + patience;
         let sent: Vec<bool> = self.lines.iter_mut().map(|line| line.send(Kind::Words, &all, until)).collect();
         match sent.iter().position(|sent| !sent) {
-            Some(index) => Err(RanksError::Gone { rank: index + 1 }),
+            Some(index) => Err(RanksError::Closed { rank: index + 1 }),
             None => Ok(said),
         }
     }
@@ -287,7 +286,7 @@ impl Star {
             match line.take() {
                 Some((Kind::Words, words)) => return taken_apart(&words, self.size),
                 Some((_, words)) => return Err(failure(&words)),
-                None if line.closed || !sent => return Err(RanksError::Gone { rank: 0 }),
+                None if line.closed || !sent => return Err(RanksError::Closed { rank: 0 }),
                 None => {}
             }
             if line.is_silent(begin, patience) {
@@ -316,7 +315,7 @@ impl Star {
                 let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
                 format!("silent {seconds} {}", numbers.join(" "))
             }
-            RanksError::Gone { rank } => format!("gone {rank}"),
+            RanksError::Closed { rank } => format!("gone {rank}"),
             _ => format!("gone {}", self.rank),
         };
         let until = Instant::now() + Duration::from_millis(200);
@@ -335,8 +334,8 @@ fn failure(words: &[u8]) -> RanksError {
         (Some("silent"), [seconds, missing @ ..]) => {
             RanksError::Silent { missing: missing.iter().map(|rank| *rank as usize).collect(), seconds: *seconds }
         }
-        (Some("gone"), [rank]) => RanksError::Gone { rank: *rank as usize },
-        _ => RanksError::Gone { rank: 0 },
+        (Some("gone"), [rank]) => RanksError::Closed { rank: *rank as usize },
+        _ => RanksError::Closed { rank: 0 },
     }
 }
 

@@ -82,8 +82,8 @@ fn a_rank_that_goes_is_noticed_at_once_and_named_to_all() {
         }
         Some(star.gather(b"x").unwrap_err())
     });
-    assert_eq!(said[0], Some(RanksError::Gone { rank: 2 }));
-    assert_eq!(said[1], Some(RanksError::Gone { rank: 2 }));
+    assert_eq!(said[0], Some(RanksError::Closed { rank: 2 }));
+    assert_eq!(said[1], Some(RanksError::Closed { rank: 2 }));
     assert!(begin.elapsed() < Duration::from_secs(10), "the patience was 20 s");
     let gone = together(2, |mut star| {
         while star.rank == 0 {
