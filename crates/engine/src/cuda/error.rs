@@ -1,5 +1,6 @@
 //! What can go wrong with a GPU, each with what was tried and what to do.
 
+use super::nccl_error::NcclError;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -33,9 +34,15 @@ pub enum CudaError {
     #[error("cuDNN's {call} failed with status {status}: {text}")]
     Cudnn { call: &'static str, status: i32, text: String },
     #[error(transparent)]
-    Nccl(#[from] super::nccl_error::NcclError),
+    Nccl(Box<NcclError>),
     #[error("{op} in {module}: {what}")]
     Unsupported { op: &'static str, module: String, what: String },
+}
+
+impl From<NcclError> for CudaError {
+    fn from(error: NcclError) -> CudaError {
+        CudaError::Nccl(Box::new(error))
+    }
 }
 
 fn hint(name: &str) -> &'static str {
