@@ -41,9 +41,11 @@ def check_a_plain_loop_is_measured_without_being_touched(place):
 def check_remedies_of_class_same_leave_losses_and_batches_bitwise(place):
     note = place.note("plain.py --steps 1000", SAME, MEASURE_STOP="1")
     base = plain(place)
-    assert "the script is done" not in note["output"] and note["steps"] == 8
-    assert note["losses"] == base["losses"], (note["losses"], base["losses"])
-    assert note["loaders"][0]["digests"] == base["loaders"][0]["digests"]
+    # Two workers have four batches ahead each: steps are timed once those are used up.
+    assert "the script is done" not in note["output"] and note["steps"] == 9 + 6, note["steps"]
+    assert note["losses"][:8] == base["losses"], (note["losses"], base["losses"])
+    assert note["gradients"][:1] == base["gradients"], (note["gradients"], base["gradients"])
+    assert note["loaders"][0]["digests"][:2] == base["loaders"][0]["digests"]
     before, after = sum(base["step_seconds"]), sum(note["step_seconds"])
     assert after < 0.8 * before, ("two workers hide a slow collate", before, after)
     assert note["loaders"][0]["workers"] == 2 and note["loaders"][0]["persistent"]
@@ -132,11 +134,11 @@ def check_scripts_that_cannot_be_measured_are_told_why(place):
 
 def check_attention_weights_that_nobody_reads_are_not_computed(place):
     base = place.note("attention.py", REMEDIES_OFFER="1")
-    assert base["modules"][0]["multihead_attentions"] == 4 and base["modules"][0]["weights_unused"] == 1
+    assert base["modules"][0]["multihead_attentions"] == 6 and base["modules"][0]["weights_unused"] == 3
     assert base["offered"]["sdpa"]["obstacle"] is None
     # The compiler meets a method that was replaced before it.
     note = place.note("attention.py", "sdpa,compile=aot_eager")
-    assert did(note, "sdpa") == "1 MultiheadAttention without weights, which nobody reads"
+    assert did(note, "sdpa") == "3 MultiheadAttentions without weights, which nobody reads"
     assert distance(note, base) < 1e-4 and note["compile"]["graphs"] == 1, note["compile"]
 
 

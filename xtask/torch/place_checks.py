@@ -68,7 +68,10 @@ def check_places_behind_accelerate_are_the_scripts_own(place):
 
 def check_places_of_attention_copies_and_ranks(place):
     (module,) = place.note("attention.py")["places"]["modules"]
-    assert [lines_of(one, "attention.py") for one in module["attentions"]] == ["mixed, _ = self.attention(x, x, x)"]
+    assert [lines_of(one, "attention.py") for one in module["attentions"]] == [
+        "mixed, _ = self.attention(x, x, x)",
+        "mixed, _ = self.attentions[i](x, x, x)",
+    ]
     places = place.note("pinned.py", "non-blocking-copies")["places"]
     assert [lines_of(one, "pinned.py") for one in places["copies"]] == ['inputs = inputs.to("cpu")']
     assert place.note("pinned.py")["places"]["copies"] == []

@@ -2,7 +2,7 @@
 
 Models of transformers that compute it step by step are told to use it. `nn.MultiheadAttention` takes the same way once nobody
 asks for its weights; whether a module uses them is read from its source: `out, _ = self.attention(...)` with `_` never
-read, or `self.attention(...)[0]`.
+read, or `self.attention(...)[0]`. The same for attentions in a list: `self.attentions[i](...)`.
 """
 import ast
 import functools
@@ -62,27 +62,35 @@ def change_multihead(hook, module):
 
 def with_unused_weights(module):
     """Attentions that compute weights for nobody, and a word about those that are left alone."""
+    found, reason = [], None
+    for owner, name, attention in held(module):
+        if owner.__module__.startswith("torch.nn."):
+            reason = "PyTorch's own layers do not ask for attention weights"
+        elif unused_calls(owner, name):
+            found.append(attention)
+        else:
+            reason = f"{owner.__name__} reads the weights of its attention, or asks for none"
+    return found, reason
+
+
+def held(module):
+    """Each attention with the class of the module that holds it, itself or in a list, and under which name."""
     from torch import nn
 
-    found, reason = [], None
     for parent in module.modules():
+        if isinstance(parent, (nn.ModuleList, nn.ModuleDict)):
+            continue
         for name, child in parent.named_children():
-            if not isinstance(child, nn.MultiheadAttention):
-                continue
-            if type(parent).__module__.startswith("torch.nn."):
-                reason = "PyTorch's own layers do not ask for attention weights"
-            elif unused_calls(type(parent), name):
-                found.append(child)
-            else:
-                reason = f"{type(parent).__name__} reads the weights of its attention, or asks for none"
-    return found, reason
+            of_list = child.children() if isinstance(child, (nn.ModuleList, nn.ModuleDict)) else ()
+            for attention in (child, *of_list):
+                if isinstance(attention, nn.MultiheadAttention):
+                    yield type(parent), name, attention
 
 
 def owners_of_unused(module):
     """Classes that hold such attentions, and by which name."""
     unused = {id(attention) for attention in with_unused_weights(module)[0]}
-    children = [(type(parent), name, child) for parent in module.modules() for name, child in parent.named_children()]
-    return list(dict.fromkeys((owner, name) for owner, name, child in children if id(child) in unused))
+    return list(dict.fromkeys((owner, name) for owner, name, attention in held(module) if id(attention) in unused))
 
 
 def replace_forward(owner):
@@ -116,9 +124,9 @@ def unused_calls(owner, name):
         parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
         for node in ast.walk(function):
             if is_own(node, name):
-                if not drops_second(function, node, parents):
+                call = call_of(node, parents)
+                if call is None or not drops_second(function, call, parents):
                     return None
-                call = parents[node]
                 calls.append((file, first + call.lineno - 1, first + call.end_lineno - 1, call.end_col_offset + margin))
     return calls
 
@@ -128,10 +136,15 @@ def is_own(node, name):
     return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
 
 
-def drops_second(function, attribute, parents):
-    call = parents.get(attribute)
-    if not isinstance(call, ast.Call) or call.func is not attribute:
-        return False
+def call_of(attribute, parents):
+    """Of the attribute itself or, in a list, of one of its items; `None` where it is used otherwise."""
+    above = parents.get(attribute)
+    if isinstance(above, ast.Subscript) and above.value is attribute:
+        attribute, above = above, parents.get(above)
+    return above if isinstance(above, ast.Call) and above.func is attribute else None
+
+
+def drops_second(function, call, parents):
     if any(keyword.arg in ("need_weights", None) for keyword in call.keywords):
         return False
     above = parents.get(call)
