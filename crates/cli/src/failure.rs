@@ -56,6 +56,8 @@ fn is_of_the_run(error: &anyhow::Error) -> bool {
                         | RanksError::OtherMessage { .. }
                         | RanksError::OtherLength { .. }
                         | RanksError::NotAllCame { .. }
+                        | RanksError::Closed { .. }
+                        | RanksError::NotCome { .. }
                         | RanksError::Call { .. }
                 )
             )
