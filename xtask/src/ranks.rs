@@ -44,9 +44,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("nano learns the same on 1, 2 and 4 ranks", nano_on_every_number_of_ranks),
     ("tiny learns the same on 1, 2 and 4 ranks", tiny_on_every_number_of_ranks),
     ("clipping and accumulation are of all ranks together", clipped_and_accumulated),
+    ("many small messages under way give the bytes of one, on 2, 3 and 4 ranks", messages_under_way),
     ("MPICH through MPI 5's ABI and through its own gives Open MPI's bytes", every_mpi_gives_the_same_bytes),
     ("zero1 saves the memory that was planned", memory_of_zero1),
     ("a checkpoint of 2 ranks goes on with 1, 2 and 4", resumed_on_other_numbers),
+    ("a checkpoint of 4 ranks goes on with 2 and 1", resumed_on_fewer),
     ("a rank with other flags is refused with what differs", other_flags),
     ("a hung rank is named and ends all", hung_rank),
     ("a rank that is told to stop in a long step stops all, and the run resumes", ends::told_to_stop),
@@ -255,6 +257,40 @@ fn resumed_on_other_numbers(place: &Place) -> Result<()> {
     };
     close(&whole[4..], &resumed(1, "2")?, "a run on 2 ranks, resumed on 1")?;
     close(&resumed(1, "4")?, &resumed(4, "1")?, "a run on 2 ranks, resumed on 4")
+}
+
+fn resumed_on_fewer(place: &Place) -> Result<()> {
+    let train = |ranks: usize, name: &str, flags: &[&str]| {
+        let accumulation = (4 / ranks).to_string();
+        let own = ["--size", "nano", "--batch-size", "2", "--gradient-accumulation-steps", &accumulation];
+        place.open_mpi.train(place, ranks, name, &[&own[..], flags].concat())
+    };
+    let whole = curve(&train(1, "whole", &["--num-steps", "9"])?)?;
+    for passes in ["v2", "v2,+zero1"] {
+        let folder = place.folder.join(format!("four-{passes}-saved")).display().to_string();
+        train(4, "four", &["--num-steps", "4", "--save", &folder, "--passes", passes])?.succeeded()?;
+        for ranks in [2, 1] {
+            let resumed =
+                curve(&train(ranks, "fewer", &["--num-steps", "9", "--resume", &folder, "--passes", passes])?)?;
+            close(&whole[4..], &resumed, &format!("{passes} on 4 ranks, resumed on {ranks}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tensors whose shards are padded (3 ranks), and messages that are started before the one before has arrived.
+fn messages_under_way(place: &Place) -> Result<()> {
+    for ranks in [2, 3, 4] {
+        let mut want = None;
+        for passes in
+            ["none", "none,+overlap", "none,bucket=64KiB", "none,bucket=64KiB,+overlap", "none,+zero1,+overlap"]
+        {
+            let name = format!("{ranks}-{passes}");
+            let have = model(&saved(place, &place.open_mpi, ranks, &name, &["--passes", passes])?)?;
+            ensure!(*want.get_or_insert_with(|| have.clone()) == have, "{passes} has other bytes on {ranks} ranks");
+        }
+    }
+    Ok(())
 }
 
 fn other_flags(place: &Place) -> Result<()> {

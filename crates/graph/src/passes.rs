@@ -18,7 +18,7 @@ pub use checkpoint::{checkpoint, layers};
 
 use crate::graph::{Graph, GraphError};
 use crate::pass::Pass;
-use parallel::{BUCKET, DATA_PARALLEL, OVERLAP, Parallel};
+use parallel::{BUCKET, BUCKET_BYTES, DATA_PARALLEL, OVERLAP, Parallel};
 use zero1::ZERO1;
 
 /// One graph made from another.
@@ -187,6 +187,7 @@ struct Among {
     ranks: Option<usize>,
     /// On where nothing was said, except in Version 1.
     bucket: Option<bool>,
+    bucket_bytes: Option<usize>,
     overlap: Option<bool>,
     /// Off where nothing was said.
     zero1: bool,
@@ -264,9 +265,15 @@ impl PassList {
 
     /// How a step is divided among ranks, where there are several.
     pub fn parallel(&self) -> Option<Parallel> {
-        let Among { ranks, bucket, overlap, zero1 } = self.among;
+        let Among { ranks, bucket, bucket_bytes, overlap, zero1 } = self.among;
         let usual = !self.names.is_empty();
-        Some(Parallel { ranks: ranks?, bucket: bucket.unwrap_or(usual), overlap: overlap.unwrap_or(usual), zero1 })
+        Some(Parallel {
+            ranks: ranks?,
+            bucket: bucket.unwrap_or(usual),
+            bucket_bytes: bucket_bytes.unwrap_or(BUCKET_BYTES),
+            overlap: overlap.unwrap_or(usual),
+            zero1,
+        })
     }
 
     /// Was a pass named that means something to several ranks alone?
@@ -278,6 +285,9 @@ impl PassList {
         let (name, on) = (word.trim_start_matches(['+', '-']), !word.starts_with('-'));
         let among = match name {
             BUCKET => Among { bucket: Some(on), ..self.among },
+            _ if name.starts_with(BUCKET) => {
+                Among { bucket: Some(true), bucket_bytes: Some(bucket_bytes(name)?), ..self.among }
+            }
             OVERLAP => Among { overlap: Some(on), ..self.among },
             ZERO1 => Among { zero1: on, ..self.among },
             _ if on => self.among,
@@ -336,7 +346,20 @@ impl PassList {
 const OF_RANKS: [&str; 4] = [DATA_PARALLEL, ZERO1, BUCKET, OVERLAP];
 
 fn of_ranks(word: &str) -> bool {
-    OF_RANKS.contains(&word.trim_start_matches(['+', '-']))
+    let name = word.trim_start_matches(['+', '-']);
+    OF_RANKS.contains(&name) || name.split_once('=').is_some_and(|(name, _)| name == BUCKET && !word.starts_with('-'))
+}
+
+/// `bucket=64KiB`, `bucket=4MiB`.
+fn bucket_bytes(word: &str) -> Result<usize, String> {
+    let size = word.split_once('=').map_or("", |(_, size)| size);
+    let (number, unit) = match (size.strip_suffix("KiB"), size.strip_suffix("MiB")) {
+        (Some(number), _) => (number, 1 << 10),
+        (_, Some(number)) => (number, 1 << 20),
+        _ => (size, 1),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| format!("`{word}` is not the size of a bucket\n  help: {BUCKET}=64KiB, {BUCKET}=25MiB"))
 }
 
 pub fn offered(name: &str) -> Option<&'static Offered> {
@@ -383,6 +406,9 @@ mod tests {
         assert_eq!(names("none,+bucket"), ["dp", "bucket"]);
         assert_eq!(names("v2,-overlap"), ["dp", "bucket"]);
         assert_eq!(names("v2,+zero1"), ["zero1", "bucket", "overlap"]);
+        assert_eq!(list("v2,bucket=64KiB").parallel().unwrap().bucket_bytes, 64 << 10);
+        assert_eq!(names("none,+bucket=2MiB"), ["dp", "bucket"]);
+        assert!(PassList::parse("v2,bucket=x").unwrap_err().contains("is not the size of a bucket"));
         assert_eq!(list("v2").label(), "v2+dp+bucket+overlap");
         assert_eq!(list("v2").among(1), PassList::version_2());
         assert!(PassList::parse("v2,-dp").unwrap_err().contains("cannot be left out"));

@@ -11,6 +11,7 @@ mod keep;
 #[cfg(test)]
 mod kill_tests;
 pub mod load;
+pub mod ranges;
 pub mod save;
 pub mod state;
 mod tensor_writer;

@@ -1,11 +1,14 @@
 //! Between a trainer and its checkpoints: what is saved of a run, and how one is loaded again.
 
+use crate::checkpoint::ranges::Ranges;
 use crate::checkpoint::{
     Checkpoint, CheckpointError, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
 };
 use crate::optimizer::OptimizerConfig;
 use crate::trainer::Trainer;
+use headroom_engine::ranks::Ranks;
 use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// What a checkpoint notes beside the tensors.
@@ -41,6 +44,9 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         extra: notes.extra.clone(),
     };
     let snapshot = Snapshot { config: notes.config, tensors: &tensors, state: &state };
+    if trainer.ranks.is_some() && together(trainer, saver.folder().to_path_buf(), Some((&mut *saver, snapshot)))? {
+        return Ok(());
+    }
     let saved = saver.save(snapshot, &mut |content, name, take| {
         let step = trainer.step;
         trainer.read(name, content, |piece| match piece.iter().find(|x| !x.is_finite()) {
@@ -51,6 +57,63 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
     match trainer.parted.take() {
         Some(error) => Err(CheckpointError::Handover(error.into())),
         None => saved,
+    }
+}
+
+/// The part of a rank that does not say what a checkpoint notes: its ranges of all tensors, or its states by message.
+pub fn save_part(trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
+    if !together(trainer, folder.to_path_buf(), None)? {
+        trainer.hand_over().map_err(|error| CheckpointError::Handover(error.into()))?;
+    }
+    Ok(())
+}
+
+/// All ranks write at the same time, each its range of every tensor; one of them commits once all have. A failure of any is one of all.
+/// False where a rank does not see the folder: then one rank has to write everything.
+fn together(
+    trainer: &mut Trainer,
+    folder: PathBuf,
+    mut commits: Option<(&mut Saver, Snapshot)>,
+) -> Result<bool, CheckpointError> {
+    let Some(ranks) = trainer.ranks.clone() else { return Ok(false) };
+    let tensors = specs(trainer);
+    let prepared = commits.as_mut().map_or(Ok(()), |(saver, _)| saver.prepare(&tensors));
+    agreed(&ranks, prepared)?;
+    let (opened, failure) = match Ranges::open(&folder, &tensors) {
+        Ok(opened) => (opened, Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let all_see =
+        ranks.largest(u64::from(opened.is_none())).map_err(|error| CheckpointError::Handover(error.into()))? == 0;
+    let opened = opened.filter(|_| all_see);
+    let written = failure.and_then(|()| match opened {
+        Some(opened) => trainer.write_ranges(&tensors, opened),
+        None => Ok(()),
+    });
+    let written = agreed(&ranks, written);
+    if let (Err(_), Some((saver, _))) = (&written, &mut commits) {
+        saver.clear();
+    }
+    written?;
+    if !all_see {
+        return Ok(false);
+    }
+    let committed = commits.as_mut().map_or(Ok(()), |(saver, snapshot)| saver.commit_written(*snapshot));
+    if let (Err(_), Some((saver, _))) = (&committed, &mut commits) {
+        saver.clear();
+    }
+    agreed(&ranks, committed)?;
+    Ok(true)
+}
+
+/// Its own outcome, or the failure of the first rank that has one.
+fn agreed(ranks: &Ranks, outcome: Result<(), CheckpointError>) -> Result<(), CheckpointError> {
+    let mine = outcome.as_ref().err().map_or(String::new(), ToString::to_string);
+    let said = ranks.gather(mine.as_bytes()).map_err(|error| CheckpointError::Handover(error.into()))?;
+    outcome?;
+    match said.iter().position(|words| !words.is_empty()) {
+        Some(rank) => Err(CheckpointError::OtherRank { rank, why: String::from_utf8_lossy(&said[rank]).into() }),
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A parameter whose optimizer's state is shared out among ranks: which part is this one's, and how the whole is read and written.
 
-use crate::checkpoint::Content;
-use crate::persist;
+use crate::checkpoint::ranges::Ranges;
+use crate::checkpoint::{CheckpointError, Content, TensorSpec};
+use crate::persist::{self, NotSaved};
 use crate::trainer::{PIECE, TRAINING, Trainer};
 use headroom_engine::Device;
 use headroom_engine::ranks::RanksError;
@@ -20,11 +21,17 @@ pub(crate) struct Shard {
     ranks: usize,
 }
 
+/// Elements of a tensor that a rank has or writes, as all shards are cut.
+fn range_of(elements: usize, rank: usize, ranks: usize) -> Range<usize> {
+    let each = shard_elements(elements, ranks);
+    let start = (rank * each).min(elements);
+    start..(start + each).min(elements)
+}
+
 impl Shard {
     /// Elements of the whole that a rank has.
     fn of(&self, rank: usize) -> Range<usize> {
-        let start = (rank * self.each).min(self.elements);
-        start..(start + self.each).min(self.elements)
+        range_of(self.elements, rank, self.ranks)
     }
 
     /// Writes what of `data`, which begins at element `first` of the whole, is this rank's.
@@ -76,6 +83,31 @@ impl Trainer {
             }
         }
         Ok(())
+    }
+
+    /// Writes this rank's range of every tensor, and sees to it that it lasts.
+    pub(crate) fn write_ranges(&mut self, specs: &[TensorSpec], ranges: Ranges) -> Result<(), CheckpointError> {
+        let Some((rank, size)) = self.ranks.as_ref().map(|ranks| (ranks.rank(), ranks.size())) else { return Ok(()) };
+        for content in [Content::Weight].into_iter().chain(Content::STATES) {
+            for spec in specs.iter().filter(|spec| spec.has(content)) {
+                let value = self.find(&spec.name, content);
+                let own = range_of(spec.elements(), rank, size);
+                // A state that is sharded has this rank's elements alone.
+                let is_shard = content != Content::Weight && self.shard(&spec.name).is_some();
+                let begin = if is_shard { 0 } else { own.start };
+                let mut piece = vec![0.0; own.len().min(PIECE)];
+                for first in (0..own.len()).step_by(PIECE) {
+                    piece.truncate(own.len() - first);
+                    self.device.read_f32(TRAINING, value, begin + first, &mut piece);
+                    if let Some(&value) = piece.iter().find(|x| !x.is_finite()) {
+                        let (name, step) = (spec.name.clone(), self.step);
+                        return Err(CheckpointError::Handover(NotSaved { content, name, value, step }.into()));
+                    }
+                    ranges.write(content, &spec.name, own.start + first, &piece)?;
+                }
+            }
+        }
+        ranges.finish()
     }
 
     /// A rank that does not save takes part where states are shared out: the one that does reads them from all.

@@ -69,6 +69,20 @@ fn a_bucket_is_one_message_and_overlap_waits_for_each() {
 }
 
 #[test]
+fn small_buckets_are_several_messages_under_way() {
+    for passes in ["v2,bucket=64KiB", "v2,+zero1,bucket=64KiB"] {
+        let program = made(passes, 3);
+        let started = count(&program, |op| match op {
+            Op::AllReduce(op) => op.later,
+            Op::ReduceScatter(op) => op.later,
+            _ => false,
+        });
+        assert!(started > 3, "{passes}: {started} messages");
+        assert_eq!(count(&program, |op| matches!(op, Op::Arrive(_))), started, "{passes}");
+    }
+}
+
+#[test]
 fn a_rank_keeps_its_shard_of_the_moments() {
     for ranks in [2, 3, 8] {
         let (whole, sharded) = (made("v2", ranks), made("v2,+zero1", ranks));

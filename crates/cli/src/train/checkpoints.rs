@@ -96,7 +96,7 @@ impl Checkpoints {
     }
 }
 
-const BEST: &str = "best";
+pub const BEST: &str = "best";
 
 fn save_with(
     saver: &mut Saver,

@@ -1,6 +1,7 @@
 //! A rank beside rank 0: it takes the same steps, and leaves printing and writing to that one.
 
 use super::arguments::Arguments;
+use super::checkpoints::BEST;
 use super::plan::Planned;
 use super::settings::{Settings, Sources};
 use super::{Input, ends_together, how_it_ended, schedule, start};
@@ -10,9 +11,13 @@ use crate::ranks::Company;
 use crate::signals::Interrupt;
 use headroom_engine::ranks::RanksError;
 use headroom_training::checkpoint::CheckpointError;
+use headroom_training::persist;
 use headroom_training::run::{self as training, Evaluation, Go, Observer, StepRecord};
 use headroom_training::trainer::Trainer;
+use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 pub fn run(
     arguments: &Arguments,
@@ -30,8 +35,8 @@ pub fn run(
         profiler.attach(&mut trainer, settings);
     }
     let mut input = Input::open(sources, settings, &trainer)?;
-    let saves = arguments.output.save.is_some();
-    let mut follower = Follower { company, saves, keeps_best: saves && settings.keep_best };
+    let saves = arguments.output.save.as_deref();
+    let mut follower = Follower { company, saves, keeps_best: saves.is_some() && settings.keep_best };
     let (evaluation, schedule) = (input.evaluation.as_ref(), schedule(arguments, settings));
     let outcome =
         training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut follower);
@@ -54,7 +59,7 @@ pub fn run(
 
 struct Follower<'a> {
     company: &'a Company,
-    saves: bool,
+    saves: Option<&'a Path>,
     keeps_best: bool,
 }
 
@@ -72,16 +77,30 @@ impl Observer for Follower<'_> {
     /// Evaluations are the same on all ranks, and rank 0 says what they are worth.
     fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
         if self.keeps_best && self.company.better(None).map_err(handover)? {
-            trainer.hand_over().and_then(|()| self.company.saved()).map_err(handover)?;
+            if let Some(folder) = self.saves {
+                self.part(trainer, &folder.join(BEST))?;
+            }
         }
         Ok(Go::On)
     }
 
-    /// Rank 0 saves; this one hands over what it has alone, and waits.
+    /// Rank 0 commits what all ranks write.
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
-        if !self.saves {
-            return Ok(());
-        }
-        trainer.hand_over().and_then(|()| self.company.saved()).map_err(handover)
+        self.saves.map_or(Ok(()), |folder| self.part(trainer, folder))
     }
 }
+
+impl Follower<'_> {
+    fn part(&self, trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
+        let saved = persist::save_part(trainer, folder);
+        if let Err(CheckpointError::OtherRank { .. }) = saved {
+            // The rank that could not says why.
+            thread::sleep(FOR_THE_OTHER);
+        }
+        saved?;
+        self.company.saved().map_err(handover)
+    }
+}
+
+/// Time for the rank that failed to say so, and to end all.
+const FOR_THE_OTHER: Duration = Duration::from_secs(2);

@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallel {
     pub ranks: usize,
-    /// Gradients of a message; one where it is not asked for.
+    /// Several gradients per message; one where it is not asked for.
     pub bucket: bool,
+    /// A bucket is full from here on.
+    pub bucket_bytes: usize,
     pub overlap: bool,
     /// Each rank keeps its shard of the optimizer's state, and updates that of the weights.
     pub zero1: bool,
@@ -36,7 +38,7 @@ pub const OVERLAP: &str = "overlap";
 /// Inputs of which every rank has its own.
 pub const OWN_INPUTS: [&str; 2] = ["input_ids", "targets"];
 
-/// A bucket is full from here on.
+/// Bytes of a bucket where nothing else was asked for.
 pub const BUCKET_BYTES: usize = 25 << 20;
 
 /// Exchanges under way at a time: what they read and make is alive until they are done.
@@ -48,7 +50,8 @@ pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError>
     let loss = graph.output_named("loss");
     let loss_maker = loss.and_then(|loss| graph.maker(loss)).map(|(id, _)| id.0);
     let (made, kept) = gradients(graph, loss);
-    let buckets = buckets(graph, &made, parallel.bucket);
+    let full = if parallel.bucket { parallel.bucket_bytes } else { 0 };
+    let buckets = buckets(graph, &made, full);
     let updates = if parallel.zero1 { Sharding::of(graph, parallel.ranks)? } else { Sharding::default() };
     let mut copy = Copy::with_types(graph, |value| updates.type_of(value));
     let shards = updates.declare(graph, &mut copy);
@@ -59,7 +62,7 @@ pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError>
             in_optimizer = true;
             copy.enter_optimizer("optimizer");
             sums.arrive_until(&mut copy, 0)?;
-            for bucket in split(graph, &kept, parallel.bucket) {
+            for bucket in split(graph, &kept, full) {
                 sums.of_kept(&mut copy, &bucket)?;
             }
             sums.redirect(&mut copy);
@@ -79,7 +82,7 @@ pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError>
         }
     }
     sums.redirect(&mut copy);
-    for parameters in split(graph, &updates.parameters(), parallel.bucket) {
+    for parameters in split(graph, &updates.parameters(), full) {
         copy.enter_optimizer("optimizer");
         let whole = parameters.iter().map(|&parameter| copy.moved(parameter));
         let inputs: Vec<ValueId> = whole.chain(parameters.iter().map(|parameter| shards[parameter])).collect();
@@ -194,20 +197,19 @@ struct Bucket {
     full_after: usize,
 }
 
-fn buckets(graph: &Graph, made: &[ValueId], joined: bool) -> Vec<Bucket> {
+fn buckets(graph: &Graph, made: &[ValueId], full: usize) -> Vec<Bucket> {
     let maker = |value: &ValueId| graph.maker(*value).map_or(0, |(id, _)| id.0);
     let bucket =
         |gradients: Vec<ValueId>| Bucket { full_after: gradients.iter().map(maker).max().unwrap_or(0), gradients };
-    split(graph, made, joined).into_iter().map(bucket).collect()
+    split(graph, made, full).into_iter().map(bucket).collect()
 }
 
-/// Values of one type of number, one after the other, as many as fill a bucket.
-fn split(graph: &Graph, values: &[ValueId], joined: bool) -> Vec<Vec<ValueId>> {
+/// Values of one type of number, one after the other, as many as fill a bucket of so many bytes.
+fn split(graph: &Graph, values: &[ValueId], full: usize) -> Vec<Vec<ValueId>> {
     let mut all: Vec<Vec<ValueId>> = vec![];
     let mut bytes = 0;
     for &value in values {
-        let fits =
-            |last: &Vec<ValueId>| joined && bytes < BUCKET_BYTES && graph.ty(last[0]).dtype == graph.ty(value).dtype;
+        let fits = |last: &Vec<ValueId>| bytes < full && graph.ty(last[0]).dtype == graph.ty(value).dtype;
         match all.last_mut().filter(|last| fits(last)) {
             Some(last) => last.push(value),
             None => {

@@ -49,6 +49,10 @@ pub enum CheckpointError {
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
 
+    /// All ranks save together, and one of them could not.
+    #[error("rank {rank}: {why}")]
+    OtherRank { rank: usize, why: String },
+
     /// The caller's own reason, from the function that hands tensors over.
     #[error(transparent)]
     Handover(Box<dyn std::error::Error + Send + Sync>),

@@ -211,3 +211,52 @@ fn a_damaged_journal_renames_nothing_outside_the_checkpoint() {
     }
     assert!(outside.path().join("secrets.next").exists());
 }
+
+/// Every rank its part of each tensor, as shards are cut.
+fn save_as_ranks(saver: &mut Saver, step: u64, ranks: usize) {
+    let (config, tensors, state) = (config(), tensors(), state(step));
+    saver.prepare(&tensors).unwrap();
+    for rank in 0..ranks {
+        let ranges = ranges::Ranges::open(saver.folder(), &tensors).unwrap().expect("the folder is the same");
+        for (content, one) in [Content::Weight]
+            .into_iter()
+            .chain(Content::STATES)
+            .flat_map(|content| tensors.iter().filter(move |one| one.has(content)).map(move |one| (content, one)))
+        {
+            let each = one.elements().div_ceil(ranks);
+            let own = (rank * each).min(one.elements())..((rank + 1) * each).min(one.elements());
+            let values: Vec<f32> = own.clone().map(|element| value(step, content, &one.name, element)).collect();
+            ranges.write(content, &one.name, own.start, &values).unwrap();
+        }
+        ranges.finish().unwrap();
+    }
+    saver.commit_written(Snapshot { config: &config, tensors: &tensors, state: &state }).unwrap();
+}
+
+#[test]
+fn ranks_that_write_their_ranges_leave_the_bytes_of_one() {
+    let alone = two_saved(1);
+    for ranks in [1, 2, 3, 8] {
+        let folder = tempfile::tempdir().unwrap();
+        save_as_ranks(&mut saver(folder.path(), 1), 2, ranks);
+        assert_eq!(whole_step(folder.path()), 2);
+        for file in journal::FILES {
+            let bytes = |folder: &Path| std::fs::read(folder.join(file)).unwrap();
+            assert_eq!(bytes(folder.path()), bytes(alone.path()), "{file} of {ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn prepared_files_are_no_checkpoint_and_another_folder_is_told_from_a_shared_one() {
+    let folder = two_saved(1);
+    let mut again = saver(folder.path(), 1);
+    again.prepare(&tensors()).unwrap();
+    assert_eq!(whole_step(folder.path()), 2, "the one before stays");
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert!(ranges::Ranges::open(elsewhere.path(), &tensors()).unwrap().is_none());
+    drop(again);
+    assert_eq!(names_in(folder.path()).iter().filter(|name| name.ends_with(".next")).count(), 2);
+    drop(saver(folder.path(), 1));
+    assert!(names_in(folder.path()).iter().all(|name| !name.ends_with(".next")), "the next saver clears them away");
+}

@@ -8,6 +8,7 @@ use headroom_record::atomic::FileError;
 
 use super::journal::{self, Moments, next_path};
 use super::keep;
+use super::ranges;
 use super::state::{Digests, StateFile};
 use super::tensor_writer::{TakePiece, write_bytes, write_tensors};
 use super::{
@@ -57,11 +58,33 @@ impl Saver {
         if let Err(error) = &saved
             && !is_stopped(error)
         {
-            // Room for the next try, above all when the disk is full; the first error is the one to tell.
-            let _ = journal::roll_forward(&self.folder, &mut Moments::default())
-                .and_then(|()| journal::remove_leftovers(&self.folder));
+            self.clear();
         }
         saved
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Room for the next try, above all when the disk is full; the first error is the one to tell.
+    pub fn clear(&mut self) {
+        let _ = journal::roll_forward(&self.folder, &mut Moments::default())
+            .and_then(|()| journal::remove_leftovers(&self.folder));
+    }
+
+    /// Makes the files that all ranks write their ranges of (`ranges`). The checkpoint stays the one before.
+    pub fn prepare(&mut self, tensors: &[TensorSpec]) -> Result<(), CheckpointError> {
+        journal::roll_forward(&self.folder, &mut self.moments)?;
+        ranges::prepare(&self.folder, tensors)
+    }
+
+    /// Makes files that all ranks have written the checkpoint. Reads them once for their digests, and so finds out whether all of them
+    /// wrote to the same place.
+    pub fn commit_written(&mut self, snapshot: Snapshot) -> Result<(), CheckpointError> {
+        let [model, optimizer] = ranges::digests(&self.folder)?;
+        let config = self.write_text(CONFIG_FILE, &snapshot.config.to_json())?;
+        self.commit(snapshot, Digests { model, optimizer, config, state: None })
     }
 
     fn write_and_commit(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
@@ -73,6 +96,10 @@ impl Saver {
             config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
             state: None,
         };
+        self.commit(snapshot, digests)
+    }
+
+    fn commit(&mut self, snapshot: Snapshot, digests: Digests) -> Result<(), CheckpointError> {
         let state = StateFile::new(snapshot.state.clone(), digests);
         let text = state.to_json().map_err(|error| CheckpointError::Unreadable {
             path: self.folder.join(STATE_FILE),
@@ -96,13 +123,8 @@ impl Saver {
         contents: &[Content],
         give: &mut GiveTensor,
     ) -> Result<String, CheckpointError> {
-        let have =
-            |content: Content| parameters.iter().filter(move |one| one.has(content)).map(move |one| (content, one));
-        let sources: Vec<(Content, &TensorSpec)> = contents.iter().flat_map(|content| have(*content)).collect();
-        let tensors: Vec<TensorSpec> = sources
-            .iter()
-            .map(|(content, parameter)| TensorSpec::new(content.tensor_name(&parameter.name), &parameter.shape))
-            .collect();
+        let sources = ranges::sources(parameters, contents);
+        let tensors = ranges::named(&sources);
         let moments = &mut self.moments;
         moments.pass()?;
         let digest = write_tensors(&next_path(&self.folder, file), &tensors, &mut |index, take| {

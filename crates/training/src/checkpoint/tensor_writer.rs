@@ -58,7 +58,7 @@ pub(super) fn hex(digest: Sha256) -> String {
 }
 
 /// The header's length and the header, padded with spaces so that the data begins at a multiple of eight.
-fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, CheckpointError> {
+pub(super) fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, CheckpointError> {
     let mut offset = 0;
     let infos = tensors
         .iter()
