@@ -77,6 +77,21 @@ enum Command {
     Race(race::Arguments),
 }
 
+impl Command {
+    /// Its name, where ranks of a launcher would all do the same and write the same files.
+    fn is_for_one_process(&self) -> Option<&'static str> {
+        match self {
+            Command::Optimize(_) => Some("optimize"),
+            Command::Study(_) => Some("study"),
+            Command::Scale(_) => Some("scale"),
+            Command::K1(_) => Some("k1"),
+            Command::Eval(_) => Some("eval"),
+            Command::Generate(_) => Some("generate"),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     signals::report_file_size_limit();
     let words = match config_file::expanded(std::env::args_os().collect(), &Cli::command()) {
@@ -89,6 +104,9 @@ fn main() -> ExitCode {
     };
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
+    }
+    if let Err(error) = ranks::check_alone(cli.command.is_for_one_process()) {
+        return failure::report(&error);
     }
     let mut entry = registry::Entry::default();
     let mut company = None;

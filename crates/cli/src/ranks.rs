@@ -8,9 +8,11 @@ use crate::train::settings::{Settings, Sources};
 use agreement::{Lines, first_difference};
 use anyhow::{bail, ensure};
 use headroom_engine::DeviceSpec;
-use headroom_engine::ranks::launch::{self, Launched};
+use headroom_engine::ranks::launch::{self, Launched, Launcher};
 use headroom_engine::ranks::{Ranks, RanksError};
+use headroom_graph::Graph;
 use headroom_trace::Distributed;
+use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::Source;
 use headroom_training::trainer::Trainer;
 use std::cell::Cell;
@@ -41,6 +43,18 @@ pub fn device_of(named: &str, launched: &Launched) -> String {
         ("cuda", Some(own)) => format!("cuda:{own}"),
         _ => named.into(),
     }
+}
+
+/// Refuses a command that is one process's where a launcher started several. A job's own variables are set in any shell of its machines.
+pub fn check_alone(command: Option<&'static str>) -> anyhow::Result<()> {
+    let (Some(command), Some(launched)) = (command, launch::from_environment()?) else { return Ok(()) };
+    ensure!(
+        launched.by == Launcher::PyTorchJob,
+        "`headroom {command}` is one process, and {} started {}\n  help: start it without a launcher",
+        launched.by.name(),
+        launched.size
+    );
+    Ok(())
 }
 
 /// The same for any command.
@@ -100,14 +114,41 @@ impl Company {
         }
     }
 
+    /// Refuses a plan whose exchanges are not those of the others: they would wait for each other, or add up different tensors.
+    pub fn agree_on_plan(&self, graph: &Graph) -> anyhow::Result<()> {
+        match self.first_other(agreement::of_plan(graph))? {
+            Some(rank) => self.refuse(&format!("rank {rank} plans other exchanges than rank 0")),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses to start from other weights than the others.
     pub fn agree_on_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
-        let mine = agreement::of_weights(trainer);
-        let said = self.ranks.gather(&mine.to_le_bytes())?;
-        match said.iter().position(|words| *words != said[0]) {
+        match self.first_other(agreement::of_weights(trainer))? {
             Some(rank) => self.refuse(&format!("rank {rank} starts from other weights than rank 0")),
             None => Ok(()),
         }
+    }
+
+    /// Before weights are saved: those of all ranks are the same, or nothing is.
+    pub fn same_weights(&self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
+        let handover = |error: RanksError| CheckpointError::Handover(error.into());
+        match self.first_other(agreement::of_weights(trainer)).map_err(handover)? {
+            Some(rank) => Err(CheckpointError::Handover(
+                format!(
+                    "rank {rank} has other weights than rank 0 after step {}: nothing is saved, the checkpoint before stays",
+                    trainer.step
+                )
+                .into(),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The first rank whose number is not rank 0's.
+    fn first_other(&self, mine: u64) -> Result<Option<usize>, RanksError> {
+        let said = self.ranks.gather(&mine.to_le_bytes())?;
+        Ok(said.iter().position(|words| *words != said[0]))
     }
 
     fn refuse(&self, what: &str) -> anyhow::Result<()> {

@@ -134,6 +134,9 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
     }
     planned.check_memory(&settings)?;
     planned.note_precision(&settings);
+    if let Some(company) = company {
+        company.agree_on_plan(&planned.training.program.graph)?;
+    }
     if let Some(company) = company.filter(|company| company.rank() > 0) {
         return follow::run(&arguments, &settings, sources, planned, &interrupt, company);
     }

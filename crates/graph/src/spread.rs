@@ -1,10 +1,11 @@
 //! Values that are the same on every rank, and values that are one rank's own.
 //!
-//! A value is replicated (the same bytes everywhere), sharded (each rank has its part of one tensor), or a rank's own: activations of
-//! its batch, gradients that are partial sums. Only a collective makes a rank's own values something of all ranks again, and nothing that
-//! is kept may be updated from values that did not go through one: ranks would train different models without a word.
+//! A value is replicated (the same bytes everywhere), sharded (each rank has its part of one tensor, cut flat), partial (the sum over the ranks is
+//! meant: squares of a shard), or a rank's own: activations of its batch, and the gradients that they give. Only a collective makes something of
+//! all ranks of the last two, and nothing that is kept may be updated from values that did not go through one: ranks would train
+//! different models without a word. Nor is a value summed that all ranks have already.
 
-use crate::graph::{Category, Graph, GraphError, Source};
+use crate::graph::{Category, Graph, GraphError, Node, Source};
 use crate::op::Op;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +13,9 @@ pub enum Spread {
     Replicated,
     /// A part of a tensor that the ranks have together.
     Sharded,
-    /// Of the rank's batch, or partial.
+    /// A share of a sum over a tensor that the ranks have together.
+    Partial,
+    /// Of the rank's batch.
     Own,
 }
 
@@ -29,19 +32,15 @@ pub fn spread(graph: &Graph, differing: &[&str], after: &str) -> Result<Vec<Spre
         })
         .collect();
     for node in graph.nodes() {
-        let reads = |wanted: Spread| node.inputs.iter().any(|input| of[input.0] == wanted);
-        let made = match node.op {
-            Op::AllReduce(_) | Op::AllGather(_) | Op::Zero(_) => Spread::Replicated,
-            Op::ReduceScatter(_) => Spread::Sharded,
-            _ if reads(Spread::Own) => Spread::Own,
-            _ if reads(Spread::Sharded) => Spread::Sharded,
-            _ => Spread::Replicated,
-        };
+        let made = made(node, &of).map_err(|what| {
+            let what = format!("{} in {} {what}", node.op.name(), node.module);
+            GraphError::Invalid { after: after.into(), what }
+        })?;
         for position in node.op.updates() {
             let target = node.inputs[position];
             let may_be = match graph.get(target).source {
                 Source::State(Category::Gradients) => true,
-                Source::State(_) => made != Spread::Own,
+                Source::State(_) => matches!(made, Spread::Replicated | Spread::Sharded),
                 _ => made == Spread::Replicated,
             };
             if !may_be {
@@ -55,6 +54,30 @@ pub fn spread(graph: &Graph, differing: &[&str], after: &str) -> Result<Vec<Spre
         node.outputs.iter().for_each(|output| of[output.0] = made);
     }
     Ok(of)
+}
+
+/// The spread of what a node makes, or why it makes no sense.
+fn made(node: &Node, of: &[Spread]) -> Result<Spread, &'static str> {
+    let reads = |wanted: Spread| node.inputs.iter().any(|input| of[input.0] == wanted);
+    let ranks = match node.op {
+        Op::AllReduce(op) => op.ranks,
+        Op::ReduceScatter(op) => op.ranks,
+        _ => 1,
+    };
+    if ranks > 1 && (reads(Spread::Replicated) || reads(Spread::Sharded)) {
+        return Err("sums over the ranks what is not one rank's own");
+    }
+    Ok(match node.op {
+        Op::AllReduce(_) | Op::AllGather(_) | Op::Zero(_) => Spread::Replicated,
+        Op::ReduceScatter(_) => Spread::Sharded,
+        // Only sums of it may go on, and only through the ranks.
+        _ if reads(Spread::Own) || reads(Spread::Partial) => Spread::Own,
+        Op::SquaredNorm(_) | Op::GradientNorm(_) if reads(Spread::Sharded) => Spread::Partial,
+        // An update that limits the norm by itself reads all elements for each one of the result.
+        Op::AdamWAll(op) if reads(Spread::Sharded) && op.max_norm > 0.0 => Spread::Own,
+        _ if reads(Spread::Sharded) => Spread::Sharded,
+        _ => Spread::Replicated,
+    })
 }
 
 #[cfg(test)]
@@ -82,5 +105,29 @@ mod tests {
         let reduced = "%3: f32[4] = all_reduce{ranks=2, mean=false, kept=0, later=false}(x) @ backward a\n";
         let of = check(&format!("{STEP}{reduced}{SGD}(w, %3, rates) @ optimizer optimizer\n")).unwrap();
         assert_eq!((of[1], of[3]), (Spread::Own, Spread::Replicated));
+    }
+
+    const REDUCED: &str = "%3: f32[4] = all_reduce{ranks=2, mean=false, kept=0, later=false}(x) @ backward a\n";
+
+    #[test]
+    fn a_sum_is_not_summed_again() {
+        let again = "%4: f32[4] = all_reduce{ranks=2, mean=false, kept=0, later=false}(%3) @ backward a\n";
+        let error = check(&format!("{STEP}{REDUCED}{again}")).unwrap_err();
+        assert!(error.to_string().contains("sums over the ranks what is not one rank's own"), "{error}");
+    }
+
+    #[test]
+    fn the_norm_of_a_shard_is_partial_until_it_went_through_the_ranks() {
+        let scattered = "%3: f32[2] = reduce_scatter{ranks=2, later=false}(x) @ backward a\n";
+        let square = "%4: f32[1] = squared_norm(%3) @ optimizer a\n";
+        let of = check(&format!("{STEP}{scattered}{square}")).unwrap();
+        assert_eq!((of[3], of[4]), (Spread::Sharded, Spread::Partial));
+        let summed = "%5: f32[1] = all_reduce{ranks=2, mean=false, kept=0, later=false}(%4) @ optimizer a\n";
+        let of = check(&format!("{STEP}{scattered}{square}{summed}")).unwrap();
+        assert_eq!(of[5], Spread::Replicated);
+        // Each rank would limit its shard by another factor.
+        let clipped = "%5: f32[1], %6: f32[1] = clip_scale{max_norm=1}(%4) @ optimizer a\n";
+        let of = check(&format!("{STEP}{scattered}{square}{clipped}")).unwrap();
+        assert_eq!(of[5], Spread::Own);
     }
 }

@@ -97,8 +97,8 @@ pub fn not_finite(place: &Place) -> Result<()> {
 pub fn slow_save(place: &Place) -> Result<()> {
     let folder = place.folder.join("best-saved").display().to_string();
     let flags =
-        ["--eval-every", "3", "--eval-data", "synthetic", "--keep-best", "--save", &folder, "--rank-timeout", "2"];
-    faulty(place, "0:0:save=3500", "best", &flags)?.succeeded()
+        ["--eval-every", "6", "--eval-data", "synthetic", "--keep-best", "--save", &folder, "--rank-timeout", "2"];
+    faulty(place, "0:0:save=3000", "best", &flags)?.succeeded()
 }
 
 /// Its steps take longer than the patience, and go on.

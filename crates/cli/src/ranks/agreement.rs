@@ -3,8 +3,10 @@
 use crate::train::arguments::Arguments;
 use crate::train::settings::{Settings, Sources};
 use anyhow::Context;
+use headroom_engine::cpu::isa::Isa;
+use headroom_graph::Graph;
 use headroom_training::checkpoint::Content;
-use headroom_training::data::Batch;
+use headroom_training::data::{Batch, Source};
 use headroom_training::trainer::Trainer;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -31,7 +33,12 @@ impl Lines {
             lines.push((format!("--{name}"), value));
         }
         lines.push(("the data".into(), settings.data_description.clone()));
-        lines.push(("the first batch".into(), of_batch(sources)?));
+        lines.push(("the batches".into(), of_batches(&sources.training)?));
+        if let Some(source) = &sources.evaluation {
+            lines.push(("the batches of evaluations".into(), of_batches(source)?));
+        }
+        // Other instructions round differently, and weights that every rank updates by itself would drift apart.
+        lines.push(("the level of instructions".into(), Isa::detect().to_string()));
         lines.push(("the step to start at".into(), settings.first_step.to_string()));
         lines.push(("the seed".into(), settings.seed.to_string()));
         Ok(Lines(lines))
@@ -109,12 +116,28 @@ fn of_program() -> anyhow::Result<String> {
     Ok(format!("{length} bytes, digest {:016x}", digest.0))
 }
 
-fn of_batch(sources: &Sources) -> anyhow::Result<String> {
-    let mut batch = Batch::new(sources.training.shape());
-    sources.training.fill(0, &mut batch)?;
+/// Batches that are looked at, and the distance between two: a file that differs anywhere differs in one of its many.
+const BATCHES: u64 = 24;
+const APART: u64 = 7919;
+
+fn of_batches(source: &Source) -> anyhow::Result<String> {
+    let mut batch = Batch::new(source.shape());
     let mut digest = Digest::new();
-    batch.input_ids.iter().chain(&batch.targets).for_each(|id| digest.add(*id as u64));
-    Ok(format!("one of digest {:016x}", digest.0))
+    for number in 0..BATCHES {
+        source.fill(number * APART, &mut batch)?;
+        batch.input_ids.iter().chain(&batch.targets).for_each(|id| digest.add(*id as u64));
+    }
+    Ok(format!("some of digest {:016x}", digest.0))
+}
+
+/// A digest of all that the ranks do together in a step: which collectives, of which tensors, in which order.
+pub fn of_plan(graph: &Graph) -> u64 {
+    let mut digest = Digest::new();
+    for node in graph.nodes().iter().filter(|node| node.op.is_collective()) {
+        let types: Vec<String> = node.inputs.iter().map(|input| graph.ty(*input).to_string()).collect();
+        digest.bytes(format!("{:?} {:?} {}\n", node.op, node.phase, types.join(" ")).as_bytes());
+    }
+    digest.0
 }
 
 /// A digest of all weights, as a run starts from them.
@@ -146,6 +169,16 @@ mod tests {
         let said = first_difference(&[rank_0.clone(), rank_0.clone(), rank_1]).unwrap();
         assert!(said.starts_with("rank 2 was not started as rank 0 was: --seed is 2 there, and 1 on rank 0"), "{said}");
         assert!(said.contains("--json is not given there, and given on rank 0"), "{said}");
+    }
+
+    #[test]
+    fn other_collectives_are_another_plan() {
+        let graph = |ranks: usize, op: &str| {
+            let node = format!("%1: f32[4] = {op}{{ranks={ranks}, mean=false, kept=0, later=false}}(x) @ backward a\n");
+            of_plan(&format!("input x: f32[4]\n{node}").parse().unwrap())
+        };
+        assert_eq!(graph(2, "all_reduce"), graph(2, "all_reduce"));
+        assert_ne!(graph(2, "all_reduce"), graph(3, "all_reduce"));
     }
 
     #[test]

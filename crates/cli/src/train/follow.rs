@@ -76,17 +76,20 @@ impl Observer for Follower<'_> {
 
     /// Evaluations are the same on all ranks, and rank 0 says what they are worth.
     fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
-        if self.keeps_best && self.company.better(None).map_err(handover)? {
-            if let Some(folder) = self.saves {
-                self.part(trainer, &folder.join(BEST))?;
-            }
+        if self.keeps_best
+            && self.company.better(None).map_err(handover)?
+            && let Some(folder) = self.saves
+        {
+            self.part(trainer, &folder.join(BEST))?;
         }
         Ok(Go::On)
     }
 
     /// Rank 0 commits what all ranks write.
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
-        self.saves.map_or(Ok(()), |folder| self.part(trainer, folder))
+        let Some(folder) = self.saves else { return Ok(()) };
+        self.company.same_weights(trainer)?;
+        self.part(trainer, folder)
     }
 }
 

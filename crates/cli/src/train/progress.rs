@@ -189,6 +189,9 @@ impl Observer for Progress<'_> {
 
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        if let Some(company) = self.company {
+            company.same_weights(trainer)?;
+        }
         checkpoints.save(trainer, self.settings, &self.patience)?;
         attribution::write(trainer, self.settings, &self.folder.path)?;
         if let Some(company) = self.company {

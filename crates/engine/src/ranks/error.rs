@@ -18,6 +18,12 @@ pub enum RanksError {
         path.display()
     )]
     NoSymbol { path: PathBuf, symbol: String },
+    #[error(
+        "{} calls itself {version}, whose handles are not known\n  help: Open MPI, MPICH and those with MPICH's ABI, or any MPI through \
+         libmpi_abi.so are known; HEADROOM_MPI_LIBRARY names another file",
+        path.display()
+    )]
+    OtherLibrary { path: PathBuf, version: String },
     #[error("{} cannot be opened: {why}", path.display())]
     NotOpened { path: PathBuf, why: String },
     #[error(

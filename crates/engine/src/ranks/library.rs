@@ -56,7 +56,17 @@ fn open_file(path: &Path) -> Result<Found, RanksError> {
         _ => Kind::Mpich,
     };
     let missing = |symbol: &str| RanksError::NoSymbol { path: path.into(), symbol: symbol.into() };
-    Ok(Found { calls: Calls::of(library, kind).map_err(missing)?, path: path.into() })
+    // Drafts of the standard's ABI had other values under the same file's name, and not this function.
+    // SAFETY: only its presence is asked for.
+    if kind == Kind::Standard && unsafe { library.get::<*mut u8>(b"MPI_Abi_get_version\0") }.is_err() {
+        return Err(missing("MPI_Abi_get_version"));
+    }
+    let calls = Calls::of(library, kind).map_err(missing)?;
+    let version = calls.version();
+    match kind.fits(&version) {
+        true => Ok(Found { calls, path: path.into() }),
+        false => Err(RanksError::OtherLibrary { path: path.into(), version }),
+    }
 }
 
 /// Parts that it opens later look for its symbols among those of the whole process.

@@ -15,6 +15,21 @@ pub enum Kind {
     Mpich,
 }
 
+impl Kind {
+    /// Does a library that calls itself so have these handles?
+    pub fn fits(self, version: &str) -> bool {
+        let any = |names: &[&str]| names.iter().any(|name| version.contains(name));
+        match self {
+            Kind::Standard => true,
+            Kind::OpenMpi => any(&["Open MPI", "Spectrum MPI"]),
+            Kind::Mpich => any(&["MPICH", "Intel", "MVAPICH", "CRAY", "Cray"]),
+        }
+    }
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("handles of 32 bits are passed in the lower half of a register, which is little-endian's first");
+
 /// A handle as it travels: a pointer, or a number of 32 bits in the lower half of the same register or slot of memory.
 type Handle = usize;
 
@@ -115,12 +130,16 @@ impl Calls {
         for (function, code) in codes {
             self.check(function, code)?;
         }
+        if provided < self.funneled {
+            let why = "it serves no program with more than one thread".into();
+            return Err(RanksError::Call { function: "MPI_Init_thread", why });
+        }
         let version = self.version();
         Ok(World { rank: rank.max(0) as usize, size: size.max(0) as usize, version, calls: self })
     }
 
-    /// Name and version, the first line and at most eighty letters of it.
-    fn version(&self) -> String {
+    /// Name and version, the first line and at most eighty letters of it. May be asked before all else.
+    pub fn version(&self) -> String {
         let text = text_of(|text, length| {
             // SAFETY: the buffer is as long as any MPI asks for, and `length` outlives the call.
             unsafe { (self.version)(text, length) }
