@@ -417,7 +417,7 @@ fn wrong_libraries(place: &Place) -> Result<()> {
     }
     let other = place.mpich.with_file(&place.open_mpi.library);
     other.train(place, 2, "other", &SHORT)?.failed_with("launcher and library must be of the same MPI")?;
-    let eval = place.open_mpi.run(place, 2, "eval", &["eval", "nothing"])?;
+    let eval = place.open_mpi.run(place, 2, "eval", &["eval", "--from", "nothing"])?;
     eval.failed_with("`headroom eval` is one process, and Open MPI's mpirun started 2")?;
     let torchrun = [("TORCHELASTIC_RUN_ID", "none"), ("RANK", "0"), ("WORLD_SIZE", "2")];
     place.alone(&torchrun)?.failed_with("torchrun started 2 ranks; on the CPU they speak through MPI")

@@ -24,6 +24,9 @@ use std::time::Duration;
 /// Rank 0 says what is wrong; the others give it the time before they end.
 const FOR_RANK_0: Duration = Duration::from_secs(2);
 
+/// Time for a launcher to pass on the last words of a rank.
+const BEFORE_THE_END: Duration = Duration::from_millis(200);
+
 pub struct Company {
     pub launched: Launched,
     ranks: Arc<Ranks>,
@@ -200,7 +203,11 @@ impl Company {
     pub fn part(self, failed: Option<u8>) {
         let Company { mut ranks, ended, .. } = self;
         match (failed.filter(|_| !ended.get()), Arc::get_mut(&mut ranks)) {
-            (Some(code), _) => ranks.abort(code.into()),
+            (Some(code), _) => {
+                // A launcher that is told to end all ranks may drop what they printed just before.
+                thread::sleep(BEFORE_THE_END);
+                ranks.abort(code.into());
+            }
             (None, Some(ranks)) => {
                 if let Err(error) = ranks.finish() {
                     output::note(&format!("note: the ranks did not take leave of each other: {error}"));
