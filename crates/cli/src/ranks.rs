@@ -1,6 +1,7 @@
 //! This process among others that train the same model: joined at the start, agreed with, and left together.
 
 mod agreement;
+mod neighbours;
 
 use crate::output;
 use crate::train::arguments::Arguments;
@@ -8,6 +9,7 @@ use crate::train::settings::{Settings, Sources};
 use agreement::{Lines, first_difference};
 use anyhow::{bail, ensure};
 use headroom_engine::DeviceSpec;
+use headroom_engine::cpu::pool::affinity;
 use headroom_engine::ranks::launch::{self, Launched, Launcher};
 use headroom_engine::ranks::{Ranks, RanksError};
 use headroom_graph::Graph;
@@ -15,6 +17,7 @@ use headroom_trace::Distributed;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::Source;
 use headroom_training::trainer::Trainer;
+use neighbours::{Seat, Share, share_of};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +118,19 @@ impl Company {
             Some(what) => self.refuse(&what),
             None => Ok(()),
         }
+    }
+
+    /// This rank's share of its machine, whatever launcher started it. Keeps to CPUs that no other rank uses, unless more threads were asked
+    /// for than there are such.
+    pub fn settle(&self, threads: Option<usize>) -> Result<Share, RanksError> {
+        let seat = Seat::here(affinity::allowed_cpus());
+        let said = self.ranks.gather(&seat.to_bytes())?;
+        let seats: Vec<Seat> = said.iter().map(|words| Seat::from_bytes(words)).collect();
+        let share = share_of(&seats, self.rank());
+        if share.sharing > 1 && !share.cpus.is_empty() && threads.is_none_or(|threads| threads <= share.cpus.len()) {
+            affinity::keep_to(&share.cpus);
+        }
+        Ok(share)
     }
 
     /// Refuses a plan whose exchanges are not those of the others: they would wait for each other, or add up different tensors.

@@ -102,7 +102,8 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
             "--on-spike go-back is for one rank\n  help: --on-spike stop, and --resume with a lower rate"
         );
         company.agree(&arguments, &settings, &sources)?;
-        settings = settings.among(company.launched.size, company.launched.local_size, &arguments);
+        let share = company.settle(arguments.machine.threads.map(usize::from))?;
+        settings = settings.among(company.launched.size, Some((share.ranks, share.sharing)), &arguments);
     } else if let Some(ranks) = arguments.machine.ranks {
         ensure!(
             settings.device == DeviceSpec::Null,

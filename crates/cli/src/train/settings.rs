@@ -209,14 +209,15 @@ impl Settings {
 }
 
 impl Settings {
-    /// The same for one of several ranks. Those of a machine share its cores, where the number of threads was not asked for.
-    pub fn among(self, ranks: usize, local_ranks: Option<usize>, arguments: &Arguments) -> Settings {
-        let local_ranks = local_ranks.unwrap_or(1).max(1);
+    /// The same for one of several ranks. `on_machine` are the ranks of its machine, which share its memory, and those with the same CPUs,
+    /// which share those, where the number of threads was not asked for.
+    pub fn among(self, ranks: usize, on_machine: Option<(usize, usize)>, arguments: &Arguments) -> Settings {
+        let (local_ranks, sharing) = on_machine.unwrap_or((1, 1));
         let threads = match arguments.machine.threads {
             Some(_) => self.threads,
-            None => (self.threads / local_ranks).max(1),
+            None => (self.threads / sharing.max(1)).max(1),
         };
-        Settings { ranks, local_ranks, threads, passes: self.passes.among(ranks), ..self }
+        Settings { ranks, local_ranks: local_ranks.max(1), threads, passes: self.passes.among(ranks), ..self }
     }
 
     /// Sequences of a step, on all ranks together.

@@ -1,6 +1,6 @@
 //! A fixed team of pinned threads for kernels: nothing is spawned, allocated or locked for long inside a call.
 
-mod affinity;
+pub mod affinity;
 mod chunks;
 #[cfg(all(test, loom))]
 mod loom_tests;

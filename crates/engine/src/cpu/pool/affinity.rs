@@ -20,6 +20,20 @@ pub fn allowed_cpus() -> Vec<usize> {
     cpus
 }
 
+/// The calling thread, and those that it starts from now on, keep to these CPUs. Best effort.
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
+pub fn keep_to(cpus: &[usize]) {
+    // SAFETY: all zero is a value of `cpu_set_t`, and indices past its end are left out.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+#[cfg(any(not(target_os = "linux"), miri, loom))]
+pub fn keep_to(_cpus: &[usize]) {}
+
 /// The caller is worker 0 and keeps the CPU it is on, so worker `i` gets the `i`-th of [`allowed_cpus`].
 pub fn cpu_for_worker(cpus: &[usize], worker: usize) -> Option<usize> {
     cpus.get(worker).copied()
