@@ -83,30 +83,6 @@ fn small_buckets_are_several_messages_under_way() {
 }
 
 #[test]
-fn every_copy_in_half_precision_follows_its_weight() {
-    for (precision, kept) in [(Precision::Bf16, "half."), (Precision::Bf16Pure, "")] {
-        let config = StepConfig { target: Target::Cuda, precision, ..step("v2,+zero1", 2) };
-        let program = training_program(&config, Keep::OnlyTheLoss).unwrap();
-        let graph = &program.program.graph;
-        let updated = |name: &str| {
-            let value = graph.named(name).unwrap();
-            let writes = |node: &headroom_graph::Node| node.op.updates().iter().any(|at| node.inputs[*at] == value);
-            graph.nodes().iter().any(writes)
-        };
-        let copies: Vec<String> = graph
-            .values()
-            .iter()
-            .map(|value| value.name.to_string())
-            .filter(|name| name.starts_with("half."))
-            .collect();
-        assert_eq!(copies.is_empty(), kept.is_empty(), "{precision}");
-        for name in &copies {
-            assert!(updated(name), "{precision}: nothing writes {name}");
-        }
-    }
-}
-
-#[test]
 fn a_rank_keeps_its_shard_of_the_moments() {
     for ranks in [2, 3, 8] {
         let (whole, sharded) = (made("v2", ranks), made("v2,+zero1", ranks));
