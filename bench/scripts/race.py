@@ -90,6 +90,15 @@ SCRIPTS = {
     "translator_word_by_word": "launch-bound",
     "lightning_einsum_attention": "attention-materialised",
     "trainer_copied_adamw": "optimizer-per-parameter",
+    # The seventh set, judged once.
+    "vqvae_broadcast_distances": "small-kernels-fusable",
+    "pinn_derivative_each": "differentiated-twice",
+    "srgan_vgg_unfrozen": "unread-gradients",
+    "compiled_unpinned_loader": "host-copies",
+    "trainer_llama_odd_width": "below-roof",
+    "lightning_group_per_tensor": "optimizer-per-parameter",
+    "accelerate_spans_by_pair": "data-loading",
+    "graphed_fp32_head": "no-tensor-cores",
 }
 
 

@@ -19,6 +19,7 @@ mod differentiated_again;
 pub mod explained;
 pub mod flops;
 mod graph_breaks;
+pub mod held_between;
 pub mod intervals;
 pub mod kernels;
 pub mod kinds;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::HashSet;
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
@@ -11,6 +12,7 @@ use super::attention_by_kernels::attention_by_kernels;
 use super::breakdown::LONG_GAP_NANOS;
 use super::differentiated_again::differentiated_again;
 use super::flops::{Cost, Precision, element_bytes, shapes};
+use super::held_between::{HeldBetween, held_between};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
 use super::memory_bound::{MemoryBoundRow, memory_bound};
@@ -65,6 +67,9 @@ pub struct OptimizerWork {
     pub share_of_steps: f64,
     /// `aten::zero_` calls a step inside `zero_grad`.
     pub zeroed_per_step: f64,
+    /// Fused updates, one for each group of parameters.
+    #[serde(skip)]
+    pub fused_per_step: f64,
     /// When the host was in the optimizer's own code.
     #[serde(skip)]
     pub host: Vec<Span>,
@@ -107,6 +112,9 @@ pub struct SmallKernels {
     /// The kernels of the runs but the longest of each.
     #[serde(skip)]
     pub beside_longest: Vec<usize>,
+    /// Chains of which hardly anything remains: not among the runs.
+    #[serde(skip)]
+    pub held_between: HeldBetween,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -144,7 +152,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         rounds: rounds(view, costs, &in_optimizer),
         repeated_forward: repeated_forward(view),
         differentiated_again: differentiated_again(view),
-        unread_gradients: unread_gradients(view, &optimizer.host),
+        unread_gradients: unread_gradients(view, &optimizer.host, &optimizer.zeroing),
         anomaly: anomaly_checks(view),
         unaligned: unaligned(view, costs),
         parameters,
@@ -181,6 +189,9 @@ fn optimizer(view: &View) -> OptimizerWork {
     let zeroed = zeroed.into_iter().filter(|&at| holds(&zeroing, host.start[at])).count();
     let host_nanos = total(&steps);
     work.zeroed_per_step = zeroed as f64 / view.steps.count();
+    let fused = view.host_spans_named(|name| name.starts_with("aten::_fused_"));
+    let fused = fused.into_iter().filter(|&at| holds(&steps, host.start[at])).count();
+    work.fused_per_step = fused as f64 / view.steps.count();
     work.device_seconds = seconds(nanos);
     work.host_seconds = seconds(host_nanos);
     work.share_of_steps = view.steps.share(host_nanos.max(nanos)).min(1.0);
@@ -302,7 +313,8 @@ fn small_kernels(view: &View) -> SmallKernels {
     let device = &view.trace.device;
     let kinds = kinds_of_names(view);
     let range = view.steps.range();
-    let mut result = SmallKernels::default();
+    let mut result = SmallKernels { held_between: held_between(view), ..SmallKernels::default() };
+    let held: HashSet<usize> = result.held_between.kernels.iter().copied().collect();
     let mut run: Vec<usize> = Vec::new();
     let mut close = |run: &mut Vec<usize>| {
         let elementwise = run.iter().filter(|&&at| kinds[device.name[at].index()] == Kind::ElementWise).count();
@@ -331,7 +343,7 @@ fn small_kernels(view: &View) -> SmallKernels {
         let is_kernel = device.category[at] == Category::Kernel;
         elementwise_nanos += if is_kernel && kind == Kind::ElementWise { device.duration[at] } else { 0 };
         // A reduction over the same elements is fused with what surrounds it.
-        let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction);
+        let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction) && !held.contains(&at);
         let goes_on = |&last: &usize| {
             device.lane[last] == device.lane[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
         };
@@ -405,4 +417,30 @@ fn tensor_cores(view: &View, costs: &[Cost]) -> TensorCores {
 
 fn is_double(kernel: &str) -> bool {
     kernel.contains("dgemm") || kernel.contains("f64") || kernel.contains("_DB_") || kernel.contains("<double")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    #[test]
+    fn fused_updates_are_counted_inside_the_optimizer_alone() {
+        const MICRO: i64 = 1_000;
+        let mut made = Fabricated::on("NVIDIA H200");
+        for step in 0..2 {
+            let start = step * 10_000 * MICRO;
+            made.step(step as u32 + 1, start, start + 10_000 * MICRO);
+            let mark = start + 5_000 * MICRO;
+            made.span("user_annotation", "Optimizer.step#AdamW.step", 1, mark, mark + 3_000 * MICRO, "");
+            for group in 0..60 {
+                let call = mark + (10 + 40 * group) * MICRO;
+                made.operator("aten::_fused_adamw_", call, call + 20 * MICRO);
+            }
+            made.operator("aten::_fused_sdp_choice", start + 100 * MICRO, start + 110 * MICRO);
+        }
+        let trace = made.trace();
+        let work = optimizer(&View::new(&trace));
+        assert!((work.fused_per_step - 60.0).abs() < 1e-9);
+    }
 }

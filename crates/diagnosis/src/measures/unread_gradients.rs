@@ -20,94 +20,167 @@ const MOST_BEFORE: usize = 4;
 
 const ACCUMULATES: &str = "torch::autograd::AccumulateGrad";
 
+/// A gradient as a node of the graph accumulates it.
+struct Gradient {
+    /// In ascending order.
+    sizes: Vec<u64>,
+    is_read: bool,
+    /// It is added to one that is there already.
+    is_added: bool,
+}
+
+type Node = (usize, Option<Gradient>);
+
 /// All of each backward pass behind the last gradient that is read, and before it the products whose result is not. `optimizer` is when
-/// the host was in optimizers' own code.
-pub fn unread_gradients(view: &View, optimizer: &[Span]) -> Recomputed {
+/// the host was in optimizers' own code, `zeroing` when it was in `zero_grad`.
+pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Recomputed {
     let is_alone = view.trace.header.distributed.as_ref().is_none_or(|distributed| distributed.world_size <= 1);
-    let updated = updated_sizes(view, optimizer);
-    if updated.is_empty() || !is_alone {
+    if optimizer.is_empty() || !is_alone {
         return Recomputed::default(); // a rank may update its part alone
     }
-    let host = &view.trace.host;
+    let updated = updated_sizes(view, optimizer);
+    let mut passes = passes(view, &updated);
+    // Lists of many tensors are recorded without their sizes: then what is left of a gradient tells.
+    if updated.is_empty() && !told_by_what_is_left(view, &mut passes, zeroing) {
+        return Recomputed::default();
+    }
     let (mut read, mut unread, mut count) = (0.0, 0.0, 0usize);
-    // By thread and step, the nodes in order, with what they accumulate.
-    let mut passes: HashMap<(LaneId, usize), Vec<(usize, Option<Vec<u64>>)>> = HashMap::new();
-    let is_node = |at: usize| is_backward_node(view.host_name(at));
-    for at in view.host_spans_named(is_backward_node) {
-        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
-        if view.ancestors(at).skip(1).any(is_node) {
-            continue;
+    for gradient in passes.iter().flatten().filter_map(|(_, gradient)| gradient.as_ref()) {
+        let elements: f64 = gradient.sizes.iter().map(|size| *size as f64).product();
+        match gradient.is_read {
+            true => read += elements,
+            false => (unread, count) = (unread + elements, count + 1),
         }
-        let sizes = view
-            .within(at)
-            .skip(1)
-            .take(2)
-            .find(|&inner| view.host_name(inner) == ACCUMULATES)
-            .and_then(|inner| shapes(view.name(host.dims[inner])).into_iter().next())
-            .map(sorted);
-        if let Some(sizes) = &sizes {
-            let elements: f64 = sizes.iter().map(|size| *size as f64).product();
-            match updated.contains(sizes) {
-                true => read += elements,
-                false => (unread, count) = (unread + elements, count + 1),
-            }
-        }
-        passes.entry((host.lane[at], step)).or_default().push((at, sizes));
     }
     if read == 0.0 || unread < LEAST_SHARE * (read + unread) || (count as f64) < FEWEST_PER_STEP * view.steps.count() {
         return Recomputed::default();
     }
     let mut spans = Vec::new();
-    for nodes in passes.values() {
-        for pass in one_by_one(view, nodes) {
-            let Some(last) =
-                pass.iter().rposition(|(_, sizes)| sizes.as_ref().is_some_and(|sizes| updated.contains(sizes)))
-            else {
-                continue;
-            };
-            spans.extend(pass[last + 1..].iter().map(|(at, _)| view.host_span(*at)));
-            for place in 0..last {
-                let (at, Some(sizes)) = &pass[place] else { continue };
-                if !updated.contains(sizes) {
-                    spans.push(view.host_span(*at));
-                    let before = pass[place.saturating_sub(MOST_BEFORE)..place].iter().rev();
-                    spans.extend(before.flat_map(|(node, _)| product_of(view, *node, sizes)).take(1));
-                }
+    for pass in &passes {
+        let is_read = |node: &Node| node.1.as_ref().is_some_and(|gradient| gradient.is_read);
+        let Some(last) = pass.iter().rposition(is_read) else { continue };
+        spans.extend(pass[last + 1..].iter().map(|(at, _)| view.host_span(*at)));
+        for place in 0..last {
+            let (at, Some(gradient)) = &pass[place] else { continue };
+            if !gradient.is_read {
+                spans.push(view.host_span(*at));
+                let before = &pass[place.saturating_sub(MOST_BEFORE)..place];
+                // Under autocast it comes in half precision.
+                let cast = before.last().filter(|(node, _)| view.host_name(*node).ends_with("ToCopyBackward0"));
+                spans.extend(cast.map(|(node, _)| view.host_span(*node)));
+                let made = before.iter().rev().map(|(node, _)| made_by(view, *node, &gradient.sizes));
+                spans.extend(made.filter(|made| !made.is_empty()).take(1).flatten());
             }
         }
     }
     Recomputed::of(view, count, spans)
 }
 
-/// Backward passes of one step: each begins with the operator that was called last.
-fn one_by_one<'n>(view: &View, nodes: &'n [(usize, Option<Vec<u64>>)]) -> Vec<&'n [(usize, Option<Vec<u64>>)]> {
-    let sequence = &view.trace.host.sequence;
-    let (mut first, mut begins) = (NONE, vec![0]);
-    for (place, (at, _)) in nodes.iter().enumerate().filter(|(_, (at, _))| sequence[*at] != NONE) {
-        if first != NONE && sequence[*at] > first {
-            begins.push(place);
+/// The backward passes of all steps, their nodes in order, with what they accumulate.
+fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
+    let host = &view.trace.host;
+    let mut by_step: HashMap<(LaneId, usize), Vec<Node>> = HashMap::new();
+    let is_node = |at: usize| is_backward_node(view.host_name(at));
+    for at in view.host_spans_named(is_backward_node) {
+        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        if view.ancestors(at).skip(1).any(is_node) {
+            continue;
         }
-        if first == NONE || sequence[*at] > first {
-            first = sequence[*at];
-        }
+        let gradient = view
+            .within(at)
+            .skip(1)
+            .take(2)
+            .find(|&inner| view.host_name(inner) == ACCUMULATES)
+            .and_then(|inner| Some((inner, shapes(view.name(host.dims[inner])).into_iter().next()?)))
+            .map(|(inner, sizes)| {
+                let sizes = sorted(sizes);
+                let is_added = view.within(inner).skip(1).any(|at| view.host_name(at) == "aten::add_");
+                Gradient { is_read: updated.contains(&sizes), sizes, is_added }
+            });
+        by_step.entry((host.lane[at], step)).or_default().push((at, gradient));
     }
-    begins.push(nodes.len());
-    begins.windows(2).map(|pair| &nodes[pair[0]..pair[1]]).collect()
+    by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
 }
 
-/// The product within a node whose result has these sizes.
-fn product_of(view: &View, node: usize, sizes: &[u64]) -> Option<Span> {
+/// Takes for unread what every step adds to a gradient that nobody cleared, while others are made anew. That tells where one pass per
+/// step accumulates, and where nothing is filled with zeros to be added to.
+fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span]) -> bool {
     let host = &view.trace.host;
-    let makes = |&at: &usize| {
-        if host.category[at] != Category::CpuOp || view.host_name(at) != "aten::mm" {
-            return false;
-        }
-        match shapes(view.name(host.dims[at])).as_slice() {
-            [left, right, ..] if left.len() == 2 && right.len() == 2 => sorted(vec![left[0], right[1]]) == sizes,
-            _ => false,
-        }
+    let is_cleared = |at: &usize| {
+        let next = zeroing.partition_point(|span| span.end <= host.start[*at]);
+        zeroing.get(next).is_some_and(|span| span.start <= host.start[*at])
     };
-    view.within(node).skip(1).find(makes).map(|at| view.host_span(at))
+    let fills = view.host_spans_named(|name| matches!(name, "aten::zero_" | "aten::_foreach_zero_"));
+    if fills.iter().any(is_cleared) {
+        return false;
+    }
+    let gradients = |pass: &[Node]| {
+        let all = pass.iter().filter_map(|(_, gradient)| gradient.as_ref());
+        let added = all.clone().filter(|gradient| gradient.is_added).count();
+        (added, all.count() - added)
+    };
+    let mut counts = passes.iter().map(|pass| gradients(pass)).filter(|(added, anew)| added + anew > 0);
+    let Some(first) = counts.next() else { return false };
+    // Micro-batches add all of their gradients or none.
+    let is_same = first.0 > 0 && first.1 > 0 && counts.clone().all(|other| other == first);
+    if !is_same || 1 + counts.count() > view.steps.count().ceil() as usize {
+        return false;
+    }
+    for gradient in passes.iter_mut().flatten().filter_map(|(_, gradient)| gradient.as_mut()) {
+        gradient.is_read = !gradient.is_added;
+    }
+    true
+}
+
+/// Backward passes of one step: each begins with the operator that was called last.
+fn one_by_one(view: &View, nodes: Vec<Node>) -> Vec<Vec<Node>> {
+    let sequence = &view.trace.host.sequence;
+    let (mut first, mut passes) = (NONE, vec![Vec::new()]);
+    for node in nodes {
+        let number = sequence[node.0];
+        if number != NONE && (first == NONE || number > first) {
+            if first != NONE {
+                passes.push(Vec::new());
+            }
+            first = number;
+        }
+        if let Some(pass) = passes.last_mut() {
+            pass.push(node);
+        }
+    }
+    passes
+}
+
+/// Where a node makes a gradient of these sizes: a product, or of a convolution's gradients the one by its weight or its bias.
+fn made_by(view: &View, node: usize, sizes: &[u64]) -> Vec<Span> {
+    let host = &view.trace.host;
+    for at in view.within(node).skip(1).filter(|&at| host.category[at] == Category::CpuOp) {
+        let inputs = shapes(view.name(host.dims[at]));
+        match (view.host_name(at), inputs.as_slice()) {
+            ("aten::mm", [left, right, ..])
+                if left.len() == 2 && right.len() == 2 && sorted(vec![left[0], right[1]]) == sizes =>
+            {
+                return vec![view.host_span(at)];
+            }
+            ("aten::convolution_backward", [_, _, weight, ..]) if sorted(weight.clone()) == sizes => {
+                return launches_in(view, at, "wgrad");
+            }
+            ("aten::convolution_backward", [_, _, weight, ..])
+                if weight.first() == sizes.first() && sizes.len() == 1 =>
+            {
+                return launches_in(view, at, "reduce_kernel");
+            }
+            _ => {}
+        }
+    }
+    Vec::new()
+}
+
+/// Calls within an operator that launch kernels of this name.
+fn launches_in(view: &View, operator: usize, name: &str) -> Vec<Span> {
+    let kernels = view.ordered_in(&[view.host_span(operator)]).into_iter();
+    let named = kernels.filter(|&at| view.name(view.trace.device.name[at]).contains(name));
+    named.filter(|&at| view.call_of[at] != NONE).map(|at| view.host_span(view.call_of[at] as usize)).collect()
 }
 
 /// Sizes of all tensors that optimizers touch, each in ascending order; empty where they do not say.
@@ -174,7 +247,7 @@ mod tests {
         made.span("user_annotation", "Optimizer.step#Adam.step", 1, 4_000 * MICRO, 4_100 * MICRO, "");
         made.span("cpu_op", operator, 1, 4_010 * MICRO, 4_090 * MICRO, &format!(r#""Input Dims":[{list},[]]"#));
         let trace = made.trace();
-        unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }])
+        unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
     }
 
     #[test]
@@ -202,7 +275,7 @@ mod tests {
         }
         made.span("cpu_op", "aten::_fused_adam_", 1, 4_010 * MICRO, 4_090 * MICRO, r#""Input Dims":[[[8,256]],[]]"#);
         let trace = made.trace();
-        let found = unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }]);
+        let found = unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[]);
         assert_eq!(found.kernels.len(), 8, "one product of two in each layer but the last");
     }
 
@@ -211,5 +284,61 @@ mod tests {
         assert!(step("[[14,256],[256,256]]", "aten::_fused_adam_").kernels.is_empty());
         assert!(step("[[14,256]]", "triton_for_fused_0").kernels.is_empty());
         assert!(step("[]", "aten::_fused_adam_").kernels.is_empty(), "no sizes are recorded");
+    }
+    /// Nine layers of a net that judges and one that is trained behind them, in two steps; the optimizer's list has no sizes. `added` says which
+    /// gradients of a step are added to what is there.
+    fn behind_a_judge(added: impl Fn(i64, i64) -> bool, zeroed: bool) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        let zeroing = Span { start: 7_900 * MICRO, end: 7_950 * MICRO };
+        for turn in 0..2 {
+            let begin = turn * 10_000;
+            made.step(turn as u32 + 1, begin * MICRO, (begin + 10_000) * MICRO);
+            for layer in 0..10 {
+                let start = (begin + 10 + 300 * layer) * MICRO;
+                let number = format!(r#""Sequence number":{}"#, 1_000 * (turn + 1) - layer);
+                made.span("cpu_op", &format!("{NODE}: ConvolutionBackward0"), 1, start, start + 60 * MICRO, &number);
+                let sizes = "[[8,64,12,12],[8,64,12,12],[64,64,3,3]]";
+                made.shaped("aten::convolution_backward", start + 2 * MICRO, start + 58 * MICRO, sizes, "float");
+                for (nth, kernel) in ["sm90_xmma_dgrad", "sm90_xmma_wgrad"].into_iter().enumerate() {
+                    let call = start + (5 + 20 * nth as i64) * MICRO;
+                    made.launch((call, call + 4 * MICRO), kernel, (call + 5 * MICRO, call + 15 * MICRO));
+                }
+                let cast = format!("{NODE}: ToCopyBackward0");
+                made.operator(&cast, start + 70 * MICRO, start + 90 * MICRO);
+                made.launch((start + 72 * MICRO, start + 75 * MICRO), "cast", (start + 80 * MICRO, start + 85 * MICRO));
+                made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 100 * MICRO, start + 120 * MICRO);
+                made.shaped(ACCUMULATES, start + 101 * MICRO, start + 119 * MICRO, "[[64,64,3,3]]", "float");
+                if added(turn, layer) {
+                    made.operator("aten::add_", start + 102 * MICRO, start + 118 * MICRO);
+                    let call = (start + 103 * MICRO, start + 106 * MICRO);
+                    made.launch(call, "add", (start + 110 * MICRO, start + 115 * MICRO));
+                }
+            }
+        }
+        if zeroed {
+            made.operator("aten::_foreach_zero_", zeroing.start + MICRO, zeroing.end - MICRO);
+        }
+        let trace = made.trace();
+        let optimizer = Span { start: 8_000 * MICRO, end: 8_100 * MICRO };
+        unread_gradients(&View::new(&trace), &[optimizer], &[zeroing])
+    }
+
+    #[test]
+    fn gradients_that_grow_from_step_to_step_are_read_by_nobody() {
+        let found = behind_a_judge(|_, layer| layer < 9, false);
+        assert!((found.parts_per_step - 9.0).abs() < 1e-9);
+        assert_eq!(
+            found.kernels.len(),
+            2 * 9 * 3,
+            "the gradient by the weight, its cast and its sum; not the one that goes on"
+        );
+    }
+
+    #[test]
+    fn sums_of_micro_batches_and_gradients_that_are_filled_with_zeros_do_not_tell() {
+        assert!(behind_a_judge(|turn, _| turn == 1, false).kernels.is_empty(), "an update every other step");
+        assert!(behind_a_judge(|turn, layer| turn == 1 && layer < 9, false).kernels.is_empty());
+        assert!(behind_a_judge(|_, _| true, false).kernels.is_empty());
+        assert!(behind_a_judge(|_, layer| layer < 9, true).kernels.is_empty());
     }
 }

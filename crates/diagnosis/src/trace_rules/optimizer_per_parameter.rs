@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::{milliseconds, percent};
+use crate::measures::intervals::merged;
 use crate::measures::parameters::update;
 use crate::measures::tables::DenseTable;
 use crate::simulation::Removal;
@@ -40,13 +41,26 @@ fn one_by_one(evidence: &Evidence) -> Found {
         optimizer.zeroed_per_step,
         percent(optimizer.share_of_steps)
     );
-    let mut found = Found::new(Some(optimizer.share_of_steps), message, ADVICE);
+    // Fused already: what is one by one are its groups.
+    let are_groups = optimizer.fused_per_step >= FEWEST_GROUPS;
+    let advice = if are_groups { OF_GROUPS } else { ADVICE };
+    let mut found = Found::new(Some(optimizer.share_of_steps), message, advice);
     found.evidence = vec![times(evidence)];
-    found.removal = Removal { host: optimizer.host.clone(), ..Removal::default() };
+    if are_groups {
+        found.evidence.push(format!("{:.0} fused updates per step, one for each group", optimizer.fused_per_step));
+    }
+    // Clearing the gradients goes through the same parameters and groups.
+    let host = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
+    found.removal = Removal { host, ..Removal::default() };
     found
 }
 
 const ADVICE: &str = "fused=True (or foreach=True) in the optimizer, zero_grad(set_to_none=True)";
+
+const OF_GROUPS: &str =
+    "one group for all parameters of the same rate and decay, not one per tensor: each group is an update of its own";
+/// Fused updates per step; fewer are groups that differ.
+const FEWEST_GROUPS: f64 = 50.0;
 
 fn times(evidence: &Evidence) -> String {
     let (optimizer, steps) = (&evidence.measures.patterns.optimizer, evidence.view.steps.count());

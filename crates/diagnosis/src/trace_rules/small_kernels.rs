@@ -2,6 +2,7 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
+use crate::measures::intervals::Span;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -66,10 +67,17 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
+/// Of a chain around a large result, where the result is not written and read any more: its arithmetic.
+const LEFT_OF_HELD: f64 = 0.1;
+
 fn runs(evidence: &Evidence) -> Vec<Found> {
     let small = &evidence.measures.patterns.small_kernels;
     let kernels = evidence.measures.kernels.per_step.max(1.0);
-    if small.share_of_steps < evidence.thresholds.small_kernels_share || small.kernels_per_step < 0.05 * kernels {
+    let held = &small.held_between;
+    let share_of_held = evidence.view.steps.share(((1.0 - LEFT_OF_HELD) * held.nanos as f64) as i64);
+    let share = small.share_of_steps + share_of_held;
+    let are_few = small.kernels_per_step < 0.05 * kernels && share_of_held < evidence.thresholds.small_kernels_share;
+    if share < evidence.thresholds.small_kernels_share || are_few {
         return Vec::new();
     }
     if evidence.trust.withheld.contains(&"operators") {
@@ -83,7 +91,7 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
         percent(small.share_of_steps)
     );
     let mut found = Found::new(
-        Some(small.share_of_steps),
+        Some(share),
         message,
         "torch.compile fuses them; or use fused operators (norm, activation, optimizer)",
     );
@@ -105,10 +113,22 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
     // One kernel of each run stays, and what launched it.
     let view = evidence.view;
     let launchers = small.beside_longest.iter().filter_map(|&at| view.operator_of_device(at));
-    found.removal = Removal {
-        host: launchers.map(|at| view.host_span(at)).collect(),
-        device: small.beside_longest.iter().map(|&at| (at, 0)).collect(),
-        ..Removal::default()
+    let host: Vec<Span> = launchers.map(|at| view.host_span(at)).chain(held.launchers.iter().copied()).collect();
+    let gone = small.beside_longest.iter().map(|&at| (at, 0));
+    let with_held = |left: f64| {
+        let duration = &view.trace.device.duration;
+        let held = held.kernels.iter().map(|&at| (at, (left * duration[at] as f64) as i64));
+        Removal { host: host.clone(), device: gone.clone().chain(held).collect(), ..Removal::default() }
     };
+    found.removal = with_held(0.0);
+    if !held.kernels.is_empty() {
+        found.expected = Some(with_held(LEFT_OF_HELD));
+        found.evidence.push(format!(
+            "{} of the step is for results of up to {:.2} billion elements that small tensors are spread over and a reduction takes in \
+             again: fused, or as a product, they need not stand in memory",
+            percent(share_of_held),
+            held.most_elements as f64 / 1e9
+        ));
+    }
     vec![found]
 }

@@ -1,0 +1,162 @@
+//! Large results that exist only between the operator that spreads small tensors over them and the reduction that takes them in again.
+
+use headroom_trace::Category;
+
+use super::breakdown::LONG_GAP_NANOS;
+use super::flops::shapes;
+use super::intervals::Span;
+use super::kinds::{Kind, kinds_of_names};
+use super::view::View;
+
+/// The result has at least as many times the elements of each input.
+const LEAST_GROWTH: u64 = 8;
+
+/// Chains of kernels from such an operator to its reduction: fused, they read and write what is small.
+#[derive(Clone, Debug, Default)]
+pub struct HeldBetween {
+    pub kernels: Vec<usize>,
+    pub nanos: i64,
+    /// The operators of each chain but the reduction.
+    pub launchers: Vec<Span>,
+    /// Of the largest result.
+    pub most_elements: u64,
+}
+
+/// One operator's kernels in a row.
+struct Part {
+    operator: usize,
+    kind: Kind,
+    kernels: Vec<usize>,
+}
+
+pub fn held_between(view: &View) -> HeldBetween {
+    let device = &view.trace.device;
+    let parts = parts(view);
+    let mut held = HeldBetween::default();
+    let mut first = 0;
+    while first < parts.len() {
+        let Some((last, elements)) = chain(view, &parts, first) else {
+            first += 1;
+            continue;
+        };
+        for part in &parts[first..=last] {
+            held.nanos += part.kernels.iter().map(|&at| device.duration[at]).sum::<i64>();
+            held.kernels.extend(&part.kernels);
+        }
+        held.launchers.extend(parts[first..last].iter().map(|part| view.host_span(part.operator)));
+        held.most_elements = held.most_elements.max(elements);
+        first = last + 1;
+    }
+    held
+}
+
+fn parts(view: &View) -> Vec<Part> {
+    let (device, range) = (&view.trace.device, view.steps.range());
+    let kinds = kinds_of_names(view);
+    let mut parts: Vec<Part> = Vec::new();
+    for at in device.busy().filter(|&at| device.start[at] >= range.start && device.start[at] < range.end) {
+        let is_kernel = device.category[at] == Category::Kernel;
+        let (Some(operator), kind) = (view.operator_of_device(at), kinds[device.name[at].index()]) else { continue };
+        match parts.last_mut() {
+            Some(part) if part.operator == operator && part.kind == kind => part.kernels.push(at),
+            _ => parts.push(Part { operator, kind: if is_kernel { kind } else { Kind::Other }, kernels: vec![at] }),
+        }
+    }
+    parts
+}
+
+/// The reduction that ends a chain which begins with this part, and the elements of what is held until then.
+fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
+    let device = &view.trace.device;
+    let inputs = |part: &Part| shapes(view.name(view.trace.host.dims[part.operator]));
+    let count = |sizes: &Vec<u64>| sizes.iter().product::<u64>();
+    if parts[first].kind != Kind::ElementWise {
+        return None;
+    }
+    let spread = inputs(&parts[first]);
+    let elements = together(&spread)?;
+    let is_small = |sizes: &Vec<u64>| count(sizes).saturating_mul(LEAST_GROWTH) <= elements;
+    if !spread.iter().all(is_small) {
+        return None;
+    }
+    for (place, part) in parts.iter().enumerate().skip(first + 1) {
+        let (&last, &next) = (parts[place - 1].kernels.last()?, part.kernels.first()?);
+        if device.lane[last] != device.lane[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS {
+            return None;
+        }
+        // Another input of that size would have to be read.
+        let all = inputs(part);
+        let held = all.iter().filter(|sizes| count(sizes) == elements).count();
+        if held != 1 || !all.iter().all(|sizes| count(sizes) == elements || is_small(sizes)) {
+            return None;
+        }
+        match part.kind {
+            Kind::Reduction => return Some((place, elements)),
+            Kind::ElementWise => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Elements of what two or more tensors are spread over.
+fn together(inputs: &[Vec<u64>]) -> Option<u64> {
+    let tensors: Vec<&Vec<u64>> = inputs.iter().filter(|sizes| !sizes.is_empty()).collect();
+    let rank = tensors.iter().map(|sizes| sizes.len()).max().filter(|_| tensors.len() >= 2)?;
+    let size = |from_end: usize| {
+        let all = tensors.iter().filter_map(|sizes| sizes.len().checked_sub(from_end).map(|place| sizes[place]));
+        let (most, least) = all.fold((1, u64::MAX), |(most, least), size| {
+            (size.max(most), if size == 1 { least } else { least.min(size) })
+        });
+        (least == u64::MAX || least == most).then_some(most)
+    };
+    (1..=rank).map(size).try_fold(1u64, |all, size| all.checked_mul(size?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// Differences of points and codes, their squares and the sums of those; the squares have these inputs.
+    fn distances(points: &str, squared: &str, last: &str) -> HeldBetween {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 5_000 * MICRO);
+        let spread = format!("[{points},[1,512,64],[]]");
+        let parts = [
+            ("aten::sub", spread.as_str(), "vectorized_elementwise_kernel<4, sub>"),
+            ("aten::pow", squared, "vectorized_elementwise_kernel<4, pow>"),
+            ("aten::sum", "[[1024,512,64],[],[]]", last),
+        ];
+        for (nth, (operator, dims, kernel)) in parts.into_iter().enumerate() {
+            let start = (10 + 100 * nth as i64) * MICRO;
+            made.shaped(operator, start, start + 50 * MICRO, dims, "float");
+            for half in 0..2 {
+                let (call, work) = (start + (5 + 10 * half) * MICRO, (1_000 + 200 * nth as i64 + 100 * half) * MICRO);
+                made.launch((call, call + 4 * MICRO), kernel, (work, work + 99 * MICRO));
+            }
+        }
+        let trace = made.trace();
+        held_between(&View::new(&trace))
+    }
+
+    const SUM: &str = "reduce_kernel<512, 1, ReduceOp<float>>";
+
+    #[test]
+    fn what_small_tensors_are_spread_over_ends_in_its_reduction() {
+        let held = distances("[1024,1,64]", "[[1024,512,64],[]]", SUM);
+        assert_eq!((held.kernels.len(), held.launchers.len()), (6, 2));
+        assert_eq!((held.nanos, held.most_elements), (6 * 99 * MICRO, 1024 * 512 * 64));
+    }
+
+    #[test]
+    fn large_inputs_and_results_that_stay_are_none() {
+        assert!(distances("[1024,512,64]", "[[1024,512,64],[]]", SUM).kernels.is_empty(), "a large input");
+        let two = "[[1024,512,64],[1024,512,64]]";
+        assert!(distances("[1024,1,64]", two, SUM).kernels.is_empty(), "a second large input");
+        let kept = "vectorized_elementwise_kernel<4, exp>";
+        assert!(distances("[1024,1,64]", "[[1024,512,64],[]]", kept).kernels.is_empty(), "no reduction");
+    }
+}
