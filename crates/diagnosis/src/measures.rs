@@ -1,6 +1,7 @@
 //! Measures: functions from a trace to figures.
 
 mod anomaly;
+mod asked_again;
 mod attention_by_kernels;
 pub mod breakdown;
 mod by_hand;

@@ -1,8 +1,9 @@
 //! Nodes of the graph that two backward passes of one step go through: a pass per loss over what the losses share.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, LaneId, NONE, NameId};
+use headroom_trace::{LaneId, NONE, NameId};
 
+use super::asked_again::{asked_again, numbers_left};
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
 
@@ -17,6 +18,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     let mut first: HashMap<(usize, LaneId, u32, NameId), usize> = HashMap::new();
     let (mut numbered, mut again, mut spans) = (0usize, 0usize, Vec::new());
+    let mut nodes: HashMap<(LaneId, usize), Vec<usize>> = HashMap::new();
     let mut was_again = false;
     for at in view.host_spans_named(is_backward_node) {
         let Some(step) = view.steps.at_host(host.start[at]) else { continue };
@@ -32,6 +34,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
             continue;
         }
         numbered += 1;
+        nodes.entry((host.lane[at], step)).or_default().push(at);
         // Each thread that runs a replica of the model counts anew.
         let before = *first.entry((step, host.lane[at], host.sequence[at], host.name[at])).or_insert(at);
         // A gradient that is differentiated itself comes back through the same nodes, and has to.
@@ -41,6 +44,9 @@ pub fn differentiated_again(view: &View) -> Recomputed {
             spans.push(view.host_span(at));
         }
     }
+    let asked = asked_again(view, &nodes);
+    again += asked.len();
+    spans.extend(asked.into_iter().map(|at| view.host_span(at)));
     let per_step = again as f64 / view.steps.count();
     if per_step < FEWEST_NODES || (again as f64) < LEAST_SHARE * numbered as f64 {
         return Recomputed::default();
@@ -50,11 +56,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
 
 /// Operators within the node have numbers of their own: their results are to be differentiated.
 fn leaves_a_graph(view: &View, node: usize) -> bool {
-    let host = &view.trace.host;
-    let is_numbered = |at: usize| {
-        host.category[at] == Category::CpuOp && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node]
-    };
-    view.within(node).skip(1).any(is_numbered)
+    !numbers_left(view, node).is_empty()
 }
 
 #[cfg(test)]
@@ -106,5 +108,62 @@ mod tests {
         assert!(two_passes(4, "", [1, 1]).kernels.is_empty(), "a few nodes");
         assert!(two_passes(10, r#""Sequence number":900"#, [1, 1]).kernels.is_empty(), "a gradient penalty");
         assert!(two_passes(10, "", [1, 2]).kernels.is_empty(), "replicas, each with numbers of its own");
+    }
+
+    /// Gradients by three inputs in a pass each from one node or from roots of their own, each leaving a graph; then a pass through what all of them left.
+    fn by_each_input(has_one_root: bool) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 50_000 * MICRO);
+        for place in 0..13 {
+            let start = (10 + 20 * place) * MICRO;
+            made.span(
+                "cpu_op",
+                "aten::addmm",
+                1,
+                start,
+                start + 10 * MICRO,
+                &format!(r#""Sequence number":{}"#, 50 + place),
+            );
+        }
+        let mut node = |start: i64, name: &str, number: i64, leaves: Option<i64>| {
+            let start = start * MICRO;
+            let args = format!(r#""Sequence number":{number}"#);
+            made.span("cpu_op", &format!("{NODE}: {name}"), 2, start, start + 60 * MICRO, &args);
+            let args = leaves.map_or(String::new(), |number| format!(r#""Sequence number":{number}"#));
+            made.span("cpu_op", "aten::mm", 2, start + 5 * MICRO, start + 40 * MICRO, &args);
+            let call = (start + 10 * MICRO, start + 15 * MICRO);
+            made.launch(call, "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+        };
+        for pass in 0..3 {
+            let begin = 1_000 + 2_000 * pass;
+            if !has_one_root {
+                node(begin, "SumBackward0", 200 + pass, Some(400 + 20 * pass + 19));
+            }
+            for place in 0..12 {
+                node(begin + 100 + 100 * place, "AddmmBackward0", 61 - place, Some(400 + 20 * pass + place));
+            }
+        }
+        for nth in 0..36 {
+            let (pass, place) = (2 - nth / 12, 11 - nth % 12);
+            node(8_000 + 100 * nth, "MmBackward0", 400 + 20 * pass + place, None);
+        }
+        for pass in 0..4 {
+            let start = (990 + 2_000 * pass) * MICRO;
+            made.operator("aten::ones_like", start, start + 5 * MICRO);
+        }
+        let trace = made.trace();
+        differentiated_again(&View::new(&trace))
+    }
+
+    #[test]
+    fn gradients_by_each_input_are_one_pass_and_so_is_what_differentiates_them() {
+        let found = by_each_input(true);
+        assert!((found.parts_per_step - 48.0).abs() < 1e-9, "two passes of twelve, and two thirds of the last one");
+        assert_eq!(found.kernels.len(), 48);
+    }
+
+    #[test]
+    fn gradients_of_different_results_are_asked_for_once() {
+        assert!(by_each_input(false).kernels.is_empty());
     }
 }

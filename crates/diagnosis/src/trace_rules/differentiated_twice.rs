@@ -21,8 +21,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             percent(share)
         )
     };
-    let advice =
-        "add the losses up and call backward once (without retain_graph), where no loss needs its gradient by itself";
+    let advice = "add the losses up and call backward once (without retain_graph), where no loss needs its gradient by itself; ask for the gradients by \
+         several inputs in one call of torch.autograd.grad";
     let mut found = for_nothing::found(evidence, again, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()
