@@ -7,7 +7,7 @@
 //! a chance of 1% to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
 //!
 //! A process starts with many seconds of imports. So time is set aside from the start for the turns at the end and for the patch
-//! ([`Search::set_aside`]), and no process may take it.
+//! (`Search::set_aside`), and no process may take it.
 
 mod apart;
 mod finals;
