@@ -99,6 +99,15 @@ SCRIPTS = {
     "lightning_group_per_tensor": "optimizer-per-parameter",
     "accelerate_spans_by_pair": "data-loading",
     "graphed_fp32_head": "no-tensor-cores",
+    # The eighth set, judged once.
+    "reid_triplet_by_anchor": "launch-bound",
+    "trainer_pictures_in_turn": "data-loading",
+    "lightning_metrics_each_step": "host-sync",
+    "accelerate_dpo_reference": "unread-gradients",
+    "compiled_tril_mask": "below-roof",
+    "graphed_full_length": "padding",
+    "dice_one_hot": "small-kernels-fusable",
+    "codec_default_adamw": "optimizer-per-parameter",
 }
 
 
