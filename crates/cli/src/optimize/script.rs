@@ -2,6 +2,7 @@
 //! and the patch that does the same.
 
 mod arguments;
+mod measurements;
 mod processes;
 mod proposal;
 mod scratch;
@@ -23,6 +24,7 @@ use headroom_experiments::script::outcome::{Outcome, Row};
 use headroom_experiments::script::search::{NotMeasured, Repeats, Search};
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::validation::VALIDATION_FILE;
+use measurements::Measurements;
 use processes::{Measuring, Processes};
 use proposal::Proposal;
 use scratch::Original;
@@ -53,6 +55,7 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
     if !results.join(VALIDATION_FILE).exists() {
         // Folders that were made for nothing, as far as they are empty.
         let _ = std::fs::remove_dir(results.join(RECORDING));
+        Measurements::take_back(&results);
         remove_folders(&made);
     }
     done
@@ -71,8 +74,9 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     };
     let measuring = Measuring { warmup: arguments.warmup_steps, timed: arguments.steps, seed: shared.seed };
     let command = arguments.command.clone();
+    let kept = Measurements::in_folder(results)?;
     let mut processes =
-        Processes::new(command, (folder.clone(), original), measuring, arguments.time_limit, &interrupt)?;
+        Processes::new(command, (folder.clone(), original), measuring, arguments.time_limit, (&interrupt, kept))?;
     begin_row(entry, results, arguments);
     let tell = |text: &str| output::note(&format!("[{:5.1} s] {text}", began.elapsed().as_secs_f64()));
 

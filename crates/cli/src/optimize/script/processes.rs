@@ -1,5 +1,6 @@
 //! Starts the script in processes of its own, each in a folder of its own, and reads what the hook wrote down.
 
+use super::measurements::Measurements;
 use super::scratch::{Original, Scratch};
 use crate::record::{HOOK, python_path};
 use crate::signals::Interrupt;
@@ -59,6 +60,7 @@ pub struct Processes<'a> {
     measuring: Measuring,
     ends: Instant,
     interrupt: &'a Interrupt,
+    measurements: Measurements,
     /// Time of the slowest process of the script as it is.
     own: Option<Duration>,
     /// Texts that take the place of the user's in a copy with the patch, by their paths in the working folder.
@@ -74,7 +76,7 @@ impl<'a> Processes<'a> {
         (folder, original): (PathBuf, Option<Original>),
         measuring: Measuring,
         limit: Duration,
-        interrupt: &'a Interrupt,
+        (interrupt, measurements): (&'a Interrupt, Measurements),
     ) -> Result<Processes<'a>> {
         let home = tempfile::Builder::new().prefix("headroom-optimize-").tempdir();
         let home = home.context("cannot make a temporary folder for copies of the working folder")?;
@@ -98,11 +100,19 @@ impl<'a> Processes<'a> {
             measuring,
             ends: Instant::now() + limit,
             interrupt,
+            measurements,
             own: None,
             changed: vec![],
             spoiled: None,
             offered: false,
         })
+    }
+
+    /// Keeps the measurements of a process. Where that fails it is said, and the figures go on.
+    fn keep(&mut self, place: &Place, variant: &Variant, way: Way) {
+        if let Err(error) = self.measurements.keep(&place.notes(), variant, way) {
+            crate::output::note(&format!("a measurement is not kept: {error}"));
+        }
     }
 
     /// Why nothing more may be run.
@@ -118,6 +128,7 @@ impl<'a> Processes<'a> {
             measure(command, place, measuring);
             command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
         })?;
+        self.keep(&place, &Variant::as_it_is(), Way::Timed);
         let note = counting(read_all(&place.notes(), "measure.")).filter(|note| note.is_whole());
         self.offered = note.as_ref().is_some_and(|note| note.offered.is_some());
         if let Ok(traces) = traces_of(&ended, &place) {
@@ -282,6 +293,7 @@ impl Runner for Processes<'_> {
         if let Ended::TooLong(limit) = ended {
             return Ran::TooLong(limit);
         }
+        self.keep(&place, variant, way);
         let notes: Vec<Note> = read_all(&place.notes(), "measure.");
         match counting(notes).filter(|note| note.steps > 0 || ended.is_well()) {
             Some(note) => Ran::Measured(Box::new(note)),
