@@ -63,7 +63,7 @@ pub struct Arguments {
 /// What the interpreter's hook leaves behind, one file a process.
 #[derive(Debug, Deserialize)]
 pub struct Note {
-    steps: u32,
+    pub steps: u32,
     pub trace: Option<PathBuf>,
     #[serde(default)]
     light_trace: Option<PathBuf>,

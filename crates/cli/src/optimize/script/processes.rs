@@ -331,10 +331,15 @@ fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
 /// Traces that a process left, or why there is none.
 fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     let notes = crate::record::read_notes(&place.notes()).map_err(|error| error.to_string())?;
+    let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     let mut traces: Vec<PathBuf> = notes.into_iter().filter_map(|note| note.trace).collect();
     traces.sort();
     traces.dedup();
-    if traces.is_empty() { Err(ended.words(place)) } else { Ok(traces) }
+    match (traces.is_empty(), steps) {
+        (false, _) => Ok(traces),
+        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} optimizer steps, too few to be recorded")),
+        (true, _) => Err(ended.words(place)),
+    }
 }
 
 /// Where one process runs.
