@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 import checks  # noqa: E402
 import command_checks  # noqa: E402
 import place_checks  # noqa: E402
+import readme_checks  # noqa: E402
 from harness import Place  # noqa: E402
 
 
@@ -38,7 +39,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="checks at a time")
     parser.add_argument("names", nargs="*", help="parts of names of checks; all without")
     arguments = parser.parse_args()
-    functions = {**vars(checks), **vars(place_checks), **(vars(command_checks) if arguments.headroom else {})}
+    functions = {**vars(checks), **vars(place_checks), **(vars(command_checks) | vars(readme_checks) if arguments.headroom else {})}
     found = {name: check for name, check in functions.items() if name.startswith("check_")}
     chosen = [name for name in found if not arguments.names or any(part in name for part in arguments.names)]
     place = Place(arguments.python, arguments.headroom)

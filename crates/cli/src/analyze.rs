@@ -5,7 +5,7 @@ pub mod measuring;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::finding::Severity;
@@ -13,12 +13,17 @@ use headroom_diagnosis::join::join;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_report::analyze as formats;
 use headroom_trace::{GzipRatio, Trace};
+use serde_json::json;
 
 use crate::lint::lint_sources;
 use crate::output;
-pub use measuring::{About, read_traces, thresholds};
+use crate::shown::{Choice, Shown};
+pub use measuring::{About, SeveralRuns, one_run, read_traces, thresholds};
 
 /// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
+///
+/// Traces that are ranks of one run (told by recording, rank, number of ranks and time) are analyzed together, others each on
+/// their own, one after the other. Of several runs `--json` is {"runs": […]}, each as it would be alone.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Traces of PyTorch's profiler or of headroom (.json, .json.gz), or folders with one file a rank
@@ -30,9 +35,8 @@ pub struct Arguments {
     /// Scripts the trace was recorded from, a folder or a file: findings get their lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
-    /// How the result is shown
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[command(flatten)]
+    shown: Shown<Format>,
     /// Exit with 1 if a finding is at least this severe
     #[arg(long, value_enum)]
     fail_on: Option<FailOn>,
@@ -68,6 +72,11 @@ pub enum Format {
     Html,
 }
 
+impl Choice for Format {
+    const JSON: Format = Format::Json;
+    const USUAL: &'static str = "text";
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     Low,
@@ -80,9 +89,44 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = thresholds(&arguments.threshold)?;
     let traces = read_traces(&arguments.traces, arguments.packed.ratio())?;
     let about = About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler };
-    let analysis = measured(&traces, &arguments.source, about, thresholds)?;
-    output::result(&show(&analysis, arguments.format))?;
-    Ok(exit_code(&analysis, arguments.fail_on))
+    let runs = SeveralRuns::of(traces)?;
+    ensure!(
+        runs.traces.len() == 1 || about.step_without_profiler.is_none(),
+        "--step-without-profiler is of one run, and these traces are of {} ({})\n  help: analyze each on its own",
+        runs.traces.len(),
+        runs.why.join("; ")
+    );
+    let analyses = runs.measured(&arguments.source, about, &thresholds)?;
+    print(&analyses, &runs.why, arguments.shown.format())?;
+    Ok(exit_code(&analyses, arguments.fail_on))
+}
+
+/// Prints one analysis as it stands, several after each other with what tells them apart.
+pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()> {
+    if let [analysis] = analyses {
+        let shown = show(analysis, format);
+        return Ok(if format == Format::Text { output::text(&shown) } else { output::result(&shown) }?);
+    }
+    let count = analyses.len();
+    let why = why.join("; ");
+    match format {
+        Format::Text => {
+            output::text(&format!("{count} runs, each analyzed on its own: {why}\n"))?;
+            analyses.iter().try_for_each(|analysis| output::text(&format!("\n{}", formats::text(analysis))))?;
+        }
+        Format::Markdown => {
+            output::result(&format!("{count} runs, each analyzed on its own: {why}\n"))?;
+            analyses.iter().try_for_each(|one| output::result(&format!("\n{}", formats::markdown(one))))?;
+        }
+        Format::Json => {
+            let runs: Vec<_> = analyses.iter().map(formats::value).collect();
+            output::result(&format!("{:#}\n", json!({ "schema_version": 1, "apart": why, "runs": runs })))?;
+        }
+        Format::Html => bail!(
+            "--format html is a page of one run, and these traces are of {count} ({why})\n  help: analyze each on its own"
+        ),
+    }
+    Ok(())
 }
 
 /// Reads, measures and joins with the source.
@@ -97,6 +141,13 @@ pub fn measured(traces: &[Trace], source: &[PathBuf], about: About, thresholds: 
         join_with_source(&mut analysis, source)?;
     }
     Ok(analysis)
+}
+
+impl SeveralRuns {
+    /// Of each run its own analysis, joined with the source.
+    pub fn measured(&self, source: &[PathBuf], about: About, thresholds: &Thresholds) -> Result<Vec<Analysis>> {
+        self.traces.iter().map(|traces| measured(traces, source, about, thresholds.clone())).collect()
+    }
 }
 
 /// Ties findings to lines of the scripts.
@@ -118,7 +169,7 @@ pub fn show(analysis: &Analysis, format: Format) -> String {
     }
 }
 
-fn exit_code(analysis: &Analysis, fail_on: Option<FailOn>) -> ExitCode {
+fn exit_code(analyses: &[Analysis], fail_on: Option<FailOn>) -> ExitCode {
     let least = match fail_on {
         None => return ExitCode::SUCCESS,
         Some(FailOn::Low) => Severity::Low,
@@ -126,5 +177,6 @@ fn exit_code(analysis: &Analysis, fail_on: Option<FailOn>) -> ExitCode {
         Some(FailOn::High) => Severity::High,
         Some(FailOn::Critical) => Severity::Critical,
     };
-    ExitCode::from(u8::from(analysis.findings.iter().any(|finding| finding.severity >= least)))
+    let mut findings = analyses.iter().flat_map(|analysis| &analysis.findings);
+    ExitCode::from(u8::from(findings.any(|finding| finding.severity >= least)))
 }

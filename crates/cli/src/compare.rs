@@ -1,15 +1,21 @@
-//! `headroom compare A B`: what changed between two traces, and a gate on it.
+//! `headroom compare A B`: what changed between two traces, and gates on it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use headroom_diagnosis::compare::{Limit, compare};
+use headroom_diagnosis::Analysis;
+use headroom_diagnosis::compare::{Answer, Limit, compare};
 use headroom_report::compare as formats;
 
+use crate::shown::{Plain, Shown};
+use crate::undecided::Undecided;
 use crate::{analyze, output};
 
 /// Compare two traces, or the traces of two folders: steps, operators, kernels, memory, findings gone and new.
+///
+/// A limit is broken where the whole 95% interval of a change lies beyond it, kept where the whole interval keeps to it, and not
+/// decided in between; counts (memory, kernels, launches) have no interval and are judged as they are.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The trace or folder before
@@ -19,26 +25,31 @@ pub struct Arguments {
     /// Exit with 1 when a figure changed beyond this: "step>5%", "memory>10%", "op:aten::mm>20%"; may be given again
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    /// Exit code of a limit that is not decided: pass (exit 0) or fail (exit 1)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Undecided::Pass)]
+    undecided: Undecided,
+    #[command(flatten)]
+    shown: Shown<Plain>,
     #[command(flatten)]
     packed: analyze::Packed,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let thresholds = analyze::thresholds(&[])?;
-    let read = |path: PathBuf| analyze::read_traces(&[path], arguments.packed.ratio());
-    let before = analyze::measured(&read(arguments.before)?, &[], analyze::About::default(), thresholds.clone())?;
-    let after = analyze::measured(&read(arguments.after)?, &[], analyze::About::default(), thresholds)?;
-    let comparison = compare(&before, &after);
-    output::result(&if arguments.json { formats::json(&comparison) } else { formats::text(&comparison) })?;
-    let mut code = ExitCode::SUCCESS;
-    for limit in &arguments.fail_if {
-        if let Some(relative) = limit.exceeded(&comparison) {
-            output::note(&format!("beyond {}: {:+.1}%", limit.text, 100.0 * relative));
-            code = ExitCode::from(1);
-        }
+    let (before, after) = (side(&arguments, &arguments.before)?, side(&arguments, &arguments.after)?);
+    let mut comparison = compare(&before, &after);
+    comparison.gates = arguments.fail_if.iter().map(|limit| limit.judge(&comparison)).collect::<Result<_, _>>()?;
+    arguments.shown.print(&comparison, formats::text)?;
+    let is_any = |answer: Answer| comparison.gates.iter().any(|gate| gate.result == answer);
+    if is_any(Answer::Undecided) {
+        output::note("not decided: more recorded steps narrow the interval; --undecided fail makes this exit 1");
     }
-    Ok(code)
+    let is_no = is_any(Answer::Fail) || is_any(Answer::Undecided) && arguments.undecided.is_no();
+    Ok(ExitCode::from(u8::from(is_no)))
+}
+
+/// One side, whose traces must be of one run.
+fn side(arguments: &Arguments, path: &Path) -> Result<Analysis> {
+    let traces = analyze::read_traces(&[path.to_path_buf()], arguments.packed.ratio())?;
+    let traces = analyze::one_run(traces, &path.display().to_string())?;
+    analyze::measured(&traces, &[], analyze::About::default(), analyze::thresholds(&[])?)
 }

@@ -3,6 +3,7 @@
 mod link;
 
 use crate::ranks::{self, Company};
+use crate::shown::{Plain, Shown};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
 use anyhow::{Context, bail, ensure};
@@ -19,6 +20,7 @@ use headroom_graph::Precision;
 use headroom_record::device::{DatasheetPeak, DeviceRecord, PrecisionPeak};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{metric, seconds};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +29,7 @@ const RANK_TIMEOUT: u64 = 60;
 
 /// Measures the rate of large products per precision, of memory, and the cost of a call. Takes a few seconds. The best
 /// figures ever measured are kept and used wherever a peak is needed. Started by mpirun or srun it measures messages
-/// between the ranks instead.
+/// between the ranks instead. `--json` prints the record that is kept.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
@@ -45,9 +47,8 @@ pub struct Arguments {
     /// Rates of causal bf16 attention of these shapes on a GPU: batch x heads x kv heads x sequence x head size
     #[arg(long, hide = true, value_delimiter = ',')]
     attention: Vec<String>,
-    /// Print the record instead of the table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
@@ -59,20 +60,20 @@ pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Resul
             device == DeviceSpec::Cpu,
             "messages between GPUs are not measured by themselves\n  help: `headroom profile` under the launcher records them, with their sizes"
         );
-        return link::run(company, arguments.json);
+        return link::run(company, arguments.shown);
     }
     if let Some(sizes) = &arguments.verify {
-        return verify::run(device, sizes);
+        return verify::run(device, sizes, arguments.shown);
     }
     if let DeviceSpec::Cuda(ordinal) = device
         && !arguments.products.is_empty()
     {
-        return products(ordinal, &arguments.products);
+        return products(ordinal, &arguments.products, arguments.shown);
     }
     if let DeviceSpec::Cuda(ordinal) = device
         && !arguments.attention.is_empty()
     {
-        return attention(ordinal, &arguments.attention);
+        return attention(ordinal, &arguments.attention, arguments.shown);
     }
     let measured = match device {
         DeviceSpec::Cuda(ordinal) => {
@@ -89,20 +90,19 @@ pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Resul
     };
     let now = measured.gemm("fp32");
     let (best, kept) = kept::save_device(measured).context("the measurement is done, but cannot be kept")?;
-    if arguments.json {
-        output::result(&(serde_json::to_string_pretty(&best)? + "\n"))?;
-    } else {
-        output::result(&table(&best))?;
-        if let DeviceSpec::Cuda(ordinal) = device {
+    let more = match device {
+        DeviceSpec::Cuda(ordinal) => {
             let facts = cuda::facts(ordinal)?;
-            output::result(&format!(
+            format!(
                 "  shared memory     {} KiB a block\n  attention         {} kernels\n  verified          {}\n",
                 facts.shared_memory / 1024,
                 facts.level,
                 verified::said(&facts)
-            ))?;
+            )
         }
-    }
+        _ => String::new(),
+    };
+    arguments.shown.print(&best, |best| table(best) + &more)?;
     if let (Some(now), Some(before)) = (now, best.gemm("fp32"))
         && now < 0.98 * before
     {
@@ -119,19 +119,27 @@ pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-fn products(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
+fn products(ordinal: usize, shapes: &[String], shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let sizes = |shape: &String| -> anyhow::Result<[usize; 3]> {
         let sizes: Vec<usize> = shape.split('x').map(str::parse).collect::<Result<_, _>>().context("m x n x k")?;
         sizes.try_into().map_err(|_| anyhow::anyhow!("`{shape}` is not m x n x k"))
     };
     let shapes: Vec<[usize; 3]> = shapes.iter().map(sizes).collect::<anyhow::Result<_>>()?;
-    for (what, rate) in cuda::product_rates(&cuda_options(ordinal), &shapes)? {
-        output::result(&format!("{what:<28} {}\n", metric(rate, "FLOP/s")))?;
-    }
+    let rates = cuda::product_rates(&cuda_options(ordinal), &shapes)?;
+    let rates = rates.into_iter().map(|(what, rate)| (what.to_string(), rate)).collect();
+    print_rates(rates, 28, shown)
+}
+
+/// What was measured, and its rate.
+fn print_rates(rates: Vec<(String, f64)>, width: usize, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
+    let record: Vec<_> = rates.iter().map(|(what, rate)| json!({ "what": what, "flops_per_sec": rate })).collect();
+    let line = |(what, rate): &(String, f64)| format!("{what:<width$} {}\n", metric(*rate, "FLOP/s"));
+    shown.print(&record, |_| rates.iter().map(line).collect())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn attention(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
+fn attention(ordinal: usize, shapes: &[String], shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
+    let mut rates = vec![];
     for shape in shapes {
         let sizes: Vec<usize> = shape.split('x').map(str::parse).collect::<Result<_, _>>().context("numbers")?;
         let [batch, heads, kv_heads, seq, head_dim] = sizes[..] else {
@@ -142,12 +150,11 @@ fn attention(ordinal: usize, shapes: &[String]) -> anyhow::Result<ExitCode> {
         for (order, said) in [(SumOrder::Fixed, ""), (SumOrder::Any, "-any-order")] {
             let options = cuda::Options { order, ..cuda_options(ordinal) };
             for rate in cuda::attention_rates(&options, &shape)? {
-                let what = format!("{}{said}", rate.what);
-                output::result(&format!("{size:<24} {what:<26} {}\n", metric(rate.flops_per_sec, "FLOP/s")))?;
+                rates.push((format!("{size:<24} {}{said}", rate.what), rate.flops_per_sec));
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    print_rates(rates, 51, shown)
 }
 
 /// Products per precision, memory, launches and replays of a GPU, with its datasheet's figures where they are known.

@@ -1,11 +1,11 @@
 //! `headroom eval`: how well a checkpoint predicts data it was not trained on.
 
 use crate::failure::RunFailed;
+use crate::shown::{Plain, Shown};
 use crate::train::settings::{Resumed, corpus_settings, tokenizer, whole};
 use crate::train::start;
 use crate::{memory_size, output};
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use headroom_engine::machine::{Machine, memory_available_bytes};
 use headroom_engine::{DeviceSpec, cuda};
 use headroom_graph::Precision;
@@ -66,14 +66,8 @@ pub struct Arguments {
     /// The most memory that may be planned with, such as 4GiB [default: what is free]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 const BATCHES_OF_A_GENERATOR: u64 = 4;
@@ -158,10 +152,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         precision: step.precision.to_string(),
         seconds: started.elapsed().as_secs_f64(),
     };
-    output::result(&match arguments.format {
-        Format::Text => text(&evaluation),
-        Format::Json => serde_json::to_string_pretty(&evaluation)? + "\n",
-    })?;
+    arguments.shown.print(&evaluation, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

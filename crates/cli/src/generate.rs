@@ -2,10 +2,10 @@
 
 use crate::failure::RunFailed;
 use crate::output;
+use crate::shown::{Plain, Shown};
 use crate::train::settings::Resumed;
 use crate::train::start;
 use anyhow::{Context, ensure};
-use clap::ValueEnum;
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
@@ -57,14 +57,8 @@ pub struct Arguments {
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 #[derive(Serialize)]
@@ -118,7 +112,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut generator = Generator::open(&checkpoint, &settings)?;
 
     let ends = end_tokens(&checkpoint);
-    let streams = arguments.format == Format::Text;
+    let streams = !arguments.shown.is_json();
     let (mut tokens, mut shown, mut end) = (vec![], String::new(), "max_tokens");
     let mut next = prompt.clone();
     let started = Instant::now();

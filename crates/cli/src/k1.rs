@@ -4,6 +4,7 @@ mod cost;
 
 use crate::output;
 use crate::registry::{About, Entry, Headline};
+use crate::shown::{Plain, Shown};
 use crate::signals;
 use crate::study::state::compact;
 use crate::train::request::TrainRequest;
@@ -82,9 +83,8 @@ pub struct Arguments {
     /// Where k1.json and k1.md go [default: runs/k1-TIME]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Print k1.json's content instead of the tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 pub const MARKDOWN_FILE: &str = "k1.md";
@@ -166,10 +166,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     write_json(&folder.join(K1_FILE), &record)?;
     write_atomically(&folder.join(MARKDOWN_FILE), text::markdown(&record).as_bytes())?;
     entry.figures(Headline { parameters: Some(parameters), measured: true, ..Headline::default() });
-    output::result(&match arguments.json {
-        true => serde_json::to_string_pretty(&record)? + "\n",
-        false => text::terminal(&record),
-    })?;
+    arguments.shown.print(&record, text::terminal)?;
     output::note(&format!("{K1_FILE} and {MARKDOWN_FILE} are in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
 }

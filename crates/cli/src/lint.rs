@@ -22,9 +22,9 @@ use headroom_lint::{
 use headroom_report::lint as formats;
 use headroom_trace::GzipRatio;
 
-use crate::analyze::measuring::{About, measured, read_traces, thresholds};
+use crate::analyze::measuring::{About, measured, one_run, read_traces, thresholds};
 use crate::failure::RunFailed;
-use crate::output::note;
+use crate::output::{self, note};
 use configuration::{Configuration, Configurations};
 use discovery::Scripts;
 use outcome::Outcome;
@@ -55,7 +55,7 @@ fn once(arguments: &Arguments) -> Result<Outcome> {
     let Scripts { inputs, projects, .. } = &scripts;
     let mut fixed = 0;
     let mut report = if arguments.add_noqa {
-        return add_noqa(&scripts, &selection);
+        return add_noqa(arguments, &scripts, &selection);
     } else if arguments.diff {
         let repairs = repair_within(inputs, projects, &selection, least);
         return differences(arguments, &scripts, &repairs);
@@ -83,7 +83,7 @@ fn add_unread(report: &mut SourceReport, scripts: &Scripts) {
     report.problems.extend(scripts.unread.iter().cloned());
 }
 
-fn add_noqa(scripts: &Scripts, selection: &Selection) -> Result<Outcome> {
+fn add_noqa(arguments: &Arguments, scripts: &Scripts, selection: &Selection) -> Result<Outcome> {
     let silenced = silence(&scripts.inputs, &scripts.projects, selection);
     writing::write(&silenced.files, scripts)?;
     for (code, place) in &silenced.left {
@@ -91,6 +91,10 @@ fn add_noqa(scripts: &Scripts, selection: &Selection) -> Result<Outcome> {
     }
     let all_read = note_problems(silenced.problems.iter().chain(&scripts.unread));
     note(&format!("{} silenced in {}", findings(silenced.findings), files(silenced.files.len())));
+    if arguments.shown.is_json() {
+        let told = serde_json::json!({ "silenced": silenced.findings, "files": silenced.files.len() });
+        writing::result(arguments.output_file.as_deref(), &format!("{told:#}\n"))?;
+    }
     Ok(if all_read { Outcome::Done } else { Outcome::NotRead })
 }
 
@@ -135,7 +139,8 @@ fn files(count: usize) -> String {
 }
 
 fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
-    let text = match arguments.format {
+    let format = arguments.shown.format();
+    let text = match format {
         Format::Json if arguments.statistics => formats::statistics_as_json(report),
         _ if arguments.statistics => formats::statistics(report),
         Format::Text => formats::text(report),
@@ -149,12 +154,15 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
         note(text.trim_end());
         return Ok(());
     }
-    writing::result(arguments.output_file.as_deref(), &text)
+    match (&arguments.output_file, format) {
+        (None, Format::Text) => Ok(output::text(&text)?),
+        (file, _) => writing::result(file.as_deref(), &text),
+    }
 }
 
 /// Joins the traces to the findings: each gets the share that was measured.
 fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
-    let traces = read_traces(traces, GzipRatio::Usual)?;
+    let traces = one_run(read_traces(traces, GzipRatio::Usual)?, "--trace")?;
     let mut analysis = measured(&traces, About::default(), thresholds(&[])?)?;
     join(&mut analysis.findings, report, inputs);
     measure(report, &analysis.findings);

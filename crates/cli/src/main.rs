@@ -24,28 +24,44 @@ mod regress;
 mod runs;
 mod scale;
 mod serve;
+mod shown;
 mod signals;
 mod study;
 mod train;
+mod undecided;
 mod verified;
 mod verify;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::FileError;
+use output::colour::{self, When};
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use train::config_file::{self, Given};
 
 /// How far a training run is from what the hardware allows, why, and the fix proven.
 #[derive(Parser)]
-#[command(name = "headroom", version, propagate_version = true, max_term_width = 120)]
+#[command(name = "headroom", version, propagate_version = true, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
+    /// Colour in the result: where standard output is a terminal (`NO_COLOR`, `CLICOLOR_FORCE`), always or never
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN", hide_possible_values = true)]
+    color: When,
     #[command(subcommand)]
     command: Command,
 }
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0          done; a gate that is not decided counts as done, unless --undecided fail
+  1          the answer is no: a finding as severe as --fail-on, a gate that fails, a regression
+  2          bad input or usage
+  3          the run itself failed: full disk, device lost, loss not finite, a script that fails
+  130, 143   interrupted by Ctrl-C, by a request to terminate
+
+Results go to standard output, progress and errors to standard error. `--json` is `--format json` on every command.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -94,14 +110,17 @@ impl Command {
 
 fn main() -> ExitCode {
     signals::report_file_size_limit();
-    let words = match config_file::expanded(std::env::args_os().collect(), &Cli::command()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let when = colour::asked_for(&words);
+    let words = match config_file::expanded(words, &Cli::command()) {
         Ok(words) => words,
         Err(error) => return failure::report(&error),
     };
-    let cli = match parsed(&words) {
+    let cli = match parsed(&words, when) {
         Ok(cli) => cli,
         Err(asked) => return show(&asked),
     };
+    colour::settle(cli.color, std::io::stdout().is_terminal());
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
     }
@@ -141,8 +160,12 @@ fn main() -> ExitCode {
 }
 
 /// The command, which also knows what it was given where it leaves that in a file.
-fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
+fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command().color(match when {
+        When::Auto => ColorChoice::Auto,
+        When::Always => ColorChoice::Always,
+        When::Never => ColorChoice::Never,
+    });
     let matches = command.try_get_matches_from_mut(words)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     if let Command::Train(arguments) | Command::Profile(arguments) = &mut cli.command

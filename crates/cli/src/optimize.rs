@@ -9,7 +9,9 @@ use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry};
+use crate::shown::{Plain, Shown};
 use crate::train::start::opening;
+use crate::undecided::Undecided;
 use anyhow::{Context, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
@@ -39,7 +41,7 @@ use std::time::{Duration, Instant};
 /// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, searches for lists forwards (best
 /// predicted first) and backwards (by leaving out), lets all of them take turns in one race, keeps the fastest, and checks it:
 /// loss and gradients, the loss curve, bytes, memory, speed. Then precisions, each behind gates of its own; what they prove is
-/// kept for `--precision auto`.
+/// kept for `--precision auto`. `--json` prints validation.json's content, with `--passes` precisions.json's.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A row of the table of sizes
@@ -94,9 +96,8 @@ pub struct Arguments {
     /// Where validation.json, optimize.md and optimize.html go [default: runs/optimize; of a script runs/optimize-SCRIPT]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Print validation.json's content instead of the report
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
     #[command(flatten)]
     script: script::ScriptArguments,
 }
@@ -114,20 +115,14 @@ impl Arguments {
 /// Before the race is looked at first.
 const ROUNDS: usize = 8;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Undecided {
-    Pass,
-    Fail,
-}
-
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     if arguments.script.is_given() {
         let shared = script::Shared {
             rounds: arguments.rounds,
             seed: arguments.seed,
             output_dir: arguments.output_dir,
-            json: arguments.json,
-            undecided_fails: arguments.undecided == Undecided::Fail,
+            json: arguments.shown.is_json(),
+            undecided_fails: arguments.undecided.is_no(),
         };
         return script::run(arguments.script, shared, entry);
     }
@@ -163,10 +158,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         let record =
             try_precisions(arguments, (&wanted_precisions, &on, &machine), (&step, &setting, &list), &mut progress)?;
         entry.version(&list.label());
-        match arguments.json {
-            true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
-            false => output::result(&precisions_text(&record))?,
-        }
+        arguments.shown.print(&record, precisions_text)?;
         let folder = output_dir.display();
         output::note(&format!("precisions.json in {folder}, after {:.0} s", progress.started.elapsed().as_secs_f64()));
         return Ok(ExitCode::SUCCESS);
@@ -207,10 +199,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     let pages = markdown(&record) + &more(precisions_markdown);
     write_atomically(&output_dir.join("optimize.md"), pages.as_bytes())?;
     write_atomically(&output_dir.join("optimize.html"), html(&record, others.as_ref()).as_bytes())?;
-    match arguments.json {
-        true => output::result(&(serde_json::to_string_pretty(&record)? + "\n"))?,
-        false => output::result(&(terminal(&record) + &more(precisions_text)))?,
-    }
+    arguments.shown.print(&record, |record| terminal(record) + &more(precisions_text))?;
     let took = progress.started.elapsed().as_secs_f64();
     output::note(&format!(
         "validation.json, optimize.md and optimize.html in {}, after {took:.0} s",
@@ -259,7 +248,7 @@ const SHARE_OF_PRECISIONS: u32 = 6;
 
 /// Is the answer no? A gate that is not decided is one only where that was asked for.
 fn is_no(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
-    gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided == Undecided::Fail)
+    gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided.is_no())
 }
 
 const UNDECIDED_HELP: &str =

@@ -1,5 +1,7 @@
 //! Standard output for results, standard error for everything else. A reader that went away is no failure of the run.
 
+pub mod colour;
+
 use headroom_record::atomic::FileError;
 use headroom_report::printable::printable;
 use std::io::{self, ErrorKind, Write};
@@ -16,6 +18,14 @@ pub fn speak_as(rank: usize) {
 
 fn is_silent() -> bool {
     RANK.get().is_some_and(|rank| *rank > 0)
+}
+
+/// Prints a result for people: with colour where they sit at a terminal.
+pub fn text(text: &str) -> Result<(), FileError> {
+    match colour::is_on() {
+        true => exactly(&colour::painted(&printable(text))),
+        false => result(text),
+    }
 }
 
 /// Prints a result; control characters, which can come from names in a trace, are written out. The reader of a pipe may

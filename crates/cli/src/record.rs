@@ -12,14 +12,16 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
 use headroom_record::timestamp::utc_iso;
+use headroom_trace::GzipRatio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use signal_hook::consts::SIGTERM;
 
-use crate::analyze::{self, Format};
+use crate::analyze::{self, About, Format, SeveralRuns, read_traces};
 use crate::failure::RunFailed;
 use crate::output;
 use crate::serve::is_trace_name;
+use crate::shown::Shown;
 use crate::signals::{self, Interrupt};
 use crate::study::state::compact;
 use crate::train::folder::{make_folders, remove_folders};
@@ -29,6 +31,8 @@ use crate::train::folder::{make_folders, remove_folders};
 /// Three phases follow the warm-up: steps with no profiler (the true time of a step), steps with a light profiler (operators,
 /// runtime calls and kernels) and steps with everything (shapes, stacks, memory). All shares are of the true step. A script
 /// that ends earlier leaves what was recorded until then. Needs 20 steps as it stands.
+///
+/// With any --format but text, standard output holds the analysis alone: what the script prints there goes to standard error.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Where the trace goes; made if missing, refused if it holds another trace [default: runs/TIME-recorded]
@@ -52,9 +56,8 @@ pub struct Arguments {
     /// Scripts to join with the trace: findings get their lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
-    /// How the analysis is shown
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[command(flatten)]
+    shown: Shown<Format>,
     /// The command: python train.py …
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -100,8 +103,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
     command.env("HEADROOM_RECORD_TIMED", arguments.timed_steps.to_string());
     command.env("HEADROOM_RECORD_STEPS", arguments.steps.to_string());
+    command.env("HEADROOM_RECORD_JOB", format!("{}-{}", utc_iso(SystemTime::now()), std::process::id()));
     if arguments.stop {
         command.env("HEADROOM_RECORD_STOP", "1");
+    }
+    if arguments.shown.format() != Format::Text {
+        command.stdout(std::io::stderr());
     }
     let program = arguments.command[0].to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
@@ -128,8 +135,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::note(&line);
     }
     // The traces' headers hold the true time, so that `analyze` of the folder says the same.
-    let analysis = analyze::analysis_of(&traces, &arguments.source, analyze::thresholds(&[])?)?;
-    output::result(&analyze::show(&analysis, arguments.format))?;
+    let runs = SeveralRuns::of(read_traces(&traces, GzipRatio::Usual)?)?;
+    let analyses = runs.measured(&arguments.source, About::default(), &analyze::thresholds(&[])?)?;
+    analyze::print(&analyses, &runs.why, arguments.shown.format())?;
     match status.success() {
         true => Ok(ExitCode::SUCCESS),
         false => Err(RunFailed(format!(
@@ -357,7 +365,7 @@ mod tests {
             steps: 3,
             stop: false,
             source: vec![],
-            format: Format::Text,
+            shown: Format::Text.into(),
             command: vec![],
         };
         let note = |phase: &str, light: Option<&str>, times: &[f64]| Note {

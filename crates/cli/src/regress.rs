@@ -1,14 +1,24 @@
 //! `headroom regress`: a run against a kept one, by interval over their step times; the exit code is the answer.
 
+mod turns;
+
 use crate::output;
 use crate::registry::{Filter, Registry};
+use crate::shown::{Plain, Shown};
+use crate::signals;
+use crate::undecided::Undecided;
 use anyhow::{Context, bail, ensure};
 use headroom_record::registry::change::{Change, LEAST_STEPS};
 use headroom_record::registry::{RunRow, RunStatus};
 use headroom_report::runs::{Regression, different_settings, regression};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use turns::{Side, take_turns};
 
 /// Compare a run with a kept one: exit 1 when its steps are slower, by interval.
+///
+/// A regression is an interval that lies beyond the threshold as a whole. One that holds the threshold is not decided: exit 0,
+/// unless `--undecided fail`.
 #[derive(clap::Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Arguments {
@@ -18,7 +28,7 @@ pub struct Arguments {
     /// The run to judge: a number, a name, or newest (the newest finished one with steps that no study or sweep started)
     #[arg(default_value = "newest")]
     run: String,
-    /// Percent that a step may grow: a regression is an interval that lies beyond it as a whole
+    /// Percent that a step may grow
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     threshold: f64,
     /// Percent that planned memory may grow [default: any]
@@ -27,8 +37,17 @@ pub struct Arguments {
     /// Compare runs of different settings, machines or devices too
     #[arg(long)]
     even_if_different: bool,
-    #[arg(long)]
-    json: bool,
+    /// Run both again in turns, so many times each, and judge by that: kept times are of another hour, and another load
+    #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "5", value_parser = clap::value_parser!(u16).range(3..=100))]
+    rerun: Option<u16>,
+    /// With --rerun: another build of headroom, which runs the baseline
+    #[arg(long, value_name = "PROGRAM", requires = "rerun")]
+    baseline_headroom: Option<PathBuf>,
+    /// Exit code of what is not decided: pass (exit 0) or fail (exit 1)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Undecided::Pass)]
+    undecided: Undecided,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -50,8 +69,26 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             differences.join("; ")
         );
     }
-    let change = Change::of(&steps_of(&registry, &baseline)?, &steps_of(&registry, &run)?)
-        .context("the runs have too few steps for an interval")?;
+    let turns = match arguments.rerun {
+        None => vec![],
+        Some(rounds) => {
+            let interrupt = signals::listen(|| {})?;
+            let sides = (Side::of(&baseline, arguments.baseline_headroom.as_deref())?, Side::of(&run, None)?);
+            let Some(turns) = take_turns(&sides.0, &sides.1, rounds, run.id, &interrupt.stop)? else {
+                output::note("interrupted; nothing is decided");
+                return Ok(interrupt.exit_code());
+            };
+            turns
+        }
+    };
+    let change = match turns.is_empty() {
+        true => Change::of(&steps_of(&registry, &baseline)?, &steps_of(&registry, &run)?)
+            .context("the runs have too few steps for an interval")?,
+        false => {
+            let medians: Vec<_> = turns.iter().map(|turn| (turn.baseline_seconds, turn.run_seconds)).collect();
+            Change::of_turns(&medians).context("the rounds have no interval")?
+        }
+    };
     let memory = baseline.figures.peak_memory_mb.zip(run.figures.peak_memory_mb);
     let growth = memory.filter(|(before, _)| *before > 0.0).map(|(before, after)| 100.0 * (after / before - 1.0));
     let memory_regressed = growth.zip(arguments.max_memory_growth).is_some_and(|(growth, most)| growth > most);
@@ -62,16 +99,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         memory_growth_percent: growth,
         max_memory_growth_percent: arguments.max_memory_growth,
         memory_regressed,
+        turns,
         notes: notes(&baseline, &run, differences),
         baseline,
         run,
     };
-    let shown = match arguments.json {
-        true => serde_json::to_string_pretty(&answer)? + "\n",
-        false => regression(&answer),
-    };
-    output::result(&shown)?;
-    Ok(ExitCode::from(u8::from(answer.regressed())))
+    arguments.shown.print(&answer, regression)?;
+    if answer.is_undecided() {
+        let help = if arguments.rerun.is_some() { "more rounds" } else { "--rerun, which runs both in turns" };
+        output::note(&format!("help: {help}, or a machine that does nothing else; --undecided fail makes this exit 1"));
+    }
+    let is_no = answer.regressed() || answer.is_undecided() && arguments.undecided.is_no();
+    Ok(ExitCode::from(u8::from(is_no)))
 }
 
 fn judged(registry: &Registry, baseline: &RunRow, which: &str) -> anyhow::Result<RunRow> {

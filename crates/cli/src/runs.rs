@@ -4,6 +4,7 @@ mod delete;
 
 use crate::output;
 use crate::registry::{Filter, Registry};
+use crate::shown::{Choice, Plain, Shown};
 use anyhow::ensure;
 use clap::{Subcommand, ValueEnum};
 use headroom_record::atomic::write_atomically;
@@ -69,8 +70,8 @@ struct List {
     /// The newest so many; 0 is all
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 #[derive(clap::Args)]
@@ -78,8 +79,8 @@ struct Show {
     /// A number, a name, or newest
     #[arg(default_value = "newest")]
     run: String,
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 #[derive(clap::Args)]
@@ -87,8 +88,8 @@ struct Compare {
     /// Numbers, names, or newest
     #[arg(required = true, num_args = 2..)]
     runs: Vec<String>,
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 #[derive(clap::Args)]
@@ -100,6 +101,8 @@ struct Name {
     /// Take its name away
     #[arg(long, conflicts_with = "name")]
     clear: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -108,12 +111,17 @@ enum ExportFormat {
     Csv,
 }
 
+impl Choice for ExportFormat {
+    const JSON: ExportFormat = ExportFormat::Json;
+    const USUAL: &'static str = "json";
+}
+
 #[derive(clap::Args)]
 struct Export {
     #[command(flatten)]
     filter: FilterArguments,
-    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
-    format: ExportFormat,
+    #[command(flatten)]
+    shown: Shown<ExportFormat>,
     /// [default: standard output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -150,19 +158,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             if runs.is_empty() {
                 output::note(&format!("the registry is {}", registry.path().display()));
             }
-            output::result(&if flags.json { as_json(&runs)? } else { text::list(&runs) })?;
+            flags.shown.print(&runs, |runs| text::list(runs))?;
         }
         Command::Show(flags) => {
             let run = registry.find(&flags.run)?;
-            let shown = match flags.json {
-                true => {
-                    let mut value = serde_json::to_value(&run)?;
-                    value["step_times"] = json!(registry.step_seconds(run.id)?);
-                    format!("{value:#}\n")
-                }
-                false => text::show(&run),
-            };
-            output::result(&shown)?;
+            let mut value = serde_json::to_value(&run)?;
+            value["step_times"] = json!(registry.step_seconds(run.id)?);
+            flags.shown.print(&value, |_| text::show(&run))?;
         }
         Command::Compare(flags) => compare(&registry, &flags)?,
         Command::Name(flags) => {
@@ -172,6 +174,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 Some(name) => format!("run {} is `{name}` now", run.id),
                 None => format!("run {} has no name now", run.id),
             });
+            if flags.shown.is_json() {
+                output::result(&format!("{:#}\n", json!({ "id": run.id, "name": flags.name })))?;
+            }
         }
         Command::Delete(flags) => delete::run(&registry, &flags)?,
         Command::Export(flags) => export(&registry, flags)?,
@@ -189,14 +194,10 @@ fn compare(registry: &Registry, flags: &Compare) -> anyhow::Result<()> {
         [old, new] => Change::of(&registry.step_seconds(old.id)?, &registry.step_seconds(new.id)?),
         _ => None,
     };
-    let shown = match flags.json {
-        true => format!("{:#}\n", json!({ "runs": runs, "step_change": change })),
-        false => {
-            let change = change.map(|change| format!("step {}", text::change_text(&change)));
-            text::compare(&runs, change.as_deref())
-        }
-    };
-    Ok(output::result(&shown)?)
+    flags.shown.print(&json!({ "runs": runs, "step_change": change }), |_| {
+        let change = change.map(|change| format!("step {}", text::change_text(&change)));
+        text::compare(&runs, change.as_deref())
+    })
 }
 
 fn export(registry: &Registry, flags: Export) -> anyhow::Result<()> {
@@ -207,7 +208,7 @@ fn export(registry: &Registry, flags: Export) -> anyhow::Result<()> {
             run.start.command_line.truncate(0);
         }
     }
-    let text = match flags.format {
+    let text = match flags.shown.format() {
         ExportFormat::Json => as_json(&runs)?,
         ExportFormat::Csv => text::csv(&runs),
     };

@@ -7,6 +7,7 @@ mod sweeps;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
+use crate::shown::{Plain, Shown};
 use crate::signals::{self, Interrupt};
 use crate::study::rates::{held_against, room};
 use crate::study::state::compact;
@@ -68,9 +69,8 @@ pub struct Arguments {
     /// Where scaling.json, scaling.md, scaling.html and the points' folders go [default: runs/scale-TIME]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Print scaling.json's content instead of the tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 /// Averages leave these out.
@@ -163,11 +163,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         measured: record.device != "null" && !arguments.plan_only,
         ..Headline::default()
     });
-    let shown = match arguments.json {
-        true => serde_json::to_string_pretty(&record)? + "\n",
-        false => text::terminal(&record),
-    };
-    output::result(&shown)?;
+    arguments.shown.print(&record, text::terminal)?;
     output::note(&format!("scaling.json, scaling.md and scaling.html are in {}", folder.display()));
     let broken = record.batch_points.iter().chain(&record.sequence_points).filter(|point| {
         !arguments.plan_only

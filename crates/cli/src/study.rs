@@ -10,6 +10,7 @@ pub mod state;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
+use crate::shown::{Plain, Shown};
 use crate::signals;
 use child::{ChildEnd, run_child, wait_for_orphan};
 use collect::measured_figures;
@@ -24,6 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Train several sizes and versions, each in a process of its own, and say how speed and memory grow.
+///
+/// `--json` prints study.json's content.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Rows of the table of sizes, or all [default: tiny small]
@@ -62,9 +65,8 @@ pub struct Arguments {
     /// Go on with a study that was interrupted: of --output-dir, else the newest under runs/
     #[arg(long)]
     pub resume: bool,
-    /// Print study.json's content instead of the table
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: Shown<Plain>,
 }
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
@@ -98,11 +100,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     conclude(&mut study, stop)?;
     entry.figures(headline(&study.record));
-    let shown = match arguments.json {
-        true => serde_json::to_string_pretty(&study.record)? + "\n",
-        false => text::terminal(&study.record),
-    };
-    output::result(&shown)?;
+    arguments.shown.print(&study.record, text::terminal)?;
     output::note(&format!("study.json, study.md and study.html are in {}", study.folder.display()));
     let broken: Vec<String> = study
         .record

@@ -26,6 +26,7 @@ use crate::profile::files::host_name;
 use crate::profile::{self, Profiler};
 use crate::ranks::{self, Company};
 use crate::registry::{self, About, Entry};
+use crate::shown::Stream as Format;
 use crate::signals::{self, Interrupt};
 use anyhow::ensure;
 use arguments::{OutputArguments, SpikeChoice};
@@ -55,7 +56,7 @@ use headroom_training::scales::Rounding;
 use headroom_training::trainer::Trainer;
 use heartbeat::Heartbeat;
 use plan::Planned;
-use progress::{Bar, Format, Progress, Speed};
+use progress::{Bar, Progress, Speed};
 use serde_json::json;
 use settings::{Settings, Sources, batches_of};
 use std::num::NonZeroUsize;
@@ -64,6 +65,8 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 use summary::Ended;
 use tensorboard::Events;
+
+const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n";
 
 /// `headroom profile`: everything is recorded and reported.
 pub fn run_profiled(
@@ -83,7 +86,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         arguments.machine.device = ranks::device_of(&arguments.machine.device, &company.launched);
     }
     let started = utc_iso(SystemTime::now());
-    let format = if arguments.output.json { Format::Json } else { Format::Text };
+    let format = arguments.output.shown.format();
     let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
     registry::check_name(arguments.output.name.as_deref())?;
     ensure!(
@@ -131,7 +134,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         estimate::ranks_line(&settings, &planned, company.map(Company::line)),
     );
     if format == Format::Text {
-        output::result(&opening)?;
+        output::text(&opening)?;
     }
     planned.check_memory(&settings)?;
     planned.note_precision(&settings);
@@ -241,9 +244,11 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         spikes,
     };
     let written = if arguments.output.validate_setup {
-        Ok(output::result(
-            "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n",
-        )?)
+        match format {
+            Format::Text => output::text(READY)?,
+            Format::Json => output::result(&format!("{}\n", json!({ "ready": true })))?,
+        }
+        Ok(())
     } else {
         let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
         let rounding = trainer.rounding();
@@ -272,10 +277,10 @@ fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
             parameters: tree.nodes[node].parameters,
         })
         .collect();
-    output::result(&match format {
-        Format::Text => text::tree(&nodes),
-        Format::Json => format!("{}\n", json!({ "leaves": tree.leaves.len(), "nodes": nodes })),
-    })?;
+    match format {
+        Format::Text => output::text(&text::tree(&nodes))?,
+        Format::Json => output::result(&format!("{}\n", json!({ "leaves": tree.leaves.len(), "nodes": nodes })))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -425,7 +430,7 @@ fn conclude(
     let shown = attribution.map_or(String::new(), attribution_text::terminal) + &text::summary(&record);
     let kept = folder.finish(&record, &shown);
     match format {
-        Format::Text => output::result(&shown)?,
+        Format::Text => output::text(&shown)?,
         Format::Json => output::result(&format!("{}\n", json!({ "summary": record })))?,
     }
     kept?;
@@ -444,7 +449,7 @@ fn conclude(
             entry,
         )?;
         if format == Format::Text {
-            output::result(&shown)?;
+            output::text(&shown)?;
         }
     }
     let number = entry.id().map_or(String::new(), |id| format!(" (run {id})"));

@@ -1,23 +1,26 @@
 //! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
 
+use crate::shown::{Plain, Shown};
 use crate::train::start::opening;
 use crate::{output, verified};
 use anyhow::bail;
 use headroom_engine::cuda::{self, SumOrder};
 use headroom_engine::{Device, DeviceSpec, EngineError, Opening, Program};
 use headroom_experiments::exactness::{self, Check};
+use serde_json::json;
 use std::process::ExitCode;
 
 /// Losses that are compared at each size.
 const LOSSES: usize = 20;
 
-pub fn run(device: DeviceSpec, sizes: &[String]) -> anyhow::Result<ExitCode> {
+pub fn run(device: DeviceSpec, sizes: &[String], shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let open = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> { device.open(&opening(2), programs) };
     if device == DeviceSpec::Null {
         bail!("the null device computes nothing that could be verified\n  help: --device cpu or cuda");
     }
     let mut failed = 0;
     let mut total = 0;
+    let mut groups = vec![];
     let mut show = |title: &str, checks: &[Check]| -> anyhow::Result<()> {
         let mut text = format!("{title}\n");
         for check in checks {
@@ -27,7 +30,16 @@ pub fn run(device: DeviceSpec, sizes: &[String]) -> anyhow::Result<ExitCode> {
         }
         failed += checks.iter().filter(|check| !check.holds()).count();
         total += checks.len();
-        Ok(output::result(&text)?)
+        let of_check = |check: &Check| {
+            let Check { what, difference, tolerance } = check;
+            json!({ "what": what, "difference": difference, "tolerance": tolerance, "holds": check.holds() })
+        };
+        groups.push(json!({ "title": title, "checks": checks.iter().map(of_check).collect::<Vec<_>>() }));
+        // Checks take a while, and people may watch.
+        if !shown.is_json() {
+            output::text(&text)?;
+        }
+        Ok(())
     };
     show("kernels against the reference in double precision", &exactness::kernels(&open)?)?;
     if matches!(device, DeviceSpec::Cuda(_)) {
@@ -39,7 +51,8 @@ pub fn run(device: DeviceSpec, sizes: &[String]) -> anyhow::Result<ExitCode> {
         show(&format!("steps of {size} against the CPU in single precision"), &exactness::steps(&open, size, LOSSES)?)?;
         show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;
     }
-    output::result(&format!("{} of {total} hold\n", total - failed))?;
+    let record = json!({ "device": device.name(), "checks": total, "failed": failed, "groups": groups });
+    shown.print(&record, |_| format!("{} of {total} hold\n", total - failed))?;
     if let DeviceSpec::Cuda(ordinal) = device {
         verified::keep(&cuda::facts(ordinal)?, total, failed);
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::measures::calls::Calls;
 use crate::measures::launches::launches;
-use crate::measures::ranks::{Ranks, largest_job, ranks};
+use crate::measures::ranks::{Ranks, dated, largest_job, ranks};
 use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
 use crate::measures::view::View;
@@ -62,7 +62,7 @@ pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
 /// As [`analyze`], of the trace at the place that `wanted` gives, where it belongs to that run.
 pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) -> Option<Analysis> {
     let views: Vec<View> = traces.iter().map(View::new).collect();
-    let times: Vec<_> = views.iter().map(|view| view.steps.range()).collect();
+    let times: Vec<_> = views.iter().map(|view| dated(view.trace, view.steps.range())).collect();
     let job = largest_job(traces, &times);
     // The rank with the longest steps says most about where time goes.
     let wall = |at: usize| views[at].steps.wall_nanos() as f64 / views[at].steps.count();

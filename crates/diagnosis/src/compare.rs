@@ -1,60 +1,16 @@
 //! Two analyses side by side: what changed, how sure that is, and whether it goes beyond a limit.
 
+mod change;
+mod limit;
+
 use std::collections::BTreeMap;
 
 use headroom_record::statistics::{MISSED, student_quantile};
-use serde::Serialize;
-use thiserror::Error;
 
 use crate::analysis::Analysis;
 use crate::measures::per_step::PerStep;
-
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    pub before: String,
-    pub after: String,
-    pub step: StepChange,
-    /// Of the whole: busy share, kernels and launches a step, memory.
-    pub figures: Vec<Change>,
-    /// Self time a step (device, else host) by operator, and kernel time; the largest change first.
-    pub operators: Vec<Change>,
-    pub kernels: Vec<Change>,
-    pub findings_gone: Vec<String>,
-    pub findings_new: Vec<String>,
-    /// Traces that are to be read with a reserve.
-    pub notes: Vec<String>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct StepChange {
-    pub before_seconds: f64,
-    pub after_seconds: f64,
-    /// After over before, less one.
-    pub relative: f64,
-    /// 95% interval of `relative` over steps (Welch); `None` with fewer than two steps on a side.
-    pub interval: Option<[f64; 2]>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    pub name: String,
-    pub unit: Unit,
-    pub before: f64,
-    pub after: f64,
-    pub relative: Option<f64>,
-    /// 95% interval of `relative` over steps, where the figure is known for each step.
-    pub interval: Option<[f64; 2]>,
-}
-
-/// What a figure counts, so that it can be shown as people read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unit {
-    Seconds,
-    Bytes,
-    Share,
-    Count,
-}
+pub use change::{Answer, Change, Comparison, Judged, StepChange, Unit};
+pub use limit::{Limit, LimitError, NoSuchOperator};
 
 const MOST_ROWS: usize = 20;
 
@@ -63,17 +19,26 @@ pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
         analysis.trust.notes.iter().map(|note| format!("{}: {note}", analysis.trace.name)).collect::<Vec<_>>()
     });
     let notes = differences(before, after).into_iter().chain(notes);
+    let every_operator = with_intervals(changes(&operators(before), &operators(after)), before, after);
     Comparison {
         before: before.trace.name.clone(),
         after: after.trace.name.clone(),
         step: step_change(&step_seconds(before), &step_seconds(after)),
         figures: figures(before, after),
-        operators: changes(&operators(before), &operators(after)),
-        kernels: changes(&kernels(before), &kernels(after)),
+        operators: shown(every_operator.clone()),
+        kernels: shown(changes(&kernels(before), &kernels(after))),
         findings_gone: missing(before, after),
         findings_new: missing(after, before),
         notes: notes.collect(),
+        gates: vec![],
+        every_operator,
     }
+}
+
+fn shown(mut rows: Vec<Change>) -> Vec<Change> {
+    rows.retain(|row| row.before != row.after);
+    rows.truncate(MOST_ROWS);
+    rows
 }
 
 /// What makes the two more than a change of the program.
@@ -126,50 +91,63 @@ fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
     Some(student_quantile(1.0 - MISSED / 2.0, freedom) * sum.sqrt())
 }
 
+/// 95% interval of a relative change, from the values of each step.
+fn relative_interval(before: &[f64], after: &[f64]) -> Option<[f64; 2]> {
+    let middle = mean(before);
+    let half = welch(before, after).filter(|_| middle != 0.0)?;
+    Some([-half, half].map(|side| (mean(after) - middle + side) / middle))
+}
+
 fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
-    type Figure = (&'static str, Unit, fn(&Analysis) -> f64, Option<fn(&PerStep) -> f64>);
+    type Figure = (&'static str, Unit, fn(&Analysis) -> f64, Option<fn(&Analysis) -> Vec<f64>>);
     let figures: [Figure; 6] = [
         (
             "busy share",
             Unit::Share,
             |analysis| analysis.measures.breakdown.busy_share,
-            Some(|step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE)),
+            Some(|analysis| each(analysis, |step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE))),
         ),
         (
             "kernels a step",
             Unit::Count,
             |analysis| analysis.measures.kernels.per_step,
-            Some(|step| step.kernels as f64),
+            Some(|analysis| each(analysis, |step| step.kernels as f64)),
         ),
         ("launches a step", Unit::Count, |analysis| analysis.measures.launches.per_step, None),
         (
             "device seconds a step",
             Unit::Seconds,
             |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count(),
-            None,
+            Some(device_seconds),
         ),
         (
             "idle seconds a step",
             Unit::Seconds,
             |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count(),
-            Some(|step| step.seconds - step.busy_seconds),
+            Some(|analysis| each(analysis, |step| step.seconds - step.busy_seconds)),
         ),
         ("peak memory bytes", Unit::Bytes, |analysis| analysis.measures.memory.peak_bytes as f64, None),
     ];
     let row = |(name, unit, of, each): Figure| {
-        let steps = |analysis: &Analysis| -> Vec<f64> {
-            each.map(|each| analysis.measures.per_step.iter().map(each).collect()).unwrap_or_default()
-        };
-        let (left, right) = (steps(before), steps(after));
-        let middle = mean(&left);
+        let steps = |analysis: &Analysis| each.map(|each| each(analysis)).unwrap_or_default();
         // Where work runs on the host, no step is known by its busy time.
         let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
-        let half = welch(&left, &right).filter(|_| middle != 0.0 && on_device);
-        let interval = half.map(|half| [-half, half].map(|side| (mean(&right) - middle + side) / middle));
+        let interval = relative_interval(&steps(before), &steps(after)).filter(|_| on_device);
         Change { interval, ..change(name, unit, of(before), of(after)) }
     };
     // A figure that neither side has (kernels on a host) says nothing.
     figures.into_iter().map(row).filter(|row| row.before != 0.0 || row.after != 0.0).collect()
+}
+
+fn each(analysis: &Analysis, of: impl Fn(&PerStep) -> f64) -> Vec<f64> {
+    analysis.measures.per_step.iter().map(of).collect()
+}
+
+/// Of all operators together, in each step.
+fn device_seconds(analysis: &Analysis) -> Vec<f64> {
+    let rows = &analysis.measures.operators.rows;
+    let of_step = |step: usize| rows.iter().filter_map(|row| row.device_seconds_by_step.get(step)).sum();
+    (0..analysis.steps.list.len()).map(of_step).collect()
 }
 
 fn change(name: &str, unit: Unit, before: f64, after: f64) -> Change {
@@ -199,13 +177,35 @@ fn changes(before: &BTreeMap<&str, f64>, after: &BTreeMap<&str, f64>) -> Vec<Cha
     let value = |side: &BTreeMap<&str, f64>, name: &str| side.get(name).copied().unwrap_or(0.0);
     let mut rows: Vec<Change> =
         names.iter().map(|name| change(name, Unit::Seconds, value(before, name), value(after, name))).collect();
-    rows.retain(|row| row.before != row.after);
     rows.sort_by(|left, right| {
         let size = |row: &Change| (row.after - row.before).abs();
         size(right).total_cmp(&size(left)).then(left.name.cmp(&right.name))
     });
-    rows.truncate(MOST_ROWS);
     rows
+}
+
+/// With the 95% interval of each operator's change, over its time in each step.
+fn with_intervals(rows: Vec<Change>, before: &Analysis, after: &Analysis) -> Vec<Change> {
+    let [left, right] = [before, after].map(seconds_by_step);
+    let zeros = |analysis: &Analysis| vec![0.0; analysis.steps.list.len()];
+    let of = |side: &BTreeMap<&str, &[f64]>, name: &str, analysis: &Analysis| {
+        side.get(name).map_or_else(|| zeros(analysis), |seconds| seconds.to_vec())
+    };
+    let row = |row: Change| {
+        let (old, new) = (of(&left, &row.name, before), of(&right, &row.name, after));
+        Change { interval: relative_interval(&old, &new), ..row }
+    };
+    rows.into_iter().map(row).collect()
+}
+
+fn seconds_by_step(analysis: &Analysis) -> BTreeMap<&str, &[f64]> {
+    let on_device = analysis.measures.operators.device_self_seconds > 0.0;
+    let rows = analysis.measures.operators.rows.iter();
+    rows.map(|row| {
+        let seconds = if on_device { &row.device_seconds_by_step } else { &row.host_seconds_by_step };
+        (row.name.as_str(), seconds.as_slice())
+    })
+    .collect()
 }
 
 /// Findings of `one` that `other` does not have, by code and message's subject.
@@ -219,85 +219,9 @@ fn missing(one: &Analysis, other: &Analysis) -> Vec<String> {
     gone.map(|finding| format!("{} {}: {}", finding.code, finding.name, finding.message)).collect()
 }
 
-/// A limit on a change: `step>5%` fails when the step grew by more than 5%.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
-    pub text: String,
-    figure: String,
-    grows: bool,
-    share: f64,
-}
-
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error(
-    "--fail-if {text}: not a limit\n  help: FIGURE>N% or FIGURE<-N% with step, memory, kernels, launches, device, idle, busy or \
-     op:NAME, for instance \"step>5%\""
-)]
-pub struct LimitError {
-    pub text: String,
-}
-
-const FIGURES: &[(&str, &str)] = &[
-    ("memory", "peak memory bytes"),
-    ("kernels", "kernels a step"),
-    ("launches", "launches a step"),
-    ("device", "device seconds a step"),
-    ("idle", "idle seconds a step"),
-    ("busy", "busy share"),
-];
-
-impl std::str::FromStr for Limit {
-    type Err = LimitError;
-
-    fn from_str(text: &str) -> Result<Limit, LimitError> {
-        let error = || LimitError { text: text.to_string() };
-        let place = text.find(['>', '<']).ok_or_else(error)?;
-        let figure = text[..place].trim().to_string();
-        let number = text[place + 1..].trim().strip_suffix('%').ok_or_else(error)?.trim();
-        let percent: f64 = number.parse().map_err(|_| error())?;
-        let is_known = figure == "step"
-            || figure.strip_prefix("op:").is_some_and(|name| !name.is_empty())
-            || FIGURES.iter().any(|(name, _)| *name == figure);
-        if !is_known || !percent.is_finite() {
-            return Err(error());
-        }
-        Ok(Limit { text: text.to_string(), figure, grows: text.as_bytes()[place] == b'>', share: percent / 100.0 })
-    }
-}
-
-impl Limit {
-    /// The relative change that goes beyond the limit, if it does.
-    pub fn exceeded(&self, comparison: &Comparison) -> Option<f64> {
-        let relative = if self.figure == "step" {
-            Some(comparison.step.relative)
-        } else if let Some(name) = self.figure.strip_prefix("op:") {
-            comparison
-                .operators
-                .iter()
-                .find(|row| row.name == name)
-                .and_then(|row| row.relative.or(Some(f64::INFINITY)))
-        } else {
-            let name = FIGURES.iter().find(|(short, _)| *short == self.figure).map(|(_, long)| *long)?;
-            comparison.figures.iter().find(|row| row.name == name).and_then(|row| row.relative)
-        }?;
-        let beyond = if self.grows { relative > self.share } else { relative < self.share };
-        beyond.then_some(relative)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_names_a_figure_and_a_share() {
-        let limit: Limit = "step>5%".parse().expect("is a limit");
-        assert_eq!((limit.figure.as_str(), limit.grows, limit.share), ("step", true, 0.05));
-        assert!("op:aten::mm > 10 %".parse::<Limit>().is_ok());
-        for wrong in ["step", "step>5", "speed>5%", "step>x%", ">5%", "op:>5%", "step>inf%"] {
-            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_change_within_the_spread_of_steps_has_an_interval_around_zero() {

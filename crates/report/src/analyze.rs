@@ -25,14 +25,19 @@ pub use text::text;
 
 /// One object. What the trace spoils is `null` in it.
 pub fn json(analysis: &Analysis) -> String {
+    let mut text = serde_json::to_string_pretty(&value(analysis)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The same as a value.
+pub fn value(analysis: &Analysis) -> serde_json::Value {
     let mut value = serde_json::to_value(analysis).unwrap_or_default();
     if withholds_idle(analysis) {
         value["measures"]["breakdown"] = serde_json::Value::Null;
         value["measures"]["critical_path"] = serde_json::Value::Null;
     }
-    let mut text = serde_json::to_string_pretty(&value).unwrap_or_default();
-    text.push('\n');
-    text
+    value
 }
 
 pub(crate) fn withholds_idle(analysis: &Analysis) -> bool {

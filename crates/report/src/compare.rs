@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use headroom_diagnosis::compare::{Change, Comparison, Unit};
+use headroom_diagnosis::compare::{Answer, Change, Comparison, Judged, Unit};
 
 use crate::names;
 use crate::numbers::{bytes, grouped, seconds};
@@ -47,7 +47,27 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
             findings.iter().try_for_each(|finding| writeln!(out, "  {finding}"))?;
         }
     }
+    if !comparison.gates.is_empty() {
+        writeln!(out, "\nGates:")?;
+        comparison.gates.iter().try_for_each(|gate| writeln!(out, "  {}", gate_line(gate)))?;
+    }
     Ok(())
+}
+
+/// `not decided: step>1%, +2.2% (95% over steps: -35.0% to +39.0%)`.
+fn gate_line(gate: &Judged) -> String {
+    let word = match gate.result {
+        Answer::Pass => "pass",
+        Answer::Fail => "fail",
+        Answer::Undecided => "not decided",
+    };
+    let change = gate.relative.map(|relative| format!(", {}", signed(relative))).unwrap_or_default();
+    let about = match (gate.note, gate.interval) {
+        (Some(note), _) => format!(" ({note})"),
+        (None, Some([low, high])) if low < high => format!(" (95% over steps: {} to {})", signed(low), signed(high)),
+        _ => String::new(),
+    };
+    format!("{word}: {}{change}{about}", gate.limit)
 }
 
 /// Names last, since they are long.

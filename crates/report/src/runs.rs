@@ -4,7 +4,7 @@ mod csv;
 mod regression;
 
 pub use csv::csv;
-pub use regression::{Regression, change_text, regression};
+pub use regression::{Regression, Turn, change_text, regression};
 
 use crate::numbers::{grouped, mfu, mfu_cell, rate, seconds};
 use crate::table::{Align, text_table};

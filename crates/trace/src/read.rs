@@ -44,8 +44,8 @@ pub enum ReadError {
         path.display()
     )]
     TooDense { path: PathBuf, found: TooDense },
-    #[error("{} holds no trace: no file in it ends in .json or .json.gz", path.display())]
-    EmptyFolder { path: PathBuf },
+    #[error("{} holds no trace: no file in it ends in .json or .json.gz{help}", path.display())]
+    EmptyFolder { path: PathBuf, help: String },
 }
 
 /// The traces at `path`: one of a file, one a rank of a folder, in the order of their ranks.
@@ -262,9 +262,15 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
         skipped.extend(others.map(|path| format!("{}: others are named .trace.json, this is not", file_name(path))));
         files = named;
     }
-    skipped.append(&mut folders);
     if files.is_empty() {
-        return Err(ReadError::EmptyFolder { path: folder.to_path_buf() });
+        // A folder of recordings is not one of ranks.
+        let names: Vec<&str> = folders.iter().filter_map(|said| said.split("/:").next()).take(3).collect();
+        let help = match names.is_empty() {
+            true => String::new(),
+            false => format!("\n  help: folders within it are not looked into; name one, such as {}", names.join(", ")),
+        };
+        return Err(ReadError::EmptyFolder { path: folder.to_path_buf(), help });
     }
+    skipped.append(&mut folders);
     Ok((files, skipped))
 }

@@ -42,6 +42,8 @@ pub struct RecordingHeader {
     pub profiler: String,
     /// The light trace that belongs to this one, from this one's folder.
     pub light_trace: Option<String>,
+    /// The recording that this trace is part of: ranks share it, two recordings of one script do not.
+    pub job: Option<String>,
 }
 
 /// How operators were timed.

@@ -38,6 +38,8 @@ pub struct Header {
     pub records_stacks: bool,
     pub records_memory: bool,
     pub records_flops: bool,
+    /// Nanoseconds since 1970 that all times count from, where the profiler names a base.
+    pub base_nanos: Option<i64>,
     /// A headroom run's own facts: measured peaks, the plan, the steps around the recorded ones.
     pub headroom: Option<RunHeader>,
     /// Steps that `headroom record` timed before it recorded these.

@@ -88,12 +88,17 @@ pub fn verdicts(rows: &[Row], gates: &[Gate]) -> Vec<Verdict> {
             let Ratio { value, low, high } = row.speed;
             let speed = format!("{value:.2}× (95%: {low:.2} to {high:.2}), at least {:.2}×", gate.speed_at_least);
             let memory = format!("{:.2} of the peer's, below {:.2}", row.memory, gate.memory_below);
-            for (what, holds) in [
-                (format!("speed {speed}"), value >= gate.speed_at_least),
-                (format!("peak memory {memory}"), row.memory < gate.memory_below),
-            ] {
-                let word = if holds { "pass" } else { "FAIL" };
-                verdicts.push(Verdict { line: format!("{word}: {} {}: {what}", row.size, row.pairing), holds });
+            // Speed is judged by its whole interval; one that holds the limit decides nothing, and misses no gate.
+            let speed_word = match () {
+                () if low >= gate.speed_at_least => "pass",
+                () if high < gate.speed_at_least => "FAIL",
+                () => "not decided",
+            };
+            let memory_word = if row.memory < gate.memory_below { "pass" } else { "FAIL" };
+            for (what, word) in [(format!("speed {speed}"), speed_word), (format!("peak memory {memory}"), memory_word)]
+            {
+                let line = format!("{word}: {} {}: {what}", row.size, row.pairing);
+                verdicts.push(Verdict { line, holds: word != "FAIL" });
             }
         }
     }
@@ -221,6 +226,15 @@ mod tests {
                 "FAIL: tiny v1: peak memory 1.00 of the peer's, below 1.00",
             ],
         );
+    }
+
+    #[test]
+    fn a_speed_whose_interval_holds_the_limit_is_not_decided() {
+        let mut row = tiny_row((100.0, 50.0), (129.0, 100.0));
+        row.speed = Ratio { value: 1.29, low: 1.2, high: 1.4 };
+        let found = verdicts(&[row], GATES);
+        assert_eq!(found[0].line, "not decided: tiny v1: speed 1.29× (95%: 1.20 to 1.40), at least 1.30×");
+        assert!(found[0].holds);
     }
 
     #[test]

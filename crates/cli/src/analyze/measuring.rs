@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use headroom_diagnosis::measures::ranks::{Runs, told_apart};
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
@@ -24,6 +25,37 @@ pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
         traces.extend(headroom_trace::read_packed(path, ratio)?);
     }
     Ok(traces)
+}
+
+/// Traces by the runs that they are of.
+pub struct SeveralRuns {
+    /// Those of one run are its ranks.
+    pub traces: Vec<Vec<Trace>>,
+    /// What tells each run after the first from it.
+    pub why: Vec<String>,
+}
+
+impl SeveralRuns {
+    pub fn of(traces: Vec<Trace>) -> Result<SeveralRuns> {
+        let Runs { members, why } = told_apart(&traces);
+        let mut traces: Vec<Option<Trace>> = traces.into_iter().map(Some).collect();
+        let runs: Vec<Vec<Trace>> =
+            members.iter().map(|run| run.iter().filter_map(|&at| traces[at].take()).collect()).collect();
+        ensure!(!runs.is_empty(), "no trace to analyze");
+        Ok(SeveralRuns { traces: runs, why })
+    }
+}
+
+/// Traces that must be of one run; `of` names where they come from.
+pub fn one_run(traces: Vec<Trace>, of: &str) -> Result<Vec<Trace>> {
+    let runs = SeveralRuns::of(traces)?;
+    ensure!(
+        runs.traces.len() == 1,
+        "{of} holds traces of {} runs: {}\n  help: name one trace, or a folder with the ranks of one run",
+        runs.traces.len(),
+        runs.why.join("; ")
+    );
+    Ok(runs.traces.into_iter().flatten().collect())
 }
 
 pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Result<Analysis> {

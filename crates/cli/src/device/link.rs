@@ -1,6 +1,7 @@
 //! `headroom device` under a launcher: how long messages between the ranks take.
 
 use crate::ranks::Company;
+use crate::shown::{Plain, Shown};
 use crate::{kept, output};
 use anyhow::Context;
 use headroom_engine::machine::Machine;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Every rank measures; rank 0 tells and keeps.
-pub fn run(company: &Company, json: bool) -> anyhow::Result<ExitCode> {
+pub fn run(company: &Company, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let ranks = company.ranks();
     let measured = measure(&ranks)?;
     let points: Vec<LinkPoint> =
@@ -34,8 +35,7 @@ pub fn run(company: &Company, json: bool) -> anyhow::Result<ExitCode> {
     if company.rank() > 0 {
         return Ok(ExitCode::SUCCESS);
     }
-    let text = if json { serde_json::to_string_pretty(&record)? + "\n" } else { table(&record) };
-    output::result(&text)?;
+    shown.print(&record, table)?;
     match kept::save_link(&record).context("the measurement is done, but cannot be kept")? {
         Some(path) => output::note(&format!("kept in {}", path.display())),
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),

@@ -41,14 +41,14 @@ pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
         let added = |ratio: f64| 100.0 * (1.0 / ratio - 1.0);
         let (median, low, high) = (added(found.ratio), added(found.high), added(found.low));
         rows.push(json!({ "update": rule, "added_percent": median, "ci95_low": low, "ci95_high": high, "rounds": found.rounds }));
-        if !arguments.json {
-            output::result(&format!(
+        if !arguments.shown.is_json() {
+            output::text(&format!(
                 "{rule} adds {median:+.1}% to a dense step of {size} (95%: {low:+.1}% to {high:+.1}%, {} rounds)\n",
                 found.rounds
             ))?;
         }
     }
-    if arguments.json {
+    if arguments.shown.is_json() {
         let record =
             json!({ "size": size, "device": settings.device.name(), "threads": settings.threads, "cost": rows });
         output::result(&format!("{record:#}\n"))?;

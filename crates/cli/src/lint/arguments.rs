@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use headroom_diagnosis::finding::Severity;
 
 use super::configuration::{Configuration, Configurations};
+use crate::shown::{Choice, Shown};
 
 /// Find bottlenecks in PyTorch training scripts and notebooks, and fix them.
 ///
@@ -15,9 +16,8 @@ use super::configuration::{Configuration, Configurations};
 pub struct Arguments {
     /// Files and folders; `-` reads one script from standard input. The current folder if none is given.
     pub paths: Vec<PathBuf>,
-    /// How findings are shown.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[command(flatten)]
+    pub shown: Shown<Format>,
     /// Write them to a file in place of standard output.
     #[arg(long, short, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
@@ -71,13 +71,18 @@ pub struct Arguments {
     no_config: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Text,
     Json,
     Sarif,
     Github,
     Markdown,
+}
+
+impl Choice for Format {
+    const JSON: Format = Format::Json;
+    const USUAL: &'static str = "text";
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum, serde::Deserialize)]
@@ -117,8 +122,15 @@ impl Arguments {
                 bail!("--watch needs files: standard input ends");
             }
         }
-        if self.statistics && !matches!(self.format, Format::Text | Format::Json) {
+        let format = self.shown.format();
+        if self.statistics && !matches!(format, Format::Text | Format::Json) {
             bail!("--statistics has two formats: text and json");
+        }
+        if self.diff && format != Format::Text {
+            bail!("--diff prints a patch, which is text\n  help: leave --format out, or --diff");
+        }
+        if self.is_stdin() && self.fix && format != Format::Text && self.output_file.is_none() {
+            bail!("standard output carries the fixed script\n  help: --output-file FILE takes the findings");
         }
         Ok(self)
     }

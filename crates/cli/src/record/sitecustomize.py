@@ -255,6 +255,7 @@ class Recorder:
             "measured_on": self.measured_on,
             "profiler": self.phase,
             "light_trace": os.path.join("light", os.path.basename(self.light)) if self.light else None,
+            "job": os.environ.get("HEADROOM_RECORD_JOB"),
         }
         self.call(self.profiler.add_metadata_json, "headroom_recording", json.dumps(content))
 

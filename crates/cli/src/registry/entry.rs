@@ -2,9 +2,11 @@
 
 use super::{Registry, RegistryError};
 use crate::output;
+use crate::output::colour::place_of_command;
 use headroom_record::registry::{Headline, RunStart, RunStatus};
 use headroom_record::timestamp::utc_iso;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -155,10 +157,11 @@ fn identity(path: &Path) -> Option<FileIdentity> {
 }
 
 fn write_row(about: &About) -> Result<Open, RegistryError> {
-    let command_line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let command_line: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let text = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
     let start = RunStart {
-        command: command_line.get(1).cloned().unwrap_or_default(),
+        command: command_line.get(place_of_command(&words)).cloned().unwrap_or_default(),
         command_line,
         directory: std::env::current_dir().ok().map(|path| path.display().to_string()),
         folder: about.folder.map(text),

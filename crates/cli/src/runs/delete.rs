@@ -4,12 +4,14 @@ use crate::k1::MARKDOWN_FILE;
 use crate::output;
 use crate::profile::files;
 use crate::registry::{Filter, Registry, RegistryError};
+use crate::shown::{Plain, Shown};
 use crate::train::folder::FILES;
 use anyhow::bail;
 use headroom_record::atomic::FileError;
 use headroom_record::k1::K1_FILE;
 use headroom_record::registry::{RunRow, RunStatus};
 use headroom_record::validation::VALIDATION_FILE;
+use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -22,6 +24,8 @@ pub struct Arguments {
     /// Remove the files that the run wrote as well; its folder goes if nothing else lies in it
     #[arg(long)]
     with_folder: bool,
+    #[command(flatten)]
+    shown: Shown<Plain>,
 }
 
 /// What commands other than `train` and `profile` write.
@@ -52,7 +56,7 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
     if let Some(running) = runs.iter().find(|run| run.status == RunStatus::Running) {
         bail!("run {} is still running\n  help: end it first", running.id);
     }
-    for id in unreadable {
+    for &id in &unreadable {
         registry.delete(id)?;
         output::note(&format!("run {id}, which does not read, is forgotten; its files stay where they are"));
     }
@@ -64,6 +68,10 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
         }
         registry.delete(run.id)?;
         output::note(&format!("run {} is forgotten", run.id));
+    }
+    if flags.shown.is_json() {
+        let forgotten: Vec<i64> = unreadable.into_iter().chain(runs.iter().map(|run| run.id)).collect();
+        output::result(&format!("{:#}\n", json!({ "forgotten": forgotten })))?;
     }
     Ok(())
 }

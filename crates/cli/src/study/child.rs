@@ -40,7 +40,18 @@ pub fn run_child(
     started: impl FnOnce(u32) -> anyhow::Result<()>,
 ) -> anyhow::Result<ChildEnd> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
-    let mut command = Command::new(program);
+    run_program(&mut Command::new(program), arguments, folder, parent, stop, started)
+}
+
+/// The same of another build, or in another folder.
+pub fn run_program(
+    command: &mut Command,
+    arguments: &[String],
+    folder: &Path,
+    parent: Option<i64>,
+    stop: &AtomicBool,
+    started: impl FnOnce(u32) -> anyhow::Result<()>,
+) -> anyhow::Result<ChildEnd> {
     command.args(arguments).arg("--output-dir").arg(folder).arg("--overwrite");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     if let Some(parent) = parent {

@@ -2,6 +2,7 @@
 
 use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
+use crate::shown::{Shown, Stream};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
@@ -335,9 +336,8 @@ pub struct OutputArguments {
     /// Seconds after which a step that goes on says so, again and again; 0 is off
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub heartbeat: u64,
-    /// One JSON object a step on stdout, then the summary
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub shown: Shown<Stream>,
     /// Leave paths out of what is written
     #[arg(long)]
     pub redact: bool,

@@ -1,5 +1,6 @@
 //! `--config run.toml`: flags of `train` from a file, under their long names.
 
+use crate::output::colour::place_of_command;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -24,7 +25,8 @@ impl Given {
         let mut flags = vec![];
         for argument in command.get_arguments() {
             let (id, Some(name)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
-            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            // Flags of every command (`--color`) are about this terminal.
+            if matches.value_source(id) != Some(ValueSource::CommandLine) || argument.is_global_set() {
                 continue;
             }
             let last = matches.get_raw(id).and_then(|mut values| values.next_back());
@@ -42,11 +44,12 @@ fn takes_value(argument: &Arg) -> bool {
 /// The command line with the flags of its `--config` put before its own, where it has one. A flag of the command line wins
 /// over the file's, and over those that it conflicts with.
 pub fn expanded(words: Vec<OsString>, command: &Command) -> anyhow::Result<Vec<OsString>> {
+    let place = place_of_command(&words);
     let Some((at, command)) = words
-        .get(1)
+        .get(place)
         .and_then(|name| command.find_subcommand(name))
         .filter(|command| command.get_arguments().any(|argument| argument.get_id() == "config"))
-        .map(|command| (2, command))
+        .map(|command| (place + 1, command))
     else {
         return Ok(words);
     };

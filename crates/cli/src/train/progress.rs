@@ -8,6 +8,7 @@ use super::settings::Settings;
 use super::tensorboard::Events;
 use crate::output;
 use crate::ranks::Company;
+use crate::shown::Stream;
 use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
 use headroom_record::progress::{EvaluationLine, ProgressLine};
@@ -22,19 +23,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, stderr};
 
-/// What stdout gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Text,
-    /// An object a step and an evaluation, and nothing else.
-    Json,
-}
-
 pub struct Progress<'a> {
     pub settings: &'a Settings,
     pub folder: &'a mut RunFolder,
     pub checkpoints: Option<&'a mut Checkpoints>,
-    pub format: Format,
+    pub format: Stream,
     pub warmup_steps: u64,
     pub log_interval: u64,
     pub speed: Speed,
@@ -73,7 +66,7 @@ impl Progress<'_> {
     }
 
     fn object(&mut self, object: Value) {
-        if self.format == Format::Json && self.output_error.is_none() {
+        if self.format == Stream::Json && self.output_error.is_none() {
             self.output_error = self.bar.0.suspend(|| output::result(&format!("{object}\n"))).err();
         }
     }

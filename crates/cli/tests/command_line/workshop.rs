@@ -21,7 +21,7 @@ fn commands(document: &str) -> Vec<String> {
 }
 
 /// The same command on the smallest model and for few steps: seconds become fractions of one.
-fn small(command: &str) -> String {
+pub fn small(command: &str) -> String {
     let command = command.split(" #").next().unwrap_or(command);
     let mut words: Vec<String> = vec![];
     let mut before = "";

@@ -34,6 +34,11 @@ pub struct OperatorRow {
     /// Bytes moved, where they are known.
     pub bytes: f64,
     pub shapes: Vec<ShapeRow>,
+    /// Self time in each step, so that a change can be held against its spread.
+    #[serde(skip)]
+    pub host_seconds_by_step: Vec<f64>,
+    #[serde(skip)]
+    pub device_seconds_by_step: Vec<f64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -53,6 +58,28 @@ struct Sum {
     device_total: i64,
     flops: f64,
     bytes: f64,
+}
+
+/// Self time of an operator's name in each step, on the host and on the device.
+#[derive(Default)]
+struct BySteps(HashMap<NameId, Vec<[i64; 2]>>);
+
+const HOST: usize = 0;
+const DEVICE: usize = 1;
+
+impl BySteps {
+    fn add(&mut self, view: &View, operator: usize, side: usize, nanos: i64) {
+        let host = &view.trace.host;
+        let Some(step) = view.steps.at_host(host.start[operator]) else { return };
+        let steps = self.0.entry(host.name[operator]).or_insert_with(|| vec![[0; 2]; view.steps.list.len()]);
+        if let Some(sums) = steps.get_mut(step) {
+            sums[side] += nanos;
+        }
+    }
+
+    fn seconds(&self, name: NameId, side: usize) -> Vec<f64> {
+        self.0.get(&name).map_or_else(Vec::new, |steps| steps.iter().map(|sums| seconds(sums[side])).collect())
+    }
 }
 
 /// Only the commonest shapes are listed.
@@ -80,6 +107,7 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
     let replayed: HashSet<usize> =
         device.busy().filter(launched_whole).filter_map(|at| view.operator_of_device(at)).collect();
     let mut sums: HashMap<(NameId, NameId), Sum> = HashMap::new();
+    let mut by_steps = BySteps::default();
     for at in (0..host.len()).filter(|&at| is_operator(at) && inside(at)) {
         let sum = sums.entry((host.name[at], host.dims[at])).or_default();
         sum.calls += 1;
@@ -88,19 +116,21 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
         if replayed.contains(&at) {
             continue;
         }
-        sum.host_self += (host.duration[at] - children[at]).max(0);
+        let own = (host.duration[at] - children[at]).max(0);
+        sum.host_self += own;
+        by_steps.add(view, at, HOST, own);
         // Recursion through the same name must not count twice.
         let mut outer = view.ancestors(at).skip(1).filter(|&outer| is_operator(outer));
         if !outer.any(|outer| host.name[outer] == host.name[at]) {
             sum.host_total += host.duration[at];
         }
     }
-    add_device_time(view, &mut sums);
+    add_device_time(view, &mut sums, &mut by_steps);
     share_graph_launches(view, &mut sums);
-    table(view, sums)
+    table(view, sums, &by_steps)
 }
 
-fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
+fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>, by_steps: &mut BySteps) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();
     let mut seen: Vec<NameId> = Vec::new();
@@ -116,6 +146,7 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
             let sum = sums.entry((host.name[outer], host.dims[outer])).or_default();
             if depth == 0 {
                 sum.device_self += device.duration[at];
+                by_steps.add(view, outer, DEVICE, device.duration[at]);
             }
             if !seen.contains(&host.name[outer]) {
                 seen.push(host.name[outer]);
@@ -150,12 +181,18 @@ fn share_graph_launches(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) 
     }
 }
 
-fn table(view: &View, sums: HashMap<(NameId, NameId), Sum>) -> Operators {
+fn table(view: &View, sums: HashMap<(NameId, NameId), Sum>, by_steps: &BySteps) -> Operators {
     let mut shapes: Vec<((NameId, NameId), Sum)> = sums.into_iter().collect();
     shapes.sort_by_key(|(key, sum)| (key.0, std::cmp::Reverse((sum.device_self, sum.host_self)), key.1));
     let mut table = Operators::default();
     for group in shapes.chunk_by(|left, right| left.0.0 == right.0.0) {
-        let mut row = OperatorRow { name: view.name(group[0].0.0).to_string(), ..OperatorRow::default() };
+        let name = group[0].0.0;
+        let mut row = OperatorRow {
+            name: view.name(name).to_string(),
+            host_seconds_by_step: by_steps.seconds(name, HOST),
+            device_seconds_by_step: by_steps.seconds(name, DEVICE),
+            ..OperatorRow::default()
+        };
         for ((_, dims), sum) in group {
             row.calls += sum.calls;
             row.host_self_seconds += seconds(sum.host_self);

@@ -16,7 +16,7 @@ use super::steps::FoundBy;
 use super::view::View;
 use crate::peaks::links::link_of;
 use jobs::rank_of;
-pub use jobs::{Job, largest_job};
+pub use jobs::{Job, Runs, dated, largest_job, told_apart};
 use matching::{Matched, Meeting, matched};
 use strips::Strips;
 

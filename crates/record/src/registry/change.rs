@@ -1,5 +1,6 @@
 //! Whether one run's steps are slower than another's, by interval.
 
+use crate::statistics::{MISSED, student_quantile};
 use serde::{Deserialize, Serialize};
 
 /// The median of the new steps over that of the old ones, with its 95% interval.
@@ -16,7 +17,7 @@ pub enum Verdict {
     /// The whole interval lies beyond the threshold.
     Regression,
     /// The interval reaches beyond the threshold, and does not lie there.
-    Unclear,
+    Undecided,
     NoRegression,
     /// The whole interval lies below 1.
     Faster,
@@ -24,6 +25,9 @@ pub enum Verdict {
 
 /// Fewer steps than this have no interval worth the name.
 pub const LEAST_STEPS: usize = 6;
+
+/// Fewer rounds in turns than this say nothing about their spread.
+pub const LEAST_ROUNDS: usize = 3;
 
 const RESAMPLES: usize = 2000;
 
@@ -42,11 +46,25 @@ impl Change {
         Some(Change { ratio, low: at(0.025).min(ratio), high: at(0.975).max(ratio) })
     }
 
+    /// From rounds in which both took turns, each with the step of the old and of the new: the mean of the logarithms of their
+    /// ratios, with Student's interval. Whatever slowed a whole round cancels out. None with too few rounds.
+    pub fn of_turns(rounds: &[(f64, f64)]) -> Option<Change> {
+        let logs: Vec<f64> = rounds.iter().map(|(old, new)| (new / old).ln()).collect();
+        if logs.len() < LEAST_ROUNDS || logs.iter().any(|log| !log.is_finite()) {
+            return None;
+        }
+        let count = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let half = student_quantile(1.0 - MISSED / 2.0, count - 1.0) * (variance / count).sqrt();
+        Some(Change { ratio: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() })
+    }
+
     /// `threshold` 0.05 lets steps grow by 5%.
     pub fn verdict(&self, threshold: f64) -> Verdict {
         match () {
             () if self.low > 1.0 + threshold => Verdict::Regression,
-            () if self.high > 1.0 + threshold => Verdict::Unclear,
+            () if self.high > 1.0 + threshold => Verdict::Undecided,
             () if self.high < 1.0 => Verdict::Faster,
             () => Verdict::NoRegression,
         }
@@ -98,9 +116,23 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_across_the_threshold_is_unclear() {
+    fn an_interval_across_the_threshold_is_not_decided() {
         let change = Change { ratio: 1.05, low: 0.98, high: 1.12 };
-        assert_eq!(change.verdict(0.05), Verdict::Unclear);
+        assert_eq!(change.verdict(0.05), Verdict::Undecided);
+    }
+
+    #[test]
+    fn rounds_in_turns_cancel_what_slows_both() {
+        let rounds: Vec<(f64, f64)> = [1.0, 3.0, 0.7, 2.0].iter().map(|slow| (0.1 * slow, 0.11 * slow)).collect();
+        let change = Change::of_turns(&rounds).unwrap();
+        assert!((change.ratio - 1.1).abs() < 1e-9 && change.high - change.low < 1e-9, "{change:?}");
+        assert_eq!(change.verdict(0.05), Verdict::Regression);
+        let noisy = Change::of_turns(&[(0.1, 0.09), (0.1, 0.13), (0.1, 0.11)]).unwrap();
+        // The logarithms of 0.9, 1.3 and 1.1, and Student's 4.303 with two degrees of freedom.
+        assert!((noisy.low - 0.688).abs() < 1e-3 && (noisy.high - 1.719).abs() < 1e-3, "{noisy:?}");
+        assert_eq!(noisy.verdict(0.05), Verdict::Undecided);
+        assert_eq!(Change::of_turns(&rounds[..2]), None);
+        assert_eq!(Change::of_turns(&[(0.0, 1.0); 4]), None);
     }
 
     #[test]

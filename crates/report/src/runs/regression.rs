@@ -3,6 +3,7 @@
 use crate::numbers::seconds;
 use headroom_record::registry::RunRow;
 use headroom_record::registry::change::{Change, Verdict};
+use headroom_record::statistics::step_statistics;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -18,11 +19,35 @@ pub struct Regression {
     pub memory_growth_percent: Option<f64>,
     pub max_memory_growth_percent: Option<f64>,
     pub memory_regressed: bool,
+    /// Steps of both sides, in seconds, where they were run again in turns: the change is theirs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Turn>,
     /// Where the runs are not of the same making.
     pub notes: Vec<String>,
 }
 
+/// One round: the median step of each side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Turn {
+    pub baseline_seconds: f64,
+    pub run_seconds: f64,
+}
+
 impl Regression {
+    /// Neither a regression nor the absence of one is shown.
+    pub fn is_undecided(&self) -> bool {
+        self.verdict == Verdict::Undecided && !self.memory_regressed
+    }
+
+    /// Median steps of the baseline and the run, as they were judged.
+    fn steps(&self) -> [Option<f64>; 2] {
+        if self.turns.is_empty() {
+            return [self.baseline.figures.step_seconds, self.run.figures.step_seconds];
+        }
+        let median = |of: fn(&Turn) -> f64| step_statistics(&self.turns.iter().map(of).collect::<Vec<f64>>()).median;
+        [median(|turn| turn.baseline_seconds), median(|turn| turn.run_seconds)]
+    }
+
     pub fn regressed(&self) -> bool {
         self.verdict == Verdict::Regression || self.memory_regressed
     }
@@ -36,17 +61,21 @@ pub fn regression(answer: &Regression) -> String {
         (_, true) => "regression: more memory than the baseline",
         (Verdict::Faster, _) => "no regression: steps are faster than the baseline's",
         (Verdict::NoRegression, _) => "no regression",
-        (Verdict::Unclear, _) => "no regression shown, none excluded: the interval reaches beyond the threshold",
+        (Verdict::Undecided, _) => "not decided: the interval holds the threshold",
     };
     let _ = writeln!(out, "{first}");
+    let [before, after] = answer.steps();
     let _ = writeln!(
         out,
         "  step {} → {}, {} (threshold +{}%)",
-        answer.baseline.figures.step_seconds.map_or("?".into(), seconds),
-        answer.run.figures.step_seconds.map_or("?".into(), seconds),
+        before.map_or("?".into(), seconds),
+        after.map_or("?".into(), seconds),
         change_text(&answer.change),
         answer.threshold_percent
     );
+    if !answer.turns.is_empty() {
+        let _ = writeln!(out, "  run again in turns, {} times each", answer.turns.len());
+    }
     if let (Some(growth), Some(before), Some(after)) =
         (answer.memory_growth_percent, answer.baseline.figures.peak_memory_mb, answer.run.figures.peak_memory_mb)
     {

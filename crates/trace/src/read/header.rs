@@ -107,6 +107,7 @@ impl Members {
                 b"with_stack" => header.records_stacks = is_on,
                 b"profile_memory" => header.records_memory = is_on,
                 b"with_flops" => header.records_flops = is_on,
+                b"baseTimeNanoseconds" => header.base_nanos = value.as_i64(),
                 b"headroom_recording" => header.recording = serde_json::from_value(value).ok(),
                 b"headroom" => header.headroom = serde_json::from_value(value).ok(),
                 _ => {}

@@ -32,9 +32,37 @@ fn world_of(trace: &Trace) -> u32 {
     trace.header.distributed.as_ref().map_or(0, |distributed| distributed.world_size)
 }
 
-/// The largest set of traces that can be ranks of one run: as many ranks in all, no rank twice, recorded at one time. Of sets
-/// of one size the first. `times` are when each trace was recorded, by its own clock.
-pub fn largest_job(traces: &[Trace], times: &[Span]) -> Job {
+/// Traces by the runs that they are of, and why they are not all of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Places in the list of traces.
+    pub members: Vec<Vec<usize>>,
+    /// One reason for each run after the first.
+    pub why: Vec<String>,
+}
+
+/// Tells by recording, rank, number of ranks and time which traces are ranks of one run.
+pub fn told_apart(traces: &[Trace]) -> Runs {
+    let times: Vec<Span> = traces.iter().map(recorded).collect();
+    let members = jobs(traces, &times);
+    let why = members.iter().skip(1).map(|job| why_apart(traces, &times, job[0], &members[0])).collect();
+    Runs { members, why }
+}
+
+/// When a trace's events happened.
+fn recorded(trace: &Trace) -> Span {
+    let starts = || trace.host.start.iter().chain(&trace.device.start);
+    dated(trace, Span { start: starts().min().copied().unwrap_or(0), end: starts().max().copied().unwrap_or(0) })
+}
+
+/// The same since 1970, where the trace's header says what its times count from.
+pub fn dated(trace: &Trace, span: Span) -> Span {
+    let base = trace.header.base_nanos.filter(|_| span.start < YEAR_2000).unwrap_or(0);
+    Span { start: span.start.saturating_add(base), end: span.end.saturating_add(base) }
+}
+
+/// The first run that a trace can be a rank of takes it: as many ranks in all, no rank twice, recorded at one time.
+fn jobs(traces: &[Trace], times: &[Span]) -> Vec<Vec<usize>> {
     let mut jobs: Vec<Vec<usize>> = Vec::new();
     for at in 0..traces.len() {
         let fits = |job: &&mut Vec<usize>| job.iter().all(|&other| are_of_one_run(traces, times, at, other));
@@ -43,11 +71,19 @@ pub fn largest_job(traces: &[Trace], times: &[Span]) -> Job {
             None => jobs.push(vec![at]),
         }
     }
+    jobs
+}
+
+/// The largest set of traces that can be ranks of one run. Of sets of one size the first. `times` are when each trace was
+/// recorded, by its own clock.
+pub fn largest_job(traces: &[Trace], times: &[Span]) -> Job {
+    let jobs = jobs(traces, times);
     let most = jobs.iter().map(Vec::len).max().unwrap_or(0);
     let mut members = jobs.iter().find(|job| job.len() == most).cloned().unwrap_or_default();
     members.sort_by_key(|&at| (rank_of(&traces[at]), at));
     let others = (0..traces.len()).filter(|at| !members.contains(at));
-    let foreign = others.map(|at| why_foreign(traces, times, at, &members)).collect();
+    let left_out = |at| format!("{}: left out, analyze it on its own", why_apart(traces, times, at, &members));
+    let foreign = others.map(left_out).collect();
     Job { members, foreign }
 }
 
@@ -58,19 +94,27 @@ fn are_of_one_run(traces: &[Trace], times: &[Span], left: usize, right: usize) -
         && ranks.1.is_some()
         && ranks.0 != ranks.1
         && world_of(one) == world_of(other)
+        && !are_two_recordings(one, other)
         && at_one_time(times[left], times[right])
 }
+
+/// Each knows its recording, and they are two.
+fn are_two_recordings(one: &Trace, other: &Trace) -> bool {
+    let job = |trace: &Trace| trace.header.recording.as_ref().and_then(|recording| recording.job.clone());
+    job(one).zip(job(other)).is_some_and(|(one, other)| one != other)
+}
+
+const YEAR_2000: i64 = 946_684_800_000_000_000;
 
 /// Clocks count from the machine's start or from 1970. Two of one kind that are hours apart show two runs; of two machines'
 /// starts nothing can be said.
 fn at_one_time(left: Span, right: Span) -> bool {
-    const YEAR_2000: i64 = 946_684_800_000_000_000;
     let are_dates = left.start > YEAR_2000 && right.start > YEAR_2000;
     let apart = (left.start - right.end).max(right.start - left.end);
     !are_dates || apart < 600_000_000_000
 }
 
-fn why_foreign(traces: &[Trace], times: &[Span], at: usize, members: &[usize]) -> String {
+fn why_apart(traces: &[Trace], times: &[Span], at: usize, members: &[usize]) -> String {
     let (trace, first) = (&traces[at], &traces[members[0]]);
     let why = if rank_of(trace).is_none() || rank_of(first).is_none() {
         "names no rank".to_string()
@@ -78,18 +122,20 @@ fn why_foreign(traces: &[Trace], times: &[Span], at: usize, members: &[usize]) -
         format!("is of a run of {} ranks, not {}", world_of(trace).max(1), world_of(first).max(1))
     } else if members.iter().any(|&member| rank_of(&traces[member]) == rank_of(trace)) {
         format!("is a second trace of rank {}", rank_of(trace).unwrap_or(0))
+    } else if members.iter().any(|&member| are_two_recordings(trace, &traces[member])) {
+        "is of another recording".to_string()
     } else if members.iter().any(|&member| !at_one_time(times[at], times[member])) {
         "was recorded at another time".to_string()
     } else {
         "belongs to another run".to_string()
     };
-    format!("{} {why}: left out, analyze it on its own", trace.name)
+    format!("{} {why}", trace.name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_trace::Distributed;
+    use headroom_trace::{Distributed, RecordingHeader};
 
     fn trace(name: &str, rank: u32, world_size: u32) -> Trace {
         let distributed = Some(Distributed { backend: "nccl".into(), rank, world_size });
@@ -122,6 +168,31 @@ mod tests {
         assert_eq!(largest_job(&traces, &[at(today), at(today + day)]).members, [0]);
         assert_eq!(largest_job(&traces, &[at(today), at(today + 1_000)]).members, [0, 1]);
         assert_eq!(largest_job(&traces, &[at(day), at(3 * day)]).members, [0, 1], "clocks of two machines' starts");
+    }
+
+    #[test]
+    fn recordings_are_told_apart_by_their_name_and_by_the_base_of_their_clock() {
+        let recorded_as = |name: &str, rank: u32, job: &str| {
+            let mut trace = trace(name, rank, 2);
+            let job = Some(job.to_string());
+            trace.header.recording = Some(RecordingHeader { job, ..RecordingHeader::default() });
+            trace
+        };
+        let found = told_apart(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "x"), recorded_as("c", 1, "y")]);
+        assert_eq!((found.members, found.why.len()), (vec![vec![0, 1], vec![2]], 1));
+        let found = told_apart(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "y")]);
+        assert_eq!(found.why, ["b is of another recording"]);
+        let based = |name: &str, rank: u32, base_nanos: i64| {
+            let mut trace = trace(name, rank, 2);
+            trace.header.base_nanos = Some(base_nanos);
+            trace
+        };
+        let (today, day) = (1_700_000_000_000_000_000, 86_400_000_000_000);
+        assert_eq!(told_apart(&[based("a", 0, today), based("b", 1, today)]).members, [[0, 1]]);
+        let found = told_apart(&[based("a", 0, today), based("b", 1, today + day)]);
+        assert_eq!(found.why, ["b was recorded at another time"]);
+        let alone = |name: &str| Trace { name: name.into(), ..Trace::default() };
+        assert_eq!(told_apart(&[alone("before.json"), alone("after.json")]).why, ["after.json names no rank"]);
     }
 
     #[test]

@@ -1,0 +1,15 @@
+//! What a gate is worth that its interval leaves open.
+
+/// Exit code of a gate that is not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Undecided {
+    Pass,
+    Fail,
+}
+
+impl Undecided {
+    /// Makes this an answer of no?
+    pub fn is_no(self) -> bool {
+        self == Undecided::Fail
+    }
+}

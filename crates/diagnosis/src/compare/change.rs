@@ -1,0 +1,80 @@
+//! What changed between two analyses, and what limits say of it.
+
+use serde::Serialize;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    pub before: String,
+    pub after: String,
+    pub step: StepChange,
+    /// Of the whole: busy share, kernels and launches a step, memory.
+    pub figures: Vec<Change>,
+    /// Self time a step (device, else host) by operator, and kernel time; the largest change first.
+    pub operators: Vec<Change>,
+    pub kernels: Vec<Change>,
+    pub findings_gone: Vec<String>,
+    pub findings_new: Vec<String>,
+    /// Traces that are to be read with a reserve.
+    pub notes: Vec<String>,
+    /// What each limit of `--fail-if` says.
+    pub gates: Vec<Judged>,
+    /// Changes of all operators, also of those too small to show.
+    #[serde(skip)]
+    pub(super) every_operator: Vec<Change>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StepChange {
+    pub before_seconds: f64,
+    pub after_seconds: f64,
+    /// After over before, less one.
+    pub relative: f64,
+    /// 95% interval of `relative` over steps (Welch); `None` with fewer than two steps on a side.
+    pub interval: Option<[f64; 2]>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    pub name: String,
+    pub unit: Unit,
+    pub before: f64,
+    pub after: f64,
+    pub relative: Option<f64>,
+    /// 95% interval of `relative` over steps, where the figure is known for each step.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// What a figure counts, so that it can be shown as people read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    Seconds,
+    Bytes,
+    Share,
+    Count,
+}
+
+/// What a limit says of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    pub limit: String,
+    pub result: Answer,
+    /// The relative change; `None` where the figure is new, or in neither trace.
+    pub relative: Option<f64>,
+    /// Its 95% interval over steps; `None` for what is counted and not timed.
+    pub interval: Option<[f64; 2]>,
+    /// Why there is nothing to decide by, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// The whole interval keeps to the limit.
+    Pass,
+    /// The whole interval lies beyond it.
+    Fail,
+    /// The interval holds the limit, or there is none.
+    Undecided,
+}
