@@ -61,7 +61,13 @@ impl Variant {
 
     /// The remedy that compiles.
     pub fn compiled_as(&self) -> Option<&'static str> {
-        self.names().into_iter().find(|name| ALTERNATIVES[0].contains(name))
+        self.names().into_iter().find(|name| compiles(name))
+    }
+
+    /// Stands for the code that a compiler makes of it: variants with the same find it in the compiler's cache.
+    pub fn code(&self) -> String {
+        let changes_code = |name: &&str| compiles(name) || CHANGES_CODE.contains(name);
+        self.names().into_iter().filter(changes_code).collect::<Vec<_>>().join(",")
     }
 
     /// The class that allows the most.
@@ -84,6 +90,13 @@ impl Variant {
 const ALTERNATIVES: [&[&str]; 2] =
     [&["compile", "compile-blocks", "compile-reduce-overhead"], &["fused-optimizer", "foreach-optimizer"]];
 
+/// Remedies that change what is compiled.
+const CHANGES_CODE: [&str; 5] = ["channels-last", "tf32", "sdpa", "bf16-autocast", "ddp-static-graph"];
+
+fn compiles(name: &str) -> bool {
+    ALTERNATIVES[0].contains(&name)
+}
+
 fn is_alternative(one: &str, other: &str) -> bool {
     ALTERNATIVES.iter().any(|group| group.contains(&one) && group.contains(&other))
 }
@@ -97,10 +110,10 @@ pub enum Way {
     ComparableRandom,
     /// Loading draws other random numbers, chosen by this one.
     OtherLoading(u32),
-    /// Weights are moved by one rounding before the first step.
-    Moved(Rounding),
-    /// The device draws other random numbers from the first step on: those of dropout.
-    OtherDropout,
+    /// Weights are moved by a rounding, chosen by this number, in every step.
+    Moved(Rounding, u32),
+    /// Dropout draws other random numbers, chosen by this one.
+    OtherDropout(u32),
     /// With the patch in the script's files, and no remedy from outside.
     Patched,
 }

@@ -118,26 +118,32 @@ pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
     Interval { value, low: value - half, high: value + half }
 }
 
-/// Noise that is known to be there whatever a few values say: its deviation, and how many degrees of freedom it counts for.
+/// Noise that is known to be there whatever a few values say: the least deviation, and how many degrees of freedom it is known by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownNoise {
     pub deviation: f64,
     pub freedom: f64,
 }
 
-/// The difference of two means, with a variance that is pooled over `all` groups of values and the known noise.
+/// The difference of two means. The variance is pooled over `all` groups of values, and no less than the known noise; a group that
+/// scatters more has its own, and a single value that of the group which it is held against.
 pub fn pooled_difference(of: &[f64], less: &[f64], all: &[&[f64]], known: KnownNoise, missed: f64) -> Interval {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let value = mean(of) - mean(less);
     let squares = |values: &[f64]| values.iter().map(|x| (x - mean(values)).powi(2)).sum::<f64>();
-    let squares: f64 = all.iter().filter(|values| !values.is_empty()).map(|values| squares(values)).sum();
-    let freedom = all.iter().map(|values| values.len().saturating_sub(1)).sum::<usize>() as f64 + known.freedom;
-    if freedom == 0.0 || of.is_empty() || less.is_empty() {
+    let own = |values: &[f64]| (values.len() > 1).then(|| squares(values) / (values.len() - 1) as f64);
+    let freedom = all.iter().map(|values| values.len().saturating_sub(1)).sum::<usize>() as f64;
+    if freedom + known.freedom == 0.0 || of.is_empty() || less.is_empty() {
         return Interval { value, low: f64::NEG_INFINITY, high: f64::INFINITY };
     }
-    let variance = (squares + known.freedom * known.deviation.powi(2)) / freedom;
-    let error = (variance * (1.0 / of.len() as f64 + 1.0 / less.len() as f64)).sqrt();
-    let half = student_quantile(1.0 - missed / 2.0, freedom) * error;
+    let scatter: f64 = all.iter().filter(|values| !values.is_empty()).map(|values| squares(values)).sum();
+    let least = known.deviation.powi(2).max(if freedom > 0.0 { scatter / freedom } else { 0.0 });
+    let error = |values: &[f64], other: &[f64]| {
+        let variance = own(values).or(own(other)).unwrap_or(0.0).max(least);
+        variance / values.len() as f64
+    };
+    let half =
+        student_quantile(1.0 - missed / 2.0, freedom + known.freedom) * (error(of, less) + error(less, of)).sqrt();
     Interval { value, low: value - half, high: value + half }
 }
 
@@ -215,17 +221,37 @@ mod tests {
         let (one, other, third) = ([1.0, 1.2], [2.0, 2.2], [5.0, 5.2, 5.1, 5.3]);
         let alone = pooled_difference(&other, &one, &[&one, &other], UNKNOWN, 0.05);
         let pooled = pooled_difference(&other, &one, &[&one, &other, &third], UNKNOWN, 0.05);
-        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303; with the third 0.09, five, 2.571.
+        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303; with the third five degrees, 2.571, and a pooled variance
+        // of 0.018, where the two themselves have 0.02.
         assert!(
             (alone.value - 1.0).abs() < 1e-9 && (alone.high - 1.0 - 4.303 * 0.02f64.sqrt()).abs() < 1e-3,
             "{alone:?}"
         );
-        assert!((pooled.high - 1.0 - 2.571 * 0.018f64.sqrt()).abs() < 1e-3, "{pooled:?}");
+        assert!((pooled.high - 1.0 - 2.571 * 0.02f64.sqrt()).abs() < 1e-3, "{pooled:?}");
         assert_eq!(pooled_difference(&[1.0], &[2.0], &[&[1.0], &[2.0]], UNKNOWN, 0.05).high, f64::INFINITY);
         // By hand: variance 0.01 of four degrees, t 2.776.
         let known = KnownNoise { deviation: 0.1, freedom: 4.0 };
         let found = pooled_difference(&[2.0], &[1.0], &[&[1.0], &[2.0]], known, 0.05);
         assert!((found.high - 1.0 - 2.776 * 0.02f64.sqrt()).abs() < 1e-3, "{found:?}");
+    }
+
+    #[test]
+    fn known_noise_is_a_floor_and_a_group_that_scatters_more_keeps_its_own() {
+        let known = KnownNoise { deviation: 0.1, freedom: 4.0 };
+        let half = |of: &[f64], less: &[f64], all: &[&[f64]]| {
+            let found = pooled_difference(of, less, all, known, 0.05);
+            (found.high - found.low) / 2.0
+        };
+        // Values that agree: the floor stays. By hand: t of nine degrees is 2.262.
+        let (steady, wide) = ([1.0; 6], [3.0, 4.0]);
+        let found = half(&[2.0], &steady, &[&steady, &[2.0]]);
+        assert!((found - 2.262 * 0.1 * (7.0f64 / 6.0).sqrt()).abs() < 1e-3, "{found}");
+        // Values that do not: a variance of 0.5 is not made less by what is known, nor by the others. t of ten degrees is 2.228.
+        let found = half(&wide, &steady, &[&steady, &wide]);
+        let pooled: f64 = 0.5 / 6.0;
+        assert!((found - 2.228 * (0.5f64 / 2.0 + pooled / 6.0).sqrt()).abs() < 1e-3, "{found}");
+        // A single value has the scatter of what it is held against.
+        assert!(half(&[9.0], &wide, &[&wide, &[9.0]]) > 2.5 * (0.5f64 * 1.5).sqrt());
     }
 
     #[test]

@@ -53,8 +53,12 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
     let made = make_folders(&results)?;
     let done = run_into(&results, &arguments, &shared, entry);
     if !results.join(VALIDATION_FILE).exists() {
-        // Folders that were made for nothing, as far as they are empty.
-        let _ = std::fs::remove_dir(results.join(RECORDING));
+        // Folders that were made for nothing, as far as they are empty or ours.
+        let recording = results.join(RECORDING);
+        let _ = match is_ours(&recording) {
+            true => std::fs::remove_dir_all(&recording),
+            false => std::fs::remove_dir(&recording),
+        };
         Measurements::take_back(&results);
         remove_folders(&made);
     }
@@ -63,6 +67,9 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
 
 /// Folder of the recording beneath that of the results.
 const RECORDING: &str = "recording";
+/// Lies in it from the start, so that a run after one that was ended knows it.
+const OURS: &str = "made-by-headroom-optimize.txt";
+const OURS_SAYS: &str = "This folder is replaced by the next `headroom optimize` of the same script.\n";
 
 fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry: &mut Entry) -> Result<ExitCode> {
     let began = Instant::now();
@@ -153,8 +160,11 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
 
 /// Into a folder of its own; what it says of the step, and a measurement of the same process.
 fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Result<(Analysis, Option<Note>)> {
-    if into.exists() && !into.with_file_name(VALIDATION_FILE).exists() {
-        bail!("{} is not a recording of this command\n  help: name another folder with --output-dir", into.display());
+    if into.exists() && !is_ours(into) {
+        bail!(
+            "{} was not made by this command, and would be replaced\n  help: name another folder with --output-dir",
+            into.display()
+        );
     }
     match std::fs::remove_dir_all(into) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -163,6 +173,8 @@ fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Resu
         _ => {}
     }
     std::fs::create_dir_all(into).map_err(FileError::new("make the folder", into))?;
+    let mark = into.join(OURS);
+    std::fs::write(&mark, OURS_SAYS).map_err(FileError::new("write", &mark))?;
     let (traces, measured) =
         processes.record(into).map_err(|why| RunFailed(format!("the script was not recorded: {why}")))?;
     let analysis = analyze::analysis_of(&traces, &[], thresholds(&[])?)?;
@@ -170,6 +182,11 @@ fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Resu
         tell(&format!("first finding: {}", first.message));
     }
     Ok((analysis, measured))
+}
+
+/// Was it made by this command? An earlier one may have been ended before it had a result.
+fn is_ours(recording: &Path) -> bool {
+    recording.join(OURS).exists() || recording.with_file_name(VALIDATION_FILE).exists()
 }
 
 fn interrupted(entry: &mut Entry, interrupt: &signals::Interrupt) -> Result<ExitCode> {

@@ -60,3 +60,19 @@ fn a_script_is_ended_with_the_command() {
     assert_eq!(done.code, Some(143), "{}", done.stderr);
     assert!(!done.stdout.contains("alive") && done.stderr.contains("no process is left running"), "{}", done.stderr);
 }
+
+#[test]
+fn a_run_after_one_that_was_ended_finds_its_folder_and_replaces_no_others() {
+    let place = Place::new();
+    let recording = place.path("runs/optimize-train/recording");
+    std::fs::create_dir_all(&recording).unwrap();
+    let own = recording.join("mine.txt");
+    std::fs::write(&own, "mine").unwrap();
+    optimize(&place, "", "").is_error(2, "another's folder", &["was not made by this command", "--output-dir"]);
+    assert!(own.exists());
+    // As one that was killed leaves it.
+    std::fs::write(recording.join("made-by-headroom-optimize.txt"), "").unwrap();
+    std::fs::write(recording.join("trace.json"), "{").unwrap();
+    optimize(&place, "", "").is_error(3, "no step", &["before its first optimizer step"]);
+    assert!(!recording.exists(), "it holds nothing that belongs to a result");
+}

@@ -1,5 +1,6 @@
 """Trained modules run under autocast to bf16, and hand out results in fp32, so that a loss outside of them is computed in it."""
 import functools
+import types
 
 NAME = "bf16-autocast"
 CLASS = "precision"
@@ -32,15 +33,20 @@ def wrap(hook, module):
         return hook.nothing("its parameters are not fp32")
     if device == "cuda" and not torch.cuda.is_bf16_supported():
         return hook.nothing("the device has no bf16")
-    original = module.forward
+    # A method of this very module: a deep copy of it, as averages of weights are, gets one of its own.
+    own = vars(module).get("forward")
+    if own is not None:
+        module._headroom_forward = own
+    plain = getattr(type(module), "forward")
 
-    @functools.wraps(original)
-    def forward(*arguments, **named):
+    @functools.wraps(plain)
+    def forward(self, *arguments, **named):
+        original = vars(self).get("_headroom_forward")
         with torch.autocast(device, dtype=torch.bfloat16):
-            result = original(*arguments, **named)
+            result = plain(self, *arguments, **named) if original is None else original(*arguments, **named)
         return in_fp32(torch, result)
 
-    module.forward = forward
+    module.forward = types.MethodType(forward, module)
     hook.did(type(module).__name__, "put under bf16 autocast")
     return None
 

@@ -1,9 +1,9 @@
 //! Which remedies are tried, in which order, and which of them share a process.
 
-use super::is_alternative;
 use super::note::Offer;
 pub use super::outcome::Candidate;
 use super::outcome::{Outcome, Row};
+use super::{compiles, is_alternative};
 use crate::remedies::{Class, REMEDIES};
 use std::collections::BTreeMap;
 
@@ -36,6 +36,11 @@ pub const LARGE: f64 = 0.03;
 
 /// Blocks compile in a fraction of the time: they come first where they promise this share of the whole module's saving.
 const NEARLY: f64 = 0.8;
+
+/// Replays launches: where launches are what holds a script back, it promises this many times as much as code that is compiled and
+/// still launched.
+const GRAPHS: &str = "compile-reduce-overhead";
+const MUCH_MORE: f64 = 1.25;
 
 /// Remedies that apply and are wanted, the best predicted first, and rows of those that are not tried.
 pub fn candidates(
@@ -76,14 +81,17 @@ pub fn candidates(
 /// Candidates that share a process: most of them are alone.
 pub type Unit = Vec<Candidate>;
 
-/// Large predictions first, each alone, those that stand in for each other in the order of their cost; then the cheap ones
-/// that promise little, together; then the rest.
+/// Large predictions first, each alone; then the cheap ones that promise little, together; then those that compile, which takes
+/// as long as several processes; then the rest. CUDA graphs come with the first, where launches are what holds the script back.
 pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     let is_together = |one: &Candidate| one.expects() < LARGE && CHEAP.contains(&one.remedy.name);
     let (mut together, alone): (Unit, Vec<Candidate>) = candidates.into_iter().partition(is_together);
-    let (mut large, small): (Vec<Candidate>, Vec<Candidate>) =
-        alone.into_iter().partition(|one| one.expects() >= LARGE);
-    compile_cheaply_first(&mut large);
+    let (large, small): (Vec<Candidate>, Vec<Candidate>) = alone.into_iter().partition(|one| one.expects() >= LARGE);
+    let (mut compiled, mut first): (Vec<Candidate>, Vec<Candidate>) =
+        large.into_iter().partition(|one| compiles(one.remedy.name));
+    let graphs = in_order_of_cost(&mut compiled);
+    first.extend(graphs);
+    first.sort_by(|left, right| right.expects().total_cmp(&left.expects()));
     // One of two that stand in for each other: the first of the table.
     let mut spare = vec![];
     let mut at = 0;
@@ -94,30 +102,27 @@ pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
             false => at += 1,
         }
     }
-    let mut units: Vec<Unit> = large.into_iter().map(|one| vec![one]).collect();
+    let mut units: Vec<Unit> = first.into_iter().map(|one| vec![one]).collect();
     if !together.is_empty() {
         units.push(together);
     }
-    units.extend(small.into_iter().chain(spare).map(|one| vec![one]));
+    let others = compiled.into_iter().chain(small).chain(spare);
+    units.extend(others.map(|one| vec![one]));
     units
 }
 
-/// Blocks before the whole module, and both before CUDA graphs, which fail more often.
-fn compile_cheaply_first(large: &mut [Candidate]) {
-    let expected = |large: &[Candidate], name: &str| {
-        large.iter().find(|one| one.remedy.name == name).map_or(0.0, Candidate::expects)
-    };
-    let (blocks, whole) = (expected(large, "compile-blocks"), expected(large, "compile"));
+/// Blocks before the whole module where they promise nearly as much. CUDA graphs fail more often, so that they come last; where
+/// they promise much more than the other two, they are handed out and come before both.
+fn in_order_of_cost(compiled: &mut Vec<Candidate>) -> Option<Candidate> {
+    let expected = |name: &str| compiled.iter().find(|one| one.remedy.name == name).map_or(0.0, Candidate::expects);
+    let (blocks, whole) = (expected("compile-blocks"), expected("compile"));
+    let is_launch_bound = expected(GRAPHS) >= MUCH_MORE * blocks.max(whole);
     let order: [&str; 3] = match blocks >= NEARLY * whole {
-        true => ["compile-blocks", "compile", "compile-reduce-overhead"],
-        false => ["compile", "compile-blocks", "compile-reduce-overhead"],
+        true => ["compile-blocks", "compile", GRAPHS],
+        false => ["compile", "compile-blocks", GRAPHS],
     };
-    let places: Vec<usize> = (0..large.len()).filter(|at| order.contains(&large[*at].remedy.name)).collect();
-    let mut found: Vec<Candidate> = places.iter().map(|at| large[*at].clone()).collect();
-    found.sort_by_key(|one| order.iter().position(|name| *name == one.remedy.name));
-    for (place, one) in places.into_iter().zip(found) {
-        large[place] = one;
-    }
+    compiled.sort_by_key(|one| order.iter().position(|name| *name == one.remedy.name));
+    if is_launch_bound && compiled.last().is_some_and(|one| one.remedy.name == GRAPHS) { compiled.pop() } else { None }
 }
 
 #[cfg(test)]
@@ -181,13 +186,31 @@ mod tests {
             names,
             [
                 vec!["tf32"],
+                vec!["fused-optimizer"],
+                vec!["loader-pinning", "gc-frozen", "foreach-optimizer"],
                 vec!["compile-blocks"],
                 vec!["compile"],
                 vec!["compile-reduce-overhead"],
-                vec!["fused-optimizer"],
-                vec!["loader-pinning", "gc-frozen", "foreach-optimizer"],
                 vec!["loader-workers"],
             ]
         );
+    }
+
+    #[test]
+    fn a_script_that_is_bound_by_launches_gets_graphs_before_code_that_is_still_launched() {
+        let one =
+            |name: &str, share| Candidate { remedy: named(name).unwrap(), predicted: Some(share), answers: vec![] };
+        let order = |graphs: f64| -> Vec<&str> {
+            let units = units(vec![
+                one("compile", 0.25),
+                one("compile-reduce-overhead", graphs),
+                one("fused-optimizer", 0.1),
+                one("tf32", 0.6),
+                one("gc-frozen", 0.0),
+            ]);
+            units.iter().flatten().map(|one| one.remedy.name).collect()
+        };
+        assert_eq!(order(0.5), ["tf32", "compile-reduce-overhead", "fused-optimizer", "gc-frozen", "compile"]);
+        assert_eq!(order(0.26), ["tf32", "fused-optimizer", "gc-frozen", "compile", "compile-reduce-overhead"]);
     }
 }

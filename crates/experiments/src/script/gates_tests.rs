@@ -15,18 +15,63 @@ fn losses(references: &[Note], proofs: &[Note], class: Class) -> Gate {
     proof(references, proofs, class).losses()
 }
 
+/// A curve whose steps are this far from another, as shares.
+fn apart(curve: &[f64], shares: impl Fn(usize) -> f64) -> Vec<f64> {
+    curve.iter().enumerate().map(|(at, loss)| loss * (1.0 + shares(at))).collect()
+}
+
 #[test]
 fn a_script_that_amplifies_rounding_is_held_against_how_far_it_does() {
-    let proof = |losses: &[f64]| Proof {
-        moved: vec![run(&[2.0, 1.5003, 1.404])],
-        ..proof(&[run(&[2.0, 1.5, 1.4]), run(&[2.0, 1.5, 1.4])], &[run(losses)], Class::Rounding)
+    let own: Vec<f64> = (0..24).map(|at| 4.0 - 0.1 * at as f64).collect();
+    // A difference of 1e-6 grows by a half in every step.
+    let grown = |factor: f64| move |at: usize| factor * 1e-6 * 1.5f64.powi(at as i32);
+    let proof = |moved: &[f64], losses: Vec<f64>| Proof {
+        moved: moved.iter().map(|factor| run(&apart(&own, grown(*factor)))).collect(),
+        ..proof(&[run(&own), run(&own)], &[run(&losses)], Class::Rounding)
     };
-    let passed = |losses: &[f64]| proof(losses).losses().passed();
-    assert!(passed(&[2.0, 1.5008, 1.41]), "three times as far at the last step");
-    assert!(!passed(&[2.0, 1.5, 1.42]));
-    assert!(!passed(&[2.0, 1.51, 1.4]), "early steps have moved by little, and allow little");
-    let gate = proof(&[2.0, 1.5, 1.41]).losses();
-    assert!((gate.limit - 3.0 * 0.004 / 1.4).abs() < 1e-9 && gate.about.contains("one rounding"), "{gate:?}");
+    // The first run that was moved lies close by chance, and would refuse what the next allows.
+    assert!(!proof(&[0.2], apart(&own, grown(2.0))).holds());
+    assert!(proof(&[0.2, 1.0], apart(&own, grown(2.0))).holds());
+    assert!(!proof(&[0.2, 1.0], apart(&own, grown(8.0))).holds());
+    // Early steps have moved by little, and allow no more than the class does.
+    let early = |at: usize| if (2..9).contains(&at) { 3e-3 } else { 0.0 };
+    assert!(!proof(&[1.0], apart(&own, early)).holds());
+    // A jump of one step is no fault, one that lasts is, and so is one that nothing explains.
+    let jump =
+        |from: usize, until: usize, share: f64| move |at: usize| if (from..until).contains(&at) { share } else { 0.0 };
+    let limit = 4e-6 * 1.5f64.powi(22);
+    assert!(proof(&[1.0], apart(&own, jump(22, 23, 2.0 * limit))).holds());
+    assert!(!proof(&[1.0], apart(&own, jump(19, 24, 2.0 * limit))).holds());
+    assert!(!proof(&[1.0], apart(&own, jump(22, 23, 9.0 * limit))).holds());
+    let gate = proof(&[1.0], apart(&own, grown(2.0))).losses();
+    assert!(gate.about.contains("rounding of its weights") && gate.limit > 1e-3, "{gate:?}");
+}
+
+#[test]
+fn a_loader_that_draws_others_may_lie_further_than_two_other_draws_do() {
+    let curve = |shift: f64| run(&[2.0 + shift, 1.5 + shift]);
+    let proof = |shift: f64, others: Vec<Note>| Proof {
+        other_loadings: others.clone(),
+        ..proof(&[vec![curve(0.0), curve(0.0)], others].concat(), &[curve(shift)], Class::Same)
+    };
+    let others = || vec![curve(0.02), curve(-0.01)];
+    assert!(proof(0.06, others()).losses().passed(), "{:?}", proof(0.06, others()).losses());
+    assert!(!proof(0.12, others()).losses().passed());
+    assert!(!proof(0.06, vec![]).losses().passed());
+}
+
+#[test]
+fn the_patched_copy_has_gates_of_its_own() {
+    let originals = [run(&[2.0, 1.5])];
+    let failed = |patched: &[Note]| -> Vec<&str> {
+        let gates = of_patch(&originals, &proof(&originals, patched, Class::Rounding));
+        gates.into_iter().filter(|gate| !gate.passed()).map(|gate| gate.name).collect()
+    };
+    assert_eq!(failed(&[run(&[2.0, 1.5])]), [""; 0]);
+    assert_eq!(failed(&[run(&[2.0, 1.7])]), ["patch_losses"]);
+    let short = Note { phase: "timed".into(), ..run(&[2.0, 1.5]) };
+    assert_eq!(failed(&[short]), ["patch_steps"]);
+    assert!(of_patch(&originals, &proof(&originals, &[], Class::Rounding)).is_empty(), "it was not run");
 }
 
 #[test]

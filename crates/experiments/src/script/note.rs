@@ -13,6 +13,8 @@ pub struct Note {
     pub rank: Option<u64>,
     pub step_seconds: Vec<f64>,
     pub measured_on: Option<String>,
+    /// Where workers of a loader made batches ahead.
+    pub made_ahead: Option<MadeAhead>,
     pub warmup_steps: u64,
     pub seconds_to_first_step: Option<f64>,
     pub warmup_seconds: Option<f64>,
@@ -41,6 +43,14 @@ pub struct Note {
     /// Where a patch is written.
     pub places: Option<Places>,
     pub error: Option<String>,
+}
+
+/// Batches of the timed steps, and how many of them came from a queue that workers did not fill again.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct MadeAhead {
+    pub taken: f64,
+    pub used_up: f64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -125,14 +135,16 @@ fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<u64
 
 impl Note {
     /// Mean of the timed steps, with the longest one as long as the second longest: batches that come in bursts count as they
-    /// are, a single stall does not.
+    /// are, a single stall does not. Batches that lay ready and are used up come no faster than workers make others.
     pub fn seconds(&self) -> Option<f64> {
         let mut steps = self.step_seconds.clone();
         steps.sort_by(f64::total_cmp);
         if let [.., second, longest] = steps.as_mut_slice() {
             *longest = *second;
         }
-        (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
+        let made = self.made_ahead.filter(|ahead| 0.0 < ahead.used_up && ahead.used_up < ahead.taken);
+        let slower = made.map_or(1.0, |ahead| ahead.taken / (ahead.taken - ahead.used_up));
+        (!steps.is_empty()).then(|| slower * steps.iter().sum::<f64>() / steps.len() as f64)
     }
 
     /// Did it time all the steps that it was to?
@@ -222,6 +234,11 @@ mod tests {
         stalled[7] = 5.0;
         assert!((seconds(&stalled) - 0.1).abs() < 1e-9);
         assert_eq!(seconds(&[0.3]), 0.3);
+        // Half of the batches were made before: workers make one in two steps.
+        let ahead = |used_up| Some(MadeAhead { taken: 20.0, used_up });
+        let note = |used_up| Note { step_seconds: vec![0.1; 20], made_ahead: ahead(used_up), ..Note::default() };
+        assert!((note(10.0).seconds().unwrap() - 0.2).abs() < 1e-9);
+        assert!((note(0.0).seconds().unwrap() - 0.1).abs() < 1e-9);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum Outcome {
     Kept,
     /// As fast as before, in less memory.
     KeptSmaller,
+    /// As fast as before, in less memory, together with these.
+    KeptSmallerTogether(Vec<&'static str>),
     /// Faster together with these; nobody looked which of them it is.
     KeptTogether(Vec<&'static str>),
     WithinNoise,
@@ -46,11 +48,16 @@ pub enum Outcome {
 pub enum Doubt {
     Noise,
     Time,
+    /// It is faster, and there was no time for the processes that prove its losses.
+    Proof,
 }
 
 impl Outcome {
     pub fn is_kept(&self) -> bool {
-        matches!(self, Outcome::Kept | Outcome::KeptSmaller | Outcome::KeptTogether(_))
+        matches!(
+            self,
+            Outcome::Kept | Outcome::KeptSmaller | Outcome::KeptSmallerTogether(_) | Outcome::KeptTogether(_)
+        )
     }
 
     /// Would more time, or a quieter machine, tell more?
@@ -62,11 +69,17 @@ impl Outcome {
         match self {
             Outcome::Kept => "kept: faster".into(),
             Outcome::KeptSmaller => "kept: as fast, in less memory".into(),
+            Outcome::KeptSmallerTogether(names) => {
+                format!("kept: as fast, in less memory together with {}", names.join(", "))
+            }
             Outcome::KeptTogether(names) => format!("kept: faster together with {}", names.join(", ")),
             Outcome::WithinNoise => "within noise".into(),
             Outcome::NoGainTogether(names) => format!("together with {}: no gain", names.join(", ")),
             Outcome::Undecided(Doubt::Noise) => "not decided: processes differ by too much".into(),
             Outcome::Undecided(Doubt::Time) => "not decided: no time was left for another process".into(),
+            Outcome::Undecided(Doubt::Proof) => {
+                "not decided: it is faster, and no time was left to prove that its losses are the script's".into()
+            }
             Outcome::Slower => "slower".into(),
             Outcome::Refused("losses", share, limit) => {
                 format!("not kept: its losses differ by {share:.1e} of them, {limit:.1e} allowed")

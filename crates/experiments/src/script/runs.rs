@@ -7,7 +7,7 @@ use crate::turns::Speedup;
 use headroom_record::statistics::{Interval, KnownNoise, pooled_difference};
 
 /// Processes of one script on one machine differ by so much at least, as a share of the step: clocks, places in memory, what
-/// else runs. Few processes may agree better by chance.
+/// else runs. Few processes may agree better by chance. It is a floor: processes that differ by more are believed.
 const NOISE: KnownNoise = KnownNoise { deviation: 0.01, freedom: 4.0 };
 
 #[derive(Clone, Debug)]
@@ -17,13 +17,11 @@ pub struct Runs {
     pub notes: Vec<Note>,
     /// Of seconds of a step; also of processes whose losses are others on purpose.
     pub logs: Vec<f64>,
-    /// A run whose random numbers are those of uncompiled code.
-    pub comparable: Option<Note>,
 }
 
 impl Runs {
     pub fn of(variant: Variant, way: Way) -> Runs {
-        Runs { variant, way, notes: vec![], logs: vec![], comparable: None }
+        Runs { variant, way, notes: vec![], logs: vec![] }
     }
 
     pub fn take(&mut self, note: Note) -> Result<(), Outcome> {
@@ -51,7 +49,8 @@ impl Runs {
     }
 }
 
-/// Speed of one over another. The variance between processes is pooled over all variants, with [`NOISE`] among them.
+/// Speed of one over another. The variance between processes is pooled over all variants, and is no less than that of the two
+/// themselves: a single process says nothing of what another start gives.
 pub fn speedup(of: &Runs, over: &Runs, all: &[Runs], missed: f64) -> Speedup {
     let rounds = of.logs.len().min(over.logs.len());
     if rounds == 0 {
@@ -87,5 +86,34 @@ mod tests {
         let found = speedup(&after, &before, &[before.clone(), after.clone()], MISSED);
         assert!(found.low < 1.0 && found.high > 1.3, "{found:?}");
         assert_eq!(speedup(&runs(&[]), &before, &[], MISSED).low, 0.0);
+    }
+
+    #[test]
+    fn known_noise_is_a_floor_and_shrinks_nothing() {
+        let half = |of: &Runs, over: &Runs, all: &[Runs]| {
+            let found = speedup(of, over, all, MISSED);
+            (found.high / found.low).ln() / 2.0
+        };
+        // A dozen processes that agree: one percent stays. By hand: t of 15 degrees is 2.131.
+        let steady = runs(&[0.1; 12]);
+        let quiet = half(&runs(&[0.05]), &steady, &[steady.clone(), runs(&[0.05])]);
+        assert!((quiet - 2.131 * 0.01 * (1.0 + 1.0 / 12.0f64).sqrt()).abs() < 1e-4, "{quiet}");
+        // Two that lie 10% apart: their own deviation is 7%, and a known one of 1% does not make it less.
+        let apart = runs(&[0.1, 0.1105]);
+        let wide = half(&runs(&[0.05]), &apart, &[apart.clone(), runs(&[0.05])]);
+        assert!(wide > 0.0706 * 2.5, "{wide}");
+    }
+
+    #[test]
+    fn a_variant_that_starts_differently_each_time_is_not_made_sure_by_others_that_do_not() {
+        let (steady, apart) = (runs(&[0.1; 8]), runs(&[0.05, 0.06]));
+        let all = [steady.clone(), apart.clone()];
+        let found = speedup(&apart, &steady, &all, MISSED);
+        for start in [0.05, 0.06] {
+            assert!(found.low < 0.1 / start && 0.1 / start < found.high, "{found:?} does not hold {start}");
+        }
+        // A single process has the spread of what it is held against.
+        let found = speedup(&runs(&[0.1]), &apart, &[steady, apart.clone(), runs(&[0.1])], MISSED);
+        assert!(found.high / found.low > 1.3, "{found:?}");
     }
 }

@@ -6,12 +6,12 @@
 //! Many remedies are tried, so that one in twenty would be kept by chance: to be kept, one has to be faster with
 //! a chance of 1% to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
 //!
-//! A process starts with many seconds of imports. So time is set aside from the start for the turns at the end and for the patch
-//! (`Search::set_aside`), and no process may take it.
+//! Time is short: `time` says which process may be begun, and how long it may take.
 
 mod apart;
 mod finals;
 mod proofs;
+mod time;
 
 use super::candidates::{Candidate, LARGE, Unit, units};
 use super::gates::{correct, ended_alike, spread};
@@ -25,6 +25,7 @@ pub use finals::{Found, Patched};
 use headroom_record::statistics::MISSED;
 use proofs::Link;
 use std::collections::BTreeMap;
+use time::Compiled;
 
 /// Chance of a remedy that does nothing to be kept.
 const CHANCE: f64 = 0.01;
@@ -39,12 +40,8 @@ const UNDECIDED: f64 = 1.05;
 const SMALLER: f64 = 0.95;
 const AS_FAST: f64 = 0.97;
 
-/// Seconds of compiling that a variant is given which was not compiled before, and of reading it from the compiler's cache.
-const COMPILING: f64 = 30.0;
-const CACHED: f64 = 15.0;
-
-/// Of all time, for the first process of a variant that compiles.
-const COMPILING_SHARE: f64 = 0.45;
+/// Gates that more processes may pass.
+const PROVED: [&str; 3] = ["losses", "gradients", "batches"];
 
 /// How often a comparison is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +68,8 @@ pub struct Search<'a> {
     uncompiled: usize,
     /// What was kept, each held against what was kept before it.
     links: Vec<Link>,
+    /// Those that were proved, by what they are of.
+    proved: BTreeMap<usize, Link>,
     /// The script as it is with other random numbers of loading, once it was asked for.
     other_loadings: Vec<Note>,
     /// The script as it is, moved a little.
@@ -78,8 +77,8 @@ pub struct Search<'a> {
     /// All time there was, and seconds of the longest process that compiled nothing.
     limit: f64,
     longest: f64,
-    /// Seconds of the last process of each variant that compiles, and how many there were.
-    compiled: BTreeMap<String, (f64, usize)>,
+    /// By the code that is compiled.
+    compiled: BTreeMap<String, Compiled>,
     saved: BTreeMap<&'static str, f64>,
     processes: usize,
     told: &'a mut dyn FnMut(&Row),
@@ -101,6 +100,7 @@ impl<'a> Search<'a> {
             best: 0,
             uncompiled: 0,
             links: vec![],
+            proved: BTreeMap::new(),
             other_loadings: vec![],
             moved: vec![],
             limit,
@@ -141,10 +141,8 @@ impl<'a> Search<'a> {
         let mut units: std::collections::VecDeque<Unit> = units(candidates).into();
         while let Some(mut unit) = units.pop_front() {
             unit.iter_mut().for_each(|candidate| candidate.predicted = self.predicted(candidate));
-            // Another of its kind was kept since, and nothing more is expected of it: the rest comes first.
-            let is_small = |one: &Candidate| one.predicted.is_some_and(|share| share < LARGE);
-            let was_large = |one: &Candidate| self.replaced(one.remedy.name).is_some();
-            if unit.len() == 1 && is_small(&unit[0]) && was_large(&unit[0]) && units.iter().any(|unit| unit.len() > 1) {
+            // The rest comes first.
+            if self.is_spent(&unit) && !units.iter().all(|other| self.is_spent(other)) {
                 units.push_back(unit);
                 continue;
             }
@@ -154,6 +152,12 @@ impl<'a> Search<'a> {
             }
         }
         rows
+    }
+
+    /// Was another of its kind kept, beyond which it promises little?
+    fn is_spent(&self, unit: &[Candidate]) -> bool {
+        let [one] = unit else { return false };
+        self.replaced(one.remedy.name).is_some() && self.predicted(one).is_some_and(|share| share < LARGE)
     }
 
     /// The saving that is still to be expected: no more than what is left of the step, and beyond what the one saves whose
@@ -172,17 +176,16 @@ impl<'a> Search<'a> {
     }
 
     fn attempt(&mut self, unit: Unit, rest: &[Unit]) -> Vec<Row> {
-        let mut variant = self.measured[self.best].variant.clone();
-        for candidate in &unit {
-            variant = variant.with(candidate.remedy);
-        }
+        let variant = unit.iter().fold(self.kept().clone(), |variant, one| variant.with(one.remedy));
         let all = |outcome: Outcome| unit.iter().map(|one| Row::of(one.clone(), outcome.clone())).collect::<Vec<Row>>();
         let own = self.add(variant, Way::Timed);
-        let within = self.allowance(own);
-        if self.cost(own) > within {
+        let proofs = self.proofs_before(own);
+        if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_allowance(own, rest) {
             self.measured.pop();
             return all(Outcome::NotTried("no time was left for it".into()));
         }
+        self.measure_before(own, &proofs);
+        let within = self.first_allowance(own, rest);
         if let Err(outcome) = self.run(own, within) {
             return all(outcome);
         }
@@ -208,9 +211,14 @@ impl<'a> Search<'a> {
                 }
             }
             (rows, Outcome::Kept) => self.take_apart(own, rows, rest),
-            (rows, Outcome::WithinNoise | Outcome::Slower | Outcome::Undecided(_)) => {
+            (rows, Outcome::KeptSmaller) => {
+                for row in &mut *rows {
+                    row.outcome = Outcome::KeptSmallerTogether(others(&names, row.candidate.remedy.name));
+                }
+                self.keep(own, &names, None);
+            }
+            (rows, Outcome::WithinNoise | Outcome::Slower) => {
                 for row in rows {
-                    row.saved = None;
                     row.outcome = Outcome::NoGainTogether(others(&names, row.candidate.remedy.name));
                 }
             }
@@ -239,7 +247,8 @@ impl<'a> Search<'a> {
     fn take_turns(&mut self, own: usize, rest: &[Unit]) -> Doubt {
         while self.measured[own].logs.len() < self.repeats.most {
             let likely = self.speedup(own, self.best, MISSED);
-            if likely.high < 1.0 || likely.ratio < WORTH && likely.high < UNDECIDED {
+            let may_be_smaller = likely.low <= AS_FAST && self.is_smaller(own);
+            if likely.high < 1.0 || likely.ratio < WORTH && likely.high < UNDECIDED && !may_be_smaller {
                 break;
             }
             let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
@@ -276,7 +285,7 @@ impl<'a> Search<'a> {
             () if !is_faster && !is_smaller && likely.high > UNDECIDED => Outcome::Undecided(doubt),
             () if !is_faster && !is_smaller => Outcome::WithinNoise,
             () => match self.refusal(own) {
-                Some(gate) => Outcome::Refused(gate.name, gate.figure, gate.limit),
+                Some(outcome) => outcome,
                 None if is_faster => Outcome::Kept,
                 None => Outcome::KeptSmaller,
             },
@@ -292,13 +301,19 @@ impl<'a> Search<'a> {
         both.is_some_and(|(one, other)| one.min(other) <= SMALLER && one.max(other) <= 1.01)
     }
 
-    /// The gate that fails, of all but the speed.
-    fn refusal(&mut self, own: usize) -> Option<Gate> {
+    /// Why it is not kept, although it is faster or smaller: a gate fails, or there was no time to prove that none does.
+    fn refusal(&mut self, own: usize) -> Option<Outcome> {
         let link = self.prove(own);
-        let proof = self.proof(&link);
-        let gates = correct(self.originals(), &self.measured[own].notes, &[proof]);
-        self.measured[own].comparable = link.comparable;
-        gates.into_iter().find(|gate| gate.answer == Answer::Fail)
+        let gates = correct(self.originals(), &self.measured[own].notes, &[self.proof(&link)]);
+        let is_open = |gate: &Gate| link.lacks_time && PROVED.contains(&gate.name);
+        let mut failed: Vec<Gate> = gates.into_iter().filter(|gate| gate.answer == Answer::Fail).collect();
+        failed.sort_by_key(is_open);
+        let outcome = failed.first().map(|gate| match is_open(gate) {
+            true => Outcome::Undecided(Doubt::Proof),
+            false => Outcome::Refused(gate.name, gate.figure, gate.limit),
+        });
+        self.proved.insert(own, link);
+        outcome
     }
 
     fn keep(&mut self, own: usize, names: &[&'static str], saved: Option<f64>) {
@@ -337,23 +352,6 @@ impl<'a> Search<'a> {
         row
     }
 
-    fn started(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
-        let before = self.runner.seconds_left();
-        let ran = self.runner.run(variant, way, within);
-        self.processes += 1;
-        let seconds = before - self.runner.seconds_left();
-        match variant.is_compiled() {
-            true if way == Way::Timed => {
-                let count = self.compiled.get(&variant.asked()).map_or(0, |(_, count)| *count);
-                self.compiled.insert(variant.asked(), (seconds, count + 1));
-            }
-            true => {}
-            false if way != Way::Patched => self.longest = self.longest.max(seconds),
-            false => {}
-        }
-        ran
-    }
-
     fn run(&mut self, which: usize, within: f64) -> Result<(), Outcome> {
         let (variant, way) = (self.measured[which].variant.clone(), self.measured[which].way);
         match self.started(&variant, way, within) {
@@ -368,53 +366,6 @@ impl<'a> Search<'a> {
             Ran::Failed(why) => Err(Outcome::Failed(why)),
             Ran::TooLong(limit) => Err(Outcome::TooLong(limit)),
         }
-    }
-
-    /// Seconds of one more process.
-    fn cost(&self, which: usize) -> f64 {
-        self.cost_of(&self.measured[which].variant, COMPILING)
-    }
-
-    fn cost_of(&self, variant: &Variant, compiling: f64) -> f64 {
-        match (variant.is_compiled(), self.compiled.get(&variant.asked())) {
-            (false, _) => self.longest,
-            (true, None) => self.longest + compiling,
-            // The next one reads what the first one compiled.
-            (true, Some((first, 1))) => self.longest.max(first - 0.5 * (first - self.longest).max(0.0)),
-            (true, Some((last, _))) => *last,
-        }
-    }
-
-    /// Seconds for the end, were this one kept: the script as it is and this one once more, and the patch twice.
-    fn set_aside(&self, own: usize) -> f64 {
-        self.cost(0) + 3.0 * self.cost_of(&self.measured[own].variant, CACHED)
-    }
-
-    /// Seconds that processes for this one may take.
-    fn allowance(&self, own: usize) -> f64 {
-        let left = self.runner.seconds_left() - self.set_aside(own);
-        let runs = &self.measured[own];
-        match runs.variant.is_compiled() && runs.logs.is_empty() {
-            true => left.min(COMPILING_SHARE * self.limit),
-            false => left,
-        }
-    }
-
-    /// Seconds for what still promises much: one process each, one for all that stand in for each other.
-    fn pending(&self, rest: &[Unit]) -> f64 {
-        let mut counted: Vec<&str> = vec![];
-        let mut seconds = 0.0;
-        for candidate in rest.iter().flatten().filter(|one| self.predicted(one).is_some_and(|share| share >= LARGE)) {
-            let name = candidate.remedy.name;
-            if !counted.iter().any(|other| is_alternative(other, name)) {
-                counted.push(name);
-                let variant = self.kept().with(candidate.remedy);
-                // What compiles takes longer at the end too.
-                let at_the_end = if variant.is_compiled() && !self.kept().is_compiled() { 3.0 * CACHED } else { 0.0 };
-                seconds += self.cost_of(&variant, COMPILING) + at_the_end;
-            }
-        }
-        seconds
     }
 
     fn speedup(&self, of: usize, over: usize, missed: f64) -> Speedup {
@@ -443,3 +394,7 @@ pub fn repeats_itself(originals: &[Note]) -> bool {
 #[cfg(test)]
 #[path = "search_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "search_simulated_tests.rs"]
+mod simulated_tests;

@@ -65,9 +65,9 @@ impl Runner for Made {
     fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
 }
 
-const REPEATS: Repeats = Repeats { originals: 3, most: 4, finals: 3 };
+pub(super) const REPEATS: Repeats = Repeats { originals: 3, most: 4, finals: 3 };
 
-fn candidate(name: &str) -> Candidate {
+pub(super) fn candidate(name: &str) -> Candidate {
     Candidate { remedy: named(name).unwrap(), predicted: None, answers: vec![] }
 }
 
@@ -159,14 +159,19 @@ fn a_script_that_cannot_be_measured_gets_its_reason() {
 }
 
 #[test]
-fn compiled_dropout_is_proved_by_a_run_that_draws_as_the_script_does() {
-    let mut made = made(1e9, same, (3, false));
-    let found = searched(&mut made, vec![candidate("compile"), candidate("tf32")], false);
+fn compiled_dropout_is_held_against_other_dropout_and_else_draws_as_the_script_does() {
+    let mut runner = made(1e9, same, (3, false));
+    let found = searched(&mut runner, vec![candidate("compile"), candidate("tf32")], false);
     assert_eq!(found.kept.names(), ["tf32", "compile"]);
-    assert_eq!(found.links[0].proofs.len(), 1, "its timed runs draw others");
-    assert_eq!(found.processes, made.runs);
-    // Once for `compile`; `tf32` is held against what was compiled before, which draws alike.
-    assert_eq!(made.ways.iter().filter(|way| **way == Way::ComparableRandom).count(), 1);
+    assert_eq!(found.processes, runner.runs);
+    // Once, before `compile`; `tf32` is held against what was compiled before, which draws alike.
+    assert_eq!(runner.ways.iter().filter(|way| matches!(way, Way::OtherDropout(_))).count(), 1);
+    assert!(!runner.ways.contains(&Way::ComparableRandom));
+    // Where other dropout does not explain its losses, it is compiled once more.
+    let drawn = |variant: &Variant| if variant.is_compiled() { vec![2.0, 1.49, 1.2] } else { vec![2.0, 1.5, 1.2] };
+    let mut runner = made(1e9, drawn, (3, false));
+    searched(&mut runner, vec![candidate("compile")], false);
+    assert_eq!(runner.ways.iter().filter(|way| **way == Way::ComparableRandom).count(), 1);
 }
 
 #[test]
@@ -196,13 +201,13 @@ fn one_of_two_that_stand_in_for_each_other_is_kept_and_predicted_beyond_it() {
     };
     let mut made = Made { speed, ..made(1e9, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
-    let candidates = vec![predicted("compile-reduce-overhead", 0.35), predicted("compile", 0.17)];
+    let candidates = vec![predicted("compile-reduce-overhead", 0.24), predicted("compile", 0.2)];
     let found = searched(&mut made, candidates, false);
     assert_eq!(found.kept.names(), ["compile-reduce-overhead"]);
     assert_eq!(found.links.len(), 1, "the first is in the chain no more");
     let row = &found.rows[1];
     assert!((found.speedup.ratio - 1.5).abs() < 0.05 && (row.saved.unwrap() - 1.0 / 6.0).abs() < 0.03);
-    assert!((row.candidate.predicted.unwrap() - (0.35 - 1.0 / 6.0)).abs() < 0.03, "{row:?}");
+    assert!((row.candidate.predicted.unwrap() - (0.24 - 1.0 / 6.0)).abs() < 0.03, "{row:?}");
 }
 
 #[test]
@@ -259,7 +264,7 @@ fn compiling_takes_neither_the_end_nor_the_patch() {
 
 #[test]
 fn a_first_process_keeps_what_is_clear_where_time_is_short_and_the_end_adds_another() {
-    let mut made = Made { costs: (20.0, 20.0), ..made(265.0, same, (0, false)) };
+    let mut made = Made { costs: (20.0, 20.0), ..made(245.0, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
     let found = searched(&mut made, vec![predicted("tf32", 0.5), predicted("compile", 0.1)], true);
     assert_eq!(found.kept.names(), ["tf32", "compile"]);
@@ -277,7 +282,7 @@ fn cheap_remedies_that_are_faster_together_are_taken_apart() {
     let row = found.rows.iter().find(|row| row.outcome.is_kept()).unwrap();
     assert!((row.speedup.unwrap().ratio - 1.3).abs() < 0.05);
     // Without the time for it they stay together, and say so.
-    let mut made = Made { speed, ..self::made(85.0, same, (0, false)) };
+    let mut made = Made { speed, ..self::made(65.0, same, (0, false)) };
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names().len(), 5);
     assert!(found.rows[0].outcome.words().starts_with("kept: faster together with"), "{:?}", found.rows[0]);
@@ -295,6 +300,43 @@ fn memory_refuses_one_remedy_or_keeps_it() {
     assert_eq!(found.rows[0].outcome.words(), "not kept: it takes 1.40 times the script's own memory, 1.25 allowed");
     assert_eq!(found.rows[1].outcome, Outcome::KeptSmaller);
     assert_eq!(found.kept.names(), ["channels-last"]);
+}
+
+#[test]
+fn cheap_remedies_that_take_less_memory_together_are_kept_together() {
+    let memory = |variant: &Variant| if variant.is_empty() { 1000 } else { 700 };
+    let mut made = Made { speed: |_| 1.0, memory, ..made(1e9, same, (0, false)) };
+    let names = ["zero-grad-none", "expandable-segments"];
+    let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
+    assert_eq!(found.kept.names(), names, "{:?}", found.rows);
+    assert_eq!(found.rows[0].outcome.words(), "kept: as fast, in less memory together with expandable-segments");
+    assert_eq!(found.links.len(), 1);
+}
+
+#[test]
+fn cheap_remedies_that_were_not_decided_together_say_so() {
+    // Faster by 4%, where processes of it differ by 8%.
+    struct Noisy(Made);
+    impl Runner for Noisy {
+        fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+            match self.0.run(variant, way, within) {
+                Ran::Measured(note) if !variant.is_empty() => {
+                    let factor = if self.0.runs % 2 == 1 { 1.0 } else { 0.92 };
+                    let step_seconds = note.step_seconds.iter().map(|one| one * factor).collect();
+                    Ran::Measured(Box::new(Note { step_seconds, ..*note }))
+                }
+                ran => ran,
+            }
+        }
+        fn seconds_left(&self) -> f64 {
+            self.0.seconds_left()
+        }
+        fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
+    }
+    let mut made = Noisy(Made { speed: |_| 1.0, ..made(1e9, same, (0, false)) });
+    let names = ["zero-grad-none", "expandable-segments"];
+    let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
+    assert!(found.rows.iter().all(|row| row.outcome == Outcome::Undecided(Doubt::Noise)), "{:?}", found.rows);
 }
 
 #[test]

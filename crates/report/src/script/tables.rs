@@ -177,7 +177,7 @@ pub fn gates(record: &ScriptRecord) -> Table {
 
 /// A gate's figure or limit.
 pub fn gate_figure(gate: &str, figure: f64) -> String {
-    match gate {
+    match gate.trim_start_matches("patch_") {
         "speed" => times(figure),
         "memory" => format!("{figure:.2}"),
         "finite" | "batches" | "samples" | "steps" => format!("{figure:.0}"),

@@ -69,8 +69,8 @@ fn label(variant: &Variant, way: Way) -> String {
         Way::Timed => "",
         Way::ComparableRandom => "-comparable-random",
         Way::OtherLoading(_) => "-other-loading",
-        Way::Moved(_) => "-moved-by-rounding",
-        Way::OtherDropout => "-other-dropout",
+        Way::Moved(..) => "-moved-by-rounding",
+        Way::OtherDropout(_) => "-other-dropout",
         Way::Patched => return "patched".to_string(),
     };
     format!("{variant}{way}")

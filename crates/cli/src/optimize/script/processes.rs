@@ -18,9 +18,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Parts of the hook that are read when a script is measured.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     ("measure.py", include_str!("../../record/parts/measure.py")),
     ("moments.py", include_str!("../../record/parts/moments.py")),
+    ("moved.py", include_str!("../../record/parts/moved.py")),
     ("losses.py", include_str!("../../record/parts/losses.py")),
     ("batches.py", include_str!("../../record/parts/batches.py")),
     ("facts.py", include_str!("../../record/parts/facts.py")),
@@ -225,15 +226,7 @@ impl<'a> Processes<'a> {
     }
 
     fn limit(&self, within: f64) -> Duration {
-        let left = self.ends.saturating_duration_since(Instant::now());
-        match self.own {
-            // The first one may take as long as there is.
-            None => left,
-            Some(own) => {
-                let most = own.mul_f64(PATIENCE) + COMPILING;
-                most.min(Duration::try_from_secs_f64(within).unwrap_or(most)).max(own.mul_f64(AT_LEAST).min(left))
-            }
-        }
+        limit(self.own, self.ends.saturating_duration_since(Instant::now()), within)
     }
 
     /// `None` where it was ended: it took too long, or somebody asked for it.
@@ -277,10 +270,13 @@ impl Runner for Processes<'_> {
                 Way::OtherLoading(number) => {
                     command.env("HEADROOM_MEASURE_SHIFT_LOADING", number.to_string());
                 }
-                Way::Moved(rounding) => {
+                Way::Moved(rounding, number) => {
                     command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", rounding.share().to_string());
+                    command.env("HEADROOM_MEASURE_MOVE_NUMBER", number.to_string());
                 }
-                Way::OtherDropout => drop(command.env("HEADROOM_MEASURE_OTHER_DROPOUT", "1")),
+                Way::OtherDropout(number) => {
+                    command.env("HEADROOM_MEASURE_OTHER_DROPOUT", number.to_string());
+                }
             }
         });
         let (ended, place) = match ran {
@@ -311,6 +307,19 @@ impl Runner for Processes<'_> {
     fn patch_with(&mut self, files: Vec<(PathBuf, String)>) {
         self.changed = files;
     }
+}
+
+/// Time that a process may take, by that of the script as it is, the time that is left, and seconds that it is given.
+fn limit(own: Option<Duration>, left: Duration, within: f64) -> Duration {
+    // The first one may take as long as there is.
+    let Some(own) = own else { return left };
+    let most = own.mul_f64(PATIENCE) + COMPILING;
+    let given = match within {
+        within if within == f64::INFINITY => most,
+        // No time is a limit too.
+        within => most.min(Duration::try_from_secs_f64(within.max(0.0)).unwrap_or(most)),
+    };
+    given.max(own.mul_f64(AT_LEAST).min(left))
 }
 
 fn record_into(command: &mut Command, into: &Path, notes: &Path) {
@@ -441,3 +450,22 @@ fn end_group(_child: &Child) {}
 
 #[cfg(not(unix))]
 fn ask_group(_child: &Child) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_given_what_it_was_granted_and_never_more_for_want_of_time() {
+        let seconds = Duration::from_secs;
+        let own = Some(seconds(10));
+        assert_eq!(limit(None, seconds(300), -5.0), seconds(300), "the first one");
+        assert_eq!(limit(own, seconds(300), 40.0), seconds(40));
+        assert_eq!(limit(own, seconds(300), f64::INFINITY), seconds(230));
+        assert_eq!(limit(own, seconds(300), 1e300), seconds(230));
+        for nothing in [0.0, -5.0, f64::NEG_INFINITY, f64::NAN] {
+            assert_eq!(limit(own, seconds(300), nothing), seconds(13), "{nothing}");
+            assert_eq!(limit(own, seconds(4), nothing), seconds(4), "{nothing}");
+        }
+    }
+}

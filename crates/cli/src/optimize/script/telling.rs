@@ -48,7 +48,9 @@ impl Told<'_> {
         let class = found.map_or("same", |found| found.kept.class().name());
         let all = found.filter(|found| !found.kept.is_empty());
         let gates = all.map_or_else(BTreeMap::new, |found| {
-            gates(&found.originals, &found.finals, &found.links, found.speedup).iter().map(gate).collect()
+            let of_patch = found.patched.iter().flat_map(|patched| &patched.gates);
+            let of_kept = gates(&found.originals, &found.finals, &found.links, found.speedup);
+            of_kept.iter().chain(of_patch).map(gate).collect()
         });
         let speedup = found.map(|found| found.speedup);
         ScriptRecord {

@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 import zlib
 from collections.abc import Mapping
 
@@ -20,6 +21,8 @@ MOST_BYTES = 1 << 22
 # Batches made ahead that a warm-up waits for, and workers whose bursts are timed twice, at most.
 MOST_AHEAD = 96
 MOST_BURST = 24
+# A queue that neither fills nor empties is looked at until so many times its batches were taken; the rest is told by `used_up`.
+MOST_ROUNDS = 2
 SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
 
 
@@ -38,14 +41,19 @@ class Batches:
         self.is_digesting = True
         # The loader that handed out the last batch.
         self.latest = None
+        self.restart_timing()
 
     def restart_timing(self):
         self.waits = []
+        # Per timed step: batches that lay ready, `None` where that cannot be told; and batches taken.
+        self.ready = []
+        self.taken_before = self.taken()
 
     def end_step(self, is_timed):
         self.samples.append(self.step_samples)
         if is_timed:
             self.waits.append(self.step_wait)
+            self.ready.append(self.ready_now())
         self.step_samples, self.step_wait = 0, 0.0
 
     def watch(self):
@@ -72,6 +80,7 @@ class Batches:
             if is_shifted:
                 seed_all(1_000_003 * SHIFT + this._num_yielded)
                 shifted = random_states()
+            SHARED.guarded(self.asked, this)
             begin = time.perf_counter()
             batch = original_next(this)
             self.step_wait += time.perf_counter() - begin
@@ -110,10 +119,18 @@ class Batches:
                     "digests": [],
                     "on_device": False,
                     "draws_random": False,
+                    # Whether the loop had to wait for a batch after those that were made before it began.
+                    "waited": False,
                 }
             )
         self.loaders[which]["epochs"] += 1
+        self.loaders[which]["iterator"] = weakref.ref(iterator)
         iterator._headroom_loader = which
+
+    def asked(self, iterator):
+        facts = self.loaders[iterator._headroom_loader]
+        if not facts["waited"] and facts["batches"] >= depth(facts) and ready(iterator) == 0:
+            facts["waited"] = True
 
     def gave(self, iterator, batch):
         facts = self.loaders[iterator._headroom_loader]
@@ -136,20 +153,75 @@ class Batches:
 
     def has_ahead(self, timed):
         """Whether the loop still takes batches that workers made before it could wait for them: steps on those are no steps of
-        a loader that is too slow. An epoch that is too short for the steps to time after them leaves no choice."""
+        a loader that is too slow. It is over once the loop has waited for a batch, or workers fill the queue as fast as it is
+        emptied. An epoch that is too short for the steps to time after them leaves no choice."""
         for one in self.trained_on():
-            ahead = min(MOST_AHEAD, one["workers"] * (one["prefetch"] or 2))
+            if one["epochs"] != 1 or not one["workers"] or one["waited"]:
+                continue
             try:
-                ahead = min(ahead, len(one["loader"]) - max(timed, 2 * self.workers()) - 2)
+                if len(one["loader"]) - one["batches"] < max(timed, 2 * self.workers()) + 2:
+                    continue
             except TypeError:
                 # An iterable dataset has no length.
                 pass
-            if one["epochs"] == 1 and one["batches"] <= ahead:
+            ahead = min(MOST_AHEAD, depth(one))
+            if one["batches"] <= ahead:
+                return True
+            waiting = ready(one["iterator"]())
+            is_filled = waiting is None or waiting >= depth(one) - one["workers"]
+            if not is_filled and one["batches"] <= MOST_ROUNDS * ahead:
                 return True
         return False
 
+    def taken(self):
+        return sum(one["batches"] for one in self.trained_on())
+
+    def ready_now(self):
+        """`None` without workers, and towards the end of an epoch, where workers have nothing more to make."""
+        for one in self.trained_on():
+            iterator = one["iterator"]()
+            if iterator is not None and one["workers"] and outstanding(iterator) >= depth(one) - 1:
+                return ready(iterator)
+        return None
+
+    def used_up(self):
+        """Batches that the timed steps took from the queue beyond those that workers made meanwhile, of all that they took: a
+        step of a loader that is too slow takes as much longer. `None` where it cannot be told. Bursts of workers are no trend:
+        the means of two halves are compared."""
+        half = len(self.ready) // 2
+        taken = self.taken() - self.taken_before
+        if not half or taken < 4 or any(count is None for count in self.ready):
+            return None
+        first, second = self.ready[:half], self.ready[-half:]
+        fewer = (sum(first) - sum(second)) / half * len(self.ready) / (len(self.ready) - half)
+        is_trend = fewer >= max(2.0, 0.1 * taken)
+        return {"taken": taken, "used_up": min(fewer, taken - 1.0) if is_trend else 0.0}
+
     def facts(self):
-        return [{key: value for key, value in one.items() if key != "loader"} for one in self.loaders]
+        hidden = ("loader", "iterator", "waited")
+        return [{key: value for key, value in one.items() if key not in hidden} for one in self.loaders]
+
+
+def depth(facts):
+    """Batches that workers make ahead at most."""
+    return facts["workers"] * (facts["prefetch"] or 2)
+
+
+def ready(iterator):
+    """Batches that workers have made and the loop has not taken; `None` where that cannot be told."""
+    try:
+        count = iterator._worker_result_queue.qsize()
+        if iterator._data_queue is not iterator._worker_result_queue:
+            count += iterator._data_queue.qsize()
+        # Those that came before their turn.
+        return count + sum(1 for info in iterator._task_info.values() if len(info) == 2)
+    except (AttributeError, NotImplementedError, OSError, TypeError):
+        return None
+
+
+def outstanding(iterator):
+    """Batches that workers were asked for and the loop has not taken."""
+    return getattr(iterator, "_send_idx", 0) - getattr(iterator, "_rcvd_idx", 0)
 
 
 def random_states():

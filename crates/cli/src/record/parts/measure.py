@@ -14,8 +14,9 @@ Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES al
   HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
   HEADROOM_MEASURE_BATCHES          batches per loader to take a digest of, during the warm-up [8]
   HEADROOM_MEASURE_SHIFT_LOADING    another number, other random numbers of loading alone [0: none]
-  HEADROOM_MEASURE_MOVE_WEIGHTS     a share: weights are moved at random by so much of themselves before the first forward pass
-  HEADROOM_MEASURE_OTHER_DROPOUT    1: the device draws other random numbers from the first forward pass on
+  HEADROOM_MEASURE_MOVE_WEIGHTS     a share: weights are moved at random by so much of themselves in every step (`moved.py`)
+  HEADROOM_MEASURE_MOVE_NUMBER      another number, other random moves [1]
+  HEADROOM_MEASURE_OTHER_DROPOUT    another number, other random numbers of dropout alone [0: none]
   HEADROOM_MEASURE_FALLBACK_RANDOM  1: compiled code draws random numbers as uncompiled code does
   HEADROOM_SCRATCH                  folder that holds the copy of the working folder: links that lead out of it are not written
   HEADROOM_MEASURE_COMMAND          process id of the command: the script ends when it is killed (Linux)
@@ -32,6 +33,8 @@ Note (times in seconds, memory in bytes; a value that is unknown or not finite i
   warmup_steps        steps taken before timing began
   seconds_to_first_step, warmup_seconds   from the interpreter's start to the first mark; from there to the first timed step
   loader_wait_seconds time in DataLoader's `__next__` per timed step
+  made_ahead          {taken, used_up}: batches of the timed steps, and how many of them came from a queue that workers did not
+                      fill again; null where it cannot be told. A step of steady loading takes taken / (taken - used_up) as long
   compile             null, or {seconds, seconds_in_timed, graphs, graph_breaks, recompiles, failures}
   losses              per step a list, one value per backward call, from the first step on; unscaled
   finite              whether all of them are; null without any
@@ -93,13 +96,11 @@ STOP = os.environ.get("HEADROOM_MEASURE_STOP") == "1"
 SEED = os.environ.get("HEADROOM_MEASURE_SEED")
 BATCHES = int(os.environ.get("HEADROOM_MEASURE_BATCHES", "8"))
 FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
-MOVE_WEIGHTS = float(os.environ.get("HEADROOM_MEASURE_MOVE_WEIGHTS", "0"))
-OTHER_DROPOUT = os.environ.get("HEADROOM_MEASURE_OTHER_DROPOUT") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
 
 
 # Seconds of a warm-up that waits for batches made ahead to be used up.
-MOST_DRAINING = 20.0
+MOST_DRAINING = 10.0
 # Steps, counted from 0, whose gradients are looked at.
 GRADIENT_STEPS = (0, 2)
 
@@ -163,7 +164,6 @@ class Meter:
         if is_changed and self.phase == "timed":
             # The steps timed so far were parts of a step: the next mark is where timing begins.
             self.timed, self.steps_in_phase = [], -1
-            self.batches.restart_timing()
         if is_mark:
             self.mark()
 
@@ -221,6 +221,8 @@ class Meter:
 
     def take_time(self):
         """Without a wait: the device tells later when it came to this mark."""
+        if not self.timed:
+            self.batches.restart_timing()
         self.timed.append((time.perf_counter(), SHARED.device_event()))
 
     def read_times(self):
@@ -297,6 +299,7 @@ class Meter:
             "seconds_to_first_step": None if begun is None else begun - BEGAN,
             "warmup_seconds": None if self.warmup_end is None else self.warmup_end - begun,
             "loader_wait_seconds": self.batches.waits,
+            "made_ahead": self.batches.used_up(),
             "compile": compiled,
             "losses": losses,
             "gradients": [gradients_read(step) for step in self.gradients],
@@ -441,21 +444,6 @@ def number(text):
         return None
 
 
-def move(module, *unused):
-    """How far losses move by a change that is none. The script's own random numbers stay where they are."""
-    import torch
-
-    for parameter in module.parameters() if MOVE_WEIGHTS else ():
-        if torch.is_floating_point(parameter):
-            generator = torch.Generator(parameter.device)
-            generator.manual_seed(parameter.numel())
-            shape = {"size": parameter.shape, "generator": generator, "device": parameter.device, "dtype": parameter.dtype}
-            with torch.no_grad():
-                parameter.mul_(1 + MOVE_WEIGHTS * torch.randn(**shape))
-    if OTHER_DROPOUT and any(parameter.is_cuda for parameter in module.parameters()):
-        torch.cuda.manual_seed_all(20011)
-
-
 def watch_exceptions(meter):
     """Remembers what ended the script."""
     original = sys.excepthook
@@ -480,8 +468,7 @@ def begin():
     SHARED.part("places").Places(moments, batches).watch()
     # Remedies that act at a mark do so before its time is taken.
     moments.watch()
-    if MOVE_WEIGHTS or OTHER_DROPOUT:
-        moments.at_first_forward.append((2, 0, lambda *called: SHARED.guarded(move, *called, listener=meter)))
+    SHARED.part("moved").watch(moments, meter)
     SHARED.LOOP.listeners.append(meter)
     SHARED.when_loaded(
         "torch.optim.optimizer", lambda module: module.register_optimizer_step_pre_hook(meter.before_step)

@@ -57,6 +57,7 @@ impl Search<'_> {
             self.measured.pop();
             return None;
         }
+        let within = within.min(self.first_allowance(smaller, rest));
         if self.run(smaller, within).is_err() {
             return Some(None);
         }

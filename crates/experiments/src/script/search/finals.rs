@@ -1,15 +1,14 @@
 //! The end: the script as it is, what was kept and the patch take turns.
 
+use super::time::LEAST;
 use super::{NotMeasured, Outcome, Row, Search};
-use crate::script::gates::Proof;
+use crate::gates::Gate;
+use crate::script::gates::{Proof, of_patch};
 use crate::script::note::Note;
 use crate::script::{Variant, Way};
 use crate::turns::Speedup;
 use headroom_record::statistics::MISSED;
 use std::path::PathBuf;
-
-/// Processes of what was kept and of the patch, at least.
-const LEAST: usize = 2;
 
 /// All that was found.
 #[derive(Clone, Debug)]
@@ -33,6 +32,8 @@ pub struct Patched {
     /// Over the script as it is; none where no process of it was measured.
     pub speedup: Option<Speedup>,
     pub notes: Vec<Note>,
+    /// The same gates as those of what was kept, but its memory and its speed.
+    pub gates: Vec<Gate>,
     /// Why it was not measured, or not often enough.
     pub why: Option<String>,
 }
@@ -52,7 +53,7 @@ impl Search<'_> {
             let is_time = self.runner.seconds_left() > turn.iter().map(cost).sum();
             for which in turn.clone() {
                 let count = self.measured[which].logs.len();
-                let is_needed = if which == 0 { round == 0 } else { count < LEAST };
+                let is_needed = which != 0 && count < LEAST;
                 // Little time over the limit is better than a figure without a second one.
                 let left = self.runner.seconds_left();
                 if round >= self.repeats.finals && !is_needed || !is_time && (!is_needed || left <= 0.0) {
@@ -70,7 +71,8 @@ impl Search<'_> {
         let patched = patch.map(|which| {
             let runs = &self.measured[which];
             let over = (!runs.logs.is_empty()).then(|| self.speedup(which, 0, MISSED));
-            Patched { speedup: over, notes: runs.notes.clone(), why: why.or(no_time(runs.logs.len())) }
+            let gates = of_patch(self.originals(), &self.proof_of_patch(which));
+            Patched { speedup: over, notes: runs.notes.clone(), gates, why: why.or(no_time(runs.logs.len())) }
         });
         let links = self.links.iter().map(|link| self.proof(link)).collect();
         let (originals, best) = (self.measured[0].notes.clone(), self.measured[self.best].clone());

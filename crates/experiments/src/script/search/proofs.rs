@@ -9,6 +9,13 @@ use crate::script::{Ran, Variant, Way};
 /// Runs of the script as it is with other random numbers of loading, where a remedy moves loading elsewhere.
 const OTHER_LOADINGS: u32 = 2;
 
+/// Runs of the script as it is that are moved by rounding, or draw other dropout, at most: one of them may lie close by chance.
+const MOVED_RUNS: u32 = 3;
+const OTHER_DROPOUTS: u32 = 2;
+
+/// Losses that lie this many times as far as is allowed are no matter of chance: no further run is asked.
+const HOPELESS: f64 = 10.0;
+
 /// A variant, and what it is held against.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -16,48 +23,67 @@ pub struct Link {
     pub over: usize,
     class: Class,
     /// Compiled code draws the numbers of its dropout in another order: a run that draws them as uncompiled code does.
-    pub comparable: Option<Note>,
+    comparable: Option<Note>,
     moves_loading: bool,
     /// Runs that were moved, as far as they were needed.
     ways: Vec<Way>,
+    /// A run that the proof needs was not made, for want of time.
+    pub lacks_time: bool,
 }
 
 impl Search<'_> {
     /// Each is held against the best so far, by the class of what is new in it. Code that was not compiled before is held against
     /// code that is not compiled.
     pub(super) fn link(&self, own: usize) -> Link {
-        if let Some(link) = self.links.iter().find(|link| link.own == own) {
+        if let Some(link) = self.links.iter().find(|link| link.own == own).or(self.proved.get(&own)) {
             return link.clone();
         }
-        let (variant, best) = (&self.measured[own].variant, &self.measured[self.best].variant);
-        let is_compiled_anew = variant.is_compiled() && variant.compiled_as() != best.compiled_as();
-        let over = if is_compiled_anew { self.uncompiled } else { self.best };
+        let variant = &self.measured[own].variant;
+        let over = if self.is_compiled_anew(own) { self.uncompiled } else { self.best };
         let before = self.measured[over].variant.names();
         let added = variant.remedies().iter().filter(|one| !before.contains(&one.name));
         let class = added.clone().map(|one| one.class).max().unwrap_or(Class::Same);
         let moves_loading = added.clone().any(|one| one.name == "loader-workers");
-        let comparable = self.measured[own].comparable.clone();
-        let ways = match class >= Class::Rounding {
-            true => self.moved.iter().map(|(way, _)| *way).filter(|way| self.may_move(own, over, *way)).collect(),
-            false => vec![],
-        };
-        Link { own, over, class, comparable, moves_loading, ways }
+        Link { own, over, class, comparable: None, moves_loading, ways: vec![], lacks_time: false }
     }
 
-    /// Is a run that was moved in this way a measure for this one?
-    fn may_move(&self, own: usize, over: usize, way: Way) -> bool {
+    fn is_compiled_anew(&self, own: usize) -> bool {
         let variant = &self.measured[own].variant;
-        match way {
-            Way::Moved(rounding) => rounding <= variant.rounding(),
-            Way::OtherDropout => {
-                variant.compiled_as() != self.measured[over].variant.compiled_as() && self.has_dropout()
-            }
-            _ => false,
-        }
+        variant.is_compiled() && variant.compiled_as() != self.kept().compiled_as()
     }
 
     fn has_dropout(&self) -> bool {
         self.originals().iter().any(|note| note.modules.iter().any(|module| module.dropouts > 0))
+    }
+
+    /// Does loading in the script's own process draw random numbers?
+    fn draws_loading(&self) -> bool {
+        let draws = |note: &Note| note.loaders.iter().any(|loader| loader.draws_random == Some(true));
+        self.originals().iter().any(draws)
+    }
+
+    fn knows(&self, way: Way) -> bool {
+        self.moved.iter().any(|(known, _)| *known == way)
+    }
+
+    /// Runs of the script as it is that the proof will ask for in any case: without the time for them a variant is not begun.
+    pub(super) fn proofs_before(&self, own: usize) -> Vec<Way> {
+        let link = self.link(own);
+        let mut ways = vec![];
+        if self.is_compiled_anew(own) && self.has_dropout() && !self.knows(Way::OtherDropout(1)) {
+            ways.push(Way::OtherDropout(1));
+        }
+        if link.moves_loading && self.draws_loading() {
+            ways.extend((self.other_loadings.len() as u32 + 1..=OTHER_LOADINGS).map(Way::OtherLoading));
+        }
+        ways
+    }
+
+    /// Makes those of them whose steps also count as steps of the script as it is.
+    pub(super) fn measure_before(&mut self, own: usize, ways: &[Way]) {
+        for way in ways.iter().filter(|way| matches!(way, Way::OtherDropout(_))) {
+            self.is_moved(own, *way);
+        }
     }
 
     /// The runs of a link as they are now.
@@ -66,14 +92,38 @@ impl Search<'_> {
         let mut references = self.measured[link.over].notes.clone();
         let other_loadings = if link.moves_loading { self.other_loadings.clone() } else { vec![] };
         references.extend(other_loadings.iter().cloned());
-        let is_wanted = |(way, _): &&(Way, Note)| link.ways.contains(way);
         Proof {
             class: link.class,
             references,
             originals: self.originals().to_vec(),
-            moved: self.moved.iter().filter(is_wanted).map(|(_, note)| note.clone()).collect(),
+            moved: self.moved_by(&link.ways),
             other_loadings,
             proofs: link.comparable.as_ref().map_or_else(|| runs.notes.clone(), |note| vec![note.clone()]),
+        }
+    }
+
+    fn moved_by(&self, ways: &[Way]) -> Vec<Note> {
+        self.moved.iter().filter(|(way, _)| ways.contains(way)).map(|(_, note)| note.clone()).collect()
+    }
+
+    /// The patched copy's runs, held against what was kept as that was held against what was before it.
+    pub(super) fn proof_of_patch(&self, patch: usize) -> Proof {
+        let best = &self.measured[self.best];
+        let mut references = best.notes.clone();
+        references.extend(self.links.iter().filter_map(|link| link.comparable.clone()));
+        // A remedy that could not be written leaves the patch nearer to the script as it is.
+        references.extend(self.originals().iter().cloned());
+        let moves_loading = self.links.iter().any(|link| link.moves_loading);
+        let other_loadings = if moves_loading { self.other_loadings.clone() } else { vec![] };
+        references.extend(other_loadings.iter().cloned());
+        let ways: Vec<Way> = self.links.iter().flat_map(|link| link.ways.clone()).collect();
+        Proof {
+            class: best.variant.class(),
+            references,
+            originals: self.originals().to_vec(),
+            moved: self.moved_by(&ways),
+            other_loadings,
+            proofs: self.measured[patch].notes.clone(),
         }
     }
 
@@ -81,48 +131,99 @@ impl Search<'_> {
     /// where losses differ by more than the class allows all the same, how far the script moves them by itself.
     pub(super) fn prove(&mut self, own: usize) -> Link {
         let mut link = self.link(own);
-        let variant = self.measured[own].variant.clone();
-        let is_compiled_anew = variant.compiled_as() != self.measured[link.over].variant.compiled_as();
-        let needs_comparable = |search: &Search, link: &Link| search.has_dropout() || !search.proof(link).holds();
-        if is_compiled_anew && link.comparable.is_none() && needs_comparable(self, &link) {
-            link.comparable = self.extra(own, &variant, Way::ComparableRandom);
-        }
         if link.moves_loading {
-            let draws = |note: &Note| note.loaders.iter().any(|loader| loader.draws_random == Some(true));
-            let differs = self.proof(&link).batches().is_some_and(|gate| !gate.passed());
-            if differs || self.originals().iter().any(draws) {
-                for number in self.other_loadings.len() as u32 + 1..=OTHER_LOADINGS {
-                    let note = self.extra(own, &Variant::as_it_is(), Way::OtherLoading(number));
-                    self.other_loadings.extend(note);
-                }
-            }
+            self.prove_loading(&mut link);
         }
-        if link.class >= Class::Rounding {
-            for way in [Way::Moved(variant.rounding()), Way::OtherDropout] {
-                if self.proof(&link).holds() || !self.may_move(own, link.over, way) {
-                    continue;
-                }
-                if !self.moved.iter().any(|(known, _)| *known == way)
-                    && let Some(note) = self.extra(own, &Variant::as_it_is(), way)
-                {
-                    // Its losses are others, its steps take as long.
-                    let _ = self.measured[0].time(&note);
-                    self.moved.push((way, note));
-                }
-                link.ways.push(way);
-            }
+        match link.class >= Class::Rounding {
+            true if self.is_compiled_anew(own) => self.prove_compiled(&mut link),
+            true => self.prove_rounding(&mut link),
+            false => {}
         }
         link
     }
 
-    /// A process for the proof of `own`; none where there is no time for it.
+    fn prove_loading(&mut self, link: &mut Link) {
+        let differs = self.proof(link).batches().is_some_and(|gate| !gate.passed());
+        if !differs && !self.draws_loading() {
+            return;
+        }
+        for number in self.other_loadings.len() as u32 + 1..=OTHER_LOADINGS {
+            match self.extra(link.own, &Variant::as_it_is(), Way::OtherLoading(number)) {
+                Some(note) => self.other_loadings.push(note),
+                None => link.lacks_time = true,
+            }
+        }
+    }
+
+    /// Compiled dropout is held against how far other dropout moves the script, which takes a process of the script as it is; a run
+    /// that draws as uncompiled code does compiles once more, and is asked for where that does not tell.
+    fn prove_compiled(&mut self, link: &mut Link) {
+        match self.has_dropout() {
+            true => self.prove_moved(link, OTHER_DROPOUTS, Way::OtherDropout),
+            false => self.prove_rounding(link),
+        }
+        if self.proof(link).holds() {
+            return;
+        }
+        let variant = self.measured[link.own].variant.clone();
+        match self.extra(link.own, &variant, Way::ComparableRandom) {
+            Some(note) => {
+                link.comparable = Some(note);
+                link.lacks_time = false;
+                link.ways.clear();
+                self.prove_rounding(link);
+            }
+            None => link.lacks_time = true,
+        }
+    }
+
+    fn prove_rounding(&mut self, link: &mut Link) {
+        let rounding = self.measured[link.own].variant.rounding();
+        self.prove_moved(link, MOVED_RUNS, |number| Way::Moved(rounding, number));
+    }
+
+    /// One run after the other, until losses and gradients hold against how far those were moved.
+    fn prove_moved(&mut self, link: &mut Link, most: u32, way: impl Fn(u32) -> Way) {
+        for way in (1..=most).map(way) {
+            let excess = self.proof(link).excess();
+            let is_measured =
+                link.ways.iter().any(|known| std::mem::discriminant(known) == std::mem::discriminant(&way));
+            if excess <= 1.0 || is_measured && excess > HOPELESS {
+                return;
+            }
+            if !self.is_moved(link.own, way) {
+                link.lacks_time = true;
+                return;
+            }
+            if !link.ways.contains(&way) {
+                link.ways.push(way);
+            }
+        }
+    }
+
+    /// The script as it is, moved in this way: known, or run now.
+    fn is_moved(&mut self, own: usize, way: Way) -> bool {
+        if self.knows(way) {
+            return true;
+        }
+        let Some(note) = self.extra(own, &Variant::as_it_is(), way) else { return false };
+        // On the device other dropout takes as long as its own.
+        if matches!(way, Way::OtherDropout(_)) && note.measured_on.as_deref() == Some("device") {
+            let _ = self.measured[0].time(&note);
+        }
+        self.moved.push((way, note));
+        true
+    }
+
+    /// A process for the proof of `own`, which leaves time for one of the patch; none where there is no time for it.
     fn extra(&mut self, own: usize, variant: &Variant, way: Way) -> Option<Note> {
-        let within = self.allowance(own);
         let cost = match way {
             // With other settings nothing is found in the compiler's cache.
-            Way::ComparableRandom => self.compiled.get(&variant.asked()).map_or(0.0, |(seconds, _)| *seconds),
+            Way::ComparableRandom => self.compiled.get(&variant.code()).map_or(0.0, |known| known.first),
             _ => self.cost(0),
         };
+        let after = if self.measured[own].logs.is_empty() { self.least_cost(own) } else { self.cost(own) };
+        let within = self.runner.seconds_left() - after;
         if cost > within {
             return None;
         }
