@@ -239,7 +239,6 @@ fn table(limit: f64) -> Vec<(String, f64, f64)> {
             runner.left,
             rows.join("; ")
         );
-        println!("{text}");
         (text, found.speedup.low, runner.left)
     };
     SCRIPTS.iter().map(line).collect()
