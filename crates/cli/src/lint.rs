@@ -1,20 +1,18 @@
 //! `headroom lint PATH…`: training scripts and what in them costs time at every step.
 
 mod arguments;
-pub mod configuration;
-mod discovery;
 mod outcome;
-mod project;
 mod standard_input;
 mod watch;
 mod writing;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use headroom_diagnosis::join::{join, measure};
+use headroom_lint::configuration::{Choice, Configurations};
+use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::fix::Safety;
 use headroom_lint::{
     Input, Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence,
@@ -25,11 +23,9 @@ use headroom_trace::GzipRatio;
 use crate::analyze::measuring::{About, measured, one_run, read_traces, thresholds};
 use crate::failure::RunFailed;
 use crate::output::{self, note};
-use configuration::{Configuration, Configurations};
-use discovery::Scripts;
 use outcome::Outcome;
 
-pub use arguments::{Arguments, FailOn};
+pub use arguments::Arguments;
 
 use arguments::Format;
 
@@ -194,12 +190,10 @@ fn check_threads() -> Result<()> {
 
 /// The command line's choice of rules; where it makes none, that of each file's configuration.
 fn selection(arguments: &Arguments, configurations: &Configurations, scripts: &Scripts) -> Result<Selection> {
+    let Arguments { select, ignore, pedantic, .. } = arguments;
+    let choice = Choice { select: select.clone(), ignore: ignore.clone(), pedantic: *pedantic };
     let of_file = |folder: &Path, file: &Path| -> Result<Selection> {
-        let configuration: Rc<Configuration> = configurations.of_folder(folder)?;
-        let select = if arguments.select.is_empty() { &configuration.select } else { &arguments.select };
-        let ignore: Vec<String> = arguments.ignore.iter().cloned().chain(configuration.ignored_at(file)).collect();
-        let selection = Selection::new(select, &ignore, &[])?;
-        Ok(if arguments.pedantic { selection.pedantic() } else { selection })
+        Ok(configurations.of_folder(folder)?.selection(&choice, file)?)
     };
     // Rules that nobody knows are an error also where there is no file.
     let mut by_path = vec![(String::new(), of_file(Path::new("."), Path::new(""))?)];

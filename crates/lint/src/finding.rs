@@ -67,6 +67,12 @@ impl Severity {
     }
 }
 
+/// `12.4% of the step`.
+pub fn percent_of_step(share: f64) -> String {
+    let decimals = if share < 0.01 { 2 } else { 1 };
+    format!("{:.decimals$}% of the step", 100.0 * share)
+}
+
 impl fmt::Display for Severity {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(self.name())

@@ -2,11 +2,11 @@
 
 use ruff_text_size::TextSize;
 
-use super::file::SourceFile;
+use super::file::{Depth, SourceFile};
 use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
 use super::islands::{Map, in_parallel};
 use super::symbols::FileId;
-use super::{Input, Projects, Selection, SourceReport, gather, number, report};
+use super::{Belonging, Input, Projects, Selection, SourceReport, gather, number, report};
 use crate::finding::Place;
 
 /// A fix may make room for the next one (pinned memory, then the copy that does not block); none needs more rounds.
@@ -128,6 +128,12 @@ fn repair_once(
         changed.push((index, after));
     }
     changed
+}
+
+/// Whether a text parses whole.
+pub fn parses(input: &Input) -> bool {
+    let belonging = Belonging { project: 0, within: input.path.clone(), asked: true };
+    SourceFile::read(input, &belonging, Depth::Unknown).problem.is_none()
 }
 
 fn still_parses(file: &SourceFile, edits: &[Edit]) -> bool {

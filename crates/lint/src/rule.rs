@@ -10,7 +10,7 @@ use super::fix::Fix;
 use super::program::Program;
 use super::scope::Scope;
 use super::symbols::FileId;
-use crate::finding::{Cause, Confidence, Effort, Place, Severity};
+use crate::finding::{Cause, Confidence, Effort, Place, Severity, percent_of_step};
 
 /// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`.
 pub struct SourceRule {
@@ -68,6 +68,17 @@ pub struct Measured {
     /// How many lines stand behind that share together.
     pub lines: usize,
     pub message: String,
+}
+
+impl Measured {
+    /// `3.5% of the step (measured, TR101)`; of a cost that several lines share, how many do.
+    pub fn shown(&self) -> String {
+        match (self.share_of_step.map(percent_of_step), self.lines) {
+            (Some(share), 0 | 1) => format!("{share} (measured, {})", self.code),
+            (Some(share), lines) => format!("one of {lines} lines behind {share} (measured, {})", self.code),
+            (None, _) => format!("seen in the trace, {}", self.code),
+        }
+    }
 }
 
 /// How often the line runs in a step, as far as the source tells.

@@ -33,16 +33,7 @@ fn safety_name(safety: Safety) -> &'static str {
 
 /// `3.5% of the step (measured, TR101)`; of a cost that several lines share, how many do.
 fn evidence(finding: &SourceFinding) -> String {
-    let Some(measured) = &finding.measured else { return UNMEASURED.to_string() };
-    let percent = |share: f64| {
-        let decimals = if share < 0.01 { 2 } else { 1 };
-        format!("{:.decimals$}% of the step", 100.0 * share)
-    };
-    match (measured.share_of_step, measured.lines) {
-        (Some(share), 0 | 1) => format!("{} (measured, {})", percent(share), measured.code),
-        (Some(share), lines) => format!("one of {lines} lines behind {} (measured, {})", percent(share), measured.code),
-        (None, _) => format!("seen in the trace, {}", measured.code),
-    }
+    finding.measured.as_ref().map_or_else(|| UNMEASURED.to_string(), headroom_lint::Measured::shown)
 }
 
 /// Whether the findings as a whole are measured.

@@ -7,9 +7,8 @@ use headroom_diagnosis::measures::ranks::{Runs, told_apart};
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
+use headroom_lint::configuration::Configuration;
 use headroom_trace::{GzipRatio, Trace};
-
-use crate::lint::configuration::Configuration;
 
 /// How the traces are to be read, by the command line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,11 +74,7 @@ pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Resul
 pub fn thresholds(given: &[String]) -> Result<Thresholds> {
     let mut thresholds = Thresholds::default();
     let configured = Configuration::nearest(Path::new("."))?;
-    for (key, value) in &configured.thresholds {
-        let value = match value {
-            toml::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+    for (key, value) in configured.thresholds() {
         thresholds.set_key(key, &value).context("thresholds in the configuration")?;
     }
     for text in given {

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use headroom_diagnosis::finding::Severity;
+use headroom_lint::configuration::{self, Configuration, Configurations};
 
-use super::configuration::{Configuration, Configurations};
 use crate::shown::{Choice, Shown};
 
 /// Find bottlenecks in PyTorch training scripts and notebooks, and fix them.
@@ -85,8 +84,7 @@ impl Choice for Format {
     const USUAL: &'static str = "text";
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, ValueEnum)]
 pub enum FailOn {
     Low,
     Medium,
@@ -95,15 +93,14 @@ pub enum FailOn {
     Never,
 }
 
-impl FailOn {
-    /// The least severity that counts, if any does.
-    pub fn least(self) -> Option<Severity> {
-        match self {
-            FailOn::Low => Some(Severity::Low),
-            FailOn::Medium => Some(Severity::Medium),
-            FailOn::High => Some(Severity::High),
-            FailOn::Critical => Some(Severity::Critical),
-            FailOn::Never => None,
+impl From<FailOn> for configuration::FailOn {
+    fn from(given: FailOn) -> configuration::FailOn {
+        match given {
+            FailOn::Low => configuration::FailOn::Low,
+            FailOn::Medium => configuration::FailOn::Medium,
+            FailOn::High => configuration::FailOn::High,
+            FailOn::Critical => configuration::FailOn::Critical,
+            FailOn::Never => configuration::FailOn::Never,
         }
     }
 }

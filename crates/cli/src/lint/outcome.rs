@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use headroom_diagnosis::finding::Severity;
 use headroom_lint::SourceReport;
+use headroom_lint::configuration::{Configurations, FailOn};
+use headroom_lint::discovery::Scripts;
 
-use super::arguments::{Arguments, FailOn};
-use super::configuration::Configurations;
-use super::discovery::Scripts;
+use super::arguments::Arguments;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -35,12 +35,13 @@ impl Outcome {
         if arguments.exit_zero {
             return Ok(Outcome::Done);
         }
+        let given: Option<FailOn> = arguments.fail_on.map(FailOn::from);
         let mut least: HashMap<&str, Option<Severity>> = HashMap::new();
         for (file, input) in scripts.files.iter().zip(&scripts.inputs) {
             let configured = configurations.of_folder(file.parent().unwrap_or(Path::new("/")))?.fail_on;
-            least.insert(&input.path, arguments.fail_on.or(configured).unwrap_or(FailOn::Low).least());
+            least.insert(&input.path, given.or(configured).unwrap_or(FailOn::Low).least());
         }
-        let on_its_own = arguments.fail_on.unwrap_or(FailOn::Low).least();
+        let on_its_own = given.unwrap_or(FailOn::Low).least();
         let counts = report.findings.iter().any(|finding| {
             let least = least.get(finding.place.file.as_str()).copied().unwrap_or(on_its_own);
             least.is_some_and(|least| finding.severity >= least)

@@ -4,10 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use headroom_lint::configuration::Configurations;
+use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::{Belonging, Input, Projects};
-
-use super::configuration::Configurations;
-use super::discovery::{self, Scripts};
 
 const UNNAMED: &str = "stdin.py";
 
@@ -17,7 +16,7 @@ pub fn read(name: Option<&Path>, configurations: &Configurations) -> Result<Scri
     std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
     let shown = name.unwrap_or(Path::new(UNNAMED)).to_string_lossy().into_owned();
     if let Some(whole) = name.and_then(place_of) {
-        let listing = discovery::list_named(name.unwrap_or(Path::new(UNNAMED)), &whole, configurations)?;
+        let listing = discovery::list_named([(PathBuf::from(&shown), whole.clone())], configurations)?;
         return Ok(discovery::read_with(listing, &whole, bytes));
     }
     let belonging = Belonging { project: 0, within: shown.clone(), asked: true };

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
+use headroom_lint::discovery;
 
 use super::arguments::Arguments;
-use super::{discovery, once};
+use super::once;
 use crate::failure;
 use crate::output::{self, note};
 use crate::signals::{self, Interrupt};
@@ -53,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn look(arguments: &Arguments) -> Look {
-    let listing = arguments.configurations().and_then(|known| discovery::list(&arguments.paths, &known));
+    let listing = arguments.configurations().and_then(|known| Ok(discovery::list(&arguments.paths, &known)?));
     let Ok(listing) = listing else { return Look::new() };
     let state = |path: PathBuf| {
         let about = std::fs::metadata(&path).ok();

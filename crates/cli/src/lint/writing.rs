@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use headroom_lint::Repaired;
+use headroom_lint::discovery::Scripts;
 use headroom_record::atomic::write_atomically;
 use headroom_record::replace::{recover, replace_file};
 use headroom_report::printable::printable;
 
-use super::discovery::Scripts;
 use crate::output::{self, note};
 
 /// Shows the result, or writes it to the file.

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use headroom_lint::{Belonging, Input, Problem, Projects};
-
-use super::configuration::{self, Configurations};
-use super::project::{Roots, SKIPPED, is_script};
+use super::configuration::{self, ConfigurationError, Configurations};
+use super::roots::{Roots, SKIPPED, is_script};
+use super::{Belonging, Input, Problem, Projects};
 
 /// Folders with one of these are made by programs: virtual environments and caches.
 const MADE: &[&str] = &["pyvenv.cfg", "CACHEDIR.TAG"];
@@ -65,7 +63,7 @@ impl Listing {
     }
 }
 
-pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listing> {
+pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listing, ConfigurationError> {
     let mut asked = Vec::new();
     let mut listing = Listing::default();
     for path in paths {
@@ -95,17 +93,26 @@ pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listin
     Ok(listing)
 }
 
-/// The one file that is shown by `shown`, whether it exists or not, and its project.
-pub fn list_named(shown: &Path, whole: &Path, configurations: &Configurations) -> Result<Listing> {
+/// Files given by the paths they are shown by and their whole paths, whether they exist or not, and their projects.
+pub fn list_named(
+    files: impl IntoIterator<Item = (PathBuf, PathBuf)>,
+    configurations: &Configurations,
+) -> Result<Listing, ConfigurationError> {
     let (mut listing, mut roots) = (Listing::default(), Roots::new());
-    let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
-    listing.files.push((whole.to_path_buf(), Listed { shown: Some(shown.to_path_buf()), root }));
+    for (shown, whole) in files {
+        let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
+        listing.files.push((whole, Listed { shown: Some(shown), root }));
+    }
     add_surroundings(&mut listing, &mut roots, configurations)?;
     Ok(listing)
 }
 
 /// The other files of every project that something is asked about in.
-fn add_surroundings(listing: &mut Listing, roots: &mut Roots, configurations: &Configurations) -> Result<()> {
+fn add_surroundings(
+    listing: &mut Listing,
+    roots: &mut Roots,
+    configurations: &Configurations,
+) -> Result<(), ConfigurationError> {
     for root in listing.roots() {
         let mut around = Found::default();
         walk(&root, configurations, MOST_FILES, &mut around)?;
@@ -136,7 +143,8 @@ pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
     scripts
 }
 
-fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Scripts {
+/// The same with the bytes that `content` gives for a file's whole path.
+pub fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Scripts {
     let roots = listing.roots();
     let bases: Vec<&Path> = roots.iter().map(|root| above(root)).collect();
     let mut scripts = Scripts { unread: listing.unread, ..Scripts::default() };
@@ -174,7 +182,12 @@ struct Found {
 }
 
 /// Every script below a folder, given by its whole path; ends once there are more than `most`.
-fn walk(folder: &Path, configurations: &Configurations, most: usize, found: &mut Found) -> Result<()> {
+fn walk(
+    folder: &Path,
+    configurations: &Configurations,
+    most: usize,
+    found: &mut Found,
+) -> Result<(), ConfigurationError> {
     let configuration = configurations.of_folder(folder)?;
     let mut entries = match std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
         Ok(entries) => entries,

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
-use headroom_lint::matches_path;
 use serde::Deserialize;
+use thiserror::Error;
 
-use super::FailOn;
+use super::finding::Severity;
+use super::{Selection, SelectionError, matches_path};
 
 const OWN_FILE: &str = "headroom.toml";
 
@@ -17,9 +17,9 @@ const OWN_FILE: &str = "headroom.toml";
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Configuration {
     #[serde(default)]
-    pub select: Vec<String>,
+    select: Vec<String>,
     #[serde(default)]
-    pub ignore: Vec<String>,
+    ignore: Vec<String>,
     /// Files and folders that are not read.
     #[serde(default)]
     exclude: Vec<String>,
@@ -28,12 +28,72 @@ pub struct Configuration {
     per_file_ignores: BTreeMap<String, Vec<String>>,
     /// When trace rules fire: `TR104 = "5%"`.
     #[serde(default)]
-    pub thresholds: BTreeMap<String, toml::Value>,
+    thresholds: BTreeMap<String, toml::Value>,
     #[serde(default)]
     per_path_ignores: BTreeMap<String, Vec<String>>,
     /// Where the file lies: paths in it are meant from there.
     #[serde(skip)]
     folder: PathBuf,
+}
+
+/// From which severity on a finding makes `lint` say no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    Low,
+    Medium,
+    High,
+    Critical,
+    Never,
+}
+
+impl FailOn {
+    /// The least severity that counts, if any does.
+    pub fn least(self) -> Option<Severity> {
+        match self {
+            FailOn::Low => Some(Severity::Low),
+            FailOn::Medium => Some(Severity::Medium),
+            FailOn::High => Some(Severity::High),
+            FailOn::Critical => Some(Severity::Critical),
+            FailOn::Never => None,
+        }
+    }
+}
+
+/// The rules that somebody asked for, beside what files configure. Where `select` is empty, the configuration's holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    pub select: Vec<String>,
+    pub ignore: Vec<String>,
+    pub pedantic: bool,
+}
+
+impl Choice {
+    /// The choice alone, where no configuration holds.
+    pub fn selection(&self) -> Result<Selection, ConfigurationError> {
+        Configuration::default().selection(self, Path::new(""))
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum ConfigurationError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("{}: {place} is not understood", file.display())]
+    Form { file: PathBuf, place: &'static str, source: Box<toml::de::Error> },
+    #[error(transparent)]
+    Rule(#[from] SelectionError),
+}
+
+impl ConfigurationError {
+    /// With why, for a reader who sees one text.
+    pub fn with_causes(&self) -> String {
+        match self {
+            ConfigurationError::Read { source, .. } => format!("{self}: {source}"),
+            ConfigurationError::Form { source, .. } => format!("{self}: {source}"),
+            ConfigurationError::Rule(_) => self.to_string(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -47,19 +107,23 @@ struct Tools {
 }
 
 impl Configuration {
-    pub fn read(file: &Path) -> Result<Configuration> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    pub fn read(file: &Path) -> Result<Configuration, ConfigurationError> {
+        let unreadable = |source| ConfigurationError::Read { file: file.to_path_buf(), source };
+        let text = std::fs::read_to_string(file).map_err(unreadable)?;
         let is_ours = file.file_name().is_some_and(|name| name == OWN_FILE);
-        let parsed = if is_ours { toml::from_str(&text).map_err(Into::into) } else { Configuration::parse(&text) };
+        let parsed = if is_ours { toml::from_str(&text) } else { Configuration::parse(&text) };
         let place = if is_ours { "the file" } else { "[tool.headroom]" };
-        let mut read = parsed.with_context(|| format!("{}: {place} is not understood", file.display()))?;
+        let mut read = parsed.map_err(|source| {
+            let (file, source) = (file.to_path_buf(), Box::new(source));
+            ConfigurationError::Form { file, place, source }
+        })?;
         let whole = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
         read.folder = whole.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(read)
     }
 
     /// From the first headroom.toml or pyproject.toml in the path's folder or above it; of both in one, ours.
-    pub fn nearest(path: &Path) -> Result<Configuration> {
+    pub fn nearest(path: &Path) -> Result<Configuration, ConfigurationError> {
         let start = if path == Path::new("-") { Path::new(".") } else { path };
         let Ok(start) = std::fs::canonicalize(start) else { return Ok(Configuration::default()) };
         start
@@ -82,11 +146,27 @@ impl Configuration {
         self.ignore.iter().cloned().chain(ignored).collect()
     }
 
+    /// The rules for a file, by its whole path: the choice's, and where it makes none, the configuration's.
+    pub fn selection(&self, choice: &Choice, file: &Path) -> Result<Selection, ConfigurationError> {
+        let select = if choice.select.is_empty() { &self.select } else { &choice.select };
+        let ignore: Vec<String> = choice.ignore.iter().cloned().chain(self.ignored_at(file)).collect();
+        let selection = Selection::new(select, &ignore, &[])?;
+        Ok(if choice.pedantic { selection.pedantic() } else { selection })
+    }
+
+    /// When trace rules fire, as texts: `("TR104", "5%")`.
+    pub fn thresholds(&self) -> impl Iterator<Item = (&str, String)> {
+        self.thresholds.iter().map(|(key, value)| match value {
+            toml::Value::String(text) => (key.as_str(), text.clone()),
+            other => (key.as_str(), other.to_string()),
+        })
+    }
+
     fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.folder).unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    fn parse(text: &str) -> Result<Configuration> {
+    fn parse(text: &str) -> Result<Configuration, toml::de::Error> {
         let project: Project = toml::from_str(text)?;
         Ok(project.tool.and_then(|tools| tools.headroom).unwrap_or_default())
     }
@@ -118,7 +198,7 @@ impl Configurations {
     }
 
     /// For the files in a folder, by its whole path.
-    pub fn of_folder(&self, folder: &Path) -> Result<Rc<Configuration>> {
+    pub fn of_folder(&self, folder: &Path) -> Result<Rc<Configuration>, ConfigurationError> {
         if let Some(only) = &self.only {
             return Ok(Rc::clone(only));
         }

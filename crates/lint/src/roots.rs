@@ -27,9 +27,15 @@ pub struct Roots {
     shared: Vec<PathBuf>,
 }
 
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
+    }
+}
+
 impl Roots {
     pub fn new() -> Roots {
-        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
+        Roots::default()
     }
 
     /// The root of the project that the files of `folder`, given by its whole path, belong to.
