@@ -55,6 +55,13 @@ const TRACE_READERS: Environment = Environment {
     ],
 };
 
+/// A client of the Language Server Protocol.
+const EDITOR: Environment = Environment {
+    name: "editor-venv",
+    packages: &[python::PYTEST_LSP],
+    checks: &[Check { name: "an editor speaks with headroom lsp", script: "editor_speaks_with_lsp.py" }],
+};
+
 const TRANSFORMERS: Environment = Environment {
     name: "transformers-venv",
     packages: &[python::NUMPY, python::SAFETENSORS, python::TORCH, python::TRANSFORMERS],
@@ -67,8 +74,8 @@ const TRANSFORMERS: Environment = Environment {
 pub fn run(readers: Readers) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
-        Readers::Small => &[SMALL, TRACE_READERS],
-        Readers::WithTransformers => &[SMALL, TRACE_READERS, TRANSFORMERS],
+        Readers::Small => &[SMALL, EDITOR, TRACE_READERS],
+        Readers::WithTransformers => &[SMALL, EDITOR, TRACE_READERS, TRANSFORMERS],
     };
     let mut tally = Tally::default();
     for environment in environments {
@@ -198,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_check_has_its_script() {
-        for check in [SMALL, TRACE_READERS, TRANSFORMERS].iter().flat_map(|environment| environment.checks) {
+        for check in [SMALL, EDITOR, TRACE_READERS, TRANSFORMERS].iter().flat_map(|environment| environment.checks) {
             let script = process::workspace_root().join("xtask/interop").join(check.script);
             assert!(script.is_file(), "{} is missing", script.display());
         }

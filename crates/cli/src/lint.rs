@@ -181,7 +181,7 @@ pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
 }
 
 /// Deep trees need deep stacks, and a process may have too little memory for one.
-fn check_threads() -> Result<()> {
+pub fn check_threads() -> Result<()> {
     check_stack().map_err(|error| {
         let help = "free memory, or raise this process's limit (ulimit -v)";
         RunFailed(format!("cannot start a thread to read scripts with: {error}\n  help: {help}")).into()

@@ -11,6 +11,7 @@ mod generate;
 mod k1;
 mod kept;
 mod lint;
+mod lsp;
 mod memory_size;
 mod optimize;
 mod output;
@@ -84,6 +85,7 @@ enum Command {
     Regress(regress::Arguments),
     Record(record::Arguments),
     Lint(lint::Arguments),
+    Lsp(lsp::Arguments),
     Serve(serve::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
@@ -145,6 +147,7 @@ fn main() -> ExitCode {
         Command::Regress(arguments) => regress::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Lsp(arguments) => lsp::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

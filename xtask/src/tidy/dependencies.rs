@@ -28,6 +28,7 @@ const ALLOWED: &[&str] = &[
 
 /// Crates that are built in more than one version, and who asks for the older one. A name that is no longer needed here is a problem too.
 const SEVERAL_VERSIONS: &[(&str, &str)] = &[
+    ("bitflags", "lsp-types"),
     ("foldhash", "hashbrown of hashlink"),
     ("getrandom", "rand of unicode_names2's build script"),
     ("glam", "nalgebra names every version that it can convert"),

@@ -17,7 +17,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("diagnosis", &["lint", "trace", "record"]),
     ("experiments", &["training", "diagnosis", "engine", "graph", "trace", "record"]),
     ("report", &["diagnosis", "lint", "trace", "record"]),
-    ("cli", &["graph", "trace", "record", "engine", "training", "lint", "diagnosis", "experiments", "report"]),
+    ("lsp", &["diagnosis", "lint", "trace"]),
+    ("cli", &["graph", "trace", "record", "engine", "training", "lint", "diagnosis", "experiments", "report", "lsp"]),
 ];
 
 /// What the tests of a crate may use beyond its row above, as (folder, used).

@@ -1,0 +1,9 @@
+//! Panics, which must not take the server down.
+
+use std::any::Any;
+
+/// What a panic said.
+pub fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_string())
+}
