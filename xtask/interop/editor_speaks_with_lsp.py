@@ -29,15 +29,32 @@ def train(model, loader, optimizer, criterion):
 FILE = FOLDER / "train.py"
 
 
-@pytest_lsp.fixture(config=ClientServerConfig(server_command=[BINARY, "lsp"]))
-async def client(lsp_client: LanguageClient):
+CRATES = pathlib.Path(__file__).resolve().parents[2] / "crates"
+SLOW = (CRATES / "cli/tests/data/slow_train/train.py").read_text()
+TRACE = str(CRATES / "trace/tests/data/slow.pt.trace.json.gz")
+
+
+async def begin(client, text):
+    """Opens the script, saved with this text, in a project of its own."""
     (FOLDER / "headroom.toml").write_text("")
-    FILE.write_text(SCRIPT)
+    FILE.write_text(text)
     folders = [types.WorkspaceFolder(uri=FOLDER.as_uri(), name="folder")]
     params = types.InitializeParams(capabilities=client_capabilities("visual-studio-code"), workspace_folders=folders)
-    await lsp_client.initialize_session(params)
-    item = types.TextDocumentItem(uri=FILE.as_uri(), language_id="python", version=1, text=SCRIPT)
-    lsp_client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
+    await client.initialize_session(params)
+    item = types.TextDocumentItem(uri=FILE.as_uri(), language_id="python", version=1, text=text)
+    client.text_document_did_open(types.DidOpenTextDocumentParams(text_document=item))
+
+
+@pytest_lsp.fixture(config=ClientServerConfig(server_command=[BINARY, "lsp"]))
+async def client(lsp_client: LanguageClient):
+    await begin(lsp_client, SCRIPT)
+    yield
+    await lsp_client.shutdown_session()
+
+
+@pytest_lsp.fixture(config=ClientServerConfig(server_command=[BINARY, "lsp", "--pedantic", "--trace", TRACE]))
+async def client_with_trace(lsp_client: LanguageClient):
+    await begin(lsp_client, SLOW)
     yield
     await lsp_client.shutdown_session()
 
@@ -116,6 +133,15 @@ async def test_hints_are_empty_without_a_trace(client: LanguageClient):
     document = types.TextDocumentIdentifier(uri=FILE.as_uri())
     params = types.InlayHintParams(text_document=document, range=line(10))
     assert await client.text_document_inlay_hint_async(params) == []
+
+
+@pytest.mark.asyncio
+async def test_costs_stand_beside_their_lines(client_with_trace: LanguageClient):
+    client = client_with_trace
+    await diagnostics(client, lambda found: any("2.1% of the step (measured, TR101)" in one.message for one in found))
+    document = types.TextDocumentIdentifier(uri=FILE.as_uri())
+    hints = await client.text_document_inlay_hint_async(types.InlayHintParams(text_document=document, range=line(42)))
+    assert [hint.label for hint in hints] == ["2.1% of the step, measured"]
 
 
 def end_of(messages, *arguments):

@@ -50,7 +50,7 @@ fn initialize(server: &mut Server, params: Value) -> Result<Value, Refusal> {
     folders.into_iter().for_each(|folder| server.settings.add_folder(folder));
     if let Some(options) = params.initialization_options {
         // The client is told; it can still be served by the settings of the command line.
-        let _ = server.set_settings(&options);
+        let _ = server.set_options(&options);
     }
     server.stage = Stage::Running;
     let result = InitializeResult {

@@ -168,13 +168,24 @@ impl Server {
 
     /// Settings that a client sends by itself; an error, which the user is shown, where they are not understood.
     pub fn set_settings(&mut self, value: &Value) -> Result<(), String> {
-        let settings = Settings::read(value).map_err(|error| {
+        let settings = self.read_settings(value)?;
+        self.settings.set_everywhere(settings);
+        Ok(())
+    }
+
+    /// Options of the client's introduction.
+    pub fn set_options(&mut self, value: &Value) -> Result<(), String> {
+        let options = self.read_settings(value)?;
+        self.settings.set_options(&options);
+        Ok(())
+    }
+
+    fn read_settings(&mut self, value: &Value) -> Result<Settings, String> {
+        Settings::read(value).map_err(|error| {
             let message = format!("settings of headroom are not understood: {error}");
             self.show_once(&message);
             message
-        })?;
-        self.settings.set_everywhere(settings);
-        Ok(())
+        })
     }
 
     pub fn settings_changed(&mut self) {

@@ -95,6 +95,11 @@ impl AllSettings {
         AllSettings { command_line, ..AllSettings::default() }
     }
 
+    /// Options of the introduction stay below all that the client's settings say later.
+    pub fn set_options(&mut self, options: &Settings) {
+        self.command_line = options.over(&self.command_line);
+    }
+
     pub fn set_everywhere(&mut self, settings: Settings) {
         self.everywhere = settings;
     }

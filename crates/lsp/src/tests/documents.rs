@@ -60,7 +60,7 @@ fn columns_are_counted_as_the_client_asked() {
 fn by_the_command(file: &Path) -> Vec<(String, u32, u32)> {
     let configurations = Configurations::nearest();
     let scripts = discovery::read(discovery::list(&[file.to_path_buf()], &configurations).expect("a configuration"));
-    let selection = Choice::default().selection().expect("all rules");
+    let selection = Choice { pedantic: true, ..Choice::default() }.selection().expect("all rules");
     let report = lint_within(&scripts.inputs, &scripts.projects, &selection);
     let mut found: Vec<_> =
         report.findings.iter().map(|one| (one.code.to_string(), one.place.line - 1, one.place.end_line - 1)).collect();
@@ -77,7 +77,7 @@ fn the_command_gives_the_same_findings_for_the_same_text() {
         .collect();
     assert!(examples.len() > 80, "{} examples", examples.len());
     let (_place, root) = project(&[]);
-    let mut editor = Editor::start(able(), &[&root], Value::Null);
+    let mut editor = Editor::start(able(), &[&root], json!({"pedantic": true}));
     let mut seen = 0;
     for (number, example) in examples.iter().enumerate() {
         // Each is a project of its own, as its page means it.
