@@ -60,6 +60,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a rank whose step stands still is named and ends all", ends::late_rank),
     ("a killed rank ends all, and the resumed run has the bytes of one that was not killed", killed_rank),
     ("messages are measured, and a run on 4 ranks is planned and predicted", measured_and_predicted),
+    ("scaling over ranks is measured, split and predicted", scaled_over_ranks),
     ("a missing library, a wrong one and a launcher of another MPI are told", wrong_libraries),
 ];
 
@@ -395,6 +396,47 @@ fn measured_and_predicted(place: &Place) -> Result<()> {
     ensure!((more - messages).abs() < 0.05 * messages, "messages add {more} s per step, and should add {messages}");
     ensure!(sharded.0 < four.0, "zero1 plans {} MiB and dp {}", sharded.0, four.0);
     Ok(())
+}
+
+fn scaled_over_ranks(place: &Place) -> Result<()> {
+    let launcher = place.open_mpi.spelled();
+    let flags = [
+        "scale",
+        "--ranks",
+        "2,4",
+        "--size",
+        "nano",
+        "--batch",
+        "4",
+        "--num-steps",
+        "6",
+        "--rounds",
+        "2",
+        "--threads",
+        "1",
+    ];
+    let rest = ["--passes", "v2", "--json", "--output-dir", "scaled", "--launcher"];
+    let words: Vec<&str> = flags.iter().chain(&rest).copied().chain([launcher.as_str()]).collect();
+    let ended = place.open_mpi.run_alone(place, "scale", &words)?;
+    ended.succeeded()?;
+    let record: Value = serde_json::from_str(&ended.stdout).context("`scale --ranks --json` is one object")?;
+    let points = record["points"].as_array().context("points were measured")?;
+    let ranks: Vec<u64> = points.iter().filter_map(|point| point["ranks"].as_u64()).collect();
+    ensure!(ranks == [1, 2, 4], "one rank is measured with the others: {ranks:?}");
+    for point in &points[1..] {
+        let seconds = |key: &str| point[key]["value"].as_f64().with_context(|| format!("{key} in {point}"));
+        let (weak, alone) = (seconds("weak_seconds")?, points[0]["weak_seconds"]["value"].as_f64().unwrap_or(f64::NAN));
+        let parts = seconds("shared_seconds")? + seconds("exposed_seconds")?;
+        ensure!((weak - alone - parts).abs() < 1e-9, "{weak} s are {alone} s and {parts} s beyond");
+        ensure!(point["limited_by"].is_string() && seconds("strong_seconds")? > 0.0, "{point}");
+    }
+    let predicted = points[2]["predicted_seconds"].as_f64().context("4 ranks are predicted from 1 and 2")?;
+    ensure!(predicted > 0.0 && points[1]["predicted_seconds"].is_null(), "{predicted} s");
+    for file in ["rank-scaling.json", "rank-scaling.md", "rank-scaling.html"] {
+        ensure!(place.folder.join("scaled").join(file).exists(), "{file} was not written");
+    }
+    let words = ["scale", "--ranks", "2", "--size", "nano", "--rounds", "1", "--launcher", "no-such-launcher {ranks}"];
+    place.open_mpi.run_alone(place, "nowhere", &words)?.failed_with("cannot start `no-such-launcher`")
 }
 
 fn step_seconds(ended: &Ended) -> Result<f64> {

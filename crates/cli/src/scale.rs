@@ -2,6 +2,7 @@
 
 mod measure;
 mod optimizations;
+mod ranks;
 mod sweeps;
 
 use crate::failure::RunFailed;
@@ -63,6 +64,18 @@ pub struct Arguments {
     /// The memory to fit into, such as 4GiB [default: what the machine has free]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
+    /// Time a step on these numbers of ranks instead: weak and strong scaling, predictions from one and two, and what limits it
+    ///
+    /// Each run is started by the launcher, with one batch and one length: those of the size, or the one that --batch and --seq
+    /// name.
+    #[arg(long, value_delimiter = ',', value_name = "N,…", conflicts_with = "plan_only")]
+    ranks: Option<Vec<usize>>,
+    /// How ranks are started; {ranks} stands for their number [default: mpirun -n {ranks}, on GPUs torchrun --no-python --nproc-per-node {ranks}]
+    #[arg(long, value_name = "COMMAND", requires = "ranks")]
+    launcher: Option<String>,
+    /// Rounds in which all numbers of ranks take their turn
+    #[arg(long, default_value_t = 3, requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
     /// Plan only: no point and no optimisation is run
     #[arg(long)]
     plan_only: bool,
@@ -79,6 +92,9 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let interrupt = signals::listen(|| {})?;
+    if arguments.ranks.is_some() {
+        return ranks::run(&arguments, entry, &interrupt);
+    }
     let base = train_request(&arguments, None)?.settings()?.0;
     let sweeps = Sweeps::of(&arguments, &base)?;
     let peaks = held_against(&base)?;
@@ -88,16 +104,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let available = available(&base)?;
     let found = limits(&step, sweeps.base.seq_len, sweeps.base.batch_size, base.threads, available)?;
 
-    let folder = match &arguments.output_dir {
-        Some(folder) => folder.clone(),
-        None => PathBuf::from(format!("runs/scale-{}", compact(&utc_iso(SystemTime::now()), '-'))),
-    };
-    ensure!(
-        !folder.join(SCALING_FILE).exists(),
-        "{} holds a sweep already\n  help: name another folder",
-        folder.display()
-    );
-    fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
+    let folder = new_folder(&arguments, SCALING_FILE)?;
     entry.begin(&About {
         folder: Some(&folder),
         size: Some(&arguments.size),
@@ -174,6 +181,17 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         0 => Ok(ExitCode::SUCCESS),
         count => Err(RunFailed(format!("{count} points did not finish")).into()),
     }
+}
+
+/// A folder of its own, without a sweep in it.
+fn new_folder(arguments: &Arguments, file: &str) -> anyhow::Result<PathBuf> {
+    let folder = match &arguments.output_dir {
+        Some(folder) => folder.clone(),
+        None => PathBuf::from(format!("runs/scale-{}", compact(&utc_iso(SystemTime::now()), '-'))),
+    };
+    ensure!(!folder.join(file).exists(), "{} holds a sweep already\n  help: name another folder", folder.display());
+    fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
+    Ok(folder)
 }
 
 fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {

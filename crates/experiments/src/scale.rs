@@ -1,5 +1,6 @@
 //! Sweeps over batch and sequence: points from plans, fitted growth, what fits, and what memory optimisations would save.
 
+pub mod ranks;
 mod savings;
 
 pub use savings::{How, Saving, savings};

@@ -14,6 +14,7 @@ pub mod performance;
 pub mod precisions;
 pub mod progress;
 pub mod provenance;
+pub mod rank_scaling;
 pub mod registry;
 pub mod replace;
 pub mod roofline;

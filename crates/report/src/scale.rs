@@ -1,5 +1,6 @@
 //! A sweep as text: lines while it runs, tables, Markdown and a page.
 
+pub mod ranks;
 mod tables;
 
 use crate::numbers::{bytes, grouped, seconds};

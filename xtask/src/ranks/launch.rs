@@ -91,6 +91,18 @@ impl Mpi {
         Running::start(command, place, name)?.end(LIMIT)
     }
 
+    /// As `--launcher` takes it.
+    pub fn spelled(&self) -> String {
+        format!("{} {} -n {{ranks}}", self.launcher.display(), self.flags.join(" "))
+    }
+
+    /// Any command as one process, which starts ranks itself.
+    pub fn run_alone(&self, place: &Place, name: &str, words: &[&str]) -> Result<Ended> {
+        let mut command = Command::new(&place.headroom);
+        command.args(words);
+        Running::start(command, place, name)?.end(LIMIT)
+    }
+
     /// Ranks with flags of their own.
     pub fn train_each(&self, place: &Place, each: &[Vec<&str>], name: &str, shared: &[&str]) -> Result<Ended> {
         let mut command = self.launcher();

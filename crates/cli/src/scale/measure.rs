@@ -40,7 +40,7 @@ impl Measuring<'_> {
     }
 }
 
-fn figures(record: &PerformanceRecord) -> Figures {
+pub fn figures(record: &PerformanceRecord) -> Figures {
     let summary = &record.performance_summary;
     // What a GPU holds is not in the process.
     let ran = record.system_info.device == "cpu";

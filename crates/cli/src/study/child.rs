@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub enum ChildEnd {
     Finished(Box<PerformanceRecord>),
@@ -26,6 +26,9 @@ pub enum ChildEnd {
 
 /// How often a child is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// Between the request to end and the end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Lines of its last words to look for an error in.
 const LAST_WORDS: usize = 20;
@@ -59,7 +62,7 @@ pub fn run_program(
     }
     // A summary of an earlier attempt must not be taken for this one's.
     let _ = fs::remove_file(folder.join(PERFORMANCE_FILE));
-    let mut child = command.spawn().context("cannot start a process for the run")?;
+    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))?;
     let words = child.stderr.take();
     let listener = thread::spawn(move || words.map(|words| listen(BufReader::new(words))).unwrap_or_default());
     let told = started(child.id());
@@ -113,12 +116,25 @@ fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatu
             return Ok((!stop.load(Ordering::Relaxed)).then_some(status));
         }
         if stop.load(Ordering::Relaxed) {
-            let _ = child.kill();
-            let _ = child.wait();
+            end(child);
             return Ok(None);
         }
         sleep(GLANCE);
     }
+}
+
+/// Asks first: a launcher ends its ranks when it is asked to, and leaves them when it is killed.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(process) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        let begin = Instant::now();
+        while begin.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
+            sleep(GLANCE);
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Shows each line on a terminal while the run goes on; keeps the last ones.

@@ -20,6 +20,7 @@ pub struct TrainRequest {
     pub seq_len: Option<usize>,
     pub data: Option<String>,
     pub num_steps: Option<u64>,
+    pub gradient_accumulation_steps: Option<u32>,
     pub warmup_steps: Option<u64>,
     pub learning_rate: Option<f64>,
     pub weight_decay: Option<f64>,
@@ -52,6 +53,7 @@ impl TrainRequest {
         train.machine.memory_limit = self.memory_limit.clone();
         train.data.data = self.data.clone();
         train.training.num_steps = self.num_steps;
+        train.training.gradient_accumulation_steps = self.gradient_accumulation_steps;
         train.training.learning_rate = self.learning_rate;
         train.training.weight_decay = self.weight_decay;
         train.training.clip = self.clip;
@@ -75,6 +77,7 @@ impl TrainRequest {
         flag("seq-len", self.seq_len.map(|length| length.to_string()));
         flag("data", self.data.clone());
         flag("num-steps", self.num_steps.map(|steps| steps.to_string()));
+        flag("gradient-accumulation-steps", self.gradient_accumulation_steps.map(|steps| steps.to_string()));
         flag("warmup-steps", self.warmup_steps.map(|steps| steps.to_string()));
         flag("learning-rate", self.learning_rate.map(|rate| rate.to_string()));
         flag("weight-decay", self.weight_decay.map(|decay| decay.to_string()));
@@ -100,6 +103,7 @@ mod tests {
             seq_len: Some(16),
             data: Some("markov".into()),
             num_steps: Some(7),
+            gradient_accumulation_steps: Some(2),
             warmup_steps: Some(1),
             learning_rate: Some(0.1 + 0.2),
             weight_decay: Some(1e-7),
@@ -115,12 +119,13 @@ mod tests {
             (
                 (model.size.clone(), model.batch_size, model.seq_len, train.data.data.clone()),
                 (machine.passes.clone(), machine.device.clone(), machine.precision, machine.threads),
-                (machine.memory_limit.clone(), training.num_steps, train.output.warmup_steps),
+                (machine.memory_limit.clone(), training.num_steps, training.gradient_accumulation_steps),
+                train.output.warmup_steps,
                 (training.learning_rate, training.weight_decay, training.clip),
             )
         };
         assert_eq!(facts(&typed), facts(&read));
-        assert_eq!(request().flags().len(), 14, "a field without its flag");
+        assert_eq!(request().flags().len(), 15, "a field without its flag");
         let settings = request().settings().unwrap().0;
         assert_eq!((settings.threads, settings.shape.seq_len, settings.optimizer.clip), (3, 16, 0.5));
     }

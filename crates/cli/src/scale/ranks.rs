@@ -1,0 +1,238 @@
+//! `headroom scale --ranks 1,2,4`: steps on several ranks, started by the launcher that people have, in turns.
+
+use super::{Arguments, WARMUP_STEPS, measure, new_folder, stopped, train_request};
+use crate::failure::RunFailed;
+use crate::output;
+use crate::registry::{About, Entry, Headline};
+use crate::signals::Interrupt;
+use crate::study::child::{ChildEnd, run_program};
+use crate::study::rates::held_against;
+use crate::train::request::TrainRequest;
+use anyhow::{Context, ensure};
+use headroom_engine::DeviceSpec;
+use headroom_engine::machine::Machine;
+use headroom_experiments::scale::ranks::{MICRO_BATCHES, Rounds, points};
+use headroom_record::SCHEMA_VERSION;
+use headroom_record::atomic::{write_atomically, write_json};
+use headroom_record::provenance::Provenance;
+use headroom_record::rank_scaling::{RANK_SCALING_FILE, RankScalingRecord};
+use headroom_record::timestamp::utc_iso;
+use headroom_report::scale::ranks as text;
+use headroom_training::data::BatchShape;
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::SystemTime;
+
+pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+    let counts = counts(arguments.ranks.as_deref().unwrap_or_default())?;
+    let base = train_request(arguments, None)?.settings()?.0;
+    let device = base.device;
+    ensure!(
+        device != DeviceSpec::Null,
+        "the null device computes nothing, so that there is no step to time\n  help: `headroom train --device null --ranks {}` predicts one",
+        counts.last().unwrap_or(&2)
+    );
+    let one_value = |values: &[usize], own: usize| if let [value] = values { *value } else { own };
+    let shape = BatchShape {
+        batch_size: one_value(&arguments.batch, base.shape.batch_size),
+        seq_len: one_value(&arguments.seq, base.shape.seq_len),
+    };
+    base.model.validate(shape.batch_size, shape.seq_len)?;
+    let cores = Machine::detect().cores;
+    let most = counts.last().copied().unwrap_or(1);
+    // Each rank has as many threads as it will have beside the others: one rank alone would use all cores otherwise.
+    let threads = arguments.threads.map_or((cores / most).max(1), usize::from);
+    let launcher = launcher_words(arguments, device)?;
+    let peaks = held_against(&base)?;
+    let folder = new_folder(arguments, RANK_SCALING_FILE)?;
+    entry.begin(&About {
+        folder: Some(&folder),
+        size: Some(&arguments.size),
+        version: Some(&base.passes.label()),
+        configuration: json!({ "ranks": counts, "rounds": arguments.rounds, "num_steps": arguments.num_steps }),
+        device: device.name(),
+        machine: &peaks.device,
+        threads,
+        name: None,
+    });
+    let runs = Runs { arguments, shape, threads, launcher: &launcher, folder: &folder, parent: entry.id(), interrupt };
+    let mut measured: Vec<Rounds> = counts.iter().map(|&ranks| runs.rounds(ranks)).collect();
+    for round in 1..=arguments.rounds {
+        for rounds in &mut measured {
+            output::note(&format!("[{round}/{}] {} ranks", arguments.rounds, rounds.ranks));
+            if !runs.take_turn(rounds)? {
+                return Ok(stopped(entry, interrupt));
+            }
+        }
+    }
+    let mut points = points(&measured);
+    if device == DeviceSpec::Cpu {
+        for point in points.iter_mut().filter(|point| point.ranks as usize * threads > cores) {
+            point.note = Some(format!(
+                "{} threads on {cores} cores: these times say how crowded the machine is, not how training scales",
+                point.ranks as usize * threads
+            ));
+        }
+    }
+    let record = RankScalingRecord {
+        schema_version: SCHEMA_VERSION,
+        timestamp: utc_iso(SystemTime::now()),
+        size: arguments.size.clone(),
+        version: base.passes.label(),
+        parameters: base.model.parameters().total(),
+        device: device.name().into(),
+        machine: peaks.device.clone(),
+        threads: threads as u64,
+        launcher: launcher.join(" "),
+        rounds: arguments.rounds.into(),
+        steps: arguments.num_steps - WARMUP_STEPS,
+        batch_size: shape.batch_size as u64,
+        seq_len: shape.seq_len as u64,
+        points,
+        provenance: Provenance::default(),
+    }
+    .with_provenance();
+    write_json(&folder.join(RANK_SCALING_FILE), &record)?;
+    write_atomically(&folder.join("rank-scaling.md"), text::markdown(&record).as_bytes())?;
+    write_atomically(&folder.join("rank-scaling.html"), text::html(&record).as_bytes())?;
+    entry.figures(Headline { parameters: Some(record.parameters), measured: true, ..Headline::default() });
+    arguments.shown.print(&record, text::terminal)?;
+    output::note(&format!("rank-scaling.json, rank-scaling.md and rank-scaling.html are in {}", folder.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In order, each once, and one rank first: all others are compared with it.
+fn counts(asked: &[usize]) -> anyhow::Result<Vec<usize>> {
+    ensure!(!asked.contains(&0), "--ranks has a 0 in it\n  help: numbers from 1 up, such as --ranks 1,2,4");
+    let mut counts = [&[1], asked].concat();
+    counts.sort();
+    counts.dedup();
+    Ok(counts)
+}
+
+const NUMBER: &str = "{ranks}";
+
+fn launcher_words(arguments: &Arguments, device: DeviceSpec) -> anyhow::Result<Vec<String>> {
+    let usual = match device {
+        DeviceSpec::Cuda(_) => "torchrun --no-python --nproc-per-node {ranks}",
+        _ => "mpirun -n {ranks}",
+    };
+    let given = arguments.launcher.as_deref().unwrap_or(usual);
+    ensure!(
+        given.contains(NUMBER),
+        "--launcher does not say where the number of ranks goes\n  help: such as --launcher \"mpirun -n {NUMBER}\""
+    );
+    Ok(given.split_whitespace().map(str::to_string).collect())
+}
+
+struct Runs<'a> {
+    arguments: &'a Arguments,
+    shape: BatchShape,
+    threads: usize,
+    launcher: &'a [String],
+    folder: &'a Path,
+    parent: Option<i64>,
+    interrupt: &'a Interrupt,
+}
+
+impl Runs<'_> {
+    /// Nothing measured yet.
+    fn rounds(&self, ranks: usize) -> Rounds {
+        let divided = self.shape.batch_size.is_multiple_of(ranks).then(|| (self.shape.batch_size / ranks) as u64);
+        Rounds { ranks, strong_batch_size: divided, ..Rounds::default() }
+    }
+
+    /// Every kind of run of this number of ranks once; `false` where it was told to stop.
+    fn take_turn(&self, rounds: &mut Rounds) -> anyhow::Result<bool> {
+        let (ranks, whole) = (rounds.ranks, self.shape.batch_size);
+        let Some(weak) = self.run(ranks, whole, Kind::AsAsked)? else { return Ok(false) };
+        let Some(apart) = self.run(ranks, whole, Kind::WithoutOverlap)? else { return Ok(false) };
+        let Some(accumulated) = self.run(ranks, whole, Kind::Accumulated)? else { return Ok(false) };
+        rounds.weak.push(weak);
+        rounds.without_overlap.push(apart);
+        rounds.accumulated.push(accumulated);
+        let Some(divided) = rounds.strong_batch_size.filter(|_| ranks > 1) else {
+            rounds.strong.extend((ranks == 1).then_some(weak));
+            return Ok(true);
+        };
+        let Some(strong) = self.run(ranks, divided as usize, Kind::AsAsked)? else { return Ok(false) };
+        let Some(alone) = self.run(1, divided as usize, Kind::AsAsked)? else { return Ok(false) };
+        rounds.strong.push(strong);
+        rounds.divided_alone.push(alone);
+        Ok(true)
+    }
+
+    /// Median seconds per step, or `None` where it was told to stop.
+    fn run(&self, ranks: usize, batch_size: usize, kind: Kind) -> anyhow::Result<Option<f64>> {
+        let shape = BatchShape { batch_size, ..self.shape };
+        let request = TrainRequest {
+            threads: Some(u16::try_from(self.threads).context("too many threads")?),
+            passes: kind.passes(&self.arguments.passes),
+            gradient_accumulation_steps: (kind == Kind::Accumulated).then_some(MICRO_BATCHES),
+            ..train_request(self.arguments, Some(shape))?
+        };
+        let words = [vec!["train".to_string()], request.flags()].concat();
+        let program = std::env::current_exe().context("cannot find the program itself")?;
+        let number = ranks.to_string();
+        let mut launcher = self.launcher.iter().map(|word| word.replace(NUMBER, &number)).filter(|_| ranks > 1);
+        let mut command = match launcher.next() {
+            Some(first) => {
+                let mut command = Command::new(first);
+                command.args(launcher).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let folder = self.folder.join(format!("ranks_{ranks}_batch_{batch_size}{}", kind.name()));
+        let end = run_program(&mut command, &words, &folder, self.parent, &self.interrupt.stop, |_| Ok(()))?;
+        match end {
+            ChildEnd::Finished(record) => {
+                let median = measure::figures(&record).statistics.median;
+                median.map(Some).context("a run ended without the time of its steps")
+            }
+            ChildEnd::Stopped => Ok(None),
+            ChildEnd::Failed(why) | ChildEnd::Killed(why) => {
+                let launcher = self.launcher.join(" ");
+                Err(RunFailed(format!("{ranks} ranks, started by `{launcher}`, did not finish: {why}")).into())
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    AsAsked,
+    WithoutOverlap,
+    /// Several micro-batches per exchange.
+    Accumulated,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::AsAsked => "",
+            Kind::WithoutOverlap => "_without_overlap",
+            Kind::Accumulated => "_accumulated",
+        }
+    }
+
+    fn passes(self, asked: &str) -> String {
+        match self {
+            Kind::AsAsked => asked.into(),
+            // Micro-batches are exchanged at the end of the step, with or without it.
+            Kind::WithoutOverlap | Kind::Accumulated => format!("{asked},-overlap"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_rank_is_always_measured_and_every_number_once() {
+        assert_eq!(counts(&[4, 2, 4]).unwrap(), [1, 2, 4]);
+        assert!(counts(&[2, 0]).unwrap_err().to_string().contains("--ranks has a 0"));
+    }
+}

@@ -1,0 +1,156 @@
+//! `rank-scaling.json`: how long a step takes on one rank and on several, where the time beyond one rank's goes, and how well it was predicted.
+
+use crate::provenance::{Origin, Provenance};
+use crate::statistics::Interval;
+use serde::{Deserialize, Serialize};
+
+pub const RANK_SCALING_FILE: &str = "rank-scaling.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankScalingRecord {
+    pub schema_version: u32,
+    pub timestamp: String,
+    pub size: String,
+    /// The list of passes.
+    pub version: String,
+    pub parameters: u64,
+    pub device: String,
+    pub machine: String,
+    /// Of each rank.
+    pub threads: u64,
+    /// As it was given, with `{ranks}` in place of their number.
+    pub launcher: String,
+    pub rounds: u64,
+    /// Steps of a run that are timed.
+    pub steps: u64,
+    /// Of each rank under weak scaling, of all ranks under strong scaling.
+    pub batch_size: u64,
+    pub seq_len: u64,
+    pub points: Vec<RankPoint>,
+    pub provenance: Provenance,
+}
+
+/// One number of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankPoint {
+    pub ranks: u64,
+    /// Every rank keeps its batch.
+    pub weak_seconds: Option<Figure>,
+    /// One rank's step over this one.
+    pub efficiency_percent: Option<Figure>,
+    /// From the steps of one and two ranks alone.
+    pub predicted_seconds: Option<f64>,
+    pub predicted_off_percent: Option<f64>,
+    /// Computing that takes longer than on one rank alone: ranks share cores, caches and memory.
+    pub shared_seconds: Option<Figure>,
+    /// Exchanges that the step waits for.
+    pub exposed_seconds: Option<Figure>,
+    pub exposed_without_overlap_seconds: Option<Figure>,
+    /// The batch is divided among the ranks; none where it cannot be.
+    pub strong_seconds: Option<Figure>,
+    pub strong_batch_size: Option<u64>,
+    /// One rank's step with the whole batch over this one.
+    pub speedup: Option<Figure>,
+    /// One rank alone with the batch that each has under strong scaling.
+    pub divided_alone_seconds: Option<Figure>,
+    /// A sentence.
+    pub limited_by: Option<String>,
+    /// Why there are no figures, or why they say little.
+    pub note: Option<String>,
+}
+
+/// A mean over rounds; its 95% interval where there are two rounds or more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    pub value: f64,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+impl From<Interval> for Figure {
+    fn from(found: Interval) -> Figure {
+        let end = |end: f64| end.is_finite().then_some(end);
+        Figure { value: found.value, low: end(found.low), high: end(found.high) }
+    }
+}
+
+impl Figure {
+    /// Whether the interval lies on one side of this value.
+    pub fn is_apart_from(&self, value: f64) -> bool {
+        self.low.is_some_and(|low| low > value) || self.high.is_some_and(|high| high < value)
+    }
+}
+
+impl RankScalingRecord {
+    /// The same with the origin of every figure.
+    pub fn with_provenance(mut self) -> RankScalingRecord {
+        let mut provenance = Provenance::of(&[
+            ("parameters", Origin::Computed),
+            ("threads", Origin::Assumed),
+            ("rounds", Origin::Assumed),
+            ("steps", Origin::Assumed),
+            ("batch_size", Origin::Assumed),
+            ("seq_len", Origin::Assumed),
+        ]);
+        if !self.points.is_empty() {
+            provenance.set("points", Origin::Measured);
+            for key in ["ranks", "strong_batch_size"] {
+                provenance.set(&format!("points.{key}"), Origin::Assumed);
+            }
+            for key in ["predicted_seconds", "predicted_off_percent"] {
+                provenance.set(&format!("points.{key}"), Origin::Computed);
+            }
+        }
+        self.provenance = provenance;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SCHEMA_VERSION;
+    use crate::provenance::check_provenance;
+
+    #[test]
+    fn every_figure_has_its_origin() {
+        let figure = Some(Figure { value: 1.0, low: Some(0.5), high: Some(1.5) });
+        let point = RankPoint {
+            ranks: 4,
+            weak_seconds: figure,
+            efficiency_percent: figure,
+            predicted_seconds: Some(1.0),
+            predicted_off_percent: Some(-3.0),
+            shared_seconds: figure,
+            exposed_seconds: figure,
+            exposed_without_overlap_seconds: figure,
+            strong_seconds: figure,
+            strong_batch_size: Some(2),
+            speedup: figure,
+            divided_alone_seconds: figure,
+            limited_by: Some("nothing".into()),
+            note: None,
+        };
+        for points in [vec![], vec![point]] {
+            let record = RankScalingRecord {
+                schema_version: SCHEMA_VERSION,
+                timestamp: "2026-11-17T00:00:00Z".into(),
+                size: "tiny".into(),
+                version: "v2".into(),
+                parameters: 1,
+                device: "cpu".into(),
+                machine: "m".into(),
+                threads: 2,
+                launcher: "mpirun -n {ranks}".into(),
+                rounds: 3,
+                steps: 8,
+                batch_size: 8,
+                seq_len: 64,
+                points,
+                provenance: Provenance::default(),
+            }
+            .with_provenance();
+            check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+        }
+    }
+}
