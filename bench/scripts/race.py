@@ -2,14 +2,14 @@
 
 Run, on a machine with a GPU:
 
-    python bench/scripts/race.py run --headroom target/release/headroom --out race
+    python bench/scripts/race.py run --headroom target/dist/headroom --out race
 
 Each script runs three times: as it is under the referee (step times with nothing attached, then device activity alone),
 as it is under `headroom record`, and fixed under the referee. Recordings and times go to the folder `race`.
 
 Judge, anywhere:
 
-    python bench/scripts/race.py judge --headroom target/release/headroom --out race
+    python bench/scripts/race.py judge --headroom target/dist/headroom --out race
 
 Analyzes every recording, once as it is and once with the true time withheld, and writes race/race.json.
 """
@@ -269,7 +269,7 @@ def judge(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "judge"])
-    parser.add_argument("--headroom", type=Path, default=Path("target/release/headroom"))
+    parser.add_argument("--headroom", type=Path, default=Path("target/dist/headroom"))
     parser.add_argument("--hook", type=Path, help="record with this sitecustomize.py alone, on a machine without headroom")
     parser.add_argument("--out", type=Path, default=Path("race"))
     parser.add_argument("--small", action="store_true", help="sizes for a machine without a GPU, to try the driver")

@@ -37,6 +37,8 @@ TRACE = str(CRATES / "trace/tests/data/slow.pt.trace.json.gz")
 async def begin(client, text):
     """Opens the script, saved with this text, in a project of its own."""
     (FOLDER / "headroom.toml").write_text("")
+    # An editor watches files for the server; this client has no answer of its own to the request.
+    client.feature(types.CLIENT_REGISTER_CAPABILITY)(lambda params: None)
     FILE.write_text(text)
     folders = [types.WorkspaceFolder(uri=FOLDER.as_uri(), name="folder")]
     params = types.InitializeParams(capabilities=client_capabilities("visual-studio-code"), workspace_folders=folders)
@@ -132,7 +134,7 @@ async def test_fixes_make_what_the_command_writes(client: LanguageClient):
 async def test_hints_are_empty_without_a_trace(client: LanguageClient):
     document = types.TextDocumentIdentifier(uri=FILE.as_uri())
     params = types.InlayHintParams(text_document=document, range=line(10))
-    assert await client.text_document_inlay_hint_async(params) == []
+    assert not await client.text_document_inlay_hint_async(params)
 
 
 @pytest.mark.asyncio
@@ -141,7 +143,7 @@ async def test_costs_stand_beside_their_lines(client_with_trace: LanguageClient)
     await diagnostics(client, lambda found: any("2.1% of the step (measured, TR101)" in one.message for one in found))
     document = types.TextDocumentIdentifier(uri=FILE.as_uri())
     hints = await client.text_document_inlay_hint_async(types.InlayHintParams(text_document=document, range=line(42)))
-    assert [hint.label for hint in hints] == ["2.1% of the step, measured"]
+    assert "2.1% of the step, measured" in [hint.label for hint in hints]
 
 
 def end_of(messages, *arguments):

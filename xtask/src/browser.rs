@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{Outcome, process};
 
@@ -16,23 +16,25 @@ pub fn make_ready() -> Result<()> {
     if !missing() {
         return Ok(());
     }
-    println!("browser: installing {}", PACKAGES.join(" "));
+    install(&PACKAGES).with_context(|| format!("put {} on the path by hand", PROGRAMS.join(" and ")))?;
+    if missing() {
+        bail!("{} were installed and do not start", PACKAGES.join(" "));
+    }
+    Ok(())
+}
+
+/// Packages of the system, as Debian names them.
+pub fn install(packages: &[&str]) -> Result<()> {
+    println!("installing {}", packages.join(" "));
     for arguments in [
         vec!["update", "--quiet"],
-        [&["install", "--yes", "--quiet", "--no-install-recommends"][..], &PACKAGES].concat(),
+        [&["install", "--yes", "--quiet", "--no-install-recommends"][..], packages].concat(),
     ] {
         let mut command = as_administrator("apt-get");
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
         if !process::succeeds(&mut command).unwrap_or(false) {
-            bail!(
-                "apt-get could not install {}: put {} on the path by hand",
-                PACKAGES.join(" "),
-                PROGRAMS.join(" and ")
-            );
+            bail!("apt-get could not install {}", packages.join(" "));
         }
-    }
-    if missing() {
-        bail!("{} were installed and do not start", PACKAGES.join(" "));
     }
     Ok(())
 }

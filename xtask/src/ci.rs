@@ -19,7 +19,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("kernels", kernels::run),
     ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),
-    ("torch", torch::run),
+    ("torch", || torch::run(&torch::Arguments::default())),
 ];
 
 pub fn run() -> Result<Outcome> {

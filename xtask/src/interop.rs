@@ -62,6 +62,16 @@ const EDITOR: Environment = Environment {
     checks: &[Check { name: "an editor speaks with headroom lsp", script: "editor_speaks_with_lsp.py" }],
 };
 
+/// A client of agents, which holds answers against the schemas that tools state.
+const AGENTS: Environment = Environment {
+    name: "mcp-venv",
+    packages: &[python::MCP, python::JSON_SCHEMA],
+    checks: &[
+        Check { name: "an agent asks by the Model Context Protocol", script: "agent_asks_by_mcp.py" },
+        Check { name: "documents are valid under the published schemas", script: "schemas_fit.py" },
+    ],
+};
+
 const TRANSFORMERS: Environment = Environment {
     name: "transformers-venv",
     packages: &[python::NUMPY, python::SAFETENSORS, python::TORCH, python::TRANSFORMERS],
@@ -74,8 +84,8 @@ const TRANSFORMERS: Environment = Environment {
 pub fn run(readers: Readers) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let environments: &[Environment] = match readers {
-        Readers::Small => &[SMALL, EDITOR, TRACE_READERS],
-        Readers::WithTransformers => &[SMALL, EDITOR, TRACE_READERS, TRANSFORMERS],
+        Readers::Small => &[SMALL, EDITOR, TRACE_READERS, AGENTS],
+        Readers::WithTransformers => &[SMALL, EDITOR, TRACE_READERS, AGENTS, TRANSFORMERS],
     };
     let mut tally = Tally::default();
     for environment in environments {
@@ -205,7 +215,8 @@ mod tests {
 
     #[test]
     fn every_check_has_its_script() {
-        for check in [SMALL, EDITOR, TRACE_READERS, TRANSFORMERS].iter().flat_map(|environment| environment.checks) {
+        let all = [SMALL, EDITOR, TRACE_READERS, AGENTS, TRANSFORMERS];
+        for check in all.iter().flat_map(|environment| environment.checks) {
             let script = process::workspace_root().join("xtask/interop").join(check.script);
             assert!(script.is_file(), "{} is missing", script.display());
         }

@@ -1,5 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `screenshots`, `tidy`,
-//! `torch` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `release`,
+//! `screenshots`, `targets`, `tidy`, `torch`, `wheel` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -7,6 +7,7 @@ mod bench;
 mod browser;
 mod ci;
 mod fuzz;
+mod hooks;
 mod interop;
 mod kernels;
 mod kills;
@@ -15,9 +16,12 @@ mod mutants;
 mod process;
 mod python;
 mod ranks;
+mod release;
+mod targets;
 mod test;
 mod tidy;
 mod torch;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -51,6 +55,8 @@ enum Command {
     Test,
     /// Damaged scripts, traces and checkpoints go through every reader to the last output
     Fuzz(fuzz::Arguments),
+    /// Hooks, action and examples for other people's CI, run by the programs that read them
+    Hooks,
     /// Real readers from Python packages open what headroom writes
     Interop {
         /// Also install torch and transformers (gigabytes) and load models both ways
@@ -67,12 +73,18 @@ enum Command {
     Mutants(mutants::Arguments),
     /// Several ranks on loopback, under Open MPI and MPICH from the Python index
     Ranks(ranks::Arguments),
+    /// All that a tag would publish: archives, wheel, bill of materials, checksums; nothing is published
+    Release(release::Arguments),
     /// The README's pictures of the dashboard, taken anew
     Screenshots,
+    /// The command compiles for the other platforms (installs their standard libraries and a C compiler)
+    Targets(targets::Arguments),
     /// Fast checks of the tree: layering, file shape, forbidden words, links
     Tidy,
     /// Real PyTorch on the CPU: scripts are measured and optimised from outside (installs gigabytes)
-    Torch,
+    Torch(torch::Arguments),
+    /// The Python wheel, built, installed into a fresh environment and used there
+    Wheel(wheel::Arguments),
     /// Headroom against its peers, taking turns in one run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -84,6 +96,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Test => test::run(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Hooks => hooks::run(),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),
@@ -92,8 +105,11 @@ fn main() -> ExitCode {
         Command::Miri => miri::run(),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
+        Command::Release(arguments) => release::run(&arguments),
+        Command::Targets(arguments) => targets::run(&arguments),
         Command::Tidy => tidy::run(),
-        Command::Torch => torch::run(),
+        Command::Torch(arguments) => torch::run(&arguments),
+        Command::Wheel(arguments) => wheel::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
     };
     match outcome {

@@ -49,7 +49,14 @@ pub fn run_cargo(arguments: &[&str]) -> Result<Outcome> {
 
 /// Builds the `headroom` binary under one of cargo's profiles and says where it is.
 pub fn build_headroom(profile: &str) -> Result<PathBuf> {
-    if run_cargo(&["build", "--quiet", "--package", "headroom-cli", "--profile", profile])? == Outcome::Failed {
+    build_headroom_with(profile, &[])
+}
+
+/// The same with features of the package that are off by default.
+pub fn build_headroom_with(profile: &str, features: &[&str]) -> Result<PathBuf> {
+    let features = features.join(",");
+    let arguments = ["build", "--quiet", "--package", "headroom-cli", "--profile", profile, "--features", &features];
+    if run_cargo(&arguments)? == Outcome::Failed {
         bail!("headroom does not build");
     }
     let folder = if profile == "dev" { "debug" } else { profile };

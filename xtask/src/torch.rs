@@ -8,13 +8,24 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{Outcome, process, python};
+use crate::{Outcome, process, python, wheel};
 
-pub fn run() -> Result<Outcome> {
+/// Beside the scripts.
+#[derive(Default, clap::Args)]
+pub struct Arguments {
+    /// Also build the wheel, install it into a fresh environment and use it there
+    #[arg(long)]
+    wheel: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
     let packages = [python::NUMPY, python::TORCH, python::TRANSFORMERS, python::LIGHTNING, python::ACCELERATE];
     let python = python::environment("torch-venv", &packages)?;
     let mut command = Command::new(&python);
     command.arg("xtask/torch/run.py").arg("--python").arg(&python).arg("--headroom").arg(headroom);
+    if arguments.wheel {
+        command.arg("--wheel").arg(wheel::built()?);
+    }
     Ok(Outcome::from_success(process::succeeds(&mut command)?))
 }

@@ -18,8 +18,9 @@ REMEDIES = ROOT / "crates/experiments/src/remedies"
 class Place:
     """A hook's folder, one for all runs, and a folder for each script."""
 
-    def __init__(self, python, headroom=None):
+    def __init__(self, python, headroom=None, wheel=None):
         self.python = python
+        self.wheel = wheel and os.path.abspath(wheel)
         self.headroom = headroom and os.path.abspath(headroom)
         self.folder = Path(tempfile.mkdtemp(prefix="headroom-torch-"))
         self.hook = self.folder / "hook"

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 
 import checks  # noqa: E402
 import command_checks  # noqa: E402
+import package_checks  # noqa: E402
 import place_checks  # noqa: E402
 import readme_checks  # noqa: E402
 from harness import Place  # noqa: E402
@@ -35,14 +36,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--headroom", help="the binary: `headroom optimize` is run too")
+    parser.add_argument("--wheel", help="the wheel around it: it is installed and used too")
     parser.add_argument("--verbose", action="store_true", help="one line per process")
     parser.add_argument("--jobs", type=int, default=2, help="checks at a time")
     parser.add_argument("names", nargs="*", help="parts of names of checks; all without")
     arguments = parser.parse_args()
     functions = {**vars(checks), **vars(place_checks), **(vars(command_checks) | vars(readme_checks) if arguments.headroom else {})}
+    functions |= vars(package_checks) if arguments.wheel else {}
     found = {name: check for name, check in functions.items() if name.startswith("check_")}
     chosen = [name for name in found if not arguments.names or any(part in name for part in arguments.names)]
-    place = Place(arguments.python, arguments.headroom)
+    place = Place(arguments.python, arguments.headroom, arguments.wheel)
     begin = time.perf_counter()
     try:
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:

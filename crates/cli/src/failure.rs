@@ -21,6 +21,12 @@ pub struct RunFailed(pub String);
 
 /// Prints the error and says what the process exits with.
 pub fn report(error: &anyhow::Error) -> ExitCode {
+    output::error(&message(error));
+    ExitCode::from(code(error))
+}
+
+/// What went wrong and why, each once.
+pub fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
@@ -29,8 +35,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             message = format!("{message}: {cause}");
         }
     }
-    output::error(&message);
-    ExitCode::from(code(error))
+    message
 }
 
 /// Exit code of the process.

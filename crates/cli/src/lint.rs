@@ -143,6 +143,7 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
         Format::Json => formats::json(report),
         Format::Sarif => formats::sarif(report),
         Format::Github => formats::github(report),
+        Format::Gitlab => formats::gitlab(report),
         Format::Markdown => formats::markdown(report),
     };
     if arguments.is_stdin() && arguments.fix && arguments.output_file.is_none() {

@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
 use headroom_record::timestamp::utc_iso;
 use headroom_trace::GzipRatio;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use signal_hook::consts::SIGTERM;
 
@@ -178,11 +177,18 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
 
 /// A process that is gone already needs no signal.
 #[cfg(unix)]
-fn send(child: &Child, signal: i32) {
+fn send(child: &mut Child, signal: i32) {
+    use rustix::process::{Pid, Signal, kill_process};
     let signal = if signal == SIGTERM { Signal::TERM } else { Signal::INT };
     if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(process, signal);
     }
+}
+
+/// Elsewhere there is no asking: the script is ended.
+#[cfg(not(unix))]
+fn send(child: &mut Child, _signal: i32) {
+    let _ = child.kill();
 }
 
 /// Where one recording goes: a folder without other traces.

@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -71,12 +70,12 @@ fn listen_and(
 ) -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::default();
     let seen = interrupt.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for Ctrl-C")?;
+    let signals = arriving().context("cannot listen for Ctrl-C")?;
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let mut first: Option<Instant> = None;
-            for signal in signals.forever() {
+            for signal in signals {
                 match first {
                     None => {
                         first = Some(Instant::now());
@@ -97,6 +96,33 @@ fn listen_and(
     Ok(interrupt)
 }
 
+/// Requests to end, one after the other; blocks between them.
+#[cfg(unix)]
+fn arriving() -> std::io::Result<impl Iterator<Item = i32> + Send + 'static> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    Ok(std::iter::from_fn(move || signals.forever().next()))
+}
+
+/// The same where the system calls a handler on a thread of its own: flags are looked at some times per second.
+#[cfg(not(unix))]
+fn arriving() -> std::io::Result<impl Iterator<Item = i32> + Send + 'static> {
+    const GLANCE: Duration = Duration::from_millis(50);
+    let mut flags = vec![];
+    for signal in [SIGINT, SIGTERM] {
+        let flag = Arc::<AtomicBool>::default();
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        flags.push((signal, flag));
+    }
+    Ok(std::iter::from_fn(move || {
+        loop {
+            if let Some((signal, _)) = flags.iter().find(|(_, flag)| flag.swap(false, Ordering::Relaxed)) {
+                return Some(*signal);
+            }
+            thread::sleep(GLANCE);
+        }
+    }))
+}
+
 fn end_patience_later(give_up: &Arc<AtomicBool>) {
     let later = Arc::clone(give_up);
     let waits = thread::Builder::new().spawn(move || {
@@ -110,10 +136,15 @@ fn end_patience_later(give_up: &Arc<AtomicBool>) {
 
 /// Makes a write past the limit of file sizes (`ulimit -f`) an error that can be told, instead of the end of the process.
 /// Programs that are started from here have the system's default again.
+#[cfg(unix)]
 pub fn report_file_size_limit() {
     // Where it cannot be had, the system's default stays: the process is ended by the signal.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+pub fn report_file_size_limit() {}
 
 fn code_of(signal: i32) -> u8 {
     128 + u8::try_from(signal).unwrap_or(0)

@@ -31,7 +31,7 @@ mod wire;
 
 pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
-pub use facts::{Facts, facts};
+pub use facts::{Facts, facts, listed};
 pub use level::{Level, has};
 pub use nccl_error::NcclError;
 pub use peaks::{Peaks, measure_peaks, product_rates};

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::finding::Severity;
-use super::{Selection, SelectionError, matches_path};
+use super::{Selection, SelectionError, matches_path, within};
 
 const OWN_FILE: &str = "headroom.toml";
 
@@ -178,7 +178,7 @@ pub fn files_of(folder: &Path) -> [PathBuf; 2] {
 }
 
 fn file_in(folder: &Path) -> Option<PathBuf> {
-    files_of(folder).into_iter().find(|file| file.is_file())
+    files_of(folder).into_iter().find(|file| file.is_file() && within::allows(file))
 }
 
 /// The configuration of every file: the nearest to it, so that it does not matter which folder was asked about.

@@ -45,6 +45,7 @@ mod topics;
 mod truth;
 mod uses;
 mod value;
+pub mod within;
 mod worth;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};

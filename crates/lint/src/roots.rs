@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::within;
+
 /// Folders that hold no source of the project.
 pub const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
 
@@ -74,6 +76,9 @@ fn considered<'f>(folder: &'f Path, shared: &[PathBuf]) -> Vec<&'f Path> {
     let mut around = Vec::new();
     for ancestor in folder.ancestors() {
         let name = ancestor.file_name().unwrap_or_default().to_string_lossy();
+        if !around.is_empty() && !within::allows(ancestor) {
+            break;
+        }
         let is_shared = ancestor.parent().is_none() || shared.iter().any(|one| one == ancestor);
         if !around.is_empty() && (is_shared || INSTALLED.contains(&name.as_ref())) {
             break;

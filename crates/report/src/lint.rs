@@ -3,6 +3,7 @@
 mod coverage;
 mod difference;
 mod github;
+mod gitlab;
 mod json;
 mod markdown;
 mod sarif;
@@ -11,6 +12,7 @@ mod text;
 
 pub use difference::unified as difference;
 pub use github::show as github;
+pub use gitlab::show as gitlab;
 pub use json::show as json;
 pub use markdown::show as markdown;
 pub use sarif::show as sarif;

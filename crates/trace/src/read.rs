@@ -117,7 +117,13 @@ fn light_trace(path: &Path, trace: &Trace, ratio: GzipRatio) -> Option<Box<Trace
     let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     let plain = path.parent()?.join(name);
     let packed = path.parent()?.join(format!("{name}.gz"));
-    let found = [plain, packed].into_iter().find(|file| is_below && file.is_file())?;
+    // A link that leads out of the folder is not below it.
+    let folder =
+        fs::canonicalize(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+            .ok()?;
+    let is_there =
+        |file: &PathBuf| fs::canonicalize(file).is_ok_and(|file| file.starts_with(&folder) && file.is_file());
+    let found = [plain, packed].into_iter().find(|file| is_below && is_there(file))?;
     read_alone(&found, ratio).ok().map(Box::new)
 }
 

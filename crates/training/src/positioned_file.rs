@@ -53,16 +53,40 @@ impl PositionedFile {
 
     #[cfg(unix)]
     fn read_whole(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, buffer, position)
+        read_exact_at(&self.file, buffer, position)
     }
 
     #[cfg(not(unix))]
     fn read_whole(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
-        let mut file = self.file.lock().unwrap_or_else(|broken| broken.into_inner());
-        file.seek(SeekFrom::Start(position))?;
-        file.read_exact(buffer)
+        let file = self.file.lock().unwrap_or_else(|broken| broken.into_inner());
+        read_exact_at(&file, buffer, position)
     }
+}
+
+/// Fills the buffer from `position` on. Outside of Unix this moves the file's own position.
+#[cfg(unix)]
+pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, position)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn read_exact_at(mut file: &File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    file.seek(SeekFrom::Start(position))?;
+    file.read_exact(buffer)
+}
+
+/// Writes all of `bytes` from `position` on. Outside of Unix this moves the file's own position.
+#[cfg(unix)]
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, position)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn write_all_at(mut file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(position))?;
+    file.write_all(bytes)
 }
 
 #[cfg(test)]

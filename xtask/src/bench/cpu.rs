@@ -101,7 +101,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Some(python) => python.clone(),
         None => python::environment("bench-venv", &[python::NUMPY, python::TORCH])?,
     };
-    let headroom = process::build_headroom("release")?;
+    let headroom = process::build_headroom("dist")?;
 
     let mut rows: Vec<Row> = Vec::new();
     let mut peer_version = None;

@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
 fn one_round(file: &PathBuf) -> Result<Value> {
     let _ = fs::remove_file(file);
     let mut command =
-        process::cargo(&["test", "--quiet", "--release", "--package", "headroom-cli", "--test", "dashboard"]);
+        process::cargo(&["test", "--quiet", "--profile", "dist", "--package", "headroom-cli", "--test", "dashboard"]);
     // What a round shows is judged over all of them.
     command.args(["large_trace"]).env("HEADROOM_DASHBOARD_FIGURES", file);
     if !process::succeeds(&mut command)? {

@@ -36,7 +36,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Outcome> {
     let python = python::environment("lint-peers-venv", &[python::TORCH_FIX])?;
     let torchfix = python.with_file_name("torchfix");
-    let headroom = process::build_headroom("release")?;
+    let headroom = process::build_headroom("dist")?;
     let tree = match &options.tree {
         Some(tree) => tree.clone(),
         None => write_tree(options.copies)?,

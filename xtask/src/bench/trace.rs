@@ -61,7 +61,7 @@ struct Row {
 }
 
 pub fn run(options: &Options) -> Result<Outcome> {
-    let headroom = process::build_headroom("release")?;
+    let headroom = process::build_headroom("dist")?;
     let runner = python::plain()?;
     let mut rows = vec![measure_ours(options, &runner, &headroom, options.megabytes)?];
     let mut unfinished = Vec::new();

@@ -76,6 +76,7 @@ pub enum Format {
     Json,
     Sarif,
     Github,
+    Gitlab,
     Markdown,
 }
 

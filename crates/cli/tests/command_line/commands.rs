@@ -14,7 +14,41 @@ fn every_command_explains_itself() {
     {
         assert!(help.contains(flag), "{flag}");
     }
-    assert!(place.succeeds("--version").stdout.starts_with("headroom "));
+}
+
+#[test]
+fn the_version_says_commit_features_and_devices() {
+    let place = Place::new();
+    let short = place.succeeds("-V").stdout;
+    let first = format!("headroom {} (commit ", env!("CARGO_PKG_VERSION"));
+    let commit = short.trim_end().strip_prefix(&first).and_then(|rest| rest.strip_suffix(')')).expect("a commit");
+    let is_commit = commit.len() == 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_commit || commit == "unknown", "{short}");
+    let long = place.succeeds("--version").stdout;
+    assert!(long.starts_with(&short), "{long}");
+    for line in ["\nbuilt for ", "\nfeatures: ", "\ncpu: ", "\ncuda"] {
+        assert!(long.contains(line), "{line}: {long}");
+    }
+    assert!(place.succeeds("lint -V").stdout.contains(commit));
+}
+
+#[test]
+fn packages_get_a_page_per_command_and_completions_of_every_shell() {
+    let place = Place::new();
+    place.succeeds("pages packed");
+    for (file, words) in [
+        ("share/man/man1/headroom.1", ".TH HEADROOM 1"),
+        ("share/man/man1/headroom-train.1", "gradient\\-accumulation\\-steps"),
+        ("share/man/man1/headroom-runs-list.1", ".SH SYNOPSIS"),
+        ("share/bash-completion/completions/headroom", "_headroom"),
+        ("share/zsh/site-functions/_headroom", "#compdef headroom"),
+        ("share/fish/vendor_completions.d/headroom.fish", "complete -c headroom"),
+    ] {
+        let text = std::fs::read_to_string(place.path(&format!("packed/{file}"))).expect(file);
+        assert!(text.contains(words), "{file} lacks {words}:\n{text}");
+    }
+    // Hidden commands are for programs: they have no page.
+    assert!(!place.path("packed/share/man/man1/headroom-race.1").exists());
 }
 
 #[test]

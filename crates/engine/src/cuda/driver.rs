@@ -50,20 +50,35 @@ pub struct Context {
     device: sys::CUdevice,
 }
 
+/// Names of all devices, without a context on any.
+pub fn names() -> Result<Vec<String>, CudaError> {
+    (0..count()?).map(|ordinal| named(ordinal).map(|(_, name)| name)).collect()
+}
+
+fn count() -> Result<usize, CudaError> {
+    cu!(cuInit(0))?;
+    let mut count = 0;
+    cu!(cuDeviceGetCount(&mut count))?;
+    Ok(count as usize)
+}
+
+fn named(ordinal: usize) -> Result<(sys::CUdevice, String), CudaError> {
+    let mut device = 0;
+    cu!(cuDeviceGet(&mut device, ordinal as i32))?;
+    let mut name = [0; 128];
+    cu!(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device))?;
+    // SAFETY: the driver ended the name with a zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    Ok((device, name))
+}
+
 impl Context {
     pub fn new(ordinal: usize) -> Result<Context, CudaError> {
-        cu!(cuInit(0))?;
-        let mut count = 0;
-        cu!(cuDeviceGetCount(&mut count))?;
-        if ordinal >= count as usize {
-            return Err(CudaError::NoDevice { ordinal, found: count as usize });
+        let found = count()?;
+        if ordinal >= found {
+            return Err(CudaError::NoDevice { ordinal, found });
         }
-        let mut device = 0;
-        cu!(cuDeviceGet(&mut device, ordinal as i32))?;
-        let mut name = [0; 128];
-        cu!(cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device))?;
-        // SAFETY: the driver ended the name with a zero.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let (device, name) = named(ordinal)?;
         let mut context = null_mut();
         cu!(cuDevicePrimaryCtxRetain(&mut context, device))?;
         cu!(cuCtxSetCurrent(context))?;

@@ -1,6 +1,6 @@
 //! What the driver says of a GPU.
 
-use super::driver::Context;
+use super::driver::{self, Context};
 use super::error::CudaError;
 use super::level::Level;
 use super::{health, library};
@@ -20,6 +20,12 @@ pub struct Facts {
     pub driver_version: String,
     /// Where it sits, by which NVML knows it.
     pub bus: String,
+}
+
+/// GPUs as the driver names them, in the order of their numbers. Only the driver is opened, and nothing is made on a device.
+pub fn listed() -> Result<Vec<String>, CudaError> {
+    library::driver()?;
+    driver::names()
 }
 
 /// Opens the driver and asks for the device; says what was looked for where there is none.

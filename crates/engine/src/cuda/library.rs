@@ -7,21 +7,26 @@ use std::sync::OnceLock;
 
 /// Opens the driver, NVRTC and cuBLASLt, or says what was looked for.
 pub fn open() -> Result<(), CudaError> {
-    // SAFETY: opening a library runs its initialisers; these are the vendor's own and have no preconditions.
-    let driver = unsafe { driver::sys::is_culib_present() };
-    if !driver {
-        let tried = vec!["libcuda.so.1 on the library path".into()];
-        let help = "install NVIDIA's driver, or use --device cpu";
-        return Err(CudaError::NoLibrary { what: "NVIDIA driver", tried, help });
-    }
+    driver()?;
     compiler()?;
-    // SAFETY: as above.
+    // SAFETY: as in `driver`.
     find("cuBLASLt", &["libcublasLt.so"], || unsafe { cublaslt::sys::is_culib_present() })
+}
+
+/// The driver alone.
+pub fn driver() -> Result<(), CudaError> {
+    // SAFETY: opening a library runs its initialisers; these are the vendor's own and have no preconditions.
+    if unsafe { driver::sys::is_culib_present() } {
+        return Ok(());
+    }
+    let tried = vec!["libcuda.so.1 on the library path".into()];
+    let help = "install NVIDIA's driver, or use --device cpu";
+    Err(CudaError::NoLibrary { what: "NVIDIA driver", tried, help })
 }
 
 /// NVRTC alone: kernels compile without a driver or a GPU.
 pub fn compiler() -> Result<(), CudaError> {
-    // SAFETY: as above.
+    // SAFETY: as in `driver`.
     find("NVRTC", &["libnvrtc-builtins.so", "libnvrtc.so"], || unsafe { nvrtc::sys::is_culib_present() })
 }
 
@@ -52,7 +57,7 @@ pub fn optional(name: &str) -> Result<libloading::Library, String> {
     let by_path = folders().iter().filter_map(|folder| newest(folder, name));
     let versions = ["", ".1", ".13", ".12"].map(|version| PathBuf::from(format!("{name}{version}")));
     for file in by_path.chain(versions) {
-        // SAFETY: as in `open`.
+        // SAFETY: as in `driver`.
         if let Ok(library) = unsafe { libloading::Library::new(&file) } {
             return Ok(library);
         }
@@ -80,7 +85,7 @@ fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
 #[cfg(unix)]
 fn keep_open(file: &Path) {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-    // SAFETY: as in `open`.
+    // SAFETY: as in `driver`.
     if let Ok(library) = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) } {
         std::mem::forget(library);
     }
@@ -88,7 +93,7 @@ fn keep_open(file: &Path) {
 
 #[cfg(not(unix))]
 fn keep_open(file: &Path) {
-    // SAFETY: as in `open`.
+    // SAFETY: as in `driver`.
     if let Ok(library) = unsafe { libloading::Library::new(file) } {
         std::mem::forget(library);
     }

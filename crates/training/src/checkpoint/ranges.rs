@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
@@ -11,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::journal::next_path;
 use super::tensor_writer::{head_of, hex};
 use super::{CheckpointError, Content, MODEL_FILE, OPTIMIZER_FILE, TensorSpec};
+use crate::positioned_file::{read_exact_at, write_all_at};
 
 /// Bytes read at a time for a digest.
 const PIECE_BYTES: usize = 1 << 20;
@@ -97,7 +97,7 @@ impl Ranges {
                 Err(error) => return Err(FileError::new("open", &layout.path)(error).into()),
             };
             let mut head = vec![0; layout.head.len()];
-            let same = file.read_exact_at(&mut head, 0).is_ok() && head == layout.head;
+            let same = read_exact_at(&file, &mut head, 0).is_ok() && head == layout.head;
             let length = fs::metadata(&layout.path).map_err(FileError::new("read", &layout.path))?.len();
             if !same || length != layout.bytes {
                 return Ok(None);
@@ -113,7 +113,7 @@ impl Ranges {
             let place = layout.places.iter().find(|(other, owner, _)| *other == content && owner == name);
             if let Some((.., begin)) = place {
                 let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
-                let written = file.write_all_at(&bytes, begin + 4 * first as u64);
+                let written = write_all_at(file, &bytes, begin + 4 * first as u64);
                 written.map_err(FileError::new("write", &layout.path))?;
             }
         }

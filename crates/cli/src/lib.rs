@@ -12,9 +12,11 @@ mod k1;
 mod kept;
 mod lint;
 mod lsp;
+mod mcp;
 mod memory_size;
 mod optimize;
 mod output;
+mod pages;
 mod profile;
 mod proved;
 mod race;
@@ -32,24 +34,30 @@ mod train;
 mod undecided;
 mod verified;
 mod verify;
+mod version;
 
+use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::FileError;
 use output::colour::{self, When};
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal};
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::config_file::{self, Given};
 
 /// How far a training run is from what the hardware allows, why, and the fix proven.
 #[derive(Parser)]
-#[command(name = "headroom", version, propagate_version = true, max_term_width = 120, after_help = EXIT_CODES)]
+#[command(name = "headroom", version = version::SHORT, long_version = version::LONG, propagate_version = true)]
+#[command(max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
     /// Colour in the result: where standard output is a terminal (`NO_COLOR`, `CLICOLOR_FORCE`), always or never
     #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN", hide_possible_values = true)]
     color: When,
+    /// Look for configurations and projects in these folders alone (for `headroom mcp`)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    within: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -87,9 +95,13 @@ enum Command {
     Lint(lint::Arguments),
     Lsp(lsp::Arguments),
     Serve(serve::Arguments),
+    Mcp(mcp::Arguments),
     Explain(explain::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
+    /// Write man pages and completions into a folder (for packages)
+    #[command(hide = true)]
+    Pages(pages::Arguments),
     /// Answer timing requests on standard input (for benchmarks)
     #[command(hide = true)]
     Race(race::Arguments),
@@ -110,7 +122,8 @@ impl Command {
     }
 }
 
-fn main() -> ExitCode {
+/// Runs the command that this process was started with.
+pub fn main() -> ExitCode {
     signals::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let when = colour::asked_for(&words);
@@ -123,6 +136,7 @@ fn main() -> ExitCode {
         Err(asked) => return show(&asked),
     };
     colour::settle(cli.color, std::io::stdout().is_terminal());
+    headroom_lint::within::stay(cli.within);
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
     }
@@ -149,8 +163,10 @@ fn main() -> ExitCode {
         Command::Lint(arguments) => lint::run(arguments),
         Command::Lsp(arguments) => lsp::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Mcp(arguments) => mcp::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
         Command::Race(arguments) => race::run(arguments),
     };
     entry.close(&done);
@@ -182,8 +198,12 @@ fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
 
 /// Help, the version, or why the arguments make no sense.
 fn show(asked: &clap::Error) -> ExitCode {
+    if asked.kind() == ErrorKind::DisplayVersion {
+        let said = output::exactly(&version::with_devices(&asked.to_string()));
+        return said.map_or_else(|error| failure::report(&error.into()), |()| ExitCode::SUCCESS);
+    }
     match asked.print() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             failure::report(&FileError::new("write", Path::new("standard output"))(error).into())
         }
         _ => ExitCode::from(u8::try_from(asked.exit_code()).unwrap_or(2)),

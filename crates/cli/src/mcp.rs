@@ -1,0 +1,88 @@
+//! `headroom mcp [FOLDER…]`: the answers for an agent, by the Model Context Protocol on standard input and output.
+//!
+//! Every tool is a command of this same program, run as a process of its own ([`command`]) on paths that lie in the folders
+//! given ([`folders`]), whose document is cut to a bounded answer ([`bounds`]).
+
+mod bounds;
+mod command;
+mod folders;
+mod kept;
+mod runs_here;
+mod schemas;
+mod server;
+mod tools;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use rmcp::service::{QuitReason, ServerInitializeError, ServiceExt};
+
+use crate::{output, signals};
+use folders::Folders;
+use server::Server;
+use tools::Running;
+
+/// Answer an agent by the Model Context Protocol: analyze, compare, explain, lint, optimize (dry run) and runs as tools.
+///
+/// Reads from standard input and writes to standard output, as clients expect. Nothing is changed, and nothing outside of the
+/// folders is read. docs/agents.md has settings for the usual clients.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Folders that may be asked about; relative paths are meant from the first. The working folder if none is given
+    folders: Vec<PathBuf>,
+    /// Let `optimize` run a script: whoever asks can then run any command as you
+    #[arg(long)]
+    allow_run: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let folders = Folders::new(&arguments.folders)?;
+    let running = if arguments.allow_run { Running::Allowed } else { Running::Refused };
+    let program = std::env::current_exe().context("cannot tell where this program lies")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start the server's runtime")?;
+    let code = runtime.block_on(serve(Server::new(folders, running, program)));
+    // Standard input may never end: nobody waits for the thread that reads it.
+    runtime.shutdown_background();
+    code
+}
+
+/// Answers until the client leaves, or a signal asks to end.
+async fn serve(server: Server) -> Result<ExitCode> {
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let stop = std::sync::Mutex::new(Some(stop));
+    let interrupt = signals::listen(move || {
+        if let Some(stop) = stop.lock().ok().and_then(|mut stop| stop.take()) {
+            // Nobody waits any more where the client has left.
+            let _ = stop.send(());
+        }
+    })?;
+    let talk = async {
+        let talking = match server.clone().serve(rmcp::transport::stdio()).await {
+            Ok(talking) => talking,
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(anyhow::anyhow!("the client did not begin as the protocol says: {error}")),
+        };
+        match talking.waiting().await {
+            Ok(QuitReason::JoinError(error)) | Err(error) => Err(anyhow::anyhow!("the server ended: {error}")),
+            Ok(_) => Ok(()),
+        }
+    };
+    if std::io::stdin().is_terminal() {
+        output::note("waiting for a client on standard input; docs/agents.md says how clients are told of this server");
+    }
+    tokio::select! {
+        talked = talk => talked?,
+        _ = stopped => {}
+    }
+    server.rest().await;
+    Ok(interrupt.exit_code())
+}
+
+#[cfg(test)]
+mod tests;

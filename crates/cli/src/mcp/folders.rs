@@ -1,0 +1,181 @@
+//! The folders that a client may ask about: every path is followed to where it leads, and refused where that is elsewhere.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Whole paths, the first of which relative ones are meant from.
+#[derive(Clone, Debug)]
+pub struct Folders(Vec<PathBuf>);
+
+impl Folders {
+    /// Those given, or the working folder.
+    pub fn new(given: &[PathBuf]) -> Result<Folders> {
+        let given = if given.is_empty() { &[PathBuf::from(".")][..] } else { given };
+        let whole = |folder: &PathBuf| {
+            let whole = std::fs::canonicalize(folder).with_context(|| format!("cannot use {}", folder.display()))?;
+            if !whole.is_dir() {
+                bail!("{} is not a folder\n  help: name the folder that it lies in", folder.display());
+            }
+            Ok(whole)
+        };
+        Ok(Folders(given.iter().map(whole).collect::<Result<_>>()?))
+    }
+
+    pub fn first(&self) -> &Path {
+        &self.0[0]
+    }
+
+    pub fn all(&self) -> &[PathBuf] {
+        &self.0
+    }
+
+    pub fn hold(&self, whole: &Path) -> bool {
+        self.0.iter().any(|folder| whole.starts_with(folder))
+    }
+
+    /// Where a path leads, as a command that is started in the first folder is told it. Nothing has to be there: what is
+    /// missing is for the command to say.
+    pub fn place(&self, text: &str) -> Result<OsString> {
+        let asked = self.first().join(text);
+        let whole = match std::fs::canonicalize(&asked) {
+            Ok(whole) => whole,
+            Err(error) if error.kind() == ErrorKind::NotFound => self.missing(&asked, text)?,
+            Err(error) => return Err(error).with_context(|| format!("cannot follow {text}")),
+        };
+        if !self.hold(&whole) {
+            return Err(self.refusal(text));
+        }
+        let near = whole.strip_prefix(self.first()).unwrap_or(&whole);
+        Ok(if near.as_os_str().is_empty() { ".".into() } else { near.into() })
+    }
+
+    /// As `place`, for a trace: also the files of a folder of ranks must lie here.
+    pub fn trace(&self, text: &str) -> Result<OsString> {
+        let place = self.place(text)?;
+        let whole = self.first().join(&place);
+        if !whole.is_dir() {
+            if whole.exists() && !whole.is_file() {
+                bail!("{text} is not a file or folder");
+            }
+            return Ok(place);
+        }
+        let entries = std::fs::read_dir(&whole).with_context(|| format!("cannot read {text}"))?;
+        for entry in entries.flatten() {
+            let leads_out = std::fs::canonicalize(entry.path()).is_ok_and(|leads| !self.hold(&leads));
+            if leads_out {
+                return Err(self.refusal(&format!("{text}/{}", entry.file_name().to_string_lossy())));
+            }
+        }
+        Ok(place)
+    }
+
+    /// The place of something that is not there, by the nearest folder that is.
+    fn missing(&self, asked: &Path, text: &str) -> Result<PathBuf> {
+        let (mut there, mut rest) = (asked.to_path_buf(), Vec::new());
+        loop {
+            // A link whose end is missing may lead anywhere.
+            if std::fs::symlink_metadata(&there).is_ok() {
+                break;
+            }
+            let Some(Component::Normal(name)) = there.components().next_back() else { return Err(self.refusal(text)) };
+            rest.push(name.to_os_string());
+            there.pop();
+        }
+        let Ok(there) = std::fs::canonicalize(&there) else { return Err(self.refusal(text)) };
+        Ok(rest.iter().rev().fold(there, |place, name| place.join(name)))
+    }
+
+    fn refusal(&self, text: &str) -> anyhow::Error {
+        let folders: Vec<String> = self.0.iter().map(|folder| folder.display().to_string()).collect();
+        anyhow::anyhow!(
+            "{text} leads out of the folders that this server may read: {}\n  help: `headroom mcp FOLDER…` names others when \
+             it is started",
+            folders.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder `inside` with `runs/a.json`, beside a folder `outside` with `secret.json`.
+    fn tree() -> (tempfile::TempDir, Folders) {
+        let place = tempfile::tempdir().unwrap();
+        for (folder, file) in [("inside/runs", "a.json"), ("outside", "secret.json"), ("inside-not", "b.json")] {
+            std::fs::create_dir_all(place.path().join(folder)).unwrap();
+            std::fs::write(place.path().join(folder).join(file), "{}").unwrap();
+        }
+        let folders = Folders::new(&[place.path().join("inside")]).unwrap();
+        (place, folders)
+    }
+
+    fn refused(placed: Result<OsString>) -> bool {
+        placed.is_err_and(|error| error.to_string().contains("leads out of the folders that this server may read"))
+    }
+
+    #[test]
+    fn paths_inside_are_told_from_the_first_folder() {
+        let (place, folders) = tree();
+        let whole = place.path().join("inside/runs/a.json");
+        for text in ["runs/a.json", "./runs/../runs/a.json", whole.to_str().unwrap()] {
+            assert_eq!(folders.place(text).unwrap(), "runs/a.json", "{text}");
+        }
+        assert_eq!(folders.place(".").unwrap(), ".");
+        assert_eq!(folders.place("runs/missing.json").unwrap(), "runs/missing.json");
+        assert_eq!(folders.place("no/such/folder").unwrap(), "no/such/folder");
+    }
+
+    #[test]
+    fn paths_outside_are_refused_whether_there_is_something_or_not() {
+        let (place, folders) = tree();
+        let whole = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+        for text in
+            ["..", "../outside/secret.json", "../outside/missing", "runs/../../outside", "missing/../../outside"]
+        {
+            assert!(refused(folders.place(text)), "{text}");
+        }
+        for text in [whole("outside/secret.json"), whole("outside/missing"), whole("inside-not/b.json"), "/".into()] {
+            assert!(refused(folders.place(&text)), "{text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_count_by_where_they_lead() {
+        use std::os::unix::fs::symlink;
+        let (place, folders) = tree();
+        let inside = place.path().join("inside");
+        symlink("../outside/secret.json", inside.join("out.json")).unwrap();
+        symlink("../outside", inside.join("out")).unwrap();
+        symlink("../outside/missing.json", inside.join("nowhere.json")).unwrap();
+        symlink("runs/a.json", inside.join("in.json")).unwrap();
+        for text in ["out.json", "out/secret.json", "out/missing.json", "nowhere.json"] {
+            assert!(refused(folders.place(text)), "{text}");
+        }
+        assert_eq!(folders.place("in.json").unwrap(), "runs/a.json");
+        symlink("../../outside/secret.json", inside.join("runs/rank1.json")).unwrap();
+        assert!(refused(folders.trace("runs")), "a folder of ranks with a file from elsewhere");
+        assert_eq!(folders.trace("runs/a.json").unwrap(), "runs/a.json");
+    }
+
+    #[test]
+    fn several_folders_are_all_open() {
+        let (place, _) = tree();
+        let folders = Folders::new(&["inside", "outside"].map(|name| place.path().join(name))).unwrap();
+        let whole = std::fs::canonicalize(place.path().join("outside/secret.json")).unwrap();
+        assert_eq!(folders.place("../outside/secret.json").unwrap(), whole);
+        assert!(refused(folders.place("../inside-not/b.json")));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_one_is_an_error() {
+        let (place, _) = tree();
+        let file = Folders::new(&[place.path().join("outside/secret.json")]).unwrap_err();
+        assert!(file.to_string().contains("is not a folder"), "{file}");
+        assert!(Folders::new(&[place.path().join("missing")]).is_err());
+    }
+}

