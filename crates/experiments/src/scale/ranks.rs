@@ -11,6 +11,8 @@ pub const MICRO_BATCHES: u32 = 4;
 
 /// Steps on this share of the time that they could take have nothing left to gain that is worth a sentence.
 const GOOD_PERCENT: f64 = 95.0;
+/// Unless the interval goes below this.
+const STILL_GOOD_PERCENT: f64 = 85.0;
 
 /// Median seconds per step of one number of ranks, one value per round.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +102,7 @@ fn predicted(one: &Rounds, two: &Rounds, ranks: usize) -> Option<f64> {
 
 fn limited_by(point: &RankPoint) -> Option<String> {
     let efficiency = point.efficiency_percent?;
-    if efficiency.value >= GOOD_PERCENT {
+    if efficiency.value >= GOOD_PERCENT && efficiency.low.is_none_or(|low| low >= STILL_GOOD_PERCENT) {
         return Some(format!("nothing: {:.0}% of one rank's speed each", efficiency.value));
     }
     if !efficiency.is_apart_from(100.0) {
@@ -190,9 +192,11 @@ mod tests {
     #[test]
     fn noise_is_not_given_a_cause() {
         let mut two = rounds(2, 0.1, 0.02, 0.0);
-        two.weak = vec![0.1, 0.2, 0.11];
-        let points = points(&[rounds(1, 0.1, 0.0, 0.0), two]);
-        assert_eq!(points[1].limited_by.as_deref().unwrap(), "not decided: the loss is within the noise");
+        for weak in [[0.1, 0.2, 0.11], [0.05, 0.2, 0.05]] {
+            two.weak = weak.to_vec();
+            let points = points(&[rounds(1, 0.1, 0.0, 0.0), two.clone()]);
+            assert_eq!(points[1].limited_by.as_deref().unwrap(), "not decided: the loss is within the noise");
+        }
     }
 
     #[test]
