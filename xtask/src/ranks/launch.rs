@@ -100,6 +100,7 @@ impl Mpi {
     pub fn run_alone(&self, place: &Place, name: &str, words: &[&str]) -> Result<Ended> {
         let mut command = Command::new(&place.headroom);
         command.args(words);
+        self.put_on_path(&mut command);
         Running::start(command, place, name)?.end(LIMIT)
     }
 
@@ -119,14 +120,19 @@ impl Mpi {
         Running::start(command, place, name)?.end(LIMIT)
     }
 
-    fn launcher(&self) -> Command {
-        let mut command = Command::new(&self.launcher);
-        command.args(self.flags);
+    /// The launcher's folder first: its library is looked for there.
+    fn put_on_path(&self, command: &mut Command) {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = self.launcher.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
         if let Ok(path) = std::env::join_paths(folders) {
             command.env("PATH", path);
         }
+    }
+
+    fn launcher(&self) -> Command {
+        let mut command = Command::new(&self.launcher);
+        command.args(self.flags);
+        self.put_on_path(&mut command);
         if self.named {
             command.env("HEADROOM_MPI_LIBRARY", &self.library);
         }
