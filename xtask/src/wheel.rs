@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Whose C library the binary is linked against.
+/// The C library that the binary is linked against.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Linking {
     /// This machine's: the tag says which glibc it needs.

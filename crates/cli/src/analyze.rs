@@ -144,7 +144,7 @@ pub fn measured(traces: &[Trace], source: &[PathBuf], about: About, thresholds: 
 }
 
 impl SeveralRuns {
-    /// Of each run its own analysis, joined with the source.
+    /// Each run's own analysis, joined with the source.
     pub fn measured(&self, source: &[PathBuf], about: About, thresholds: &Thresholds) -> Result<Vec<Analysis>> {
         self.traces.iter().map(|traces| measured(traces, source, about, thresholds.clone())).collect()
     }

@@ -130,7 +130,7 @@ fn products(ordinal: usize, shapes: &[String], shown: Shown<Plain>) -> anyhow::R
     print_rates(rates, 28, shown)
 }
 
-/// What was measured, and its rate.
+/// The quantity that was measured, and its rate.
 fn print_rates(rates: Vec<(String, f64)>, width: usize, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let record: Vec<_> = rates.iter().map(|(what, rate)| json!({ "what": what, "flops_per_sec": rate })).collect();
     let line = |(what, rate): &(String, f64)| format!("{what:<width$} {}\n", metric(*rate, "FLOP/s"));

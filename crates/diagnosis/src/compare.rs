@@ -143,7 +143,7 @@ fn each(analysis: &Analysis, of: impl Fn(&PerStep) -> f64) -> Vec<f64> {
     analysis.measures.per_step.iter().map(of).collect()
 }
 
-/// Of all operators together, in each step.
+/// Time of all operators together, in each step.
 fn device_seconds(analysis: &Analysis) -> Vec<f64> {
     let rows = &analysis.measures.operators.rows;
     let of_step = |step: usize| rows.iter().filter_map(|row| row.device_seconds_by_step.get(step)).sum();

@@ -18,7 +18,7 @@ use crate::documents::{Documents, Unit};
 use crate::notebook;
 use crate::text::{Encoding, Text};
 
-/// What is asked again when a client wants the edit of an action that it was shown.
+/// The question that is asked again when a client wants the edit of an action that it was shown.
 #[derive(Deserialize, Serialize)]
 pub struct FixAll {
     pub unit: Uri,

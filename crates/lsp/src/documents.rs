@@ -14,7 +14,7 @@ pub struct Document {
     pub text: Text,
     pub version: i32,
     is_python: bool,
-    /// Of a cell: the notebook around it.
+    /// The notebook around a cell.
     notebook: Option<Uri>,
 }
 

@@ -50,7 +50,7 @@ pub enum Ending {
 }
 
 impl Settings {
-    /// Of a command line: they hold where the client sets nothing.
+    /// Options of a command line: they hold where the client sets nothing.
     pub fn given(select: Vec<String>, ignore: Vec<String>, pedantic: bool, trace: Vec<PathBuf>) -> Settings {
         Settings {
             select: Some(select),

@@ -28,7 +28,7 @@ pub enum Stage {
     Down,
 }
 
-/// What an answer depends on: files and texts, settings, traces.
+/// Everything an answer depends on: files and texts, settings, traces.
 type Basis = (u64, u64, u64);
 
 pub struct Server {
@@ -52,7 +52,7 @@ pub struct Server {
     last_id: i32,
     /// Our own questions for settings that are not answered yet.
     asked: HashMap<RequestId, Vec<ConfigurationItem>>,
-    /// What the client was shown last: said again only after something else was.
+    /// Diagnostics that the client was shown last: said again only after something else was.
     last_shown: Option<String>,
 }
 

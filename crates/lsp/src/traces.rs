@@ -16,19 +16,19 @@ use crate::panics;
 /// The findings of traces that belong together, or why there are none.
 pub type Measured = Result<Arc<Vec<TraceFinding>>, String>;
 
-/// What is read: the paths, and the folder whose configuration sets when trace rules fire.
+/// Inputs: the paths, and the folder whose configuration sets when trace rules fire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
     pub paths: Vec<PathBuf>,
     pub base: Option<PathBuf>,
 }
 
-/// What changes when a trace is recorded anew.
+/// Facts that change when a trace is recorded anew.
 type Stamp = Vec<(Option<SystemTime>, u64)>;
 
 struct Entry {
     stamp: Stamp,
-    /// None while it is being read for the first time.
+    /// `None` while it is being read for the first time.
     measured: Option<Measured>,
 }
 
@@ -39,7 +39,7 @@ pub struct Traces {
     pub generation: u64,
 }
 
-/// What a reader hands back.
+/// The result that a reader hands back.
 pub struct Read {
     asked: Asked,
     stamp: Stamp,

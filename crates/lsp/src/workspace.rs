@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Looking takes at most this part of the time, however many files there are.
 const LARGEST_SHARE: u32 = 20;
 
-/// What would be different if a file were added, changed or removed.
+/// Everything that would be different if a file were added, changed or removed.
 type Look = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 #[derive(Default)]

@@ -16,14 +16,14 @@ pub struct RankScalingRecord {
     pub parameters: u64,
     pub device: String,
     pub machine: String,
-    /// Of each rank.
+    /// Threads of each rank.
     pub threads: u64,
     /// As it was given, with `{ranks}` in place of their number.
     pub launcher: String,
     pub rounds: u64,
     /// Steps of a run that are timed.
     pub steps: u64,
-    /// Of each rank under weak scaling, of all ranks under strong scaling.
+    /// Sequences per step: of each rank under weak scaling, of all ranks under strong scaling.
     pub batch_size: u64,
     pub seq_len: u64,
     pub points: Vec<RankPoint>,

@@ -33,7 +33,7 @@ pub fn binary(folder: &Path, name: &str, headroom: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is committed, as `<name>-source.tar.gz`; its `commit.txt` says which commit that is.
+/// Committed files, as `<name>-source.tar.gz`; its `commit.txt` says which commit that is.
 pub fn source(folder: &Path, name: &str) -> Result<()> {
     let archive = folder.join(format!("{name}-source.tar.gz"));
     let mut git = Command::new("git");

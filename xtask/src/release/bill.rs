@@ -11,7 +11,7 @@ use super::digest;
 /// A package of Cargo.lock, by name and version.
 type Locked<'t> = BTreeMap<(&'t str, &'t str), &'t str>;
 
-/// What a release says of itself in the bill.
+/// The release's own entry in the bill.
 pub struct Subject<'t> {
     pub version: &'t str,
     pub commit: &'t str,
@@ -68,7 +68,7 @@ pub fn bill(metadata: &Value, lock: &str, subject: &Subject) -> Result<Value> {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Edges {
-    /// What ends up in the binary.
+    /// Packages that end up in the binary.
     Shipped,
     /// And what only runs while it is built.
     Built,

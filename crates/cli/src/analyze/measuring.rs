@@ -30,7 +30,7 @@ pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
 pub struct SeveralRuns {
     /// Those of one run are its ranks.
     pub traces: Vec<Vec<Trace>>,
-    /// What tells each run after the first from it.
+    /// Differences that tell each run after the first from it.
     pub why: Vec<String>,
 }
 

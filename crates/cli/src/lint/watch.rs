@@ -27,7 +27,7 @@ const BREATH: Duration = Duration::from_millis(25);
 /// Clears the screen and goes to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// What would be different if a file were added, changed or removed.
+/// Everything that would be different if a file were added, changed or removed.
 type Look = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -31,11 +31,11 @@ pub struct Starter {
     pub folder: PathBuf,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Debug)]
 pub struct Done {
     pub document: Value,
-    /// Of the document as it was printed.
+    /// Size of the document as it was printed.
     pub bytes: usize,
     pub notes: Vec<String>,
     pub exit_code: i32,

@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use super::command::Done;
 
 const MOST_DOCUMENTS: usize = 4;
-/// Of one document as JSON; one beyond that is made again.
+/// Most bytes of one document as JSON; one beyond that is made again.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What was read: files with their length and the time of their last change.
+/// Files that were read, with their length and the time of their last change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
 

@@ -88,7 +88,7 @@ fn commands(place: &Place) -> BTreeSet<String> {
     let listed = |help: &str| -> Vec<String> {
         let list = help.split("Commands:\n").nth(1).expect("a list of commands");
         let lines = list.lines().take_while(|line| !line.is_empty());
-        // What is described over several lines goes on further to the right.
+        // A description over several lines goes on further to the right.
         let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         first.filter_map(|line| line.split_whitespace().next()).map(String::from).collect()
     };
@@ -243,7 +243,7 @@ fn every_command_ends_with_the_exit_codes_that_are_documented() {
         assert_eq!(done.code, Some(code), "{line}\n{}\n{}", done.stdout, done.stderr);
         if code >= 2 {
             let errors = done.stderr.lines().filter(|line| line.starts_with("error: ")).count();
-            // What lint cannot read is told in its result.
+            // Files that lint cannot read are told in its result.
             assert!(errors == 1 || line.starts_with("lint"), "{line}: {}", done.stderr);
         }
         covered.insert((name_of(line), code));

@@ -83,7 +83,7 @@ fn elsewhere() -> Vec<[String; 3]> {
     rows.collect()
 }
 
-/// What a reader of the page has: the repository's files, traces and a script under the names that the page uses, a `python`.
+/// Everything a reader of the page has: the repository's files, traces and a script under the names that the page uses, a `python`.
 fn prepared() -> Place {
     let place = place_with_peaks();
     let data = root().join("crates/trace/tests/data");
@@ -108,7 +108,7 @@ fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
     // A GPU's commands run on the CPU: all of the command but its kernels.
     let has = |word: &str| command.contains(word);
     let mut line = command.replace("--device cuda", "--device cpu").replace("--cost small", "--cost tiny");
-    // What names its steps is small already, and may go on from there.
+    // A command that names its steps is small already, and may go on from there.
     if !has("--num-steps") {
         line = small(&line);
     }

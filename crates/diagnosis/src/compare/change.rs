@@ -7,7 +7,7 @@ pub struct Comparison {
     pub before: String,
     pub after: String,
     pub step: StepChange,
-    /// Of the whole: busy share, kernels and launches a step, memory.
+    /// Figures of the whole: busy share, kernels and launches a step, memory.
     pub figures: Vec<Change>,
     /// Self time a step (device, else host) by operator, and kernel time; the largest change first.
     pub operators: Vec<Change>,
@@ -16,7 +16,7 @@ pub struct Comparison {
     pub findings_new: Vec<String>,
     /// Traces that are to be read with a reserve.
     pub notes: Vec<String>,
-    /// What each limit of `--fail-if` says.
+    /// The answer of each limit of `--fail-if`.
     pub gates: Vec<Judged>,
     /// Changes of all operators, also of those too small to show.
     #[serde(skip)]
@@ -44,7 +44,7 @@ pub struct Change {
     pub interval: Option<[f64; 2]>,
 }
 
-/// What a figure counts, so that it can be shown as people read it.
+/// The unit of a figure, so that it can be shown as people read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -54,7 +54,7 @@ pub enum Unit {
     Count,
 }
 
-/// What a limit says of a comparison.
+/// The answer of a limit to a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     pub limit: String,

@@ -14,7 +14,7 @@ fn whole(uri: &str, only: Value) -> Value {
     json!({"textDocument": {"uri": uri}, "range": range, "context": context})
 }
 
-/// What `--fix` makes of a script.
+/// The script that `--fix` makes of one.
 fn fixed(script: &str) -> String {
     let input = Input { path: "train.py".to_string(), bytes: script.as_bytes().to_vec() };
     let repairs = repair(&[input], &Selection::default(), Safety::Safe);

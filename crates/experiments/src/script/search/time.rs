@@ -12,7 +12,7 @@ const COMPILING_LEAST: f64 = 30.0;
 /// Share of a first compilation that comes again where the compiler finds its code.
 const CACHED: f64 = 0.25;
 
-/// Of all time, for the first process of a variant that compiles while others that promise much wait.
+/// Share of all time, for the first process of a variant that compiles while others that promise much wait.
 const COMPILING_SHARE: f64 = 0.5;
 
 /// A process that compiles nothing may take this many times as long as the longest so far, and this many seconds: workers start.
