@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headroom_lint::SourceReport;
 use lsp_server::{Connection, Message, Notification, Request, RequestId, Response, ResponseError};
@@ -90,6 +90,17 @@ impl Editor {
     pub fn notify(&self, method: &str, params: Value) {
         let sent = self.connection.sender.send(Notification::new(method.to_string(), params).into());
         sent.expect("the server listens");
+    }
+
+    /// Waits until the server has taken in all that was sent, worked on or not.
+    pub fn until_taken_in(&self) {
+        // A message that changes nothing comes last: once it is taken from the channel, all before it are in the queue.
+        self.notify("$/cancelRequest", json!({"id": "nobody asked"}));
+        let begin = Instant::now();
+        while !self.connection.sender.is_empty() {
+            assert!(begin.elapsed() < PATIENCE, "the server does not take messages in");
+            std::thread::yield_now();
+        }
     }
 
     pub fn ask(&mut self, method: &str, params: Value) -> RequestId {

@@ -34,6 +34,7 @@ fn a_request_that_is_taken_back_is_not_worked_on() {
     for version in 2..6 {
         editor.change(&uri, version, &format!("{SCRIPT}# {version}\n"));
     }
+    editor.until_taken_in();
     go_on.send(()).expect("the check waits");
     let refused = editor.response(&taken_back).expect_err("a cancellation");
     assert_eq!(refused.code, -32800, "{refused:?}");
