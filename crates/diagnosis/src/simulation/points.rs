@@ -145,3 +145,15 @@ fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(u32, i64
         ends[..next].iter().rev().take(8).find(|(_, other)| device.lane[*other as usize] != device.lane[at])?;
     (start - end <= LONGEST_GAP_NANOS).then_some((*other, start - end))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_reaches_past_its_end_by_what_clocks_differ_and_half_its_length_at_most() {
+        for (start, end, reach) in [(0, 10_000, 11_000), (5_000, 7_000, 8_000), (4_000, 5_000, 5_500), (7, 7, 7)] {
+            assert_eq!(until(start, end), reach, "{start} to {end}");
+        }
+    }
+}

@@ -10,9 +10,19 @@ pub(crate) type Event<'e> = (&'e str, &'e str, u32, i64, i64, u32);
 
 /// One step from 0 to `end`.
 pub(crate) fn trace_of(end: i64, events: &[Event]) -> Trace {
-    let mut text =
-        format!(r#"[{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":{end}}}"#);
+    trace_from(0, end, events)
+}
+
+/// The same `shift` later, behind work of the host that belongs to no step.
+fn trace_from(shift: i64, end: i64, events: &[Event]) -> Trace {
+    let mut text = format!(
+        r#"[{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":{shift},"dur":{end}}}"#
+    );
+    if shift > 0 {
+        text += r#",{"ph":"X","cat":"cpu_op","name":"before","pid":1,"tid":1,"ts":0,"dur":1}"#;
+    }
     for (category, name, thread, start, duration, correlation) in events {
+        let start = start + shift;
         text += &format!(
             r#",{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{thread},"ts":{start},"dur":{duration},
             "args":{{"correlation":{correlation}}}}}"#
@@ -42,15 +52,21 @@ fn removal(host: &[(i64, i64)], kernels: &[(usize, i64)]) -> Removal {
     }
 }
 
-/// Microseconds of the step as it is, and with each removal.
+/// Microseconds of the step as it is, and with each removal; the same wherever in the trace it lies.
 fn check(end: i64, events: &[Event], as_it_is: i64, removals: &[(Removal, i64)]) {
-    let trace = trace_of(end, events);
-    let view = View::new(&trace);
-    let simulation = Simulation::new(&view);
-    assert_eq!(simulation.run(&Removal::default()), as_it_is * MICRO, "as it is");
-    for (removal, left) in removals {
-        assert_eq!(simulation.run(removal), left * MICRO, "{removal:?}");
-        assert_eq!(simulation.saved(removal), (as_it_is - left).max(0) * MICRO, "{removal:?}");
+    for shift in [0, 5_000] {
+        let trace = trace_from(shift, end, events);
+        let view = View::new(&trace);
+        let simulation = Simulation::new(&view);
+        assert_eq!(simulation.run(&Removal::default()), as_it_is * MICRO, "as it is, {shift} later");
+        for (removal, left) in removals {
+            let mut shifted = removal.clone();
+            for span in shifted.host.iter_mut().chain(&mut shifted.launchers) {
+                *span = Span { start: span.start + shift * MICRO, end: span.end + shift * MICRO };
+            }
+            assert_eq!(simulation.run(&shifted), left * MICRO, "{shifted:?}");
+            assert_eq!(simulation.saved(&shifted), (as_it_is - left).max(0) * MICRO, "{shifted:?}");
+        }
     }
 }
 
@@ -181,6 +197,25 @@ fn two_removals_together_are_all_of_the_host_and_the_shorter_of_the_kernels() {
     assert_eq!(both.host, removal(&[(0, 1), (4, 6)], &[]).host);
     assert_eq!(both.device, removal(&[], &[(1, 5), (2, 3), (3, 9)]).device);
     assert_eq!(right.and(&left).device, both.device);
+    let launchers = |spans: &[(i64, i64)]| Removal { launchers: removal(spans, &[]).host, ..Removal::default() };
+    let both = launchers(&[(0, 1)]).and(&launchers(&[(2, 3)]));
+    assert_eq!(both.launchers, launchers(&[(0, 1), (2, 3)]).launchers);
+    // A property that one of them has, both have.
+    let plain = Removal::default();
+    let properties =
+        |removal: &Removal| (removal.without_gaps, removal.quick_host, removal.quick_device, removal.graph_gaps);
+    let one_each = [
+        Removal { without_gaps: true, ..plain.clone() },
+        Removal { quick_host: true, ..plain.clone() },
+        Removal { quick_device: true, ..plain.clone() },
+        Removal { graph_gaps: 0.5, ..plain.clone() },
+    ];
+    for one in &one_each {
+        for both in [one.and(&plain), plain.and(one), one.and(one)] {
+            assert_eq!(properties(&both), properties(one), "{one:?}");
+        }
+    }
+    assert_eq!(properties(&plain.and(&plain)), properties(&plain));
     assert!(Removal::default().is_empty());
     assert!(!removal(&[(0, 1)], &[]).is_empty() && !removal(&[], &[(0, 1)]).is_empty());
 }
@@ -239,4 +274,161 @@ fn a_graphs_launch_waits_for_its_former_replay_and_not_for_itself() {
         kernel(7, 8_010, 8_000, 2),
     ];
     check(8_100, &events, 16_010, &[(removal(&[], &[(0, 2_000), (1, 2_000)]), 4_010)]);
+}
+
+#[test]
+fn work_that_waited_for_another_stream_starts_as_long_after_it() {
+    // The second stream's kernel starts 2 after the end of the first's, long after its own order.
+    let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 74, 20, 2), wait(20, 94)];
+    // With an empty first kernel, its own order holds it back: ten after it at most.
+    check(100, &events, 100, &[(removal(&[], &[(0, 20)]), 60), (removal(&[], &[(0, 0)]), 50)]);
+    // At once after it, and the longest distance that is taken for a wait.
+    for (end, start) in [(74, 74), (72, 82)] {
+        let events = [
+            launch(10, 2, 1),
+            launch(14, 2, 2),
+            kernel(7, 12, end - 12, 1),
+            kernel(8, start, 20, 2),
+            wait(20, start + 20),
+        ];
+        let left = 32 + (start - end) + 20 + 6;
+        check(start + 26, &events, start + 26, &[(removal(&[], &[(0, 20)]), left)]);
+    }
+    // Longer than that is nobody's wait: the kernel would have started ten after its order.
+    let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 83, 20, 2), wait(20, 103)];
+    check(110, &events, 79, &[(removal(&[], &[(0, 20)]), 51)]);
+}
+
+#[test]
+fn work_that_the_steps_did_not_order_holds_nothing_back() {
+    // The first stream's kernel has no launch in the trace, so that it is not replayed.
+    let events = [launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 74, 20, 2), wait(20, 94)];
+    check(100, &events, 50, &[]);
+}
+
+#[test]
+fn gaps_within_a_graph_shrink_by_their_share_and_others_do_not() {
+    let graph =
+        [("cuda_runtime", "cudaGraphLaunch", 1, 0, 10, 1), kernel(7, 10, 20, 1), kernel(7, 34, 20, 1), wait(20, 54)];
+    let share = |graph_gaps: f64| Removal { graph_gaps, ..Removal::default() };
+    check(60, &graph, 60, &[(share(0.5), 58), (share(1.0), 56), (share(0.0), 60)]);
+    let single = [launch(0, 2, 1), launch(2, 2, 2), kernel(7, 10, 20, 1), kernel(7, 34, 20, 2), wait(20, 54)];
+    check(60, &single, 60, &[(share(1.0), 60)]);
+}
+
+#[test]
+fn a_quick_device_takes_a_little_less_for_each_kernel() {
+    let events = [launch(10, 2, 1), kernel(7, 12, 100, 1), wait(20, 112)];
+    let quick = Removal { quick_device: true, ..Removal::default() };
+    check(120, &events, 120, &[(quick, 117)]);
+}
+
+#[test]
+fn every_wait_is_for_the_work_that_was_done_by_its_end() {
+    let events =
+        [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 18, 1), kernel(8, 16, 64, 2), wait(18, 30), wait(40, 80)];
+    let removals = [
+        // The first wait is over at 30; the second takes no time.
+        (removal(&[], &[(1, 10)]), 50),
+        // The host is earlier at the second wait, which ends when it did.
+        (removal(&[], &[(0, 8)]), 90),
+        (removal(&[], &[(0, 8), (1, 10)]), 40),
+    ];
+    check(90, &events, 90, &removals);
+}
+
+#[test]
+fn work_that_ends_with_a_wait_by_the_clocks_is_waited_for() {
+    // Clocks differ by a microsecond: a kernel that ends one after the wait was waited for, and one that ends two after it was not.
+    let events = |duration: i64| [launch(10, 2, 1), kernel(7, 12, duration, 1), wait(20, 92)];
+    check(100, &events(81), 101, &[(removal(&[], &[(0, 30)]), 50)]);
+    check(100, &events(82), 100, &[(removal(&[], &[(0, 30)]), 100)]);
+}
+
+#[test]
+fn work_that_comes_late_would_queue_as_the_others_do() {
+    // The second kernel starts `gap` after the first, and the third long after both: an earlier order lets it queue behind them.
+    let events = |gap: i64| {
+        [
+            launch(10, 2, 1),
+            launch(12, 2, 2),
+            launch(60, 2, 3),
+            kernel(7, 12, 18, 1),
+            kernel(7, 30 + gap, 18, 2),
+            kernel(7, 62, 20, 3),
+            wait(65, 82),
+        ]
+    };
+    let earlier = removal(&[(14, 50)], &[]);
+    check(85, &events(2), 85, &[(earlier.clone(), 75)]);
+    // Three at most.
+    check(85, &events(8), 85, &[(earlier.clone(), 82)]);
+    // The usual gap is a median, in which those of nothing count: 0, 0 and 6 here.
+    let events = [
+        launch(10, 1, 1),
+        launch(13, 1, 2),
+        launch(14, 1, 3),
+        launch(15, 1, 4),
+        launch(70, 1, 5),
+        kernel(7, 12, 18, 1),
+        kernel(7, 30, 10, 2),
+        kernel(7, 40, 10, 3),
+        kernel(7, 56, 4, 4),
+        kernel(7, 72, 18, 5),
+        wait(75, 90),
+    ];
+    check(95, &events, 95, &[(removal(&[(16, 66)], &[]), 83)]);
+}
+
+#[test]
+fn ten_microseconds_are_the_longest_way_to_an_idle_stream_and_the_longest_gap() {
+    // Ordered at 20, it starts 10 later: not queued, although the stream was busy until 28.
+    let events = [launch(10, 2, 1), launch(20, 2, 2), kernel(7, 12, 16, 1), kernel(7, 30, 30, 2), wait(40, 60)];
+    check(70, &events, 70, &[(removal(&[(12, 20)], &[]), 68)]);
+    // A gap of ten behind the first is a queue's.
+    let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 18, 1), kernel(7, 40, 20, 2), wait(20, 60)];
+    check(70, &events, 70, &[(removal(&[], &[(0, 8)]), 60)]);
+}
+
+#[test]
+fn a_quick_hosts_clock_runs_slower_from_the_first_step_on() {
+    let removed = [Span { start: 110, end: 120 }];
+    let mut clock = Clock { removed: &removed, next: 0, passed: 0, from: 100, share: 0.5 };
+    for (time, is) in [(100, 100), (108, 104), (120, 105), (140, 115)] {
+        assert_eq!(clock.without_removed(time), is, "at {time}");
+    }
+}
+
+#[test]
+fn a_moment_of_the_host_is_found_in_a_replay() {
+    let span = |start, end| Span { start, end };
+    let play = Play {
+        device_start: Vec::new(),
+        waits: vec![(span(30, 40), span(20, 24)), (span(70, 70), span(50, 53))],
+        removed: vec![span(10, 20), span(50, 60)],
+        end: 0,
+    };
+    let clock = HostClock::new(&play);
+    let moments = [
+        // Before the first wait: less what is removed.
+        (5, 5),
+        (10, 10),
+        (15, 10),
+        (20, 10),
+        (25, 15),
+        // Within it, in proportion: 10 have become 4.
+        (30, 20),
+        (35, 22),
+        (40, 24),
+        // After it, from its new end on.
+        (45, 29),
+        (55, 34),
+        (69, 43),
+        // After a wait of no length.
+        (70, 53),
+        (80, 63),
+    ];
+    for (time, is) in moments {
+        assert_eq!(clock.at(time), is, "at {time}");
+    }
 }
