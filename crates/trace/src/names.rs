@@ -111,9 +111,12 @@ mod tests {
         let first = names.intern("aten::mm");
         let second = names.intern("aten::add");
         assert_eq!((names.intern("aten::mm"), names.intern("")), (first, NameId::NONE));
+        assert!(NameId::NONE.is_none() && !first.is_none());
         assert_eq!((names.get(first), names.get(second)), ("aten::mm", "aten::add"));
         assert_eq!((names.lookup("aten::add"), names.lookup("aten::mul")), (Some(second), None));
         assert_eq!(names.count(), 3);
+        let all = [(NameId::NONE, ""), (first, "aten::mm"), (second, "aten::add")];
+        assert_eq!(names.iter().collect::<Vec<_>>(), all);
     }
 
     #[test]

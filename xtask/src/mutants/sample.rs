@@ -20,7 +20,7 @@ use super::{Arguments, Counts};
 use crate::process::{cargo, spell, target_folder};
 
 /// A test that takes longer than this, in seconds, has failed: a fault may make a loop endless.
-const LONGEST_TEST_SECONDS: u32 = 90;
+const LONGEST_TEST_SECONDS: u32 = 60;
 
 /// Crates whose tests take longer without optimisation than it takes to compile them with it.
 const OPTIMISED: [&str; 1] = ["trace"];

@@ -235,10 +235,10 @@ mod tests {
     #[test]
     fn the_start_of_an_event_is_found_across_blocks() {
         let head = format!(r#"{{"name":"{}"#, "x".repeat(17 << 20));
-        for (left, right) in [("}", ",{}"), ("} ,", " {}"), ("} , ", "{}"), ("", "\"},{}")] {
-            let events = format!("{right},{}]", span("next"));
+        for (left, right) in [("}", ","), ("} ,", " "), ("} , ", ""), ("", "\"},"), ("} ", " , ")] {
+            let events = format!("{right}{},{}]", span("first"), span("next"));
             let (names, _) = names_of(&[&format!("{head}{left}"), &events]);
-            assert_eq!(names, ["next"], "{left} {right}");
+            assert_eq!(names, ["first", "next"], "{left} {right}");
         }
     }
 

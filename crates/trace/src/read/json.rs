@@ -250,14 +250,18 @@ mod tests {
 
     #[test]
     fn times_become_whole_nanoseconds() {
-        let cases: [(&str, Option<i64>); 12] = [
+        let cases: [(&str, Option<i64>); 15] = [
             ("3843902032038.851", Some(3_843_902_032_038_851)),
             ("12", Some(12_000)),
             ("0.5", Some(500)),
             ("-1.25", Some(-1_250)),
             ("1.23456789", Some(1_234)),
             ("6.2309999999999999", Some(6_231)),
+            // Nine decimals are somebody's own, ten a binary number's.
+            ("6.230999999", Some(6_230)),
+            ("6.2309999990", Some(6_231)),
             ("21.748000000000001", Some(21_748)),
+            ("-1e3", Some(-1_000_000)),
             ("1e3", Some(1_000_000)),
             ("1e300", None),
             ("99999999999999999999", None),
@@ -271,7 +275,16 @@ mod tests {
 
     #[test]
     fn integers_may_be_quoted_and_too_large_ones_are_none() {
-        let cases = [("7", Some(7)), ("\"12\"", Some(12)), ("-3", Some(-3)), ("1e2", Some(100)), ("x", None)];
+        let cases = [
+            ("7", Some(7)),
+            ("\"12\"", Some(12)),
+            ("-3", Some(-3)),
+            ("1e2", Some(100)),
+            ("x", None),
+            ("\"\"", None),
+            ("-", None),
+            ("-2.5", Some(-2)),
+        ];
         for (text, want) in cases {
             assert_eq!(integer(text.as_bytes()), want, "{text}");
         }
