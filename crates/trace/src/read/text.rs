@@ -145,3 +145,59 @@ pub fn send_blocks(mut source: impl Read, blocks: &SyncSender<Vec<u8>>) -> Sent 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    /// Blocks of a text, at most 64 of them, and what the sender says of them.
+    fn blocks_of(text: impl Read + Send) -> (Vec<Vec<u8>>, Sent) {
+        let (sender, receiver) = sync_channel(2);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || send_blocks(text, &sender));
+            let blocks: Vec<Vec<u8>> = receiver.iter().take(64).collect();
+            drop(receiver);
+            (blocks, sending.join().expect("does not panic"))
+        })
+    }
+
+    #[test]
+    fn blocks_end_before_an_event_and_make_up_the_text() {
+        let event = br#"{"name":"aten::mm"},"#;
+        for bytes in [0, 1, event.len(), BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 5 * BLOCK_BYTES / 2] {
+            let text: Vec<u8> = event.iter().copied().cycle().take(bytes).collect();
+            let (blocks, sent) = blocks_of(text.as_slice());
+            assert_eq!(sent.bytes, bytes as u64);
+            assert!(sent.broke_off.is_none());
+            assert!(blocks.concat() == text, "{bytes} bytes");
+            assert_eq!(blocks.len(), 1 + bytes / BLOCK_BYTES, "{bytes} bytes");
+            let cut = &blocks[..blocks.len() - 1];
+            assert!(
+                cut.iter().all(|block| block.ends_with(b"},") && block.len() > BLOCK_BYTES - event.len()),
+                "{bytes} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn text_without_a_place_to_cut_grows_to_the_largest_block() {
+        let text = vec![b' '; LARGEST_BLOCK_BYTES + 100];
+        let (blocks, sent) = blocks_of(text.as_slice());
+        assert_eq!(blocks.iter().map(Vec::len).collect::<Vec<_>>(), [LARGEST_BLOCK_BYTES, 100]);
+        assert_eq!(sent.bytes, text.len() as u64);
+    }
+
+    #[test]
+    fn text_that_breaks_off_is_sent_up_to_there_with_the_error() {
+        struct Breaking;
+        impl Read for Breaking {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+        let (blocks, sent) = blocks_of((&b"[{},"[..]).chain(Breaking));
+        assert_eq!(blocks.concat(), b"[{},");
+        assert_eq!((sent.bytes, sent.broke_off.map(|error| error.to_string())), (4, Some("the disk is gone".into())));
+    }
+}
