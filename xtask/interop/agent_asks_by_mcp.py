@@ -142,13 +142,19 @@ async def ask(binary, folder):
     expect(before == after, f"files were made: {set(after) - set(before)}")
 
 
+def flat(group):
+    """The errors themselves: groups lie in groups."""
+    for error in group.exceptions:
+        yield from flat(error) if isinstance(error, ExceptionGroup) else [error]
+
+
 def main():
     binary, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     os.environ["HEADROOM_HOME"] = str(folder / "home")
     try:
         asyncio.run(asyncio.wait_for(ask(binary, folder), 120))
     except* Wrong as group:
-        sys.exit("\n".join(str(error) for error in group.exceptions))
+        sys.exit("\n".join(map(str, flat(group))))
 
 
 main()

@@ -11,6 +11,7 @@ import traceback
 
 sys.dont_write_bytecode = True
 
+import agent_checks  # noqa: E402
 import checks  # noqa: E402
 import command_checks  # noqa: E402
 import package_checks  # noqa: E402
@@ -41,8 +42,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="checks at a time")
     parser.add_argument("names", nargs="*", help="parts of names of checks; all without")
     arguments = parser.parse_args()
-    functions = {**vars(checks), **vars(place_checks), **(vars(command_checks) | vars(readme_checks) if arguments.headroom else {})}
-    functions |= vars(package_checks) if arguments.wheel else {}
+    modules = [checks, place_checks]
+    modules += [command_checks, readme_checks, agent_checks] if arguments.headroom else []
+    modules += [package_checks] if arguments.wheel else []
+    functions = {name: check for module in modules for name, check in vars(module).items()}
     found = {name: check for name, check in functions.items() if name.startswith("check_")}
     chosen = [name for name in found if not arguments.names or any(part in name for part in arguments.names)]
     place = Place(arguments.python, arguments.headroom, arguments.wheel)

@@ -47,13 +47,11 @@ pub fn by_shape(view: &View, costs: &[Cost], seconds: &[f64], rates: Option<&Rat
         };
         *least += rates.map_or(0.0, |rates| roof(rates, costs[at]));
     }
-    let all: f64 = rows.values().map(|(row, _)| row.seconds).sum();
     let mut rows: Vec<ShapeRow> = rows
         .into_iter()
         .map(|((name, dims, _), (row, least))| ShapeRow {
             name: view.name(name).to_string(),
             input_dims: view.name(dims).to_string(),
-            share: row.seconds / all.max(f64::MIN_POSITIVE),
             percent_of_roof: (least > 0.0).then(|| 100.0 * least / row.seconds),
             ..row
         })
@@ -62,6 +60,9 @@ pub fn by_shape(view: &View, costs: &[Cost], seconds: &[f64], rates: Option<&Rat
         let names = |row: &ShapeRow| (row.name.clone(), row.input_dims.clone(), row.precision);
         right.seconds.total_cmp(&left.seconds).then_with(|| names(left).cmp(&names(right)))
     });
+    // Summed in the order of the rows: the last digit of a sum depends on it.
+    let all: f64 = rows.iter().map(|row| row.seconds).sum();
+    rows.iter_mut().for_each(|row| row.share = row.seconds / all.max(f64::MIN_POSITIVE));
     rows.truncate(MOST_ROWS);
     rows
 }
