@@ -131,3 +131,28 @@ impl MemoryRecord {
         provenance
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_add_up_under_the_names_of_the_file() {
+        let sizes =
+            ByCategory { parameters: 1.0, gradients: 2.0, optimizer_state: 4.0, activations: 8.0, temporaries: 16.0 };
+        assert_eq!(sizes.total(), 31.0);
+        let written = serde_json::to_value(sizes).unwrap();
+        for (name, size) in sizes.entries() {
+            assert_eq!(written[name], size, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_average_has_the_origin_of_the_times_and_the_peak_is_computed() {
+        for times in [Origin::Measured, Origin::Assumed] {
+            let provenance = MemoryRecord::provenance(times);
+            assert_eq!(provenance.origin_of("avg_memory_mb"), Some(times));
+            assert_eq!(provenance.origin_of("peak_memory_mb"), Some(Origin::Computed));
+        }
+    }
+}

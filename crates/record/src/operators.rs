@@ -218,3 +218,62 @@ impl OperatorRecord {
         ])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_step_add_up_to_what_was_timed_and_the_rest() {
+        let step = StepBreakdown {
+            steps: 3,
+            wall: 127.0,
+            forward_operators: 1.0,
+            backward_operators: 2.0,
+            optimizer_operators: 4.0,
+            between_calls: 8.0,
+            data_wait: 16.0,
+            host_copies: 32.0,
+            other: 64.0,
+        };
+        assert_eq!((step.operators(), step.accounted()), (7.0, 63.0));
+        assert_eq!(step.parts().iter().map(|(_, seconds)| seconds).sum::<f64>(), step.wall);
+        let written = serde_json::to_value(step).unwrap();
+        for (name, seconds) in step.parts() {
+            assert_eq!(written[name.replace(' ', "_")], seconds, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_called_by_operator_module_and_phase() {
+        let place = PlaceStats {
+            name: "matmul".into(),
+            module: "layers.*.mlp.up_proj".into(),
+            role: String::new(),
+            phase: "forward".into(),
+            count: 1,
+            time: 1.0,
+            percent_of_step: 1.0,
+            flops: 1,
+            bytes: 1,
+            intensity: 1.0,
+            bound: Bound::MemoryBound,
+            floor: 1.0,
+            percent_of_roof: 1.0,
+        };
+        assert_eq!(place.label(), "matmul · layers.*.mlp.up_proj · forward");
+    }
+
+    #[test]
+    fn times_have_the_origin_they_came_from_and_counts_are_computed() {
+        for times in [Origin::Measured, Origin::Assumed] {
+            let provenance = OperatorRecord::provenance(times);
+            for key in ["operator_stats", "by_place.time", "step_breakdown", "patterns"] {
+                assert_eq!(provenance.origin_of(key), Some(times), "{key}");
+            }
+            for key in ["operator_stats.count", "by_place", "step_breakdown.steps", "patterns.distinct_kernels"] {
+                assert_eq!(provenance.origin_of(key), Some(Origin::Computed), "{key}");
+            }
+        }
+    }
+}

@@ -211,6 +211,20 @@ mod tests {
         assert_eq!(names_in(folder.path()), ["link.py", "real.py"]);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn attributes_of_a_file_stay_with_it() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("script.py");
+        fs::write(&file, "old").unwrap();
+        setxattr(&file, "user.origin", b"downloaded", XattrFlags::empty()).expect("this file system keeps attributes");
+        replace_file(&file, b"new").unwrap();
+        let mut value = [0u8; 64];
+        let length = getxattr(&file, "user.origin", &mut value[..]).unwrap();
+        assert_eq!((fs::read(&file).unwrap(), &value[..length]), (b"new".to_vec(), &b"downloaded"[..]));
+    }
+
     #[test]
     fn all_names_of_a_file_get_the_new_text() {
         let folder = tempfile::tempdir().unwrap();

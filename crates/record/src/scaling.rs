@@ -200,6 +200,40 @@ mod tests {
     use crate::provenance::check_provenance;
 
     #[test]
+    fn a_steps_change_is_said_with_its_interval_and_noise_is_called_so() {
+        let words = |ratio: Option<f64>, low: Option<f64>, high: Option<f64>| {
+            let changed =
+                Optimization { step_ratio: ratio, step_ratio_low: low, step_ratio_high: high, ..optimization() };
+            changed.step_words()
+        };
+        let said = |ratio, low, high| words(Some(ratio), Some(low), Some(high)).unwrap();
+        assert_eq!(said(1.1, 0.95, 1.25), "1.10×, within the noise (0.95 to 1.25)");
+        assert_eq!(said(1.1, 1.0, 1.25), "1.10×, within the noise (1.00 to 1.25)");
+        assert_eq!(said(0.9, 0.8, 1.0), "0.90×, within the noise (0.80 to 1.00)");
+        assert_eq!(said(1.3, 1.2, 1.4), "1.30× (1.20 to 1.40)");
+        assert_eq!(said(0.8, 0.7, 0.9), "0.80× (0.70 to 0.90)");
+        assert_eq!(words(Some(1.3), None, Some(1.4)).unwrap(), "1.30×, no interval");
+        assert_eq!(words(None, Some(1.2), Some(1.4)), None);
+    }
+
+    fn optimization() -> Optimization {
+        Optimization {
+            name: "flash attention".into(),
+            flags: Some("--passes +flash-attention".into()),
+            predicted_memory_mb: 1.0,
+            saved_mb: 2.0,
+            saved_percent: 66.0,
+            measured_before_mb: None,
+            measured_after_mb: None,
+            measured_saved_mb: None,
+            step_ratio: None,
+            step_ratio_low: None,
+            step_ratio_high: None,
+            note: None,
+        }
+    }
+
+    #[test]
     fn every_figure_has_its_origin() {
         let point = ScalingPoint {
             batch_size: 1,
@@ -227,21 +261,11 @@ mod tests {
             speed_exponent: None,
             components: vec![],
         };
-        let optimization = Optimization {
-            name: "flash attention".into(),
-            flags: Some("--passes +flash-attention".into()),
-            predicted_memory_mb: 1.0,
-            saved_mb: 2.0,
-            saved_percent: 66.0,
-            measured_before_mb: None,
-            measured_after_mb: None,
-            measured_saved_mb: None,
-            step_ratio: None,
-            step_ratio_low: None,
-            step_ratio_high: None,
-            note: None,
-        };
-        for (points, optimizations) in [(vec![], vec![]), (vec![point], vec![optimization])] {
+        assert_eq!((point.statistics().median, point.statistics().ci95_low), (Some(0.1), None));
+        let wide =
+            ScalingPoint { step_seconds_low: Some(0.05), step_seconds_high: Some(0.2), ..point.clone() }.statistics();
+        assert_eq!((wide.median, wide.ci95_low, wide.ci95_high), (Some(0.1), Some(0.05), Some(0.2)));
+        for (points, optimizations) in [(vec![], vec![]), (vec![point], vec![optimization()])] {
             let record = ScalingRecord {
                 schema_version: SCHEMA_VERSION,
                 timestamp: "2026-11-15T00:00:00Z".into(),

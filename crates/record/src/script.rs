@@ -260,6 +260,7 @@ mod tests {
         }
         .with_provenance();
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
+        assert!((record.kept_step_seconds() - 0.1 / 1.5).abs() < 1e-12);
     }
 
     #[test]

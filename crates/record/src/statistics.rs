@@ -267,6 +267,44 @@ mod tests {
     }
 
     #[test]
+    fn an_intervals_half_is_a_share_of_its_median() {
+        let statistics = |median: f64| StepStatistics {
+            median: Some(median),
+            ci95_low: Some(3.0),
+            ci95_high: Some(6.0),
+            ..StepStatistics::default()
+        };
+        assert_eq!(statistics(4.0).relative_half_width(), Some(0.375));
+        assert_eq!(statistics(0.0).relative_half_width(), None);
+        assert_eq!(StepStatistics { ci95_low: None, ..statistics(4.0) }.relative_half_width(), None);
+        let interval = Interval { value: 2.0, low: 1.0, high: 3.0 };
+        assert!(interval.holds(1.0) && interval.holds(3.0) && !interval.holds(0.9) && !interval.holds(3.1));
+    }
+
+    #[test]
+    fn ratios_and_trimmed_means_are_those_by_hand() {
+        // Logarithms of 2, 1.6 and 2.5 over those of 1, 0.5 and 4.
+        let of = |median, low, high| StepStatistics {
+            median: Some(median),
+            ci95_low: Some(low),
+            ci95_high: Some(high),
+            ..StepStatistics::default()
+        };
+        let found = ratio_of(&of(2.0, 1.6, 2.5), &of(1.0, 0.5, 4.0)).unwrap();
+        let low = 2.0f64.ln() - ((2.0f64 / 1.6).ln().powi(2) + 4.0f64.ln().powi(2)).sqrt();
+        let high = 2.0f64.ln() + (1.25f64.ln().powi(2) + 2.0f64.ln().powi(2)).sqrt();
+        assert!((found.value - 2.0).abs() < 1e-12);
+        assert!((found.low - low.exp()).abs() < 1e-12 && (found.high - high.exp()).abs() < 1e-12, "{found:?}");
+        assert_eq!(ratio_of(&of(2.0, 0.0, 2.5), &of(1.0, 0.5, 4.0)), None);
+        // Ten values: two are cut at either end. Drawn in, 1, 1, 1, 2, 3, 4, 5, 6, 6, 6 lie around 3.5 with squares of 42.5.
+        let values = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 99.0];
+        let found = trimmed_mean(&values, 0.05);
+        let half = 2.5706 * (42.5f64 / (6.0 * 5.0)).sqrt();
+        assert!((found.value - 3.5).abs() < 1e-12 && (found.high - 3.5 - half).abs() < 1e-3, "{found:?}");
+        assert!((found.low - 3.5 + half).abs() < 1e-3, "{found:?}");
+    }
+
+    #[test]
     fn too_few_steps_leave_figures_out_instead_of_making_them_up() {
         assert_eq!(step_statistics(&[]), StepStatistics::default());
         let five = step_statistics(&[1.0, 2.0, 3.0, 4.0, 5.0]);

@@ -356,6 +356,25 @@ mod tests {
     }
 
     #[test]
+    fn components_add_up_and_three_of_them_are_fixed() {
+        let components = Components {
+            parameters: 1.0,
+            gradients: 2.0,
+            optimizer_state: 4.0,
+            activations: 8.0,
+            attention: 16.0,
+            temporaries: 32.0,
+            overhead: 64.0,
+        };
+        assert_eq!((components.total(), components.fixed()), (127.0, 7.0));
+        // Named as in the file.
+        let written = serde_json::to_value(components).unwrap();
+        for (name, size) in components.entries() {
+            assert_eq!(written[name], size, "{name}");
+        }
+    }
+
+    #[test]
     fn versions_are_compared_with_an_interval_that_says_when_it_is_noise() {
         let compare = |first, other| VersionComparison::of(&timed("v1", first), &timed("v2", other)).unwrap();
         // Eight steps between 1 and 2 seconds: 1.51 times as long is noise.

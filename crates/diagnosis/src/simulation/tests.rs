@@ -300,6 +300,27 @@ fn work_that_waited_for_another_stream_starts_as_long_after_it() {
 }
 
 #[test]
+fn work_that_queued_on_its_own_stream_waited_for_no_other() {
+    // Another stream's kernel ends just before the second starts, which was queued behind the first all the same.
+    let events = [
+        launch(8, 1, 3),
+        launch(10, 2, 1),
+        launch(14, 2, 2),
+        kernel(8, 10, 39, 3),
+        kernel(7, 12, 38, 1),
+        kernel(7, 52, 40, 2),
+        wait(20, 92),
+    ];
+    let shorter = |left: i64| {
+        let trace = trace_of(100, &events);
+        let device = &trace.device;
+        let first = (0..device.len()).find(|&at| device.start[at] == 12 * MICRO).expect("is there");
+        removal(&[], &[(first, left)])
+    };
+    check(100, &events, 100, &[(shorter(10), 72)]);
+}
+
+#[test]
 fn work_that_the_steps_did_not_order_holds_nothing_back() {
     // The first stream's kernel has no launch in the trace, so that it is not replayed.
     let events = [launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 74, 20, 2), wait(20, 94)];

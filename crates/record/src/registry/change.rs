@@ -116,6 +116,51 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_belong_to_the_better_verdict() {
+        let verdict = |low: f64, high: f64| Change { ratio: 1.0, low, high }.verdict(0.25);
+        assert_eq!(verdict(1.25, 1.5), Verdict::Undecided);
+        assert_eq!(verdict(1.0, 1.25), Verdict::NoRegression);
+        assert_eq!(verdict(0.5, 1.0), Verdict::NoRegression);
+        assert_eq!(verdict(0.5, 0.99), Verdict::Faster);
+    }
+
+    #[test]
+    fn medians_lie_between_the_two_in_the_middle() {
+        assert_eq!(median(&mut [9.0, 1.0, 4.0]), 4.0);
+        assert_eq!(median(&mut [9.0, 1.0, 4.0, 5.0]), 4.5);
+        assert_eq!(median(&mut [2.0, 7.0]), 4.5);
+    }
+
+    #[test]
+    fn every_value_is_drawn_about_as_often_and_the_generator_goes_on() {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        let mut times = [0_u32; 10];
+        for _ in 0..20_000 {
+            // The median of one value drawn from ten: the index that was drawn.
+            let index = (((random.next() >> 32) * 10) >> 32) as usize;
+            times[index] += 1;
+        }
+        // 2,000 each; five standard deviations are 212.
+        assert!(times.iter().all(|times| times.abs_diff(2_000) < 212), "{times:?}");
+        // All values alike have one median; of two, both are drawn.
+        assert_eq!(random.median_of(&[3.0; 5]), 3.0);
+        let drawn: Vec<f64> = (0..40).map(|_| random.median_of(&[1.0, 2.0])).collect();
+        assert!([1.0, 1.5, 2.0].iter().all(|value| drawn.contains(value)), "{drawn:?}");
+    }
+
+    #[test]
+    fn an_interval_is_as_wide_as_the_noise_of_both_sides() {
+        // Medians of 47 steps within 2% of their mean: an interval within that, on both sides of the ratio.
+        let change = Change::of(&steps(0.1), &steps(0.12)).unwrap();
+        assert!(change.low < 1.2 && change.low > 1.2 * 0.97, "{change:?}");
+        assert!(change.high > 1.2 && change.high < 1.2 * 1.03, "{change:?}");
+        // A side whose steps are all alike adds nothing.
+        let one_side = Change::of(&[0.1; 47], &steps(0.1)).unwrap();
+        assert!(one_side.high - one_side.low < change.high - change.low, "{one_side:?}");
+        assert_eq!(Change::of(&[0.1; 8], &[0.2; 8]), Some(Change { ratio: 2.0, low: 2.0, high: 2.0 }));
+    }
+
+    #[test]
     fn an_interval_across_the_threshold_is_not_decided() {
         let change = Change { ratio: 1.05, low: 0.98, high: 1.12 };
         assert_eq!(change.verdict(0.05), Verdict::Undecided);
