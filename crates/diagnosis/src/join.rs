@@ -126,3 +126,6 @@ fn same_file(in_trace: &str, given: &str) -> bool {
     };
     parts(in_trace).last() == parts(given).last()
 }
+
+#[cfg(test)]
+mod tests;

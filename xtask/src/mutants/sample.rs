@@ -1,7 +1,8 @@
 //! Some faults of a crate, drawn at random, in place of all of them: an answer within the hour, with its interval.
 //!
 //! `cargo mutants` lists the faults; they are planted here, one after the other, in a copy of the workspace (`target/mutants/tree`).
-//! The crate under test is built without optimisation and everything below it as the other commands built it. A fault that
+//! The crate under test is built without optimisation, into a folder of its own (`target/mutants/build`): cargo tells two copies of one
+//! workspace apart by nothing but the times of their files, so that builds of both in one folder would pass for each other. A fault that
 //! the unit tests notice is done; only for the others are the crate's other tests built. Every fault that is decided is
 //! kept, so that a run which was ended goes on with the next one; another state of the files begins anew.
 
@@ -230,7 +231,10 @@ fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>>
         command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
     }
     command.arg("--tool-config-file").arg(format!("mutants:{}", limits.display()));
-    command.current_dir(&tree.folder).env("CARGO_TARGET_DIR", target_folder()).env("INSTA_UPDATE", "no");
+    command
+        .current_dir(&tree.folder)
+        .env("CARGO_TARGET_DIR", target_folder().join("mutants").join("build"))
+        .env("INSTA_UPDATE", "no");
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     Ok(status.with_context(|| format!("cannot start `{}`", spell(&command)))?.code())
 }
