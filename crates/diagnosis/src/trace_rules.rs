@@ -253,6 +253,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn severity_goes_by_share_but_for_cold_starts_and_doubtful_repetitions() {
+        let rule = |cause: Cause| TRACE_RULES.iter().find(|rule| rule.cause == cause).expect("has a rule");
+        let of = |cause: Cause, share: Option<f64>, confidence: Confidence| severity(rule(cause), share, confidence);
+        let (high, low) = (Confidence::High, Confidence::Low);
+        assert_eq!(of(Cause::HostSync, Some(0.3), high), Severity::Critical);
+        assert_eq!(of(Cause::HostSync, Some(0.3), low), Severity::Critical);
+        assert_eq!(of(Cause::HostSync, Some(0.01), high), Severity::Low);
+        assert_eq!(of(Cause::HostSync, None, high), Severity::Medium);
+        assert_eq!(of(Cause::ColdStart, Some(0.9), high), Severity::Medium);
+        assert_eq!(of(Cause::Recomputed, Some(0.3), high), Severity::Critical);
+        assert_eq!(of(Cause::Recomputed, Some(0.3), low), Severity::Medium);
+        assert_eq!(of(Cause::Recomputed, Some(0.01), low), Severity::Low);
+    }
+
+    #[test]
+    fn small_shares_are_shown_with_two_decimals() {
+        assert_eq!([percent(0.5), percent(0.01), percent(0.0099), percent(0.0)], ["50.0%", "1.0%", "0.99%", "0.00%"]);
+        assert_eq!([milliseconds(1.5), milliseconds(0.000_25)], ["1500.00 ms", "0.25 ms"]);
+    }
+
+    #[test]
     fn codes_follow_each_other_from_tr101_each_with_a_whole_page() {
         let codes: Vec<String> = (101..=135).map(|number| format!("TR{number}")).collect();
         assert_eq!(TRACE_RULES.iter().map(|rule| rule.code).collect::<Vec<_>>(), codes);

@@ -105,7 +105,7 @@ fn another_file_function_or_cause_does_not_agree() {
         assert_eq!(joined(&mut [other.clone()]), [(None, Vec::new())], "{:?}", other.function);
     }
     // Folders may differ: runs happen elsewhere.
-    let moved = finding(Cause::HostSync, Some("/home/user/src/train.py(5): train"), Some(ITEM), 1.0, 1);
+    let moved = finding(Cause::HostSync, Some("/elsewhere/src/train.py(5): train"), Some(ITEM), 1.0, 1);
     assert_eq!(joined(&mut [moved]), [at(14, &["TP101"])]);
     let windows = finding(Cause::HostSync, Some("C:\\src\\train.py(5): train"), Some(ITEM), 1.0, 1);
     assert_eq!(joined(&mut [windows]), [at(14, &["TP101"])]);

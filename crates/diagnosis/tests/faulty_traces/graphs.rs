@@ -58,7 +58,7 @@ fn check(analysis: &Analysis, step_micros: f64) {
 #[test]
 fn idle_time_before_a_graph_is_not_launch_bound() {
     let trace = replayed(3_500.0, H200, true);
-    let analysis = analyze(&[trace], &Options::default()).expect("there is a trace");
+    let analysis = crate::held::held(analyze(&[trace], &Options::default()).expect("there is a trace"));
     check(&analysis, 3_586.0);
     assert_eq!(codes(&analysis)[0], "TR102");
     let idle = &analysis.findings[0];
@@ -73,7 +73,7 @@ fn light_and_full_recordings_of_a_graph_are_joined_kernel_by_kernel() {
         "headroom_recording":{"true_step_seconds":[0.00357,0.00357,0.00357],"profiler":"full"},"#;
     let mut full = replayed(3_800.0, timed, true);
     full.light = Some(Box::new(replayed(3_490.0, H200, false)));
-    let analysis = analyze(&[full], &Options::default()).expect("there is a trace");
+    let analysis = crate::held::held(analyze(&[full], &Options::default()).expect("there is a trace"));
     let step = &analysis.true_step;
     assert_eq!((step.from, step.joined_share), ("measured", Some(1.0)), "{step:?}");
     assert!((step.played_seconds - 0.003_57).abs() < 10e-6, "{step:?}");
@@ -109,7 +109,7 @@ fn heads(header: &'static str, gap: f64, heads: usize) -> Trace {
 
 #[test]
 fn a_loop_over_heads_in_a_graph_is_told_with_what_one_call_saves() {
-    let analysis = analyze(&[heads(H200, 1.0, 12)], &Options::default()).expect("there is a trace");
+    let analysis = crate::held::held(analyze(&[heads(H200, 1.0, 12)], &Options::default()).expect("there is a trace"));
     let found = &analysis.findings[0];
     assert_eq!(found.code, "TR108", "{:?}", codes(&analysis));
     assert!(found.message.contains("12 times in a row"), "{}", found.message);
@@ -118,7 +118,7 @@ fn a_loop_over_heads_in_a_graph_is_told_with_what_one_call_saves() {
     let saved = 8.0 * (24.0 * 7.5 + 25.0) / step;
     assert!((found.saving_expected_share - saved).abs() < 0.02, "{} and not {saved}", found.saving_expected_share);
     assert!(found.saving_bound_share > found.saving_expected_share);
-    let few = analyze(&[heads(H200, 1.0, 2)], &Options::default()).expect("there is a trace");
+    let few = crate::held::held(analyze(&[heads(H200, 1.0, 2)], &Options::default()).expect("there is a trace"));
     assert!(!codes(&few).contains(&"TR108"), "{:?}", codes(&few));
 }
 
@@ -127,7 +127,7 @@ fn recording_lengthens_the_gaps_of_a_graph_and_the_play_takes_that_out() {
     // 3,880 µs as recorded, with 200 gaps of 1 µs; 3,780 without.
     let timed = r#""deviceProperties":[{"id":0,"name":"NVIDIA H200","numSms":132}],
         "headroom_recording":{"true_step_seconds":[0.00378,0.00378,0.00378],"profiler":"light"},"#;
-    let analysis = analyze(&[heads(timed, 1.0, 12)], &Options::default()).expect("there is a trace");
+    let analysis = crate::held::held(analyze(&[heads(timed, 1.0, 12)], &Options::default()).expect("there is a trace"));
     let step = &analysis.true_step;
     assert!((step.recorded_seconds - 0.003_88).abs() < 20e-6, "{step:?}");
     assert!((step.played_seconds - 0.003_78).abs() < 20e-6, "{step:?}");

@@ -6,6 +6,7 @@ mod fixes;
 mod foreign;
 mod graphs;
 mod healthy;
+mod held;
 mod odd;
 mod peers;
 mod ranks;

@@ -16,7 +16,7 @@ fn loading() -> Run {
 
 fn analysis_of(text: &str) -> Analysis {
     let trace = headroom_trace::read_bytes(text.as_bytes()).expect("is a trace");
-    analyze(&[trace], &Options::default()).expect("there is a trace")
+    crate::held::held(analyze(&[trace], &Options::default()).expect("there is a trace"))
 }
 
 fn wall(analysis: &Analysis) -> f64 {

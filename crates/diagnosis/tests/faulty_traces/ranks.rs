@@ -35,7 +35,7 @@ fn all_reduce(run: &mut Run, duration: f64) {
 }
 
 fn together(traces: &[Trace]) -> Analysis {
-    analyze(traces, &Options::default()).expect("there are traces")
+    crate::held::held(analyze(traces, &Options::default()).expect("there are traces"))
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_trace::Trace;
 
+use crate::held::held;
+
 /// A run in microseconds. The host orders ten kernels of 900 µs a step and keeps ahead; each test adds its fault.
 pub struct Run {
     pub events: Vec<String>,
@@ -141,7 +143,7 @@ impl Run {
     }
 
     pub fn analysis(&self) -> Analysis {
-        analyze(&[self.trace()], &Options::default()).expect("there is a trace")
+        held(analyze(&[self.trace()], &Options::default()).expect("there is a trace"))
     }
 }
 
