@@ -217,6 +217,7 @@ mod tests {
     use super::*;
     use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
+    use crate::registry::Headline;
     use crate::statistics::step_statistics;
     use serde_json::Value;
 
@@ -288,6 +289,31 @@ mod tests {
             warnings: vec![],
             provenance: PerformanceRecord::provenance(Origin::Measured, Origin::Computed),
         }
+    }
+
+    #[test]
+    fn a_headline_repeats_the_summary_and_says_where_times_are_predicted() {
+        let mut record = example();
+        record.performance_summary.final_loss = Some(2.5);
+        let predicted = Headline::of(&record, 7);
+        let statistics = record.statistics;
+        let wanted = Headline {
+            parameters: Some(7),
+            steps: Some(50),
+            samples_per_sec: Some(64.0),
+            tokens_per_sec: Some(8192.0),
+            step_seconds: statistics.median,
+            step_seconds_low: statistics.ci95_low,
+            step_seconds_high: statistics.ci95_high,
+            peak_memory_mb: Some(120.0),
+            avg_memory_mb: Some(100.0),
+            final_loss: Some(2.5),
+            ..Headline::default()
+        };
+        assert_eq!(predicted, wanted);
+        assert!(statistics.median.is_some() && statistics.ci95_low.is_some() && statistics.ci95_high.is_some());
+        record.system_info.device = "cpu".into();
+        assert_eq!(Headline::of(&record, 7), Headline { measured: true, ..wanted });
     }
 
     #[test]

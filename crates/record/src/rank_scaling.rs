@@ -113,6 +113,17 @@ mod tests {
     use crate::provenance::check_provenance;
 
     #[test]
+    fn an_interval_is_apart_from_a_value_that_it_does_not_hold() {
+        let figure = Figure::from(Interval { value: 2.0, low: 1.0, high: 3.0 });
+        assert_eq!(figure, Figure { value: 2.0, low: Some(1.0), high: Some(3.0) });
+        assert!(figure.is_apart_from(0.9) && figure.is_apart_from(3.1));
+        assert!([1.0, 2.0, 3.0].iter().all(|value| !figure.is_apart_from(*value)));
+        let unknown = Figure::from(Interval { value: 2.0, low: f64::NEG_INFINITY, high: f64::INFINITY });
+        assert_eq!(unknown, Figure { value: 2.0, low: None, high: None });
+        assert!(!unknown.is_apart_from(9.0));
+    }
+
+    #[test]
     fn every_figure_has_its_origin() {
         let figure = Some(Figure { value: 1.0, low: Some(0.5), high: Some(1.5) });
         let point = RankPoint {
