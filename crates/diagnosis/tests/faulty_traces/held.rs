@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::trace_rules::TraceFinding;
+use serde_json::Value;
 
 thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
@@ -24,15 +25,15 @@ pub fn held(analysis: Analysis) -> Analysis {
     }
     let (best, expected) = (roadmap.step_seconds_at_best, roadmap.step_seconds_expected);
     writeln!(text, "step {:.6} s, at best {best:.6}, expected {expected:.6}", roadmap.step_seconds_now).unwrap();
-    let steps = &analysis.measures.breakdown;
-    writeln!(
-        text,
-        "{} steps of {:.6} s, device busy {:.4}",
-        analysis.steps.list.len(),
-        steps.wall_seconds,
-        steps.busy_share
-    )
-    .unwrap();
+    writeln!(text, "{} steps", analysis.steps.list.len()).unwrap();
+    let measures = serde_json::to_value(&analysis.measures).expect("is JSON");
+    for (name, measure) in measures.as_object().into_iter().flatten() {
+        let mut figures = Vec::new();
+        add_figures(&mut figures, "", measure);
+        if !figures.is_empty() {
+            writeln!(text, "{name}: {}", figures.join(", ")).unwrap();
+        }
+    }
     insta::assert_snapshot!(format!("{test}-{number}"), text);
     analysis
 }
@@ -44,4 +45,24 @@ fn write_finding(text: &mut String, finding: &TraceFinding) {
     writeln!(text, "{} {severity}, {confidence:?}: {share}, saves {expected:.4} to {bound:.4}", finding.code).unwrap();
     writeln!(text, "  {}\n  {}", finding.message, finding.advice).unwrap();
     finding.evidence.iter().for_each(|line| writeln!(text, "  - {line}").unwrap());
+}
+
+/// Figures of a measure that are not zero, to four digits; of a list its length.
+fn add_figures(figures: &mut Vec<String>, key: &str, value: &Value) {
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                add_figures(figures, &key, value);
+            }
+        }
+        Value::Array(entries) if !entries.is_empty() => figures.push(format!("{key} has {}", entries.len())),
+        Value::Number(number) => {
+            let number = number.as_f64().expect("is a number");
+            if number != 0.0 {
+                figures.push(format!("{key} {}", format!("{number:.3e}").parse::<f64>().expect("is a number")));
+            }
+        }
+        _ => {}
+    }
 }
