@@ -127,4 +127,23 @@ mod tests {
         assert!((1_900 * MICRO..2_050 * MICRO).contains(&shaped.expected_nanos), "{shaped:?}");
         assert!(named.least_nanos < named.expected_nanos && shaped.least_nanos < shaped.expected_nanos);
     }
+
+    #[test]
+    fn slower_cores_wait_less_for_their_loads() {
+        let expected = |device: &str| {
+            let mut made = Fabricated::on(device);
+            made.step(1, 0, 40_000 * MICRO);
+            made.span("cuda_runtime", "cudaGraphLaunch", 1, 5 * MICRO, 20 * MICRO, r#""correlation":900"#);
+            made.span("kernel", ODD, 7, 30 * MICRO, 13_030 * MICRO, r#""correlation":900"#);
+            let trace = made.trace();
+            let view = View::new(&trace);
+            let found = unaligned(&view, &costs(&view));
+            assert_eq!(found.kernels.len(), 1);
+            assert_eq!((found.seconds, found.kernels[0].least_nanos), (0.013, 650 * MICRO));
+            found.kernels[0].expected_nanos
+        };
+        // An eighth and a quarter of the cores' rate, against the 65% that products reach.
+        assert!(expected("NVIDIA H200").abs_diff(2_500 * MICRO) <= 1);
+        assert!(expected("NVIDIA A100-SXM4-80GB").abs_diff(5_000 * MICRO) <= 1);
+    }
 }

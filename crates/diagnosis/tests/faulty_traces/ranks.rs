@@ -80,6 +80,43 @@ fn waiting_is_told_from_transfer_and_billed_once() {
 }
 
 #[test]
+fn a_message_of_unknown_size_has_no_speed() {
+    let unsized_rank = |number: u32| {
+        let mut run = Run { rank: number, world: 2, header: H200, ..Run::new() };
+        for step in 0..4 {
+            run.step(step, |run| {
+                run.work();
+                let id = run.next_id;
+                run.next_id += 1;
+                run.host_span("cuda_runtime", "cudaLaunchKernel", 10.0, Some(id));
+                let (at, group) =
+                    (run.device_free, r#","Collective name":"barrier","Group size":2,"Process Group Name":"0""#);
+                run.device_span("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, at, 500.0, id, group);
+                run.device_free = at + 500.0;
+                run.host += 20.0;
+            });
+        }
+        run.trace()
+    };
+    let analysis = together(&[unsized_rank(0), unsized_rank(1)]);
+    let row = &analysis.ranks.as_ref().expect("there are ranks").collectives[0];
+    assert_eq!((row.bytes, row.algorithm_bytes_per_second, row.bus_bytes_per_second), (0, None, None));
+    assert_near(1e3 * row.transfer_seconds, 0.5);
+}
+
+#[test]
+fn a_rank_without_collectives_is_not_said_to_be_out_of_line() {
+    let mut alone = Run { rank: 2, world: 3, header: H200, ..Run::new() };
+    for step in 0..4 {
+        alone.step(step, Run::work);
+    }
+    let analysis = together(&[rank(0, 3, LONGEST), rank(1, 3, 500.0), alone.trace()]);
+    let ranks = analysis.ranks.as_ref().expect("there are ranks");
+    assert_eq!(ranks.ranks.iter().map(|row| row.collectives > 0).collect::<Vec<_>>(), [true, true, false]);
+    assert!(ranks.notes.iter().all(|note| !note.contains("line up")), "{:?}", ranks.notes);
+}
+
+#[test]
 fn the_rank_that_is_asked_for_is_analyzed() {
     let traces = [rank(0, 2, LONGEST), rank(1, 2, 500.0)];
     let of = |wanted| analyze_rank(&traces, wanted, &Options::default()).expect("there are traces").trace.rank;
