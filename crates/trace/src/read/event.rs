@@ -231,6 +231,19 @@ mod tests {
     }
 
     #[test]
+    fn less_than_a_fortnight_is_a_duration_and_clocks_are_held_to_their_range() {
+        let read = |text: &'static str| event(&mut Cursor::new(text.as_bytes())).expect("is an event");
+        // A day has 86,400 seconds: thirteen of them, and fourteen.
+        assert_eq!(read(r#"{"dur": 1123200000000}"#).duration, Duration::Nanos(1_123_200_000_000_000));
+        assert_eq!(read(r#"{"dur": 1209599999999.999}"#).duration, Duration::Nanos(1_209_599_999_999_999));
+        assert_eq!(read(r#"{"dur": 1209600000000}"#).duration, Duration::Impossible);
+        assert_eq!(read(r#"{"ts": 9199999999999999}"#).start, Some(9_199_999_999_999_999_000));
+        assert_eq!(read(r#"{"ts": 9200000000000000}"#).start, None);
+        assert_eq!(read(r#"{"ts": -10000000000000}"#).start, Some(-10_000_000_000_000_000));
+        assert_eq!(read(r#"{"ts": -10000000000000.001}"#).start, None);
+    }
+
+    #[test]
     fn an_event_may_begin_after_a_closing_brace_and_a_comma() {
         let text = br#"{"a": {"b": 1}}, {"c": 2},{"#;
         assert_eq!((next_candidate(text, 0), last_candidate(text)), (Some(17), Some(26)));
