@@ -206,3 +206,23 @@ fn calls_that_put_work_on_a_stream_are_launches_copies_and_fills() {
         assert_eq!((CallKind::of(name), kind.queues_work()), (kind, queues), "{name}");
     }
 }
+
+#[test]
+fn a_counter_without_a_time_is_damage_and_one_with_it_a_sample() {
+    let counter = |time: &str| format!(r#"{{"ph":"C","name":"GPU 0","pid":1,"tid":1{time},"args":{{"watts":300}}}}"#);
+    let trace = trace(&[operator("aten::mm", ""), counter(r#","ts":5"#), counter("")]);
+    assert_eq!(trace.reading.damaged_events, 1);
+    assert_eq!(trace.counters.len(), 1);
+    let sample = &trace.counters[0];
+    assert_eq!((trace.name(sample.series), sample.time, sample.value), ("GPU 0: watts", 5_000, 300.0));
+}
+
+#[test]
+fn categories_of_other_profilers_are_named_where_no_known_one_is() {
+    let of = |category: &str| operator("work", "").replace("cpu_op", category);
+    let foreign = trace(&[of("ours"), of("theirs"), of("ours"), of("Trace")]);
+    assert_eq!(foreign.reading.foreign_categories, ["ours", "theirs"]);
+    assert!(foreign.host.category.iter().all(|category| *category == Category::CpuOp));
+    let known = trace(&[of("ours"), of("cpu_op")]);
+    assert!(known.reading.foreign_categories.is_empty());
+}

@@ -291,6 +291,25 @@ fn a_file_that_unpacks_to_hundreds_of_times_its_size_is_asked_about() {
     assert_eq!((allowed[0].host.len(), allowed[0].reading.bytes), (1, text.len() as u64));
 }
 
+#[test]
+fn a_long_trace_that_packs_as_traces_do_is_read_without_a_question() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("long.json.gz");
+    let count = 240_000u64;
+    let event = |at: u64| {
+        let noise = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        format!(r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{at}.{noise},"dur":0.5}}"#)
+    };
+    let events: Vec<String> = (0..count).map(event).collect();
+    let text = format!("[{}]", events.join(","));
+    assert!(text.len() > 16 << 20, "{}", text.len());
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text.as_bytes()).expect("packs");
+    std::fs::write(&path, packed.finish().expect("packs")).expect("can be written");
+    let trace = read_file(&path).expect("is a trace");
+    assert_eq!((trace.host.len() as u64, trace.reading.bytes), (count, text.len() as u64));
+}
+
 /// Traces come from strangers: a header may name its own file as the light trace, or one outside of its folder.
 #[test]
 fn a_trace_that_names_itself_or_a_stranger_as_its_light_one_is_read_once() {

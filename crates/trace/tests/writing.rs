@@ -148,3 +148,8 @@ fn what_is_written_keeps_perfettos_rules_and_the_order_of_keys() {
     let flows = text.matches("\"ac2g\", \"name\"").count();
     assert_eq!(flows, 3, "one from the launch, one to the kernel, one to the copy");
 }
+
+#[test]
+fn the_file_reads_so() {
+    insta::assert_snapshot!(written());
+}
