@@ -226,3 +226,28 @@ fn categories_of_other_profilers_are_named_where_no_known_one_is() {
     let known = trace(&[of("ours"), of("cpu_op")]);
     assert!(known.reading.foreign_categories.is_empty());
 }
+
+#[test]
+fn memory_and_counters_come_in_the_order_of_time_whatever_the_files() {
+    let memory = |start: u32| {
+        let head =
+            format!(r#""ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":{start},"ts":{start}"#);
+        let totals = format!(r#""Total Allocated":{},"Total Reserved":{}"#, 100 * start, 1_000 * start);
+        let place = format!(r#""Addr":{},"Device Type":1,"Device Id":{start}"#, 10 * start);
+        format!(r#"{{{head},"args":{{"Bytes":{start},{place},{totals}}}}}"#)
+    };
+    let counter =
+        |start: u32| format!(r#"{{"ph":"C","name":"c","pid":1,"tid":1,"ts":{start},"args":{{"value":{start}}}}}"#);
+    let trace = trace(&[memory(3), memory(1), counter(9), memory(2), counter(4)]);
+    let columns = &trace.memory;
+    assert_eq!(columns.time, [1_000, 2_000, 3_000]);
+    assert_eq!((columns.bytes.as_slice(), columns.address.as_slice()), (&[1, 2, 3][..], &[10, 20, 30][..]));
+    assert_eq!(
+        (columns.allocated.as_slice(), columns.reserved.as_slice()),
+        (&[100, 200, 300][..], &[1_000, 2_000, 3_000][..])
+    );
+    assert_eq!(columns.device, [1, 2, 3]);
+    let threads: Vec<_> = columns.lane.iter().map(|lane| trace.lane(*lane).thread.number()).collect();
+    assert_eq!(threads, [Some(1), Some(2), Some(3)]);
+    assert_eq!(trace.counters.iter().map(|sample| sample.value).collect::<Vec<_>>(), [4.0, 9.0]);
+}
