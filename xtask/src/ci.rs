@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{Outcome, fuzz, interop, kernels, process, ranks, test, tidy, torch};
+use crate::{Outcome, fuzz, hooks, interop, kernels, process, ranks, test, tidy, torch, wheel};
 
 type Stage = fn() -> Result<Outcome>;
 
@@ -19,7 +19,9 @@ const STAGES: &[(&str, Stage)] = &[
     ("kernels", kernels::run),
     ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),
-    ("torch", || torch::run(&torch::Arguments::default())),
+    ("wheel", || wheel::run(&wheel::Arguments::default())),
+    ("hooks", hooks::run),
+    ("torch", || torch::run(&torch::Arguments { wheel: true })),
 ];
 
 pub fn run() -> Result<Outcome> {

@@ -15,7 +15,7 @@ use crate::{Outcome, process, python, wheel};
 pub struct Arguments {
     /// Also build the wheel, install it into a fresh environment and use it there
     #[arg(long)]
-    wheel: bool,
+    pub wheel: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {

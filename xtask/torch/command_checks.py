@@ -6,7 +6,7 @@ SHORT = "--steps 10 --warmup-steps 2 --rounds 2"
 
 def check_a_slow_loader_is_found_mended_proved_and_patched(place):
     """0.15 s of collating per batch: no noise hides what workers bring."""
-    options = f"{SHORT} --only loader-workers --time-limit 4m --apply"
+    options = f"{SHORT} --only loader-workers --time-limit 6m --apply"
     work, record, printed = place.optimize("slow", options, "plain.py --steps 400 --collate-seconds 0.15")
     assert record["kept"] == ["loader-workers"], printed
     assert record["findings"][0]["name"] == "data-loading" and record["speedup"] > 1.2, printed

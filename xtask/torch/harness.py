@@ -61,7 +61,7 @@ class Place:
         }
         begin = time.perf_counter()
         words = [self.python, *launcher, *command.split()]
-        done = subprocess.run(words, env=environment, cwd=self.work, capture_output=True, text=True, timeout=170)
+        done = subprocess.run(words, env=environment, cwd=self.work, capture_output=True, text=True, timeout=400)
         seconds = time.perf_counter() - begin
         if "--verbose" in sys.argv:
             print(f"    {seconds:5.1f} s  {command}  {remedies}", flush=True)
@@ -95,7 +95,7 @@ class Place:
             beside(work)
         environment = {**os.environ, "HEADROOM_HOME": str(self.folder / f"{name}-home"), "OMP_NUM_THREADS": "1"}
         words = [self.headroom, "optimize", *options.split(), "--", self.python, *command.split()]
-        done = subprocess.run(words, env=environment, cwd=work, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(words, env=environment, cwd=work, capture_output=True, text=True, timeout=500)
         printed = done.stdout + done.stderr
         assert done.returncode == code, f"{command}: {done.returncode}\n{printed}"
         record = work / "runs" / f"optimize-{Path(command.split()[0]).stem}" / "validation.json"
