@@ -1,6 +1,8 @@
 //! Under what a piece of code runs: the loops, guards and blocks around it, from the inside out.
 
-use ruff_text_size::TextRange;
+use std::cmp::Reverse;
+
+use ruff_text_size::{TextRange, TextSize};
 
 use super::ids::FunctionId;
 
@@ -122,6 +124,56 @@ impl Contexts {
             at = self.all[id].parent;
         }
         true
+    }
+}
+
+/// The contexts of one function by where they stand in the text: each lies within another one or beside it.
+#[derive(Clone, Default)]
+pub struct Nested {
+    /// Outer ones first; where two have the same range, the one that was found later is the inner one.
+    rows: Vec<Row>,
+    /// The function's own body, which covers everything.
+    body: Option<(ContextId, TextSize)>,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    range: TextRange,
+    id: ContextId,
+    around: Option<usize>,
+}
+
+impl Nested {
+    pub fn of<'c>(contexts: impl Iterator<Item = (ContextId, &'c Context)>) -> Nested {
+        let mut nested = Nested::default();
+        for (id, context) in contexts {
+            let length = context.range.len();
+            match context.parent {
+                Some(_) => nested.rows.push(Row { range: context.range, id, around: None }),
+                None if nested.body.is_none_or(|(_, shortest)| length <= shortest) => nested.body = Some((id, length)),
+                None => {}
+            }
+        }
+        nested.rows.sort_by_key(|row| (row.range.start(), Reverse(row.range.end()), row.id));
+        let mut open: Vec<usize> = Vec::new();
+        for at in 0..nested.rows.len() {
+            let range = nested.rows[at].range;
+            while open.last().is_some_and(|around| !nested.rows[*around].range.contains_range(range)) {
+                open.pop();
+            }
+            nested.rows[at].around = open.last().copied();
+            open.push(at);
+        }
+        nested
+    }
+
+    /// The innermost one that covers `range`.
+    pub fn innermost(&self, range: TextRange) -> Option<ContextId> {
+        let before = self.rows.partition_point(|row| row.range.start() <= range.start());
+        std::iter::successors(before.checked_sub(1), |at| self.rows[*at].around)
+            .find(|at| self.rows[*at].range.contains_range(range))
+            .map(|at| self.rows[at].id)
+            .or(self.body.map(|(id, _)| id))
     }
 }
 

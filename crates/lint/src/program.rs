@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
-use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind};
+use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind, Nested};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
@@ -73,6 +73,7 @@ pub struct Places {
     calls_of_file: Vec<Vec<usize>>,
     callers: Vec<Vec<usize>>,
     contexts: Vec<Vec<ContextId>>,
+    nested: Vec<Nested>,
     loops: FxHashMap<ContextId, usize>,
     loops_of_file: Vec<Vec<usize>>,
     subscripts_of_file: Vec<Vec<usize>>,
@@ -322,6 +323,7 @@ impl<'a> Program<'a> {
             calls_of_file: vec![Vec::new(); files],
             callers: vec![Vec::new(); functions],
             contexts: vec![Vec::new(); functions],
+            nested: Vec::new(),
             loops: FxHashMap::default(),
             loops_of_file: vec![Vec::new(); files],
             subscripts_of_file: vec![Vec::new(); files],
@@ -343,6 +345,8 @@ impl<'a> Program<'a> {
         for (id, context) in self.notes.contexts.iter() {
             places.contexts[context.function].push(id);
         }
+        let with_notes = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, self.notes.contexts.get(*id))));
+        places.nested = places.contexts.iter().map(with_notes).collect();
         for (index, around) in self.notes.loops.iter().enumerate() {
             places.loops.insert(around.context, index);
             places.loops_of_file[self.file_of(around.context)].push(index);
@@ -374,6 +378,10 @@ impl<'a> Program<'a> {
 
     pub fn contexts_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, &Context)> {
         self.places.contexts[function].iter().map(|id| (*id, self.notes.contexts.get(*id)))
+    }
+
+    pub fn nested_in(&self, function: FunctionId) -> &Nested {
+        &self.places.nested[function]
     }
 
     /// The loop whose inside the context is.

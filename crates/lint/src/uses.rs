@@ -38,12 +38,7 @@ pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> V
 
 /// The innermost context of the function that covers `range`.
 pub fn innermost(program: &Program, function: FunctionId, range: TextRange) -> Option<ContextId> {
-    let covering = program
-        .contexts_of(function)
-        .filter(|(_, context)| context.parent.is_none() || context.range.contains_range(range));
-    covering
-        .max_by_key(|(id, context)| (context.parent.is_some(), std::cmp::Reverse(context.range.len()), *id))
-        .map(|(id, _)| id)
+    program.nested_in(function).innermost(range)
 }
 
 struct Finder<'n, 'a> {

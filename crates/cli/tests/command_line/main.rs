@@ -17,6 +17,7 @@ mod generation;
 mod home;
 mod interruption;
 mod kept_files;
+mod limits;
 mod long_runs;
 mod memory;
 mod names;
