@@ -89,7 +89,7 @@ fn scripts_that_were_made_to_take_too_much() {
     let step = "import torch\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss = model(x.cuda())\n        \
                 loss.backward()\n        optimizer.step()\n";
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
-    let branches = lines(4_000, &|at| format!("        elif x > {at}:\n            y = loss.item()\n"));
+    let branches = lines(1_000, &|at| format!("        elif x > {at}:\n            y = loss.item()\n"));
     let calls = lines(3_000, &|at| {
         let others =
             [7 * at + 1, 13 * at + 5, 31 * at + 2].map(|other| format!("    f{}(model, loss)\n", other % 3_000));
