@@ -1,6 +1,6 @@
 //! Everything that the analysis of a stored trace says, figure by figure: a change of any of them is seen, and read before it is accepted.
 //!
-//! Which figures are right is shown elsewhere (`real_traces.rs`, `golden_runs.rs`, the faulty traces, the unit tests).
+//! That the figures are right is shown elsewhere (`real_traces.rs`, `golden_runs.rs`, the faulty traces, the unit tests).
 
 use std::fmt::Write;
 use std::path::Path;

@@ -201,7 +201,7 @@ fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
     Some(before + ends.into_iter().nth(column.checked_sub(1)?)?)
 }
 
-/// What the crate's tests make of the copy as it is now, in the words of `cargo mutants`: unit tests first.
+/// Runs the crate's tests on the copy as it is now, unit tests first; the outcome in the words of `cargo mutants`.
 fn tested(arguments: &Arguments, tree: &Tree) -> Result<&'static str> {
     let has_others = tree.folder.join("crates").join(&arguments.package).join("tests").is_dir();
     let stages: &[&str] = if has_others { &["--lib", "--test=*"] } else { &["--lib"] };

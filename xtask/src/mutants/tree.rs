@@ -11,7 +11,7 @@ use crate::process::{capture, workspace_root};
 
 pub struct Tree {
     pub folder: PathBuf,
-    /// Of all files: outcomes of another state of them say nothing about this one.
+    /// Over all files: outcomes of another state of them say nothing about this one.
     pub digest: u64,
 }
 

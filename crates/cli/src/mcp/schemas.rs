@@ -1,4 +1,4 @@
-//! What an answer looks like, as JSON schema: the published one of the document, and what stands around it.
+//! An answer as JSON schema: the published one of the document, and what stands around it.
 
 use serde_json::{Map, Value, json};
 

@@ -329,11 +329,11 @@ struct Runs {
     /// Two or more runs side by side
     #[serde(default)]
     compare: Vec<String>,
-    /// Of the list: train, profile, optimize, study or scale
+    /// List only runs of this command: train, profile, optimize, study or scale
     command: Option<String>,
-    /// Of the list: running, finished, failed or interrupted
+    /// List only runs in this state: running, finished, failed or interrupted
     status: Option<String>,
-    /// Of the list: a size
+    /// List only runs of this size
     size: Option<String>,
 }
 

@@ -80,7 +80,7 @@ fn a_wait_per_parameter_meets_the_loop_and_one_per_step_the_loss() {
     // By how often they happen, whichever was first.
     assert_eq!(joined(&mut [per_step(50.0, 2), per_step(1.0, 1)]), wanted);
     assert_eq!(joined(&mut [per_step(1.0, 1)]), [at(14, &["TP101"])]);
-    // Of two that both happen once, the first to happen takes the one that fits and the other what is left.
+    // Two that both happen once: the first to happen takes the one that fits, the other what is left.
     assert_eq!(joined(&mut [per_step(1.0, 2), per_step(1.0, 1)]), wanted);
 }
 
