@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -154,6 +154,7 @@ fn left_over(drawn: &[Fault], counts: &Counts) -> Vec<Fault> {
 }
 
 fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Path) -> Result<()> {
+    write_limits()?;
     let began = Instant::now();
     let summary = tested(arguments, tree)?;
     if summary != "MissedMutant" {
@@ -216,21 +217,25 @@ fn tested(arguments: &Arguments, tree: &Tree) -> Result<&'static str> {
     Ok("MissedMutant")
 }
 
-fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>> {
-    let limits = target_folder().join("mutants").join("nextest.toml");
+/// Settings of nextest for tests that a fault may make endless.
+fn limits() -> PathBuf {
+    target_folder().join("mutants").join("nextest.toml")
+}
+
+fn write_limits() -> Result<()> {
     let period = LONGEST_TEST_SECONDS / 3;
-    fs::write(
-        &limits,
-        format!("[profile.default]\nslow-timeout = {{ period = \"{period}s\", terminate-after = 3 }}\n"),
-    )
-    .with_context(|| format!("cannot write {}", limits.display()))?;
+    let text = format!("[profile.default]\nslow-timeout = {{ period = \"{period}s\", terminate-after = 3 }}\n");
+    fs::write(limits(), text).with_context(|| format!("cannot write {}", limits().display()))
+}
+
+fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>> {
     let package = arguments.package_name();
     let level = u8::from(OPTIMISED.contains(&arguments.package.as_str()));
     let mut command = cargo(&["nextest", "run", "--cargo-quiet", "--package", &package, stage]);
     for setting in [format!("opt-level={level}"), "debug=false".to_string()] {
         command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
     }
-    command.arg("--tool-config-file").arg(format!("mutants:{}", limits.display()));
+    command.arg("--tool-config-file").arg(format!("mutants:{}", limits().display()));
     command
         .current_dir(&tree.folder)
         .env("CARGO_TARGET_DIR", target_folder().join("mutants").join("build"))

@@ -17,12 +17,16 @@ const SECONDS: u64 = 20;
 const PROGRAM_KIB: u64 = 300 << 10;
 const BESIDE_KIB: u64 = 256 << 10;
 
+/// A shell's line that gives the command so many bytes for each byte of its file.
+fn limited(file_bytes: usize, per_byte: u64, command: &str) -> String {
+    let kib = per_byte * file_bytes as u64 / 1024 + BESIDE_KIB + PROGRAM_KIB;
+    format!("ulimit -t {SECONDS}; ulimit -v {kib}; $HEADROOM {command}")
+}
+
 /// The answer may be any, as long as it is one.
 fn is_answered(place: &Place, command: &str, name: &str, bytes: &[u8], per_byte: u64) {
     place.write(name, bytes);
-    let kib = per_byte * bytes.len() as u64 / 1024 + BESIDE_KIB + PROGRAM_KIB;
-    let done =
-        place.shell(&format!("ulimit -t {SECONDS}; ulimit -v {kib}; $HEADROOM {command} {name} > answer 2> errors"));
+    let done = place.shell(&limited(bytes.len(), per_byte, &format!("{command} {name} > answer 2> errors")));
     let errors = String::from_utf8_lossy(&place.read("errors")).into_owned();
     let code = done.code.unwrap_or(-1);
     assert!((0..=2).contains(&code), "{command} {name}: ended with {code}\n{errors}");
@@ -125,8 +129,9 @@ fn scripts_that_were_made_to_take_too_much() {
         is_answered(&place, "lint --pedantic --unsafe-fixes --diff", name, text.as_bytes(), 200);
     }
     place.write("train.py", step);
-    place.write("headroom.toml", format!("select = {}", "[".repeat(200_000)));
-    let done = place.shell(&format!("ulimit -t {SECONDS}; $HEADROOM lint train.py"));
+    let settings = format!("select = {}", "[".repeat(200_000));
+    place.write("headroom.toml", &settings);
+    let done = place.shell(&limited(settings.len(), 200, "lint train.py"));
     assert!((0..=2).contains(&done.code.unwrap_or(-1)), "{:?}\n{}", done.code, done.stderr);
 }
 
@@ -149,9 +154,7 @@ fn checkpoints_that_were_made_to_take_too_much() {
     ] {
         place.copy("good", name);
         place.write(&format!("{name}/model.safetensors"), &bytes);
-        let kib = 2 * bytes.len() as u64 / 1024 + BESIDE_KIB + PROGRAM_KIB;
-        let done = place
-            .shell(&format!("ulimit -t {SECONDS}; ulimit -v {kib}; $HEADROOM train --resume {name} --num-steps 2"));
+        let done = place.shell(&limited(bytes.len(), 2, &format!("train --resume {name} --num-steps 2")));
         done.is_error(2, name, &["model.safetensors"]);
     }
 }
