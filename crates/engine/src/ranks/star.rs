@@ -78,6 +78,8 @@ struct Line {
     closed: bool,
     /// When something came last.
     heard: Instant,
+    /// When the last look began.
+    looked: Instant,
 }
 
 impl Line {
@@ -85,11 +87,13 @@ impl Line {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let out = Arc::new(Mutex::new(stream.try_clone()?));
-        Ok(Line { stream, out, inbox: vec![], closed: false, heard: Instant::now() })
+        let now = Instant::now();
+        Ok(Line { stream, out, inbox: vec![], closed: false, heard: now, looked: now })
     }
 
     /// Takes in what has come.
     fn look(&mut self) {
+        self.looked = Instant::now();
         let mut piece = [0; 1 << 16];
         while !self.closed {
             match self.stream.read(&mut piece) {
@@ -108,9 +112,10 @@ impl Line {
         }
     }
 
-    /// For how long nothing came, since then.
+    /// Nothing came for longer than the patience lasts, from `since` to the last look. A rank that was itself held up between
+    /// two looks does not blame the others for it.
     fn is_silent(&self, since: Instant, patience: Duration) -> bool {
-        self.heard.max(since).elapsed() > patience
+        self.looked.saturating_duration_since(self.heard.max(since)) > patience
     }
 
     /// The next whole message, if there is one.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ranks::Launcher;
+use std::sync::Barrier;
 
 fn launched(rank: usize, size: usize) -> Launched {
     Launched { rank, size, local_size: None, local_rank: None, by: Launcher::Torchrun }
@@ -14,7 +15,8 @@ fn meeting(job: &str) -> Meeting {
     Meeting { host: "127.0.0.1".into(), ports, job: job.into() }
 }
 
-const SHORT: Duration = Duration::from_millis(600);
+/// Long enough for the other rank to come on a busy machine.
+const SHORT: Duration = Duration::from_secs(3);
 
 /// What each rank makes of its star.
 fn together<T: Send + 'static>(size: usize, work: impl Fn(Star) -> T + Clone + Send + 'static) -> Vec<T> {
@@ -45,18 +47,24 @@ fn words_of_every_rank_come_to_all_in_order() {
 
 #[test]
 fn a_rank_that_says_nothing_is_named_to_all() {
-    let said = together(3, |mut star| {
-        star.patience = SHORT;
+    // Longer than between two signs of life.
+    let patience = 2 * PULSE;
+    let heard_by_all = Arc::new(Barrier::new(3));
+    let said = together(3, move |mut star| {
         if star.rank == 1 {
             // As a process that was stopped: not even signs of life.
             star.ends.store(true, Ordering::Relaxed);
-            thread::sleep(6 * SHORT);
+            heard_by_all.wait();
             return None;
         }
-        thread::sleep(2 * SHORT);
-        Some(star.gather(b"x").unwrap_err())
+        if star.rank == 0 {
+            star.patience = patience;
+        }
+        let error = star.gather(b"x").unwrap_err();
+        heard_by_all.wait();
+        Some(error)
     });
-    let silent = Some(RanksError::Silent { missing: vec![1], seconds: SHORT.as_secs_f64() });
+    let silent = Some(RanksError::Silent { missing: vec![1], seconds: patience.as_secs_f64() });
     assert_eq!((&said[0], &said[2]), (&silent, &silent));
 }
 
@@ -64,9 +72,9 @@ fn a_rank_that_says_nothing_is_named_to_all() {
 fn a_rank_that_has_something_long_to_do_is_waited_for() {
     let said = together(3, |mut star| {
         // Signs come every second at most, and sooner than the patience ends.
-        star.patience = Duration::from_millis(1500);
+        star.patience = 3 * PULSE;
         if star.rank == 2 {
-            thread::sleep(Duration::from_secs(3));
+            thread::sleep(5 * PULSE);
         }
         star.gather(b"x").map(|said| said.len())
     });
