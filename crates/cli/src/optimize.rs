@@ -10,21 +10,24 @@ use crate::output;
 use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry};
 use crate::shown::{Plain, Shown};
-use crate::train::start::opening;
+use crate::train::estimate::messages_by;
+use crate::train::start::{link, opening};
 use crate::undecided::Undecided;
 use anyhow::{Context, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::{Machine, memory_available_bytes};
+use headroom_experiments::among_ranks::forecast;
 use headroom_experiments::bench::Setting;
-use headroom_experiments::ladder::{Ablation, Wanted, Watcher, climb};
+use headroom_experiments::ladder::{Ablation, Ladder, Wanted, Watcher, climb};
 use headroom_experiments::turns::{LEAST_ROUNDS, Patience};
 use headroom_graph::Precision;
+use headroom_graph::cost::Rates;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::precisions::{PRECISIONS_FILE, PrecisionsRecord};
 use headroom_record::registry::Headline;
-use headroom_record::validation::{GateRecord, VALIDATION_FILE, ValidationRecord};
+use headroom_record::validation::{GateRecord, RankForecast, VALIDATION_FILE, ValidationRecord};
 use headroom_report::optimize::precisions::{markdown as precisions_markdown, terminal as precisions_text};
 use headroom_report::optimize::{gate_figure, html, markdown, terminal};
 use headroom_training::data::BatchShape;
@@ -74,6 +77,9 @@ pub struct Arguments {
     /// Exit code of an undecided gate: pass (exit 0) or fail (exit 1)
     #[arg(long, value_name = "WHAT", value_enum, default_value = "pass")]
     undecided: Undecided,
+    /// Also predict the kept list's step on these numbers of ranks: time, exposed communication, memory per rank
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=1024))]
+    ranks: Vec<u16>,
     /// Also measure all passes without one, for each
     #[arg(long)]
     ablation: bool,
@@ -117,6 +123,10 @@ const ROUNDS: usize = 8;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     if arguments.script.is_given() {
+        ensure!(
+            arguments.ranks.is_empty(),
+            "--ranks predicts for our own model, not for a script\n  help: leave it out"
+        );
         let shared = script::Shared {
             rounds: arguments.rounds,
             seed: arguments.seed,
@@ -184,7 +194,11 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     let mut progress = Progress { started: Instant::now() };
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
     let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, device: &on.name };
-    let record = record_of(&about, &ladder, peaks.rates.product_flops);
+    let mut record = record_of(&about, &ladder, peaks.rates.product_flops);
+    if !arguments.ranks.is_empty() {
+        record.among_ranks = among_ranks(arguments, &step, &setting, &ladder, &peaks.rates)?;
+        record = record.with_provenance();
+    }
     let others = match wanted_precisions.is_empty() {
         true => None,
         false => {
@@ -216,6 +230,26 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         ));
     }
     Ok(if is_no(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The kept list on as many ranks as were asked for, predicted from its measured step.
+fn among_ranks(
+    arguments: &Arguments,
+    step: &StepConfig,
+    setting: &Setting,
+    ladder: &Ladder,
+    rates: &Rates,
+) -> anyhow::Result<Vec<RankForecast>> {
+    let kept = ladder.versions.last().map_or(1.0, |rung| rung.measured.ratio);
+    let alone = (ladder.baseline_seconds / kept, rates, setting.opening.threads);
+    let mut rows = Vec::new();
+    for ranks in arguments.ranks.iter().copied().map(usize::from) {
+        let (link, measured) = link(ranks);
+        let messages = messages_by(measured);
+        let forecast = forecast(step, &ladder.kept, alone, (ranks, &link))?;
+        rows.extend(forecast.into_iter().map(|row| RankForecast { messages: messages.clone(), ..row }));
+    }
+    Ok(rows)
 }
 
 /// Tries precisions with a list and writes what came of it.

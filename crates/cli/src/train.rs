@@ -4,7 +4,7 @@ pub mod arguments;
 mod attribution;
 mod checkpoints;
 pub mod config_file;
-mod estimate;
+pub mod estimate;
 pub mod folder;
 mod follow;
 mod heartbeat;

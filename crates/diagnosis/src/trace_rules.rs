@@ -1,6 +1,7 @@
 //! Trace rules: measures in, findings out. One rule a file, its page beside it.
 
 mod allocator_churn;
+mod attention_masked;
 mod attention_materialised;
 mod batch_too_small;
 mod below_roof;
@@ -20,6 +21,7 @@ mod host_sync;
 mod launch_bound;
 mod memory_grows;
 mod memory_near_limit;
+mod metrics_each_step;
 mod no_tensor_cores;
 mod optimizer_per_parameter;
 mod passes;
@@ -184,6 +186,8 @@ pub const TRACE_RULES: &[TraceRule] = &[
     differentiated_twice::RULE,
     unread_gradients::RULE,
     forward_repeated::RULE,
+    metrics_each_step::RULE,
+    attention_masked::RULE,
 ];
 
 /// All findings, the largest share first; those without a share after them.

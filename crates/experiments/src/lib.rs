@@ -1,6 +1,7 @@
 //! Runs of runs: what each optimisation is predicted to bring, what it brings, and the gates that it has to pass; studies over
 //! sizes; sweeps over batch and sequence.
 
+pub mod among_ranks;
 pub mod bench;
 pub mod components;
 pub mod exactness;

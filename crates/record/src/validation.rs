@@ -48,7 +48,26 @@ pub struct ValidationRecord {
     #[serde(default)]
     pub as_good: Vec<AsGood>,
     pub gates: BTreeMap<String, GateRecord>,
+    /// The kept list on several ranks, where that was asked for: nothing of it was run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub among_ranks: Vec<RankForecast>,
     pub provenance: Provenance,
+}
+
+/// A step on several ranks, each with the whole batch, as the plan predicts it from the measured step of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankForecast {
+    pub ranks: u64,
+    /// Words of `--passes` on top of the kept list.
+    pub way: String,
+    pub step_seconds: f64,
+    /// The part of it in which a rank only waits for others.
+    pub exposed_seconds: f64,
+    /// Each rank's speed, as a share of that of one alone.
+    pub efficiency_percent: f64,
+    pub memory_per_rank_mb: f64,
+    /// Where the cost of messages comes from, in words.
+    pub messages: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,6 +265,9 @@ fn provenance(of: &ValidationRecord) -> Provenance {
     if !of.memory_by_length.is_empty() {
         provenance.set("memory_by_length", Origin::Computed);
     }
+    if !of.among_ranks.is_empty() {
+        provenance.set("among_ranks", Origin::Computed);
+    }
     provenance.set("prediction", Origin::Measured);
     provenance
 }
@@ -342,6 +364,15 @@ mod tests {
             kept: vec!["fuse-qkv".into()],
             as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],
             gates: [("memory".to_string(), gate)].into(),
+            among_ranks: vec![RankForecast {
+                ranks: 4,
+                way: "+zero1".into(),
+                step_seconds: 0.2,
+                exposed_seconds: 0.05,
+                efficiency_percent: 75.0,
+                memory_per_rank_mb: 10.0,
+                messages: "assumed messages".into(),
+            }],
             provenance: Provenance::default(),
         }
         .with_provenance();

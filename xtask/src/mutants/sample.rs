@@ -231,7 +231,7 @@ fn write_limits() -> Result<()> {
 fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>> {
     let package = arguments.package_name();
     let level = u8::from(OPTIMISED.contains(&arguments.package.as_str()));
-    let mut command = cargo(&["nextest", "run", "--cargo-quiet", "--package", &package, stage]);
+    let mut command = cargo(&["nextest", "run", "--cargo-quiet", "--retries", "0", "--package", &package, stage]);
     for setting in [format!("opt-level={level}"), "debug=false".to_string()] {
         command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
     }

@@ -82,6 +82,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
             })
             .collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
+        among_ranks: vec![],
         provenance: Provenance::default(),
     }
     .with_provenance()

@@ -3,15 +3,17 @@
 use super::{Arguments, WARMUP_STEPS, measure, new_folder, stopped, train_request};
 use crate::failure::RunFailed;
 use crate::output;
+use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry, Headline};
 use crate::signals::Interrupt;
 use crate::study::child::{ChildEnd, run_program};
 use crate::study::rates::held_against;
 use crate::train::request::TrainRequest;
+use crate::train::settings::Settings;
 use anyhow::{Context, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::Machine;
-use headroom_experiments::scale::ranks::{MICRO_BATCHES, Rounds, points};
+use headroom_experiments::scale::ranks::{Crowded, MICRO_BATCHES, Rounds, points};
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{write_atomically, write_json};
 use headroom_record::provenance::Provenance;
@@ -19,6 +21,7 @@ use headroom_record::rank_scaling::{RANK_SCALING_FILE, RankScalingRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::scale::ranks as text;
 use headroom_training::data::BatchShape;
+use headroom_training::program::{Keep, StepConfig, training_program};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -56,8 +59,12 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
         threads,
         name: None,
     });
+    let crowded = |ranks: usize| crowded(ranks, threads, &base, shape);
     let runs = Runs { arguments, shape, threads, launcher: &launcher, folder: &folder, parent: entry.id(), interrupt };
     let mut measured: Vec<Rounds> = counts.iter().map(|&ranks| runs.rounds(ranks)).collect();
+    for rounds in measured.iter_mut().filter(|rounds| rounds.ranks > 1) {
+        rounds.crowded = crowded(rounds.ranks)?;
+    }
     for round in 1..=arguments.rounds {
         for rounds in &mut measured {
             output::note(&format!("[{round}/{}] {} ranks", arguments.rounds, rounds.ranks));
@@ -100,6 +107,17 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     arguments.shown.print(&record, text::terminal)?;
     output::note(&format!("rank-scaling.json, rank-scaling.md and rank-scaling.html are in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the machine's peaks say of so many ranks at once; nothing on GPUs, of which every rank has its own.
+fn crowded(ranks: usize, threads: usize, base: &Settings, shape: BatchShape) -> anyhow::Result<Option<Crowded>> {
+    if base.device != DeviceSpec::Cpu {
+        return Ok(None);
+    }
+    let peaks = |threads: usize| Peaks::of_machine(&base.machine, threads, base.precision);
+    let all = (ranks * threads).min(base.machine.cores);
+    let step = training_program(&StepConfig { shape, ..base.step(0) }, Keep::OnlyTheLoss)?;
+    Ok(Some(Crowded::of(&step.program.plan, ranks, &peaks(threads)?.rates, &peaks(all)?.rates)))
 }
 
 /// In order, each once, and one rank first: all others are compared with it.

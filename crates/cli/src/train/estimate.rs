@@ -61,13 +61,18 @@ pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String
         return None;
     }
     let (step, exposed) = among_ranks(planned, &kept_rates(settings).unwrap_or(ASSUMED_RATES));
-    let by = match link(settings.ranks).1 {
-        Some(ranks) => format!("messages as measured between {ranks}"),
-        None => "assumed messages (`headroom device` under a launcher measures them)".into(),
-    };
+    let by = messages_by(link(settings.ranks).1);
     let started = started.unwrap_or_else(|| settings.ranks.to_string());
     let share = 100.0 * exposed / step.max(f64::MIN_POSITIVE);
     Some(format!("{started}; {share:.0}% of a step is predicted to be exposed communication, by {by}"))
+}
+
+/// Where the cost of messages comes from; `measured` is the number of ranks between which they were.
+pub fn messages_by(measured: Option<u64>) -> String {
+    match measured {
+        Some(ranks) => format!("messages as measured between {ranks}"),
+        None => "assumed messages (`headroom device` under a launcher measures them)".into(),
+    }
 }
 
 /// In the unit that people would use.

@@ -193,7 +193,7 @@ impl Running {
     pub fn waits_until(&self, come: impl Fn() -> bool) {
         let started = Instant::now();
         while !come() {
-            assert!(started.elapsed() < Duration::from_secs(60), "it does not come");
+            assert!(started.elapsed() < Duration::from_secs(180), "it does not come");
             sleep(Duration::from_millis(2));
         }
     }

@@ -3,7 +3,7 @@
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::collectives::{Collective, collectives, is_communication};
+use super::collectives::{Collective, collectives, is_communication, is_host_communication};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::view::View;
 
@@ -49,8 +49,12 @@ pub fn compute(view: &View) -> Vec<Span> {
     }
     let host = &view.trace.host;
     let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
-    // The operator that orders a collective is part of it.
-    let computes = operators.filter(|&at| !view.host_name(at).starts_with("c10d::"));
+    // The operator that orders a collective is part of it, and one that is a collective is none of the others.
+    let is_collective = |at: usize| {
+        let name = view.host_name(at);
+        name.starts_with("c10d::") || is_host_communication(name)
+    };
+    let computes = operators.filter(|&at| !is_collective(at));
     merged(computes.map(|at| view.host_span(at)).collect())
 }
 

@@ -15,7 +15,9 @@ use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::held_between::{HeldBetween, held_between};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
+use super::masked_attention::{MaskedAttention, masked_attention};
 use super::memory_bound::{MemoryBoundRow, memory_bound};
+use super::metrics::metrics_each_step;
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::recomputed::{Recomputed, recomputed};
@@ -53,6 +55,10 @@ pub struct Patterns {
     pub differentiated_again: Recomputed,
     #[serde(skip)]
     pub unread_gradients: Recomputed,
+    #[serde(skip)]
+    pub metrics_each_step: Recomputed,
+    #[serde(skip)]
+    pub masked_attention: MaskedAttention,
     #[serde(skip)]
     pub anomaly: AnomalyChecks,
     #[serde(skip)]
@@ -153,6 +159,8 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         repeated_forward: repeated_forward(view),
         differentiated_again: differentiated_again(view),
         unread_gradients: unread_gradients(view, &optimizer.host, &optimizer.zeroing),
+        metrics_each_step: metrics_each_step(view),
+        masked_attention: masked_attention(view),
         anomaly: anomaly_checks(view),
         unaligned: unaligned(view, costs),
         parameters,

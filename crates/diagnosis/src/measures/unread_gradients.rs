@@ -1,6 +1,7 @@
 //! Gradients of parameters that no optimizer updates: a backward pass goes on through what nobody trains.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use hashbrown::HashMap;
 use headroom_trace::{Category, LaneId, NONE, NameId};
@@ -31,8 +32,8 @@ struct Gradient {
 
 type Node = (usize, Option<Gradient>);
 
-/// All of each backward pass behind the last gradient that is read, and before it the products whose result is not. `optimizer` is when
-/// the host was in optimizers' own code, `zeroing` when it was in `zero_grad`.
+/// All of each backward pass behind the last gradient that is read, and before it what leads to unread ones alone and the products whose
+/// result is not read. `optimizer` is when the host was in optimizers' own code, `zeroing` when it was in `zero_grad`.
 pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Recomputed {
     let is_alone = view.trace.header.distributed.as_ref().is_none_or(|distributed| distributed.world_size <= 1);
     if optimizer.is_empty() || !is_alone {
@@ -60,7 +61,9 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
         let is_read = |node: &Node| node.1.as_ref().is_some_and(|gradient| gradient.is_read);
         let Some(last) = pass.iter().rposition(is_read) else { continue };
         spans.extend(pass[last + 1..].iter().map(|(at, _)| view.host_span(*at)));
-        for place in 0..last {
+        let for_nothing = runs_for_nothing(view, &pass[..last]);
+        spans.extend(for_nothing.iter().flat_map(|run| &pass[run.clone()]).map(|(at, _)| view.host_span(*at)));
+        for place in (0..last).filter(|place| !for_nothing.iter().any(|run| run.contains(place))) {
             let (at, Some(gradient)) = &pass[place] else { continue };
             if !gradient.is_read {
                 spans.push(view.host_span(*at));
@@ -74,6 +77,33 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
         }
     }
     Recomputed::of(view, count, spans)
+}
+
+/// Runs of nodes between two gradients that are read whose own gradients are read by nobody, and of which nothing goes on: the last is made
+/// by a node that a network begins with. A second model that is differentiated beside the one that is trained is such a run.
+fn runs_for_nothing(view: &View, pass: &[Node]) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut begin = 0;
+    let reads = |place: &usize| pass[*place].1.as_ref().is_some_and(|gradient| gradient.is_read);
+    for end in (0..pass.len()).filter(reads).chain([pass.len()]) {
+        let unread = (begin..end).filter(|place| pass[*place].1.is_some());
+        if unread.clone().count() as f64 >= FEWEST_PER_STEP
+            && let Some(last) = unread.last()
+            && last > begin
+            && is_where_a_network_begins(view, pass[last - 1].0)
+        {
+            runs.push(begin..last + 1);
+        }
+        begin = end + 1;
+    }
+    runs
+}
+
+/// Tokens have no gradient, and neither has a picture: then a convolution makes the gradient by its weight alone.
+fn is_where_a_network_begins(view: &View, node: usize) -> bool {
+    let name = view.host_name(node);
+    let makes = |kernel: &str| !launches_in(view, node, kernel).is_empty();
+    name.contains("EmbeddingBackward") || (name.contains("ConvolutionBackward") && makes("wgrad") && !makes("dgrad"))
 }
 
 /// The backward passes of all steps, their nodes in order, with what they accumulate.
@@ -321,6 +351,34 @@ mod tests {
         let trace = made.trace();
         let optimizer = Span { start: 8_000 * MICRO, end: 8_100 * MICRO };
         unread_gradients(&View::new(&trace), &[optimizer], &[zeroing])
+    }
+
+    /// A model of five layers that nobody trains, called after one that is trained; `first` is the node that its pass ends with.
+    fn beside_a_reference(first: &str) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 20_000 * MICRO);
+        for layer in 0..10 {
+            let start = (10 + 200 * layer) * MICRO;
+            let number = format!(r#""Sequence number":{}"#, 90 - layer);
+            let name = if layer == 4 { first } else { "MmBackward0" };
+            made.span("cpu_op", &format!("{NODE}: {name}"), 1, start, start + 60 * MICRO, &number);
+            made.shaped("aten::mm", start + 2 * MICRO, start + 20 * MICRO, "[[64,512],[512,256]]", "float");
+            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+            made.shaped("aten::mm", start + 30 * MICRO, start + 50 * MICRO, "[[512,64],[64,256]]", "float");
+            made.launch((start + 40 * MICRO, start + 45 * MICRO), "gemm", (start + 50 * MICRO, start + 80 * MICRO));
+            made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 70 * MICRO, start + 90 * MICRO);
+            let sizes = if layer < 5 { "[256,512]" } else { "[8,256]" };
+            made.shaped(ACCUMULATES, start + 71 * MICRO, start + 89 * MICRO, &format!("[{sizes}]"), "float");
+        }
+        made.span("cpu_op", "aten::_fused_adam_", 1, 4_010 * MICRO, 4_090 * MICRO, r#""Input Dims":[[[8,256]],[]]"#);
+        let trace = made.trace();
+        unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
+    }
+
+    #[test]
+    fn a_model_beside_the_one_that_is_trained_is_differentiated_for_nothing() {
+        assert_eq!(beside_a_reference("EmbeddingBackward0").kernels.len(), 10, "both products of its five layers");
+        assert_eq!(beside_a_reference("MmBackward0").kernels.len(), 5, "its gradient may be wanted before it");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;
+use crate::measures::collectives::is_host_communication;
 use crate::measures::intervals::Span;
 use crate::measures::memory_bound::MemoryBoundRow;
 use crate::measures::roofline::RooflineRow;
@@ -164,7 +165,9 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let above = (row.seconds - row.roof_seconds) / wall;
     let thresholds = evidence.thresholds;
-    if row.percent_of_roof > thresholds.roof_percent || above < thresholds.roof_share {
+    let is_below = row.percent_of_roof <= thresholds.roof_percent && above >= thresholds.roof_share;
+    // Peaks of the processor say nothing about links.
+    if !is_below || is_host_communication(&row.name) {
         return None;
     }
     let message = format!(

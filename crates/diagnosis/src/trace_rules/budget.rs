@@ -8,7 +8,7 @@ use super::{Evidence, TRACE_RULES, TraceFinding, severity};
 const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
 /// Findings about busy time; the larger first.
 const OF_BUSY_TIME: &[&str] =
-    &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135"];
+    &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135", "TR136", "TR137"];
 
 /// Device time that the host does not wait for costs nothing: where the host sets the pace, a faster kernel only widens the
 /// gap after it.

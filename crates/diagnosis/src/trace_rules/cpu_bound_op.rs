@@ -79,7 +79,9 @@ fn together(evidence: &Evidence) -> Option<Found> {
         inside.into_iter().any(|inner| host.category[inner] == Category::Runtime)
     };
     let communicates = |name: &str| {
-        ["autograd::", "c10d::", "nccl", "gloo", "record_param_comms"].iter().any(|start| name.starts_with(start))
+        ["autograd::", "c10d::", "nccl", "gloo:", "mpi:", "record_param_comms"]
+            .iter()
+            .any(|start| name.starts_with(start))
     };
     let is_own = |&at: &usize| {
         let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS;

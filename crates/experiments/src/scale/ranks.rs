@@ -3,6 +3,8 @@
 //! A run whose step has `MICRO_BATCHES` micro-batches exchanges gradients once, like a run with one. The difference between the two is
 //! computing alone, so that computing and exchanging are told apart without looking into either.
 
+use headroom_graph::Plan;
+use headroom_graph::cost::{Rates, predicted_step_seconds};
 use headroom_record::rank_scaling::{Figure, RankPoint};
 use headroom_record::statistics::{MISSED, trimmed_mean};
 
@@ -28,6 +30,34 @@ pub struct Rounds {
     pub strong_batch_size: Option<u64>,
     /// One rank alone with that part.
     pub divided_alone: Vec<f64>,
+    /// What the machine's peaks say of so many ranks at once, where they are processes of one machine.
+    pub crowded: Option<Crowded>,
+}
+
+/// How many times as long something takes where all ranks do it at once, by the machine's measured peaks on as many threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crowded {
+    /// The calls of the plan.
+    pub computing: f64,
+    /// Moving bytes, which messages between processes of one machine are.
+    pub moving: f64,
+}
+
+impl Crowded {
+    /// `alone` are the peaks on one rank's threads, `all` those on the threads of all ranks.
+    pub fn of(plan: &Plan, ranks: usize, alone: &Rates, all: &Rates) -> Crowded {
+        let part = |of: f64| of / ranks as f64;
+        let share = Rates { product_flops: part(all.product_flops), bytes: part(all.bytes), ..*alone };
+        let slowest = Rates {
+            product_flops: share.product_flops.min(alone.product_flops),
+            bytes: share.bytes.min(alone.bytes),
+            ..share
+        };
+        Crowded {
+            computing: predicted_step_seconds(plan, &slowest) / predicted_step_seconds(plan, alone),
+            moving: alone.bytes / slowest.bytes,
+        }
+    }
 }
 
 /// A row for every number of ranks. The first is of one rank.
@@ -57,7 +87,7 @@ fn point(one: &Rounds, two: Option<&Rounds>, rounds: &Rounds) -> RankPoint {
     point.exposed_seconds = mean(&beyond.exposed);
     point.exposed_without_overlap_seconds = mean(&beyond.exposed_without_overlap);
     if let Some(two) = two.filter(|_| rounds.ranks > 2) {
-        point.predicted_seconds = predicted(one, two, rounds.ranks);
+        point.predicted_seconds = predicted(one, two, rounds);
         point.predicted_off_percent =
             point.predicted_seconds.zip(weak).map(|(predicted, weak)| 100.0 * (predicted / weak.value - 1.0));
     }
@@ -90,14 +120,19 @@ impl Beyond {
 
 /// Seconds per step on more ranks, of which nothing was measured.
 ///
-/// A ring sends 2(n-1)/n of the bytes past each rank, whatever their number. Sharing a machine costs the same again with every doubling.
-fn predicted(one: &Rounds, two: &Rounds, ranks: usize) -> Option<f64> {
-    let beyond = Beyond::of(one, two);
+/// A ring sends 2(n-1)/n of the bytes past each rank, whatever their number. How much slower computing is on a shared machine, and moving
+/// bytes, the peaks say that were measured on as many threads; without them sharing costs the same again with every doubling.
+fn predicted(one: &Rounds, two: &Rounds, of: &Rounds) -> Option<f64> {
     let single = mean(&one.weak)?.value;
     let all = (mean(&two.weak)?.value - single).max(0.0);
-    let shared = mean(&beyond.shared)?.value.clamp(0.0, all);
-    let ranks = ranks as f64;
-    Some(single + shared * ranks.log2() + (all - shared) * 2.0 * (ranks - 1.0) / ranks)
+    let ranks = of.ranks as f64;
+    let ring = 2.0 * (ranks - 1.0) / ranks;
+    if let (Some(at_two), Some(crowded)) = (two.crowded, of.crowded) {
+        let exchange = (all - single * (at_two.computing - 1.0)).max(0.0);
+        return Some(single * crowded.computing + exchange * ring * (crowded.moving / at_two.moving).max(1.0));
+    }
+    let shared = mean(&Beyond::of(one, two).shared)?.value.clamp(0.0, all);
+    Some(single + shared * ranks.log2() + (all - shared) * ring)
 }
 
 fn limited_by(point: &RankPoint) -> Option<String> {
@@ -150,6 +185,7 @@ mod tests {
             strong: all(computing / ranks as f64 + exchange),
             strong_batch_size: Some(8 / ranks as u64),
             divided_alone: all(computing / ranks as f64),
+            crowded: None,
         }
     }
 
@@ -187,6 +223,31 @@ mod tests {
         for point in &points[2..] {
             assert!(point.predicted_off_percent.unwrap().abs() < 1e-6, "{point:?}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_is_full_is_predicted_by_its_peaks() {
+        // Up to four ranks have cores of their own; eight share them, and their memory as well.
+        let at = |ranks: usize, computing: f64, moving: f64| Rounds {
+            crowded: Some(Crowded { computing, moving }),
+            ..rounds(ranks, 0.1 * computing, 0.02 * 2.0 * (ranks as f64 - 1.0) / ranks as f64 * moving, 0.0)
+        };
+        let points = points(&[rounds(1, 0.1, 0.0, 0.0), at(2, 1.05, 1.0), at(4, 1.1, 1.5), at(8, 1.9, 3.0)]);
+        for point in &points[2..] {
+            assert!(point.predicted_off_percent.unwrap().abs() < 1e-6, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn a_rank_has_its_part_of_the_machine_and_no_more_than_its_threads_can_use() {
+        let graph: headroom_graph::Graph =
+            "input x: f32[1000000]\n%1: f32[1000000] = silu(x) @ forward a\noutput y = %1\n".parse().unwrap();
+        let plan = Plan::new(&graph);
+        let alone = Rates { product_flops: 1e11, bytes: 1e10, call_seconds: 0.0 };
+        let found = Crowded::of(&plan, 4, &alone, &Rates { bytes: 2e10, product_flops: 9e11, ..alone });
+        assert!((found.moving - 2.0).abs() < 1e-9 && (found.computing - 2.0).abs() < 1e-6, "{found:?}");
+        let found = Crowded::of(&plan, 4, &alone, &Rates { bytes: 9e10, product_flops: 9e11, ..alone });
+        assert_eq!(found, Crowded { computing: 1.0, moving: 1.0 });
     }
 
     #[test]

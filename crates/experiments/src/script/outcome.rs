@@ -95,7 +95,9 @@ impl Outcome {
             }
             Outcome::NothingToDo(why) => format!("nothing to do: {why}"),
             Outcome::Failed(why) => format!("failed: {why}"),
-            Outcome::TooLong(limit) => format!("ended after {:.0} s: it may take no longer", limit.as_secs_f64()),
+            Outcome::TooLong(limit) => {
+                format!("ended after {:.0} s: neither its share nor --time-limit leaves it more", limit.as_secs_f64())
+            }
             Outcome::NotTried(why) => format!("not tried: {why}"),
         }
     }

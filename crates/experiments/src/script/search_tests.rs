@@ -155,7 +155,7 @@ fn a_script_that_cannot_be_measured_gets_its_reason() {
     }
     let mut tell = |_: &Row| {};
     let error = Search::begin(&mut Broken, REPEATS, None, &mut tell).err().unwrap();
-    assert_eq!(error.0, "ended after 60 s: it may take no longer");
+    assert_eq!(error.0, "ended after 60 s: neither its share nor --time-limit leaves it more");
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
     let growth = tables::growth(record).map_or(String::new(), |line| note(&line));
     page.section("Memory over the length of the sequence", &(table(&tables::lengths(record), "narrow") + &growth));
     page.section("Gates of what was kept", &table(&tables::gates(record), ""));
+    if let Some(by) = tables::messages(record) {
+        page.section(tables::AMONG_RANKS, &(table(&tables::among_ranks(record), "") + &note(&by)));
+    }
     page.finish()
 }
 

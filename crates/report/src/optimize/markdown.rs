@@ -29,6 +29,9 @@ pub fn markdown(record: &ValidationRecord) -> String {
     let growth = tables::growth(record).map_or(String::new(), |line| format!("\n{line}\n"));
     section("Memory over the length of the sequence", table(&tables::lengths(record)) + &growth);
     section("Gates of what was kept", table(&tables::gates(record)));
+    if let Some(by) = tables::messages(record) {
+        section(tables::AMONG_RANKS, table(&tables::among_ranks(record)) + &line(&by));
+    }
     out
 }
 

@@ -309,6 +309,30 @@ pub fn gates(record: &ValidationRecord) -> Table {
     Table { head: vec!["gate", "result", "figure", "limit", "what it is"], rows: rows.collect() }
 }
 
+/// The kept list on several ranks, where that was asked for.
+pub fn among_ranks(record: &ValidationRecord) -> Table {
+    let rows = record.among_ranks.iter().map(|row| {
+        vec![
+            row.ranks.to_string(),
+            row.way.clone(),
+            seconds(row.step_seconds),
+            seconds(row.exposed_seconds),
+            format!("{:.0}%", row.efficiency_percent),
+            format!("{:.1} MiB", row.memory_per_rank_mb),
+        ]
+    });
+    let head = vec!["ranks", "passes", "step", "exposed communication", "of one rank's speed each", "memory per rank"];
+    Table { head, rows: rows.collect() }
+}
+
+pub const AMONG_RANKS: &str = "On several ranks, each with the whole batch (predicted, not run)";
+
+/// Where the figures of that table come from.
+pub fn messages(record: &ValidationRecord) -> Option<String> {
+    let first = record.among_ranks.first()?;
+    Some(format!("the kept list's measured step and the plan's exchanges, by {}", first.messages))
+}
+
 /// `0.54×`, whatever side of 1 it lies on.
 pub fn times(speedup: f64) -> String {
     format!("{speedup:.2}×")

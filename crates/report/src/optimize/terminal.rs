@@ -34,6 +34,10 @@ pub fn terminal(record: &ValidationRecord) -> String {
     }
     section("Success metrics", &tables::targets(record));
     section("Gates of what was kept", &without(tables::gates(record), "limit"));
+    if let Some(by) = tables::messages(record) {
+        section(tables::AMONG_RANKS, &tables::among_ranks(record));
+        let _ = writeln!(out, "  {by}");
+    }
     out.push('\n');
     for line in tables::summary(record) {
         let _ = writeln!(out, "{}", line.replace('`', ""));

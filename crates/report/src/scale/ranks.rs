@@ -52,8 +52,8 @@ pub fn html(record: &RankScalingRecord) -> String {
 }
 
 const NOTE: &str = "Runs take turns; a figure is the mean over rounds of the median step, with its 95% interval. Computing and exchanging are told \
-    apart by runs with several micro-batches per exchange. Predictions use one and two ranks only: exchanges grow as a ring's do, and the cost of \
-    sharing a machine once per doubling.";
+    apart by runs with several micro-batches per exchange. Predictions use the steps of one and two ranks only: exchanges grow as a ring's do, and how much slower a shared \
+    machine computes and moves bytes follows from its peaks on as many threads (on GPUs: the cost of sharing once per doubling).";
 
 fn title(record: &RankScalingRecord) -> String {
     format!("{} under {} on several ranks", record.size, record.version)

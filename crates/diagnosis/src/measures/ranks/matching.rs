@@ -30,6 +30,11 @@ fn key(collective: &Collective) -> Key<'_> {
 /// `ranks` are the collectives of each rank in order of time, each with the name of its step where the run has marks.
 pub fn matched(ranks: &[Vec<(Collective, Option<&str>)>]) -> Matched {
     let offsets = clocks(ranks);
+    if !offsets.iter().all(Option::is_some)
+        && let Some(matched) = in_order(ranks)
+    {
+        return matched;
+    }
     let mut by_key: BTreeMap<Key, Vec<(i64, usize, usize)>> = BTreeMap::new();
     for (rank, list) in ranks.iter().enumerate() {
         let Some(offset) = offsets[rank] else { continue };
@@ -49,6 +54,32 @@ pub fn matched(ranks: &[Vec<(Collective, Option<&str>)>]) -> Matched {
         aligned: offsets.iter().map(Option::is_some).collect(),
         offsets: offsets.iter().map(|offset| offset.unwrap_or(0)).collect(),
     }
+}
+
+/// Meetings one after another, where all ranks have the same collectives in the same steps and no rank leaves one before all have come
+/// to it. Ends then need not be close: a process that has to wait for a processor returns late.
+fn in_order(ranks: &[Vec<(Collective, Option<&str>)>]) -> Option<Matched> {
+    const FEWEST: usize = 4;
+    let (first, others) = ranks.split_first()?;
+    let is_same = |(left, right): (&(Collective, Option<&str>), &(Collective, Option<&str>))| {
+        key(&left.0) == key(&right.0) && left.1.is_some() && left.1 == right.1 && left.0.kind.is_even()
+    };
+    let mut offsets = vec![0];
+    for other in others {
+        if first.len() < FEWEST || first.len() != other.len() || !first.iter().zip(other).all(is_same) {
+            return None;
+        }
+        // The clock's differences under which both have come before either leaves.
+        let pairs = first.iter().zip(other).map(|((left, _), (right, _))| (left.span, right.span));
+        let least = pairs.clone().map(|(left, right)| right.start - left.end).max()? - TOLERANCE_NANOS;
+        let most = pairs.map(|(left, right)| right.end - left.start).min()? + TOLERANCE_NANOS;
+        if least > most {
+            return None;
+        }
+        offsets.push(if (least..=most).contains(&0) { 0 } else { least + (most - least) / 2 });
+    }
+    let meetings = (0..first.len()).map(|index| (0..ranks.len()).map(|rank| (rank, index)).collect()).collect();
+    Some(Matched { meetings, aligned: vec![true; ranks.len()], offsets })
 }
 
 /// Ends close to each other, each of another rank.
@@ -198,6 +229,28 @@ mod tests {
         let right = vec![one(0, 4100, 8), one(5000, 9700, 8), one(10_000, 30_000, 8), one(31_000, 32_000, 8)];
         let matched = matched(&[left, right]);
         assert!(matched.meetings.is_empty() && matched.aligned == [false, false], "{:?}", matched.meetings);
+    }
+
+    /// Four collectives of two steps on one rank that returns at once, and on one that gets a processor so many microseconds later.
+    fn returned_late(late: [i64; 4], step: &'static str) -> Vec<Meeting> {
+        let named = |(collective, _), step| (collective, Some(step));
+        let starts = [(0, "1"), (4_000, "1"), (9_000, "2"), (15_000, "2")];
+        let left = starts.map(|(start, step)| named(one(start, start + 2_000, 8), step)).to_vec();
+        let right = starts.iter().zip(late);
+        let right = right.map(|((start, _), late)| named(one(start + 1_900, start + 2_000 + late, 8), step));
+        let mut right: Vec<_> = right.collect();
+        right.iter_mut().zip(starts).filter(|_| step == "1").for_each(|(one, (_, step))| one.1 = Some(step));
+        matched(&[left, right]).meetings
+    }
+
+    #[test]
+    fn ranks_that_return_late_meet_in_the_order_of_their_steps() {
+        let meetings = returned_late([500, 900, 2_500, 1_400], "1");
+        assert_eq!(meetings, [0, 1, 2, 3].map(|index| vec![(0, index), (1, index)]));
+        assert!(returned_late([500, 900, 2_500, 1_400], "7").is_empty(), "steps of another name");
+        let left = (0..4).map(|at| (one(1_000 * at, 1_000 * at + 500, 8).0, Some("1"))).collect::<Vec<_>>();
+        let right = (0..4).map(|at| (one(1_700 * at, 1_700 * at + 100, 8).0, Some("1"))).collect::<Vec<_>>();
+        assert!(matched(&[left, right]).meetings.is_empty(), "one leaves before the other has come");
     }
 
     #[test]

@@ -1,0 +1,60 @@
+//! TR137 attention-masked: fused attention computes what a mask then throws away.
+
+use super::{Evidence, Found, TraceRule, percent};
+use crate::finding::{Cause, Confidence, Effort};
+use crate::measures::intervals::seconds;
+use crate::simulation::Removal;
+
+pub const RULE: TraceRule = TraceRule {
+    code: "TR137",
+    name: "attention-masked",
+    cause: Cause::BelowRoof,
+    page: include_str!("attention_masked.md"),
+    effort: Effort::Low,
+    check,
+};
+
+/// Less is not worth a word.
+const LEAST_SHARE: f64 = 0.03;
+/// Of its time a kernel keeps so much where blocks beyond the diagonal are skipped and no mask is read: half, and less for reading it.
+const LEFT: f64 = 0.45;
+/// The kernel that takes any mask is half as quick as the one that takes none.
+const LEFT_OF_ANY_MASK: f64 = 0.28;
+/// At best, of either.
+const LEFT_AT_BEST: f64 = 0.2;
+
+fn check(evidence: &Evidence) -> Vec<Found> {
+    let (device, masked) = (&evidence.view.trace.device, &evidence.measures.patterns.masked_attention);
+    let left = |at: usize| match evidence.view.name(device.name[at]).contains("fmha_cutlass") {
+        true => LEFT_OF_ANY_MASK,
+        false => LEFT,
+    };
+    let with = |left: &dyn Fn(usize) -> f64| Removal {
+        device: masked.kernels.iter().map(|&at| (at, (left(at) * device.duration[at] as f64) as i64)).collect(),
+        ..Removal::default()
+    };
+    let expected = with(&left);
+    let wall = evidence.view.steps.range().nanos().max(1) as f64;
+    let share = evidence.simulation.saved(&expected) as f64 / wall;
+    if masked.kernels.is_empty() || share < LEAST_SHARE {
+        return Vec::new();
+    }
+    let nanos: i64 = masked.kernels.iter().map(|&at| device.duration[at]).sum();
+    let dims = masked.dims.as_deref().unwrap_or("a square");
+    let message = format!(
+        "attention is given a mask of {dims}, the same for all sequences and heads: where it is a triangle, {} of the step is computed \
+         only to be masked",
+        percent(share)
+    );
+    let advice = "where the mask is causal: scaled_dot_product_attention(q, k, v, is_causal=True) skips what lies beyond the diagonal; for a \
+                  window or blocks: flex_attention with a block mask";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.on_device = true;
+    let per_step = 1e3 * seconds(nanos) / evidence.view.steps.count();
+    found.evidence =
+        vec![format!("{:.0} calls per step, {per_step:.2} ms forward and backward", masked.calls_per_step)];
+    found.removal = with(&|_| LEFT_AT_BEST);
+    found.expected = Some(expected);
+    vec![found]
+}
