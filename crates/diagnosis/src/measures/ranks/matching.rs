@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(meetings, [0, 1, 2, 3].map(|index| vec![(0, index), (1, index)]));
         assert!(returned_late([500, 900, 2_500, 1_400], "7").is_empty(), "steps of another name");
         let left = (0..4).map(|at| (one(1_000 * at, 1_000 * at + 500, 8).0, Some("1"))).collect::<Vec<_>>();
-        let right = (0..4).map(|at| (one(1_700 * at, 1_700 * at + 100, 8).0, Some("1"))).collect::<Vec<_>>();
+        let right = (0..4).map(|at| (one(2_900 * at, 2_900 * at + 100, 8).0, Some("1"))).collect::<Vec<_>>();
         assert!(matched(&[left, right]).meetings.is_empty(), "one leaves before the other has come");
     }
 
