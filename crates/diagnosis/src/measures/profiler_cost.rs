@@ -143,6 +143,11 @@ fn quick_launch_micros(view: &View, least: usize) -> Option<f64> {
     (nanos.len() >= least).then(|| nanos[nanos.len() / 10] as f64 / 1e3)
 }
 
+/// Of any time, however long a damaged trace says that it is.
+fn four_fifths(nanos: i64) -> i64 {
+    nanos / 5 * 4 + nanos % 5 * 4 / 5
+}
+
 /// Where the host's time within `range` went into recording, as spans to be taken out: after each event as much as it costs, as far as the
 /// host was not waiting. At most four fifths of the time up to the next event, so that spans stay within each other, and half of a
 /// call of the runtime, which takes its time without a profiler as well; the rest is carried over to the next event.
@@ -157,7 +162,7 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     let mut last_start = i64::MIN;
     let works = working_lanes(view);
     let pay = |debt: &mut i64, from: i64, until: i64, spans: &mut Vec<Span>| {
-        let paid = (*debt).min((until - from) * 4 / 5);
+        let paid = (*debt).min(four_fifths(until.saturating_sub(from)));
         if paid > 0 {
             spans.push(Span { start: from, end: from + paid });
             *debt -= paid;
@@ -173,7 +178,7 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
             continue;
         }
         if let Some(most) = call.take() {
-            pay(&mut debt, last_start, start.min(last_start + most * 5 / 4), &mut spans);
+            pay(&mut debt, last_start, start.min(last_start.saturating_add(most + most / 4)), &mut spans);
         }
         if free_from != i64::MIN {
             pay(&mut debt, free_from, start, &mut spans);

@@ -156,3 +156,11 @@ fn copies_from_pageable_memory_are_staged_more_slowly_while_they_are_recorded() 
     assert_eq!(staging(&view, costs, Span { start: 500 * MICRO, end: 900 * MICRO }).0, []);
     assert_eq!(LIGHT.times(4.0).staging_share, MOST_STAGING);
 }
+
+#[test]
+fn a_part_of_a_time_is_whole_nanoseconds_however_long_it_is() {
+    for nanos in -12..=12i64 {
+        assert_eq!(four_fifths(nanos), nanos * 4 / 5, "{nanos}");
+    }
+    assert_eq!(four_fifths(i64::MAX), 7_378_697_629_483_820_645);
+}
