@@ -226,6 +226,43 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
 fn size(view: &View, at: usize) -> String {
     let host = &view.trace.host;
     let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+    let number = |place: usize| concrete.get(place)?.parse::<i64>().ok();
+    // With a start there is one input more; without, a type follows the end.
+    let has_start = view.host_name(at) == "aten::arange" && concrete.len() > 5;
+    if let Some((start, end)) = number(0).zip(number(1)).filter(|_| has_start) {
+        return end.saturating_sub(start).to_string();
+    }
     let given = concrete.into_iter().find(|text| !text.is_empty());
     given.unwrap_or_else(|| view.name(host.dims[at]).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// The size of what two steps make by `aten::arange`, with these inputs.
+    fn size_of(inputs: &str) -> String {
+        let mut made = Fabricated::on("NVIDIA H200");
+        for step in 0..2 {
+            let begin = 1_000 * step * MICRO;
+            made.step(step as u32 + 1, begin, begin + 1_000 * MICRO);
+            let inputs = format!(r#""Concrete Inputs":[{inputs}],"Input Dims":[[],[]]"#);
+            made.span("cpu_op", "aten::arange", 1, begin + 10 * MICRO, begin + 40 * MICRO, &inputs);
+            made.launch((begin + 20 * MICRO, begin + 25 * MICRO), "arange", (begin + 30 * MICRO, begin + 35 * MICRO));
+        }
+        let trace = made.trace();
+        let found = rebuilt_constants(&View::new(&trace));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].size.clone()
+    }
+
+    #[test]
+    fn a_range_is_as_large_as_from_its_start_to_its_end() {
+        assert_eq!(size_of(r#""0","64","4","","","False""#), "64");
+        assert_eq!(size_of(r#""16","64","","","cuda","False""#), "48");
+        assert_eq!(size_of(r#""64","4","","","False""#), "64", "the type follows the end");
+    }
 }

@@ -12,6 +12,8 @@ import textwrap
 NAME = "sdpa"
 CLASS = "rounding"
 FLAG = "_headroom_weights_unused"
+# Attention that a script writes out by itself is changed by its author alone.
+NONE_TO_SWITCH = "it has no attention of transformers or of nn.MultiheadAttention that could be switched"
 
 
 def applies(facts):
@@ -20,11 +22,15 @@ def applies(facts):
         return None
     if any(module.get("weights_unused") for module in modules):
         return None
-    return "it computes attention in no way that can be replaced from outside"
+    if any(module.get("attention") for module in modules):
+        return "its attention is fused already"
+    if any(module.get("multihead_attentions") for module in modules):
+        return "the weights of its attention are read"
+    return NONE_TO_SWITCH
 
 
 def install(hook):
-    hook.nothing("it computes attention in no way that can be replaced from outside")
+    hook.nothing(NONE_TO_SWITCH)
     hook.at_first_forward(lambda module, arguments, named: change(hook, module))
 
 

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_best_predicted_comes_first_and_classes_and_names_choose() {
         let mut offered = offered();
-        let obstacle = Some("it computes attention in no way that can be replaced".to_string());
+        let obstacle = Some("its attention is fused already".to_string());
         offered.insert("sdpa".into(), Offer { obstacle, ..Offer::default() });
         let roadmap = [("data-loading".to_string(), 0.2), ("no-tensor-cores".to_string(), 0.6)];
         let wanted = Wanted { skip: vec!["compile".into()], ..Wanted::default() };
@@ -151,7 +151,7 @@ mod tests {
         let why = |name: &str| left.iter().find(|row| row.candidate.remedy.name == name).unwrap().outcome.words();
         assert_eq!(why("bf16-autocast"), "not tried: needs --allow precision");
         assert_eq!(why("compile"), "not tried: left out by --skip");
-        assert!(why("sdpa").contains("no way that can be replaced"));
+        assert!(why("sdpa").contains("fused already"));
         let only = Wanted { only: vec!["bf16-autocast".into()], ..Wanted::default() };
         let (tried, _) = candidates(&offered, &roadmap, &only);
         assert_eq!(tried.iter().map(|one| one.remedy.name).collect::<Vec<_>>(), ["bf16-autocast"]);
