@@ -26,10 +26,21 @@ const MOST_PASSES: usize = 2;
 /// Whoever is elsewhere for longer between two layers is in another pass.
 const LONGEST_PAUSE_NANOS: i64 = 20_000_000;
 
+/// Compiled code is one layer, by the number of what was compiled: with a gradient and without it is compiled twice, as `0/0` and `0/1`.
+const COMPILED: &str = "Torch-Compiled Region: ";
+
 type Layer = (NameId, Vec<u64>);
 
+/// Layers of one step that run one after another without a gradient.
+struct Pass {
+    step: usize,
+    layers: Vec<(Layer, usize)>,
+    is_compiled: bool,
+}
+
 /// From the first to the last layer of each pass without a gradient, where it is of exactly the layers that have one, once or several
-/// times. Frozen layers below trained ones are no such pass, nor is another model of which some layers are alike.
+/// times. Frozen layers below trained ones are no such pass, nor is another model of which some layers are alike, nor one of the same
+/// layers where the trace numbers modules: a teacher, a reference, an average.
 pub fn repeated_forward(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let nodes = view.host_spans_named(is_backward_node);
@@ -43,55 +54,76 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     // By step: layers with a gradient, the number of those without, and passes without.
     let mut with: BTreeMap<usize, HashMap<Layer, usize>> = BTreeMap::new();
     let mut without: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut passes: Vec<(usize, Span, Vec<Layer>)> = Vec::new();
+    let mut passes: Vec<Pass> = Vec::new();
     let mut last: Option<(bool, u32)> = None;
-    for at in view.host_spans_named(|name| weight_at.contains_key(name)) {
+    let mut compiled: HashMap<&str, NameId> = HashMap::new();
+    let mut trained: HashSet<String> = HashSet::new();
+    for at in view.host_spans_named(|name| weight_at.contains_key(name) || name.starts_with(COMPILED)) {
         let (Category::CpuOp, Some(step)) = (host.category[at], view.steps.at_host(host.start[at])) else { continue };
         let is_node = |outer: usize| is_backward_node(view.host_name(outer));
         if view.ancestors(at).skip(1).any(is_node) {
             continue; // computed again by the backward pass
         }
+        let region = view.host_name(at).strip_prefix(COMPILED).and_then(|number| number.split('/').next());
         let weight = weights.entry((host.name[at], host.dims[at])).or_insert_with(|| {
             let place = weight_at.get(view.host_name(at)).copied().unwrap_or_default();
             shapes(view.name(host.dims[at])).into_iter().nth(place).unwrap_or_default()
         });
-        if weight.is_empty() {
+        let layer = match region {
+            Some(number) => (*compiled.entry(number).or_insert(host.name[at]), vec![]),
+            None => (host.name[at], weight.clone()),
+        };
+        if region.is_none() && layer.1.is_empty() {
             continue;
         }
-        let layer = (host.name[at], weight.clone());
         // One of the operators within has the number of the node that computes the gradient.
         let is_learnt = view.within(at).any(|inner| learnt.contains(&host.sequence[inner]));
         let goes_on = last == Some((false, host.lane[at].0));
         last = Some((is_learnt, host.lane[at].0));
         if is_learnt {
+            trained.extend(view.module_of(at));
             *with.entry(step).or_default().entry(layer).or_default() += 1;
             continue;
         }
         *without.entry(step).or_default() += 1;
+        let layer = (layer, at);
+        let is_near = |pass: &Pass| {
+            pass.layers.last().is_some_and(|(_, last)| host.start[at] - host.end(*last) <= LONGEST_PAUSE_NANOS)
+        };
         match passes.last_mut() {
-            Some((of, span, layers)) if goes_on && *of == step && host.start[at] - span.end <= LONGEST_PAUSE_NANOS => {
-                span.end = span.end.max(host.end(at));
-                layers.push(layer);
+            Some(pass) if goes_on && pass.step == step && is_near(pass) => {
+                pass.layers.push(layer);
+                pass.is_compiled |= region.is_some();
             }
-            _ => passes.push((step, view.host_span(at), vec![layer])),
+            _ => passes.push(Pass { step, layers: vec![layer], is_compiled: region.is_some() }),
         }
     }
-    passes.retain(|(step, _, layers)| {
-        let is_second = |with: &HashMap<Layer, usize>| {
-            let most = MOST_PASSES * with.values().sum::<usize>();
-            without.get(step).is_some_and(|count| *count <= most) && is_multiple(layers, with)
-        };
-        layers.len() >= FEWEST_LAYERS && with.get(step).is_some_and(is_second)
-    });
-    let spans = passes.iter().map(|(_, span, _)| *span).collect();
-    Recomputed::of(view, passes.len(), spans)
+    let is_anothers = |layers: &[(Layer, usize)]| {
+        // A function outside of all modules, such as a loss, is nobody's.
+        let names: Vec<String> = layers.iter().filter_map(|(_, at)| view.module_of(*at)).collect();
+        !trained.is_empty() && 2 * names.len() >= layers.len() && !names.iter().any(|name| trained.contains(name))
+    };
+    let mut spans = Vec::new();
+    for pass in passes.iter().filter(|pass| pass.is_compiled || pass.layers.len() >= FEWEST_LAYERS) {
+        let Some(with) = with.get(&pass.step) else { continue };
+        let once = with.values().sum::<usize>();
+        let is_few = without.get(&pass.step).is_some_and(|count| *count <= MOST_PASSES * once);
+        if is_few && is_multiple(&pass.layers, with) {
+            let own = pass.layers.chunks(once).filter(|layers| !is_anothers(layers));
+            spans.extend(own.filter_map(|layers| {
+                let (first, last) = (layers.first()?.1, layers.last()?.1);
+                Some(Span { start: host.start[first], end: host.end(last) })
+            }));
+        }
+    }
+    Recomputed::of(view, spans.len(), spans)
 }
 
 /// Whether a pass is through every layer of `with` as often as that says, or the same whole number of times as often.
-fn is_multiple(pass: &[Layer], with: &HashMap<Layer, usize>) -> bool {
+fn is_multiple(pass: &[(Layer, usize)], with: &HashMap<Layer, usize>) -> bool {
     let times = pass.len() / with.values().sum::<usize>().max(1);
     let mut counts: HashMap<&Layer, usize> = HashMap::new();
-    for layer in pass {
+    for (layer, _) in pass {
         *counts.entry(layer).or_default() += 1;
     }
     let is_so = |(layer, count): (&Layer, &usize)| counts.get(layer) == Some(&(times * count));
@@ -141,6 +173,38 @@ mod tests {
         assert!(passes(&layers, &[&[64, 64, 64, 64, 128]]).kernels.is_empty(), "a deeper one");
         assert!(passes(&layers, &[&[64, 64, 64, 128, 32]]).kernels.is_empty(), "a layer on top");
         assert!(passes(&layers, &[&[64, 64, 64, 64]]).kernels.is_empty(), "frozen layers");
+    }
+
+    /// A trained pass through compiled blocks of one model, and others without a gradient through those of the named ones.
+    fn compiled(others: &[&str]) -> Recomputed {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 0, 200_000 * MICRO);
+        for (pass, model) in ["Decoder_1"].iter().chain(others).enumerate() {
+            for place in 0..2 {
+                let start = (10_000 * pass as i64 + 10 + 100 * place) * MICRO;
+                let (module, region) = (format!("nn.Module: {model}"), if pass == 0 { "0/1" } else { "0/0" });
+                made.span("python_function", &module, 1, start - MICRO, start + 70 * MICRO, "");
+                made.operator(&format!("{COMPILED}{region}"), start, start + 60 * MICRO);
+                let number = if pass == 0 { format!(r#""Sequence number":{}"#, 50 + place) } else { String::new() };
+                made.span("cpu_op", "CompiledFunction", 1, start + MICRO, start + 59 * MICRO, &number);
+                made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+            }
+        }
+        for place in 0..2 {
+            let start = (150_000 + 100 * place) * MICRO;
+            let args = format!(r#""Sequence number":{}"#, 50 + place);
+            let name = "autograd::engine::evaluate_function: CompiledFunctionBackward";
+            made.span("cpu_op", name, 1, start, start + 60 * MICRO, &args);
+        }
+        let trace = made.trace();
+        repeated_forward(&View::new(&trace))
+    }
+
+    #[test]
+    fn a_compiled_pass_of_the_trained_model_goes_and_that_of_its_reference_stays() {
+        assert_eq!(compiled(&["Decoder_1"]).kernels.len(), 2);
+        assert_eq!(compiled(&["Decoder_1", "Decoder_0"]).kernels.len(), 2, "the reference has to run");
+        assert!(compiled(&["Decoder_0"]).kernels.is_empty());
     }
 
     #[test]
