@@ -86,9 +86,9 @@ fn runs_for_nothing(view: &View, pass: &[Node]) -> Vec<Range<usize>> {
     let mut begin = 0;
     let reads = |place: &usize| pass[*place].1.as_ref().is_some_and(|gradient| gradient.is_read);
     for end in (0..pass.len()).filter(reads).chain([pass.len()]) {
-        let unread = (begin..end).filter(|place| pass[*place].1.is_some());
+        let mut unread = (begin..end).filter(|place| pass[*place].1.is_some());
         if unread.clone().count() as f64 >= FEWEST_PER_STEP
-            && let Some(last) = unread.last()
+            && let Some(last) = unread.next_back()
             && last > begin
             && is_where_a_network_begins(view, pass[last - 1].0)
         {
