@@ -41,8 +41,9 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
     }
     let updated = updated_sizes(view, optimizer);
     let mut passes = passes(view, &updated);
-    // Lists of many tensors are recorded without their sizes: then what is left of a gradient tells.
-    if updated.is_empty() && !told_by_what_is_left(view, &mut passes, zeroing) {
+    // Lists of many tensors are recorded without their sizes: then what is left of a gradient tells, or what becomes of it.
+    let is_told = !updated.is_empty() && !has_lists_without_sizes(view, optimizer);
+    if !is_told && !told_by_what_is_left(view, &mut passes, zeroing) && !thrown_away(view, &mut passes, optimizer) {
         return Recomputed::default();
     }
     let (mut read, mut unread, mut count) = (0.0, 0.0, 0usize);
@@ -130,6 +131,69 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
         by_step.entry((host.lane[at], step)).or_default().push((at, gradient));
     }
     by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
+}
+
+/// What becomes of the gradients of one kind of pass, over all steps.
+#[derive(Default)]
+struct Fate {
+    /// Sizes of tensors that the update after it names.
+    named: HashSet<Vec<u64>>,
+    /// The next pass makes them anew, so that somebody clears them in between; or adds to them.
+    cleared: HashSet<Vec<u64>>,
+    kept: HashSet<Vec<u64>>,
+}
+
+/// Takes for unread what an optimizer of other tensors leaves and the next pass makes anew. That tells where an update between two passes
+/// names its tensors; all others are taken to read whatever is there.
+fn thrown_away(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> bool {
+    let host = &view.trace.host;
+    let start = |pass: &Vec<Node>| pass.first().map_or(i64::MAX, |(at, _)| host.start[*at]);
+    passes.sort_by_key(|pass| start(pass));
+    // Passes of one kind accumulate the same gradients in the same order.
+    let kind = |pass: &[Node]| -> Vec<Vec<u64>> {
+        pass.iter().filter_map(|(_, gradient)| Some(gradient.as_ref()?.sizes.clone())).collect()
+    };
+    let mut fates: HashMap<Vec<Vec<u64>>, Fate> = HashMap::new();
+    for place in 0..passes.len() {
+        let next = passes.get(place + 1).map_or(i64::MAX, start);
+        let inside = |span: &&Span| (start(&passes[place])..next).contains(&span.start);
+        let between: Vec<Span> = optimizer.iter().filter(inside).copied().collect();
+        let fate = fates.entry(kind(&passes[place])).or_default();
+        if !has_lists_without_sizes(view, &between) {
+            fate.named.extend(updated_sizes(view, &between));
+        }
+        let mut seen: HashSet<&Vec<u64>> = HashSet::new();
+        for gradient in passes[place + 1..].iter().flatten().filter_map(|(_, gradient)| gradient.as_ref()) {
+            if seen.insert(&gradient.sizes) {
+                let of = if gradient.is_added { &mut fate.kept } else { &mut fate.cleared };
+                of.insert(gradient.sizes.clone());
+            }
+        }
+    }
+    let mut found = false;
+    for pass in passes {
+        pass.iter_mut().filter_map(|(_, gradient)| gradient.as_mut()).for_each(|gradient| gradient.is_read = true);
+        let Some(fate) = fates.get(&kind(pass)).filter(|fate| !fate.named.is_empty()) else { continue };
+        for gradient in pass.iter_mut().filter_map(|(_, gradient)| gradient.as_mut()) {
+            let is_dropped = fate.cleared.contains(&gradient.sizes) && !fate.kept.contains(&gradient.sizes);
+            gradient.is_read = fate.named.contains(&gradient.sizes) || !is_dropped;
+            found |= !gradient.is_read;
+        }
+    }
+    found
+}
+
+/// Whether an operator of an optimizer was recorded with lists of tensors, and without their sizes.
+fn has_lists_without_sizes(view: &View, optimizer: &[Span]) -> bool {
+    let host = &view.trace.host;
+    let lists = view.host_spans_named(|name| name.starts_with("aten::_fused_") || name.starts_with("aten::_foreach_"));
+    let is_inside = |at: &usize| {
+        let next = optimizer.partition_point(|span| span.end <= host.start[*at]);
+        optimizer.get(next).is_some_and(|span| span.start <= host.start[*at])
+    };
+    let first = |at: usize| serde_json::from_str::<Vec<Value>>(view.name(host.dims[at])).ok()?.into_iter().next();
+    let is_empty = |at: usize| first(at).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
+    lists.into_iter().filter(is_inside).any(is_empty)
 }
 
 /// Takes for unread what every step adds to a gradient that nobody cleared, while others are made anew. That tells where one pass per
@@ -253,150 +317,4 @@ fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
-    const NODE: &str = "autograd::engine::evaluate_function";
-
-    /// A head and eight layers of a trunk are differentiated, the head first; then an optimizer's list of tensors.
-    fn step(list: &str, operator: &str) -> Recomputed {
-        let mut made = Fabricated::on("NVIDIA H200");
-        made.step(1, 0, 20_000 * MICRO);
-        for layer in 0..9 {
-            let (start, sizes) = ((10 + 200 * layer) * MICRO, if layer == 0 { "[14,256]" } else { "[256,256]" });
-            let number = format!(r#""Sequence number":{}"#, 90 - layer);
-            made.span("cpu_op", &format!("{NODE}: AddmmBackward0"), 1, start, start + 60 * MICRO, &number);
-            made.shaped("aten::mm", start + 5 * MICRO, start + 20 * MICRO, "[[256,64],[64,256]]", "float");
-            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
-            made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 70 * MICRO, start + 90 * MICRO);
-            made.shaped(ACCUMULATES, start + 71 * MICRO, start + 89 * MICRO, &format!("[{sizes}]"), "float");
-            made.launch((start + 72 * MICRO, start + 75 * MICRO), "add", (start + 80 * MICRO, start + 85 * MICRO));
-        }
-        made.span("user_annotation", "Optimizer.step#Adam.step", 1, 4_000 * MICRO, 4_100 * MICRO, "");
-        made.span("cpu_op", operator, 1, 4_010 * MICRO, 4_090 * MICRO, &format!(r#""Input Dims":[{list},[]]"#));
-        let trace = made.trace();
-        unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
-    }
-
-    #[test]
-    fn a_pass_through_what_nobody_trains_goes_from_the_last_gradient_that_is_read() {
-        let found = step("[[14,256],[14]]", "aten::_fused_adam_");
-        assert!((found.parts_per_step - 8.0).abs() < 1e-9);
-        assert_eq!(found.kernels.len(), 16, "products of the trunk and their sums");
-    }
-
-    #[test]
-    fn before_it_only_the_products_of_unread_gradients_go() {
-        // The innermost layer is an adapter that is trained.
-        let mut made = Fabricated::on("NVIDIA H200");
-        made.step(1, 0, 20_000 * MICRO);
-        for layer in 0..9 {
-            let (start, sizes) = ((10 + 200 * layer) * MICRO, if layer == 8 { "[8,256]" } else { "[256,512]" });
-            let number = format!(r#""Sequence number":{}"#, 90 - layer);
-            made.span("cpu_op", &format!("{NODE}: MmBackward0"), 1, start, start + 60 * MICRO, &number);
-            made.shaped("aten::mm", start + 2 * MICRO, start + 20 * MICRO, "[[64,512],[512,256]]", "float");
-            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
-            made.shaped("aten::mm", start + 30 * MICRO, start + 50 * MICRO, "[[512,64],[64,256]]", "float");
-            made.launch((start + 40 * MICRO, start + 45 * MICRO), "gemm", (start + 50 * MICRO, start + 80 * MICRO));
-            made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 70 * MICRO, start + 90 * MICRO);
-            made.shaped(ACCUMULATES, start + 71 * MICRO, start + 89 * MICRO, &format!("[{sizes}]"), "float");
-        }
-        made.span("cpu_op", "aten::_fused_adam_", 1, 4_010 * MICRO, 4_090 * MICRO, r#""Input Dims":[[[8,256]],[]]"#);
-        let trace = made.trace();
-        let found = unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[]);
-        assert_eq!(found.kernels.len(), 8, "one product of two in each layer but the last");
-    }
-
-    #[test]
-    fn gradients_that_are_read_or_whose_reader_does_not_say_are_none() {
-        assert!(step("[[14,256],[256,256]]", "aten::_fused_adam_").kernels.is_empty());
-        assert!(step("[[14,256]]", "triton_for_fused_0").kernels.is_empty());
-        assert!(step("[]", "aten::_fused_adam_").kernels.is_empty(), "no sizes are recorded");
-    }
-    /// Nine layers of a net that judges and one that is trained behind them, in two steps; the optimizer's list has no sizes. `added` says which
-    /// gradients of a step are added to what is there.
-    fn behind_a_judge(added: impl Fn(i64, i64) -> bool, zeroed: bool) -> Recomputed {
-        let mut made = Fabricated::on("NVIDIA H200");
-        let zeroing = Span { start: 7_900 * MICRO, end: 7_950 * MICRO };
-        for turn in 0..2 {
-            let begin = turn * 10_000;
-            made.step(turn as u32 + 1, begin * MICRO, (begin + 10_000) * MICRO);
-            for layer in 0..10 {
-                let start = (begin + 10 + 300 * layer) * MICRO;
-                let number = format!(r#""Sequence number":{}"#, 1_000 * (turn + 1) - layer);
-                made.span("cpu_op", &format!("{NODE}: ConvolutionBackward0"), 1, start, start + 60 * MICRO, &number);
-                let sizes = "[[8,64,12,12],[8,64,12,12],[64,64,3,3]]";
-                made.shaped("aten::convolution_backward", start + 2 * MICRO, start + 58 * MICRO, sizes, "float");
-                for (nth, kernel) in ["sm90_xmma_dgrad", "sm90_xmma_wgrad"].into_iter().enumerate() {
-                    let call = start + (5 + 20 * nth as i64) * MICRO;
-                    made.launch((call, call + 4 * MICRO), kernel, (call + 5 * MICRO, call + 15 * MICRO));
-                }
-                let cast = format!("{NODE}: ToCopyBackward0");
-                made.operator(&cast, start + 70 * MICRO, start + 90 * MICRO);
-                made.launch((start + 72 * MICRO, start + 75 * MICRO), "cast", (start + 80 * MICRO, start + 85 * MICRO));
-                made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 100 * MICRO, start + 120 * MICRO);
-                made.shaped(ACCUMULATES, start + 101 * MICRO, start + 119 * MICRO, "[[64,64,3,3]]", "float");
-                if added(turn, layer) {
-                    made.operator("aten::add_", start + 102 * MICRO, start + 118 * MICRO);
-                    let call = (start + 103 * MICRO, start + 106 * MICRO);
-                    made.launch(call, "add", (start + 110 * MICRO, start + 115 * MICRO));
-                }
-            }
-        }
-        if zeroed {
-            made.operator("aten::_foreach_zero_", zeroing.start + MICRO, zeroing.end - MICRO);
-        }
-        let trace = made.trace();
-        let optimizer = Span { start: 8_000 * MICRO, end: 8_100 * MICRO };
-        unread_gradients(&View::new(&trace), &[optimizer], &[zeroing])
-    }
-
-    /// A model of five layers that nobody trains, called after one that is trained; `first` is the node that its pass ends with.
-    fn beside_a_reference(first: &str) -> Recomputed {
-        let mut made = Fabricated::on("NVIDIA H200");
-        made.step(1, 0, 20_000 * MICRO);
-        for layer in 0..10 {
-            let start = (10 + 200 * layer) * MICRO;
-            let number = format!(r#""Sequence number":{}"#, 90 - layer);
-            let name = if layer == 4 { first } else { "MmBackward0" };
-            made.span("cpu_op", &format!("{NODE}: {name}"), 1, start, start + 60 * MICRO, &number);
-            made.shaped("aten::mm", start + 2 * MICRO, start + 20 * MICRO, "[[64,512],[512,256]]", "float");
-            made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
-            made.shaped("aten::mm", start + 30 * MICRO, start + 50 * MICRO, "[[512,64],[64,256]]", "float");
-            made.launch((start + 40 * MICRO, start + 45 * MICRO), "gemm", (start + 50 * MICRO, start + 80 * MICRO));
-            made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 70 * MICRO, start + 90 * MICRO);
-            let sizes = if layer < 5 { "[256,512]" } else { "[8,256]" };
-            made.shaped(ACCUMULATES, start + 71 * MICRO, start + 89 * MICRO, &format!("[{sizes}]"), "float");
-        }
-        made.span("cpu_op", "aten::_fused_adam_", 1, 4_010 * MICRO, 4_090 * MICRO, r#""Input Dims":[[[8,256]],[]]"#);
-        let trace = made.trace();
-        unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
-    }
-
-    #[test]
-    fn a_model_beside_the_one_that_is_trained_is_differentiated_for_nothing() {
-        assert_eq!(beside_a_reference("EmbeddingBackward0").kernels.len(), 10, "both products of its five layers");
-        assert_eq!(beside_a_reference("MmBackward0").kernels.len(), 5, "its gradient may be wanted before it");
-    }
-
-    #[test]
-    fn gradients_that_grow_from_step_to_step_are_read_by_nobody() {
-        let found = behind_a_judge(|_, layer| layer < 9, false);
-        assert!((found.parts_per_step - 9.0).abs() < 1e-9);
-        assert_eq!(
-            found.kernels.len(),
-            2 * 9 * 3,
-            "the gradient by the weight, its cast and its sum; not the one that goes on"
-        );
-    }
-
-    #[test]
-    fn sums_of_micro_batches_and_gradients_that_are_filled_with_zeros_do_not_tell() {
-        assert!(behind_a_judge(|turn, _| turn == 1, false).kernels.is_empty(), "an update every other step");
-        assert!(behind_a_judge(|turn, layer| turn == 1 && layer < 9, false).kernels.is_empty());
-        assert!(behind_a_judge(|_, _| true, false).kernels.is_empty());
-        assert!(behind_a_judge(|_, layer| layer < 9, true).kernels.is_empty());
-    }
-}
+mod tests;
