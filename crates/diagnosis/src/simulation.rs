@@ -5,7 +5,7 @@ mod points;
 use hashbrown::HashMap;
 use headroom_trace::CallKind;
 
-use crate::measures::intervals::{Span, covered, merged};
+use crate::measures::intervals::{Span, covered, holds, merged};
 use crate::measures::view::View;
 use points::{Point, What, points};
 
@@ -166,7 +166,7 @@ impl Simulation {
                 What::Wait { end, after_device } => {
                     finished_end = finished_end.max(done_by_wait[wait]);
                     wait += 1;
-                    let was_removed = removed_at(&removed, point.time);
+                    let was_removed = holds(&removed, point.time);
                     let began = clock.without_removed(point.time) + lag;
                     let ends = clock.without_removed(end);
                     if !was_removed {
@@ -197,11 +197,6 @@ fn blocked(view: &View) -> Vec<Span> {
         is_blocked.then_some(Span { start: span.start + own, end: span.end })
     });
     blocked.collect()
-}
-
-fn removed_at(removed: &[Span], time: i64) -> bool {
-    let next = removed.partition_point(|span| span.end <= time);
-    removed.get(next).is_some_and(|span| span.start <= time)
 }
 
 /// Times with the removed spans cut out. Asked in ascending order but for the ends of waits, which lie a little ahead.

@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the machine's peaks say of so many ranks at once; nothing on GPUs, of which every rank has its own.
+/// Slower computing on so many ranks at once, by the machine's peaks; nothing on GPUs, of which every rank has its own.
 fn crowded(ranks: usize, threads: usize, base: &Settings, shape: BatchShape) -> anyhow::Result<Option<Crowded>> {
     if base.device != DeviceSpec::Cpu {
         return Ok(None);

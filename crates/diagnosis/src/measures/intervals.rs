@@ -35,6 +35,12 @@ pub fn total(set: &[Span]) -> i64 {
     set.iter().map(|span| span.nanos()).sum()
 }
 
+/// Whether one of these spans, which do not overlap and are in order, has begun at this time and not ended.
+pub fn holds(spans: &[Span], time: i64) -> bool {
+    let next = spans.partition_point(|span| span.end <= time);
+    spans.get(next).is_some_and(|span| span.start <= time)
+}
+
 /// How much of `window` the set covers.
 pub fn covered(set: &[Span], window: Span) -> i64 {
     let first = set.partition_point(|span| span.end <= window.start);

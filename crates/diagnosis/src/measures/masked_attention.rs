@@ -13,7 +13,7 @@ const SHORTEST_SEQUENCE: u64 = 256;
 #[derive(Clone, Debug, Default)]
 pub struct MaskedAttention {
     pub calls_per_step: f64,
-    /// Of the mask.
+    /// Sizes of the mask.
     pub dims: Option<String>,
     /// Kernels of attention, forward and backward.
     pub kernels: Vec<usize>,

@@ -7,7 +7,7 @@ use headroom_trace::{HOST_MEMORY, MemoryEvents, Phase};
 use serde::Serialize;
 
 use super::calls::{Call, Calls};
-use super::intervals::{Span, merged};
+use super::intervals::{Span, holds, merged};
 use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -223,14 +223,10 @@ impl Phases {
 
     fn at(&self, events: &MemoryEvents, at: usize) -> Phase {
         let time = events.time[at];
-        let holds = |set: &[Span]| {
-            let next = set.partition_point(|span| span.end <= time);
-            set.get(next).is_some_and(|span| span.start <= time)
-        };
         let lane = events.lane[at].0;
-        if self.backward.get(&lane).is_some_and(|set| holds(set)) {
+        if self.backward.get(&lane).is_some_and(|set| holds(set, time)) {
             Phase::Backward
-        } else if holds(&self.optimizer) {
+        } else if holds(&self.optimizer, time) {
             Phase::Optimizer
         } else {
             Phase::Forward

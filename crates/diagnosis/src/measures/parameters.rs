@@ -7,7 +7,7 @@ use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
 
 use super::flops::shapes;
-use super::intervals::{Span, merged, seconds, total};
+use super::intervals::{Span, holds, merged, seconds, total};
 use super::python::{frame_name, user_frame};
 use super::view::View;
 
@@ -192,11 +192,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
         if run.last().is_some_and(|last| !goes_on(last)) {
             close(&mut run);
         }
-        let is_optimizers = || {
-            let next = optimizer.partition_point(|span| span.end <= host.start[at]);
-            optimizer.get(next).is_some_and(|span| span.start <= host.start[at])
-        };
-        if view.steps.at_host(host.start[at]).is_none() || is_optimizers() {
+        if view.steps.at_host(host.start[at]).is_none() || holds(optimizer, host.start[at]) {
             close(&mut run);
             continue;
         }
@@ -233,12 +229,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
 pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let spans = merged(spans.to_vec());
-    let inside = |time: i64| {
-        let next = spans.partition_point(|span| span.end <= time);
-        spans.get(next).is_some_and(|span| span.start <= time)
-    };
-    let kernels: Vec<usize> =
-        device.busy().filter(|&at| view.call_of[at] != NONE && inside(host.start[view.call_of[at] as usize])).collect();
+    let kernels = view.ordered_in(&spans);
     // The operator that touches the most elements touches every parameter.
     let mut elements: HashMap<NameId, (f64, usize)> = HashMap::new();
     let owners: BTreeSet<usize> = kernels.iter().filter_map(|&at| view.operator_of_device(at)).collect();

@@ -143,7 +143,7 @@ fn quick_launch_micros(view: &View, least: usize) -> Option<f64> {
     (nanos.len() >= least).then(|| nanos[nanos.len() / 10] as f64 / 1e3)
 }
 
-/// Of any time, however long a damaged trace says that it is.
+/// Holds for any time, however long a damaged trace says that it is.
 fn four_fifths(nanos: i64) -> i64 {
     nanos / 5 * 4 + nanos % 5 * 4 / 5
 }

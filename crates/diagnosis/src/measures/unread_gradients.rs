@@ -8,7 +8,7 @@ use headroom_trace::{Category, LaneId, NONE, NameId};
 use serde_json::Value;
 
 use super::flops::shapes;
-use super::intervals::Span;
+use super::intervals::{Span, holds};
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
 
@@ -39,11 +39,12 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
     if optimizer.is_empty() || !is_alone {
         return Recomputed::default(); // a rank may update its part alone
     }
-    let updated = updated_sizes(view, optimizer);
+    let operators = operators_in(view, optimizer);
+    let updated = updated_sizes(view, &operators);
     let mut passes = passes(view, &updated);
     // Lists of many tensors are recorded without their sizes: then what is left of a gradient tells, or what becomes of it.
-    let is_told = !updated.is_empty() && !has_lists_without_sizes(view, optimizer);
-    if !is_told && !told_by_what_is_left(view, &mut passes, zeroing) && !thrown_away(view, &mut passes, optimizer) {
+    let is_told = !updated.is_empty() && !has_lists_without_sizes(view, &operators);
+    if !is_told && !told_by_what_is_left(view, &mut passes, zeroing) && !thrown_away(view, &mut passes, &operators) {
         return Recomputed::default();
     }
     let (mut read, mut unread, mut count) = (0.0, 0.0, 0usize);
@@ -133,7 +134,7 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
 }
 
-/// What becomes of the gradients of one kind of pass, over all steps.
+/// The end of the gradients of one kind of pass, over all steps.
 #[derive(Default)]
 struct Fate {
     /// Sizes of tensors that the update after it names.
@@ -145,7 +146,7 @@ struct Fate {
 
 /// Takes for unread what an optimizer of other tensors leaves and the next pass makes anew. That tells where an update between two passes
 /// names its tensors; all others are taken to read whatever is there.
-fn thrown_away(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> bool {
+fn thrown_away(view: &View, passes: &mut [Vec<Node>], operators: &[usize]) -> bool {
     let host = &view.trace.host;
     let start = |pass: &Vec<Node>| pass.first().map_or(i64::MAX, |(at, _)| host.start[*at]);
     passes.sort_by_key(|pass| start(pass));
@@ -154,22 +155,29 @@ fn thrown_away(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> boo
         pass.iter().filter_map(|(_, gradient)| Some(gradient.as_ref()?.sizes.clone())).collect()
     };
     let mut fates: HashMap<Vec<Vec<u64>>, Fate> = HashMap::new();
-    for place in 0..passes.len() {
-        let next = passes.get(place + 1).map_or(i64::MAX, start);
-        let inside = |span: &&Span| (start(&passes[place])..next).contains(&span.start);
-        let between: Vec<Span> = optimizer.iter().filter(inside).copied().collect();
-        let fate = fates.entry(kind(&passes[place])).or_default();
-        if !has_lists_without_sizes(view, &between) {
-            fate.named.extend(updated_sizes(view, &between));
+    // Backwards, with whether the next gradient of these sizes is added to what is there.
+    let mut is_added_next: HashMap<&Vec<u64>, bool> = HashMap::new();
+    let mut next = i64::MAX;
+    for pass in passes.iter().rev() {
+        let from = |time: i64| operators.partition_point(|&at| host.start[at] < time);
+        let between = &operators[from(start(pass)).min(from(next))..from(next)];
+        let gradients = || pass.iter().filter_map(|(_, gradient)| gradient.as_ref());
+        let fate = fates.entry(kind(pass)).or_default();
+        if !has_lists_without_sizes(view, between) {
+            fate.named.extend(updated_sizes(view, between));
         }
-        let mut seen: HashSet<&Vec<u64>> = HashSet::new();
-        for gradient in passes[place + 1..].iter().flatten().filter_map(|(_, gradient)| gradient.as_ref()) {
-            if seen.insert(&gradient.sizes) {
-                let of = if gradient.is_added { &mut fate.kept } else { &mut fate.cleared };
-                of.insert(gradient.sizes.clone());
+        for gradient in gradients() {
+            match is_added_next.get(&gradient.sizes) {
+                Some(true) => drop(fate.kept.insert(gradient.sizes.clone())),
+                Some(false) => drop(fate.cleared.insert(gradient.sizes.clone())),
+                None => {}
             }
         }
+        // The first of its sizes in a pass is the one that counts.
+        is_added_next.extend(gradients().collect::<Vec<_>>().into_iter().rev().map(|one| (&one.sizes, one.is_added)));
+        next = start(pass);
     }
+    drop(is_added_next);
     let mut found = false;
     for pass in passes {
         pass.iter_mut().filter_map(|(_, gradient)| gradient.as_mut()).for_each(|gradient| gradient.is_read = true);
@@ -183,27 +191,30 @@ fn thrown_away(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> boo
     found
 }
 
-/// Whether an operator of an optimizer was recorded with lists of tensors, and without their sizes.
-fn has_lists_without_sizes(view: &View, optimizer: &[Span]) -> bool {
+/// Operators in these spans, in order of time.
+fn operators_in(view: &View, spans: &[Span]) -> Vec<usize> {
     let host = &view.trace.host;
-    let lists = view.host_spans_named(|name| name.starts_with("aten::_fused_") || name.starts_with("aten::_foreach_"));
-    let is_inside = |at: &usize| {
-        let next = optimizer.partition_point(|span| span.end <= host.start[*at]);
-        optimizer.get(next).is_some_and(|span| span.start <= host.start[*at])
-    };
-    let first = |at: usize| serde_json::from_str::<Vec<Value>>(view.name(host.dims[at])).ok()?.into_iter().next();
+    let is_one = |&at: &usize| host.category[at] == Category::CpuOp && holds(spans, host.start[at]);
+    let mut operators: Vec<usize> = (0..host.len()).filter(is_one).collect();
+    operators.sort_by_key(|&at| host.start[at]);
+    operators
+}
+
+/// Whether an operator of an optimizer was recorded with lists of tensors, and without their sizes.
+fn has_lists_without_sizes(view: &View, operators: &[usize]) -> bool {
+    let takes_lists =
+        |at: usize| ["aten::_fused_", "aten::_foreach_"].iter().any(|of| view.host_name(at).starts_with(of));
+    let dims = |at: usize| view.name(view.trace.host.dims[at]);
+    let first = |at: usize| serde_json::from_str::<Vec<Value>>(dims(at)).ok()?.into_iter().next();
     let is_empty = |at: usize| first(at).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
-    lists.into_iter().filter(is_inside).any(is_empty)
+    operators.iter().any(|&at| takes_lists(at) && is_empty(at))
 }
 
 /// Takes for unread what every step adds to a gradient that nobody cleared, while others are made anew. That tells where one pass per
 /// step accumulates, and where nothing is filled with zeros to be added to.
 fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span]) -> bool {
     let host = &view.trace.host;
-    let is_cleared = |at: &usize| {
-        let next = zeroing.partition_point(|span| span.end <= host.start[*at]);
-        zeroing.get(next).is_some_and(|span| span.start <= host.start[*at])
-    };
+    let is_cleared = |at: &usize| holds(zeroing, host.start[*at]);
     let fills = view.host_spans_named(|name| matches!(name, "aten::zero_" | "aten::_foreach_zero_"));
     if fills.iter().any(is_cleared) {
         return false;
@@ -278,20 +289,12 @@ fn launches_in(view: &View, operator: usize, name: &str) -> Vec<Span> {
 }
 
 /// Sizes of all tensors that optimizers touch, each in ascending order; empty where they do not say.
-fn updated_sizes(view: &View, optimizer: &[Span]) -> HashSet<Vec<u64>> {
-    let host = &view.trace.host;
-    let mut dims: HashSet<NameId> = HashSet::new();
-    for at in (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp) {
-        let next = optimizer.partition_point(|span| span.end <= host.start[at]);
-        if optimizer.get(next).is_none_or(|span| span.start > host.start[at]) {
-            continue;
-        }
-        // Compiled updates name their tensors in an order of their own.
-        if !view.host_name(at).starts_with("aten::") {
-            return HashSet::new();
-        }
-        dims.insert(host.dims[at]);
+fn updated_sizes(view: &View, operators: &[usize]) -> HashSet<Vec<u64>> {
+    // Compiled updates name their tensors in an order of their own.
+    if !operators.iter().all(|&at| view.host_name(at).starts_with("aten::")) {
+        return HashSet::new();
     }
+    let dims: HashSet<NameId> = operators.iter().map(|&at| view.trace.host.dims[at]).collect();
     let mut sizes = HashSet::new();
     for dims in dims {
         let Ok(Value::Array(inputs)) = serde_json::from_str(view.name(dims)) else { continue };

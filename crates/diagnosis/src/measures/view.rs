@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
 
 use super::cold::Cold;
-use super::intervals::{Span, merged};
+use super::intervals::{Span, holds, merged};
 use super::numbered::Numbered;
 use super::steps::{Found, MeasuredOn, Steps, find_steps};
 
@@ -109,12 +109,8 @@ impl<'t> View<'t> {
 
     /// Work of the device that was ordered in one of these spans of the host, which do not overlap and are in order.
     pub fn ordered_in(&self, spans: &[Span]) -> Vec<usize> {
-        let is_inside = |time: i64| {
-            let next = spans.partition_point(|span| span.end <= time);
-            spans.get(next).is_some_and(|span| span.start <= time)
-        };
         let ordered = self.trace.device.busy().filter(|&at| self.call_of[at] != NONE);
-        ordered.filter(|&at| is_inside(self.trace.host.start[self.call_of[at] as usize])).collect()
+        ordered.filter(|&at| holds(spans, self.trace.host.start[self.call_of[at] as usize])).collect()
     }
 
     /// Share of the multiprocessors that the blocks of a device span fill; all of them where that is not known.

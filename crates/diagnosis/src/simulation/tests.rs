@@ -235,7 +235,7 @@ fn time_without_the_removed_spans_is_right_in_any_order_of_asking() {
         assert_eq!(clock.without_removed(time), plain(time), "at {time}");
     }
     for (time, is_removed) in [(9, false), (10, true), (19, true), (20, false), (79, true), (90, true), (91, false)] {
-        assert_eq!(removed_at(&removed, time), is_removed, "at {time}");
+        assert_eq!(holds(&removed, time), is_removed, "at {time}");
     }
 }
 

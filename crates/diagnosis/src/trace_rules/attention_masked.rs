@@ -16,7 +16,7 @@ pub const RULE: TraceRule = TraceRule {
 
 /// Less is not worth a word.
 const LEAST_SHARE: f64 = 0.03;
-/// Of its time a kernel keeps so much where blocks beyond the diagonal are skipped and no mask is read: half, and less for reading it.
+/// Share of its time that a kernel keeps where blocks beyond the diagonal are skipped and no mask is read: half, and less for reading it.
 const LEFT: f64 = 0.45;
 /// The kernel that takes any mask is half as quick as the one that takes none.
 const LEFT_OF_ANY_MASK: f64 = 0.28;

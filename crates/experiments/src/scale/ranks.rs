@@ -30,7 +30,7 @@ pub struct Rounds {
     pub strong_batch_size: Option<u64>,
     /// One rank alone with that part.
     pub divided_alone: Vec<f64>,
-    /// What the machine's peaks say of so many ranks at once, where they are processes of one machine.
+    /// By the machine's peaks, where all ranks are processes of one machine.
     pub crowded: Option<Crowded>,
 }
 
