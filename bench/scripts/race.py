@@ -117,6 +117,15 @@ SCRIPTS = {
     "graphed_gru_cells": "small-kernels-fusable",
     "accelerate_volumes_in_turn": "data-loading",
     "chess_timed_phases": "host-sync",
+    # The tenth set, judged once.
+    "satellite_tiles_no_workers": "data-loading",
+    "trainer_gpt2_one_at_a_time": "launch-bound",
+    "lightning_grad_norm_items": "host-sync",
+    "accelerate_prompt_encoder_unfrozen": "unread-gradients",
+    "compiled_nerf_no_tf32": "no-tensor-cores",
+    "graphed_unet_nchw": "below-roof",
+    "atari_float_frames": "host-copies",
+    "darknet_hand_mish": "small-kernels-fusable",
 }
 
 
