@@ -1,5 +1,7 @@
 //! Norms held against the memory's rate: they compute next to nothing, so their bytes say how long they need.
 
+mod replayed;
+
 use hashbrown::HashMap;
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
@@ -19,7 +21,7 @@ pub struct Norms {
     pub operator: String,
     /// Most of the time is in batch norms that walk through images plane by plane.
     pub is_by_plane: bool,
-    /// Each kernel with its time at the memory's rate, in the passes that are usual and in the fewest there can be.
+    /// Each kernel with the time that a good one takes, and with the time of the fewest passes at the memory's rate.
     #[serde(skip)]
     pub kernels: Vec<NormKernel>,
     /// Kernels that turn images from planes to channels last or back.
@@ -30,12 +32,15 @@ pub struct Norms {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormKernel {
     pub at: usize,
-    pub least_nanos: i64,
+    pub expected_nanos: i64,
     pub fewest_nanos: i64,
 }
 
 /// A kernel takes as long whatever its size.
 const SHORTEST_NANOS: f64 = 3_000.0;
+
+/// Share of the memory's rate that a good one reaches.
+const REACHED: f64 = 0.7;
 
 /// How often a norm's tensor passes through memory: usually, and at least.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +63,7 @@ fn passes(operator: &str) -> Option<Passes> {
     }
 }
 
-/// Empty where no rate of the memory is known, or no shapes.
+/// Empty where no rate of the memory is known. Norms of operators without shapes are left out.
 pub fn norms(view: &View) -> Norms {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut result = Norms::default();
@@ -67,24 +72,29 @@ pub fn norms(view: &View) -> Norms {
     }
     let Some((rates, _)) = rates(view) else { return result };
     let by_name: Vec<Option<Passes>> = view.trace.names.iter().map(|(_, name)| passes(name)).collect();
-    if by_name.iter().all(Option::is_none) {
-        return result;
-    }
     let range = view.steps.range();
     let by_plane = view.of_kernels(is_by_plane);
     let converts = view.of_kernels(is_conversion);
     let mut of_operator: HashMap<usize, Vec<usize>> = HashMap::new();
-    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel && view.call_of[at] != NONE) {
+    let mut replayed = vec![];
+    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
         if !(range.start..range.end).contains(&device.start[at]) {
             continue;
         }
         if converts[device.name[at].index()] {
             result.conversions.push(at);
         }
-        let is_norm =
-            |&outer: &usize| host.category[outer] == Category::CpuOp && by_name[host.name[outer].index()].is_some();
-        if let Some(owner) = view.ancestors(view.call_of[at] as usize).take(8).find(is_norm) {
-            of_operator.entry(owner).or_default().push(at);
+        let is_operator = |&outer: &usize| host.category[outer] == Category::CpuOp;
+        let call = (view.call_of[at] != NONE).then_some(view.call_of[at] as usize);
+        let mut operators =
+            call.into_iter().flat_map(|call| view.ancestors(call)).take(8).filter(is_operator).peekable();
+        match operators.peek() {
+            None if by_plane[device.name[at].index()] => replayed.push(at),
+            _ => {
+                if let Some(owner) = operators.find(|&outer| by_name[host.name[outer].index()].is_some()) {
+                    of_operator.entry(owner).or_default().push(at);
+                }
+            }
         }
     }
     let mut owners: Vec<(usize, Vec<usize>)> = of_operator.into_iter().collect();
@@ -104,17 +114,20 @@ pub fn norms(view: &View) -> Norms {
         let has_images = shapes(view.name(host.dims[owner])).first().is_some_and(|shape| shape.len() >= 4);
         for at in kernels {
             let share = device.duration[at] as f64 / taken.max(1) as f64;
-            let nanos = |passes: f64| (share * least(passes)) as i64;
+            let expected = (share * least(passes.usual) / REACHED) as i64;
             result.kernels.push(NormKernel {
                 at,
-                least_nanos: nanos(passes.usual),
-                fewest_nanos: nanos(passes.fewest),
+                expected_nanos: expected.min(device.duration[at]),
+                fewest_nanos: (share * least(passes.fewest)) as i64,
             });
             plane_nanos += if has_images && by_plane[device.name[at].index()] { device.duration[at] } else { 0 };
         }
     }
+    plane_nanos += replayed::take(view, &replayed, &mut result);
     let most = sums.into_iter().max_by(|left, right| left.1.cmp(&right.1).then(right.0.cmp(left.0)));
-    result.operator = most.map(|(name, _)| name.to_string()).unwrap_or_default();
+    if let Some((name, _)) = most {
+        result.operator = name.to_string();
+    }
     result.is_by_plane = 2.0 * seconds(plane_nanos) > result.seconds;
     result
 }

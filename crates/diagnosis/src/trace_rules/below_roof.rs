@@ -22,8 +22,8 @@ pub const RULE: TraceRule = TraceRule {
 
 /// Norms that reach more of the memory's rate are as good as most.
 const NORM_PERCENT: f64 = 40.0;
-/// Share of the memory's rate that a good one reaches.
-const NORM_SHARE: f64 = 0.7;
+/// Conversions between layouts that are left with channels last: of weights, and of the first and last tensors.
+const CONVERSIONS_LEFT: f64 = 0.25;
 /// Most operators that move bytes reach more, gathers and scatters about as much.
 const MOVING_SHARE: f64 = 0.35;
 
@@ -118,13 +118,15 @@ fn norms(evidence: &Evidence) -> Option<Found> {
         format!("peaks: {}", evidence.measures.roofline.peak_source.as_deref().unwrap_or("unknown")),
     ];
     let duration = &evidence.view.trace.device.duration;
-    let near = |nanos: i64, at: usize| ((nanos as f64 / NORM_SHARE) as i64).min(duration[at]);
-    let expected = norms.kernels.iter().map(|kernel| (kernel.at, near(kernel.least_nanos, kernel.at)));
-    found.expected = Some(Removal { device: expected.collect(), ..Removal::default() });
+    let kernels = norms.kernels.iter().map(|kernel| (kernel.at, kernel.expected_nanos));
+    let mut expected = Removal { device: kernels.collect(), ..Removal::default() };
     found.removal.device = norms.kernels.iter().map(|kernel| (kernel.at, kernel.fewest_nanos)).collect();
     if norms.is_by_plane {
+        let left = |at: usize| (CONVERSIONS_LEFT * duration[at] as f64) as i64;
+        expected.device.extend(norms.conversions.iter().map(|&at| (at, left(at))));
         found.removal.device.extend(norms.conversions.iter().map(|&at| (at, 0)));
     }
+    found.expected = Some(expected);
     Some(found)
 }
 
