@@ -6,7 +6,7 @@ use crate::ranks::{self, Company};
 use crate::shown::{Plain, Shown};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use headroom_diagnosis::peaks::find;
 use headroom_diagnosis::peaks::processors::{Processor, units};
 use headroom_engine::DeviceSpec;
@@ -28,8 +28,8 @@ use std::time::{Duration, SystemTime};
 const RANK_TIMEOUT: u64 = 60;
 
 /// Measures the rate of large products per precision, of memory, and the cost of a call. Takes a few seconds. The best
-/// figures ever measured are kept and used wherever a peak is needed. Started by mpirun or srun it measures messages
-/// between the ranks instead. `--json` prints the record that is kept.
+/// figures ever measured are kept and used wherever a peak is needed. Started by a launcher it measures messages
+/// between the ranks instead: through MPI, or through NCCL with `--device cuda`. `--json` prints the record that is kept.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
@@ -56,11 +56,7 @@ pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Resul
     let device: DeviceSpec = arguments.device.parse()?;
     *company = ranks::connected(device, RANK_TIMEOUT)?;
     if let Some(company) = company {
-        ensure!(
-            device == DeviceSpec::Cpu,
-            "messages between GPUs are not measured by themselves\n  help: `headroom profile` under the launcher records them, with their sizes"
-        );
-        return link::run(company, arguments.shown);
+        return link::run(company, &arguments.device, arguments.shown);
     }
     if let Some(sizes) = &arguments.verify {
         return verify::run(device, sizes, arguments.shown);

@@ -4,7 +4,7 @@
 use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::device::{DEVICE_FILE, DeviceRecord};
-use headroom_record::link::LinkRecord;
+use headroom_record::link::{Between, LinkRecord};
 use std::env;
 use std::fs;
 use std::path::PathBuf;
@@ -80,21 +80,22 @@ fn is_to_keep(record: &DeviceRecord) -> bool {
 }
 
 /// Keeps a measurement of messages between ranks; gives back where, if there is a folder for it.
-pub fn save_link(record: &LinkRecord) -> Result<Option<PathBuf>, FileError> {
+pub fn save_link(between: Between, record: &LinkRecord) -> Result<Option<PathBuf>, FileError> {
     let Some(folder) = folder() else { return Ok(None) };
     fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
-    let path = folder.join(LinkRecord::file(record.ranks));
+    let path = folder.join(LinkRecord::file(between, record.ranks));
     write_json(&path, record)?;
     Ok(Some(path))
 }
 
 /// The measurement between so many ranks; else between the number nearest to it, which is said in the record.
-pub fn load_link(ranks: usize) -> Option<LinkRecord> {
+pub fn load_link(between: Between, ranks: usize) -> Option<LinkRecord> {
     let folder = folder()?;
-    let number = |name: &str| name.strip_prefix("link-")?.strip_suffix("-ranks.json")?.parse::<u64>().ok();
     let names = fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let nearest = names.filter_map(|name| number(&name)).min_by_key(|other| (other.abs_diff(ranks as u64), *other))?;
-    let bytes = fs::read(folder.join(LinkRecord::file(nearest))).ok()?;
+    let nearest = names
+        .filter_map(|name| LinkRecord::ranks_of(between, &name))
+        .min_by_key(|other| (other.abs_diff(ranks as u64), *other))?;
+    let bytes = fs::read(folder.join(LinkRecord::file(between, nearest))).ok()?;
     let record: LinkRecord = serde_json::from_slice(&bytes).ok()?;
     (record.schema_version == headroom_record::SCHEMA_VERSION && record.ranks == nearest).then_some(record)
 }

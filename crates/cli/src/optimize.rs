@@ -25,6 +25,7 @@ use headroom_graph::Precision;
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::link::Between;
 use headroom_record::precisions::{PRECISIONS_FILE, PrecisionsRecord};
 use headroom_record::registry::Headline;
 use headroom_record::validation::{GateRecord, RankForecast, VALIDATION_FILE, ValidationRecord};
@@ -244,7 +245,8 @@ fn among_ranks(
     let alone = (ladder.baseline_seconds / kept, rates, setting.opening.threads);
     let mut rows = Vec::new();
     for ranks in arguments.ranks.iter().copied().map(usize::from) {
-        let (link, measured) = link(ranks);
+        let between = if setting.device == DeviceSpec::Cpu { Between::Cpus } else { Between::Gpus };
+        let (link, measured) = link(between, ranks);
         let messages = messages_by(measured);
         let forecast = forecast(step, &ladder.kept, alone, (ranks, &link))?;
         rows.extend(forecast.into_iter().map(|row| RankForecast { messages: messages.clone(), ..row }));

@@ -16,6 +16,7 @@ mod lanes;
 mod launch;
 mod level;
 mod library;
+mod link;
 mod load;
 mod lower;
 mod nccl;
@@ -33,6 +34,7 @@ pub use attention_rates::{AttentionRate, AttentionShape, attention_rates};
 pub use error::CudaError;
 pub use facts::{Facts, facts, listed};
 pub use level::{Level, has};
+pub use link::measure_link;
 pub use nccl_error::NcclError;
 pub use peaks::{Peaks, measure_peaks, product_rates};
 

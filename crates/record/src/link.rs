@@ -1,4 +1,4 @@
-//! link-N-ranks.json: how long messages between so many ranks were measured to take.
+//! link-N-ranks.json and gpu-link-N-ranks.json: how long messages between so many ranks were measured to take.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ pub struct LinkRecord {
     pub schema_version: u32,
     pub timestamp: String,
     pub ranks: u64,
-    /// MPI's name and version, and the machine of rank 0.
+    /// MPI's or NCCL's name and version, and the processor or GPU of rank 0.
     pub library: String,
     pub machine: String,
     /// A round of an exchange, however little is sent.
@@ -19,6 +19,23 @@ pub struct LinkRecord {
     pub provenance: Provenance,
 }
 
+/// The ends of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    Cpus,
+    Gpus,
+}
+
+impl Between {
+    /// The beginning of its files' names.
+    fn prefix(self) -> &'static str {
+        match self {
+            Between::Cpus => "link-",
+            Between::Gpus => "gpu-link-",
+        }
+    }
+}
+
 /// An all-reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkPoint {
@@ -27,8 +44,13 @@ pub struct LinkPoint {
 }
 
 impl LinkRecord {
-    pub fn file(ranks: u64) -> String {
-        format!("link-{ranks}-ranks.json")
+    pub fn file(between: Between, ranks: u64) -> String {
+        format!("{}{ranks}-ranks.json", between.prefix())
+    }
+
+    /// The ranks of a file of this name.
+    pub fn ranks_of(between: Between, file: &str) -> Option<u64> {
+        file.strip_prefix(between.prefix())?.strip_suffix("-ranks.json")?.parse().ok()
     }
 
     pub fn provenance() -> Provenance {

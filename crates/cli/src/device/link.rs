@@ -1,21 +1,30 @@
 //! `headroom device` under a launcher: how long messages between the ranks take.
 
-use crate::ranks::Company;
+use crate::ranks::{Company, device_of};
 use crate::shown::{Plain, Shown};
+use crate::train::start::cuda_options;
 use crate::{kept, output};
 use anyhow::Context;
 use headroom_engine::machine::Machine;
 use headroom_engine::ranks::measure::measure;
-use headroom_record::link::{LinkPoint, LinkRecord};
+use headroom_engine::{DeviceSpec, cuda};
+use headroom_record::link::{Between, LinkPoint, LinkRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{bytes, metric, seconds};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Every rank measures; rank 0 tells and keeps.
-pub fn run(company: &Company, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
+pub fn run(company: &Company, device: &str, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let ranks = company.ranks();
-    let measured = measure(&ranks)?;
+    let (between, library, machine, measured) = match device_of(device, &company.launched).parse()? {
+        DeviceSpec::Cuda(ordinal) => {
+            let facts = cuda::facts(ordinal)?;
+            let (version, measured) = cuda::measure_link(&cuda_options(ordinal), &ranks)?;
+            (Between::Gpus, format!("NCCL {version}"), facts.name, measured)
+        }
+        _ => (Between::Cpus, ranks.library().to_string(), Machine::detect().cpu_name, measure(&ranks)?),
+    };
     let points: Vec<LinkPoint> =
         measured.iter().map(|one| LinkPoint { bytes: one.bytes as u64, seconds: one.seconds }).collect();
     let size = ranks.size() as u64;
@@ -25,8 +34,8 @@ pub fn run(company: &Company, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
         schema_version: headroom_record::SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
         ranks: size,
-        library: ranks.library().into(),
-        machine: Machine::detect().cpu_name,
+        library,
+        machine,
         round_seconds,
         bytes_per_second,
         points,
@@ -36,7 +45,7 @@ pub fn run(company: &Company, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     shown.print(&record, table)?;
-    match kept::save_link(&record).context("the measurement is done, but cannot be kept")? {
+    match kept::save_link(between, &record).context("the measurement is done, but cannot be kept")? {
         Some(path) => output::note(&format!("kept in {}", path.display())),
         None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
     }

@@ -2,7 +2,7 @@
 
 use super::plan::Planned;
 use super::settings::Settings;
-use super::start::{kept_rates, link};
+use super::start::{between, kept_rates, link};
 use headroom_engine::DeviceSpec;
 use headroom_engine::peaks::ASSUMED_RATES;
 use headroom_graph::Phase;
@@ -24,7 +24,7 @@ impl Estimate {
             (None, DeviceSpec::Cuda(_)) => return None,
             (None, _) => (ASSUMED_RATES, false),
         };
-        Some(Estimate { step_seconds: step_seconds(planned, settings.optimizer.accumulation, &rates), measured })
+        Some(Estimate { step_seconds: step_seconds(settings, planned, &rates), measured })
     }
 
     /// A line of what is said before the first step.
@@ -38,21 +38,21 @@ impl Estimate {
     }
 }
 
-fn step_seconds(planned: &Planned, accumulation: usize, rates: &Rates) -> f64 {
-    let plan = &planned.training.program.plan;
+fn step_seconds(settings: &Settings, planned: &Planned, rates: &Rates) -> f64 {
+    let (plan, accumulation) = (&planned.training.program.plan, settings.optimizer.accumulation);
     let phase =
         |phase: Phase| plan.calls[plan.phase(phase)].iter().map(|call| predicted_seconds(call, rates)).sum::<f64>();
     let micro_batch = phase(Phase::Forward) + phase(Phase::Backward);
     match planned.training.ranks {
         1 => micro_batch * accumulation as f64 + phase(Phase::Optimizer),
-        _ => micro_batch * (accumulation - 1) as f64 + among_ranks(planned, rates).0,
+        _ => micro_batch * (accumulation - 1) as f64 + among_ranks(settings, planned, rates).0,
     }
 }
 
 /// One micro-batch and the update, and the part of it in which a rank waits for others.
-fn among_ranks(planned: &Planned, rates: &Rates) -> (f64, f64) {
+fn among_ranks(settings: &Settings, planned: &Planned, rates: &Rates) -> (f64, f64) {
     let TrainingProgram { program, ranks, .. } = &planned.training;
-    predicted_among_ranks(&program.graph, &program.plan, rates, &link(*ranks).0)
+    predicted_among_ranks(&program.graph, &program.plan, rates, &link(between(settings), *ranks).0)
 }
 
 /// Lines about several ranks before the first step.
@@ -60,8 +60,8 @@ pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String
     if settings.ranks < 2 {
         return None;
     }
-    let (step, exposed) = among_ranks(planned, &kept_rates(settings).unwrap_or(ASSUMED_RATES));
-    let by = messages_by(link(settings.ranks).1);
+    let (step, exposed) = among_ranks(settings, planned, &kept_rates(settings).unwrap_or(ASSUMED_RATES));
+    let by = messages_by(link(between(settings), settings.ranks).1);
     let started = started.unwrap_or_else(|| settings.ranks.to_string());
     let share = 100.0 * exposed / step.max(f64::MIN_POSITIVE);
     Some(format!("{started}; {share:.0}% of a step is predicted to be exposed communication, by {by}"))

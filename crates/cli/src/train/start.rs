@@ -12,6 +12,7 @@ use headroom_engine::peaks::{ASSUMED_LINK, ASSUMED_RATES};
 use headroom_engine::ranks::Ranks;
 use headroom_engine::{Device, Opening, Program};
 use headroom_graph::cost::{Link, Rates};
+use headroom_record::link::Between;
 use headroom_training::fault::{FaultKind, OwnFault};
 use headroom_training::persist;
 use headroom_training::trainer::Trainer;
@@ -59,7 +60,7 @@ fn build_device(
     }
     let opening = Opening {
         ranks,
-        link: link(settings.ranks).0,
+        link: link(between(settings), settings.ranks).0,
         order: if arguments.machine.no_deterministic { SumOrder::Any } else { SumOrder::Fixed },
         ranges: if arguments.machine.nvtx { RangesChoice::Marked } else { RangesChoice::Unmarked },
         rates: if settings.device == DeviceSpec::Null { rates(settings) } else { ASSUMED_RATES },
@@ -86,9 +87,14 @@ fn rates(settings: &Settings) -> Rates {
     })
 }
 
+/// The ends of a run's messages.
+pub fn between(settings: &Settings) -> Between {
+    if settings.gpu.is_some() { Between::Gpus } else { Between::Cpus }
+}
+
 /// Messages between so many ranks, and between how many they were measured; none where they were not.
-pub fn link(ranks: usize) -> (Link, Option<u64>) {
-    match kept::load_link(ranks).filter(|_| ranks > 1) {
+pub fn link(between: Between, ranks: usize) -> (Link, Option<u64>) {
+    match kept::load_link(between, ranks).filter(|_| ranks > 1) {
         Some(record) => {
             (Link { round_seconds: record.round_seconds, bytes: record.bytes_per_second }, Some(record.ranks))
         }

@@ -210,6 +210,15 @@ impl Wire {
         }
     }
 
+    /// Makes these calls together with the other ranks, and waits until they are done.
+    pub fn exchanged(&self, calls: &[WireCall]) -> Result<(), CudaError> {
+        self.patiently(|| {
+            // SAFETY: the watch keeps the handle alive while this thread works; operands live until the stream was waited for.
+            unsafe { self.nccl.queue(self.comm, calls, self.stream.0.cast()) }?;
+            self.stream.wait()
+        })
+    }
+
     /// Takes part in a collective: starts it behind what `main` has been given, and lets `main` wait for it.
     pub fn run(&self, calls: &[Prepared], call: usize, main: &Stream) -> Result<(), CudaError> {
         let started = calls;

@@ -18,24 +18,38 @@ const ELEMENTS: [usize; 6] = [1, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 22];
 /// Times that each is tried, after one that does not count.
 const TIMES: usize = 9;
 
-/// The median time of an all-reduce of each size. Every rank measures at the same time, and the slowest one counts.
+/// Between CPUs: the median time of an all-reduce of each size.
 pub fn measure(ranks: &Ranks) -> Result<Vec<Exchanged>, RanksError> {
-    let mut all = vec![];
-    for elements in ELEMENTS {
+    medians(ranks, &ELEMENTS, |elements| {
         let mut data = vec![1.0f32; elements];
         let place = Place { start: data.as_mut_ptr(), elements };
         let transfer = Arc::new(Transfer { kind: Kind::AllReduce { mean: true }, from: vec![place], to: vec![place] });
+        move || {
+            // SAFETY: the data outlives the wait, and nothing else touches it.
+            let ticket = unsafe { ranks.start(&transfer) };
+            ranks.wait_for(ticket).inspect_err(|_| {
+                // It may still be written to.
+                std::mem::forget(std::mem::take(&mut data));
+            })
+        }
+    })
+}
+
+/// The median time of the exchange that `prepare` makes for each number of elements. Every rank measures at the same time, and the slowest
+/// one counts.
+pub fn medians<E: From<RanksError>, X: FnMut() -> Result<(), E>>(
+    ranks: &Ranks,
+    elements: &[usize],
+    mut prepare: impl FnMut(usize) -> X,
+) -> Result<Vec<Exchanged>, E> {
+    let mut all = vec![];
+    for &elements in elements {
+        let mut exchange = prepare(elements);
         let mut times = vec![];
         for time in 0..=TIMES {
             ranks.gather(&[])?;
             let begin = Instant::now();
-            // SAFETY: the data outlives the wait, and nothing else touches it.
-            let ticket = unsafe { ranks.start(&transfer) };
-            if let Err(error) = ranks.wait_for(ticket) {
-                // It may still be written to.
-                std::mem::forget(data);
-                return Err(error);
-            }
+            exchange()?;
             let nanos = ranks.largest(begin.elapsed().as_nanos() as u64)?;
             if time > 0 {
                 times.push(nanos as f64 * 1e-9);
