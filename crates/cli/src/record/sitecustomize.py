@@ -32,6 +32,15 @@ MEASURED_FIRST = bool(os.environ.get("HEADROOM_MEASURE_NOTES"))
 OURS = sys.modules[__name__]
 
 
+def keep_bytecode(folder):
+    """Images are often made without bytecode, and then every start compiles all of torch anew, for many seconds. It is kept in a folder
+    of ours, and nothing is written beside the modules."""
+    spec = importlib.machinery.PathFinder.find_spec("torch")
+    home = os.path.dirname((spec and spec.origin) or "")
+    if home and not os.path.isdir(os.path.join(home, "__pycache__")):
+        sys.pycache_prefix, sys.dont_write_bytecode = folder, False
+
+
 def run_the_next_sitecustomize():
     """The one that this file hides, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -531,6 +540,8 @@ def begin():
     if not FOLDER and not wanted:
         return
     end_with_the_command()
+    if os.environ.get("HEADROOM_BYTECODE"):
+        keep_bytecode(os.environ["HEADROOM_BYTECODE"])
     sys.meta_path.insert(0, Finder())
     if os.environ.get("HEADROOM_SCRATCH"):
         # Whatever else is asked for: the script is one of many that are tried.

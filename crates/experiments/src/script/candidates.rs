@@ -34,6 +34,9 @@ const CHEAP: [&str; 9] = [
 /// A prediction from here on is worth processes of its own.
 pub const LARGE: f64 = 0.03;
 
+/// A prediction from here on is worth minutes of compiling before what promises little is tried.
+const MINUTES: f64 = 0.1;
+
 /// Blocks compile in a fraction of the time: they come first where they promise this share of the whole module's saving.
 const NEARLY: f64 = 0.8;
 
@@ -81,8 +84,9 @@ pub fn candidates(
 /// Candidates that share a process: most of them are alone.
 pub type Unit = Vec<Candidate>;
 
-/// Large predictions first, each alone; then the cheap ones that promise little, together; then those that compile, which takes
-/// as long as several processes; then the rest. CUDA graphs come with the first, where launches are what holds the script back.
+/// Large predictions first, each alone, and with them the first of those that compile where it is worth the minutes; then the cheap ones
+/// that promise little, together; then the others that compile; then the rest. CUDA graphs come with the first, where launches are what
+/// holds the script back.
 pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     let is_together = |one: &Candidate| one.expects() < LARGE && CHEAP.contains(&one.remedy.name);
     let (mut together, alone): (Unit, Vec<Candidate>) = candidates.into_iter().partition(is_together);
@@ -90,6 +94,9 @@ pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     let (mut compiled, mut first): (Vec<Candidate>, Vec<Candidate>) =
         large.into_iter().partition(|one| compiles(one.remedy.name));
     let graphs = in_order_of_cost(&mut compiled);
+    if graphs.is_none() && compiled.first().is_some_and(|one| one.expects() >= MINUTES) {
+        first.push(compiled.remove(0));
+    }
     first.extend(graphs);
     first.sort_by(|left, right| right.expects().total_cmp(&left.expects()));
     // One of two that stand in for each other: the first of the table.
@@ -186,9 +193,9 @@ mod tests {
             names,
             [
                 vec!["tf32"],
+                vec!["compile-blocks"],
                 vec!["fused-optimizer"],
                 vec!["loader-pinning", "gc-frozen", "foreach-optimizer"],
-                vec!["compile-blocks"],
                 vec!["compile"],
                 vec!["compile-reduce-overhead"],
                 vec!["loader-workers"],
@@ -211,6 +218,6 @@ mod tests {
             units.iter().flatten().map(|one| one.remedy.name).collect()
         };
         assert_eq!(order(0.5), ["tf32", "compile-reduce-overhead", "fused-optimizer", "gc-frozen", "compile"]);
-        assert_eq!(order(0.26), ["tf32", "fused-optimizer", "gc-frozen", "compile", "compile-reduce-overhead"]);
+        assert_eq!(order(0.26), ["tf32", "compile", "fused-optimizer", "gc-frozen", "compile-reduce-overhead"]);
     }
 }

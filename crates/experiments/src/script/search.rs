@@ -198,7 +198,8 @@ impl<'a> Search<'a> {
         }
         let names: Vec<&'static str> = working.iter().map(|one| one.remedy.name).collect();
         self.measured[own].variant = self.narrowed(own, &names);
-        let doubt = self.take_turns(own, rest);
+        let promises = unit.iter().any(|one| one.predicted.is_some_and(|share| share >= LARGE));
+        let doubt = self.take_turns(own, promises, rest);
         let verdict = self.verdict(own, doubt);
         let speedup = self.speedup(own, self.best, MISSED);
         let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
@@ -243,8 +244,8 @@ impl<'a> Search<'a> {
     }
 
     /// Until it is faster, is not worth more, or time is short. One process alone keeps a remedy only where remedies that promise
-    /// much would have no time otherwise.
-    fn take_turns(&mut self, own: usize, rest: &[Unit]) -> Doubt {
+    /// much would have no time otherwise; one that promises little itself leaves them their time, decided or not.
+    fn take_turns(&mut self, own: usize, promises: bool, rest: &[Unit]) -> Doubt {
         while self.measured[own].logs.len() < self.repeats.most {
             let likely = self.speedup(own, self.best, MISSED);
             let may_be_smaller = likely.low <= AS_FAST && self.is_smaller(own);
@@ -261,7 +262,7 @@ impl<'a> Search<'a> {
                 turn.insert(0, self.best);
             }
             let cost: f64 = turn.iter().map(|which| self.cost(*which)).sum();
-            let needed = if is_faster { self.pending(rest) } else { 0.0 };
+            let needed = if is_faster || !promises { self.pending(rest) } else { 0.0 };
             if cost + needed > self.allowance(own) {
                 return Doubt::Time;
             }

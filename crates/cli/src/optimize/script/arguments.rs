@@ -18,7 +18,7 @@ pub struct ScriptArguments {
     /// Leave these remedies out
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
     pub(super) skip: Vec<String>,
-    /// Steps that are timed in each process
+    /// Steps that are timed in each process, and more until two seconds are full
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     pub(super) steps: u32,
     /// Steps before them; more while something is being compiled

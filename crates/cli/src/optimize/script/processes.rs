@@ -44,6 +44,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A failure shows this much of whatever the script prints.
 const MOST_LINES: usize = 12;
 
+/// Seconds of timed steps in a process, at least: it starts for longer than that, and a host's pace drifts within a second.
+const TIMED_SECONDS: &str = "2";
+
 /// How many steps, and from which seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
@@ -127,6 +130,8 @@ impl<'a> Processes<'a> {
         let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
             record_into(command, into, place);
             measure(command, place, measuring);
+            // Steps are left for the recording.
+            command.env("HEADROOM_MEASURE_SECONDS", "0");
             command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
         })?;
         self.keep(&place, &Variant::as_it_is(), Way::Timed);
@@ -172,10 +177,15 @@ impl<'a> Processes<'a> {
         command.env("PYTHONPATH", self.python_path(&place)?);
         // Sets and dictionaries of texts keep their order, and nothing is written beside the user's modules.
         command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
+        // A script that is ended leaves its temporary files where all else is thrown away.
+        let temporary = place.root.join("tmp");
+        fs::create_dir_all(&temporary).map_err(FileError::new("make the folder", &temporary))?;
+        command.env("TMPDIR", &temporary);
         let cache = self.home.path().join("compiled");
         for variable in ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"] {
             command.env(variable, cache.join(variable));
         }
+        command.env("HEADROOM_BYTECODE", self.home.path().join("bytecode"));
         command.env("HEADROOM_REMEDIES", variant.asked());
         command.env("HEADROOM_SCRATCH", &place.root);
         wanted(&mut command, &place.notes());
@@ -334,6 +344,7 @@ fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
     command.env("HEADROOM_MEASURE_COMMAND", std::process::id().to_string());
     command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
     command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
+    command.env("HEADROOM_MEASURE_SECONDS", TIMED_SECONDS);
     command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
 }
 

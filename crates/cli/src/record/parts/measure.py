@@ -9,7 +9,9 @@ Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES al
   HEADROOM_MEASURE_MOST_WARMUP      at most so many [4 x WARMUP + 8]
   HEADROOM_MEASURE_TIMED            steps to time [8]; twice the workers of a loader at least; 0 times none and never ends the
                                     script
-  HEADROOM_MEASURE_STOP             1: the script ends with SystemExit(0) after the last timed step, with the note written;
+  HEADROOM_MEASURE_SECONDS          more steps are timed until they took so long together, up to 10 x TIMED [0]
+  HEADROOM_MEASURE_STOP             1: the script ends after the last timed step, with the note written: at once, or with
+                                    SystemExit(0) where it is one of several ranks;
                                     if it goes on stepping all the same, the process is ended at once
   HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
   HEADROOM_MEASURE_BATCHES          batches per loader to take a digest of, during the warm-up [8]
@@ -18,6 +20,7 @@ Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES al
   HEADROOM_MEASURE_MOVE_NUMBER      another number, other random moves [1]
   HEADROOM_MEASURE_OTHER_DROPOUT    another number, other random numbers of dropout alone [0: none]
   HEADROOM_MEASURE_FALLBACK_RANDOM  1: compiled code draws random numbers as uncompiled code does
+  HEADROOM_BYTECODE                 folder for bytecode where the installed torch has none
   HEADROOM_SCRATCH                  folder that holds the copy of the working folder: links that lead out of it are not written
   HEADROOM_MEASURE_COMMAND          process id of the command: the script ends when it is killed (Linux)
   HEADROOM_REMEDIES                 names in order, separated by commas, each with an optional value: `tf32,loader-workers=4`
@@ -92,6 +95,9 @@ NOTES = os.environ.get("HEADROOM_MEASURE_NOTES")
 WARMUP = int(os.environ.get("HEADROOM_MEASURE_WARMUP", "3"))
 MOST_WARMUP = int(os.environ.get("HEADROOM_MEASURE_MOST_WARMUP", str(4 * WARMUP + 8)))
 TIMED = int(os.environ.get("HEADROOM_MEASURE_TIMED", "8"))
+# Seconds that the timed steps take together at least, in which more of them are timed, up to so many times as many.
+SECONDS = float(os.environ.get("HEADROOM_MEASURE_SECONDS", "0"))
+MOST_TIMES = 10
 STOP = os.environ.get("HEADROOM_MEASURE_STOP") == "1"
 SEED = os.environ.get("HEADROOM_MEASURE_SEED")
 BATCHES = int(os.environ.get("HEADROOM_MEASURE_BATCHES", "8"))
@@ -178,9 +184,12 @@ class Meter:
         if self.phase == "timed":
             self.take_time()
             self.batches.end_step(is_timed=self.steps_in_phase > 0)
-            # Workers hand out batches in bursts: two rounds of them at least.
-            if self.steps_in_phase >= max(TIMED, 2 * self.batches.workers()):
-                self.finish()
+            if self.has_enough():
+                # Losses of so many steps are compared, however many are timed.
+                self.losses.is_collecting = False
+                is_long = time.perf_counter() - self.timed[0][0] >= SECONDS
+                if is_long or self.steps_in_phase >= MOST_TIMES * TIMED:
+                    self.finish()
             return
         self.batches.end_step(is_timed=False)
         is_compiling = self.is_compiling()
@@ -193,6 +202,10 @@ class Meter:
             self.progress()
             self.warmup_end = time.perf_counter()
             self.take_time()
+
+    def has_enough(self):
+        """Workers hand out batches in bursts: two rounds of them at least."""
+        return self.steps_in_phase >= max(TIMED, 2 * self.batches.workers())
 
     def before_step(self, optimizer, *unused):
         """Norms of the gradients of some early steps, kept on the device: a layer without a backward pass shows at once."""
@@ -240,6 +253,8 @@ class Meter:
             self.asked_to_end = True
             sys.stderr.write("headroom: measured; ending the script\n")
             sys.stderr.flush()
+            if number(os.environ.get("WORLD_SIZE")) in (None, 1):
+                leave_at_once()
             raise SystemExit(0)
 
     def progress(self):
@@ -252,6 +267,8 @@ class Meter:
         if self.phase == "timed" and len(self.timed) > 1:
             self.read_times()
             self.compile_in_timed = compile_seconds() - self.compile_at_timed
+            if self.has_enough():
+                self.phase = "done"
         if NOTES and (self.steps or ("torch" in sys.modules and self.kind != "forked")):
             self.note()
 
@@ -342,6 +359,17 @@ class Meter:
             exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
         )
         SHARED.write_note(os.path.join(NOTES, f"measure.{os.getpid()}.json"), finite(self.facts))
+
+
+def leave_at_once():
+    """An orderly end waits for every worker of a loader in turn, for minutes where they are many and busy. Ranks end in order: a
+    launcher takes one that is gone for a failure."""
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.kill()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 class Seeding:
