@@ -16,7 +16,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("test", test::unit_and_integration),
     ("doc tests", test::documentation),
     ("fuzz", || fuzz::run(&fuzz::Arguments::default())),
-    ("kernels", kernels::run),
+    ("kernels", || kernels::run(kernels::Generations::All)),
     ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),
     ("wheel", || wheel::run(&wheel::Arguments::default())),

@@ -81,14 +81,25 @@ const TRANSFORMERS: Environment = Environment {
     ],
 };
 
-pub fn run(readers: Readers) -> Result<Outcome> {
-    let headroom = process::build_headroom("dev")?;
-    let environments: &[Environment] = match readers {
+fn environments(readers: Readers) -> &'static [Environment] {
+    match readers {
         Readers::Small => &[SMALL, EDITOR, TRACE_READERS, AGENTS],
         Readers::WithTransformers => &[SMALL, EDITOR, TRACE_READERS, AGENTS, TRANSFORMERS],
-    };
+    }
+}
+
+/// Installs what the checks need.
+pub fn make_ready(readers: Readers) -> Result<()> {
+    for environment in environments(readers) {
+        python::environment(environment.name, environment.packages)?;
+    }
+    Ok(())
+}
+
+pub fn run(readers: Readers) -> Result<Outcome> {
+    let headroom = process::build_headroom("dev")?;
     let mut tally = Tally::default();
-    for environment in environments {
+    for environment in environments(readers) {
         match python::environment(environment.name, environment.packages) {
             Ok(python) => {
                 for check in environment.checks {

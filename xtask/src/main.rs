@@ -100,7 +100,7 @@ fn main() -> ExitCode {
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
         Command::Screenshots => browser::screenshots(),
-        Command::Kernels => kernels::run(),
+        Command::Kernels => kernels::run(kernels::Generations::All),
         Command::Kills(arguments) => kills::run(&arguments),
         Command::Miri => miri::run(),
         Command::Mutants(arguments) => mutants::run(&arguments),

@@ -1,12 +1,22 @@
 //! `cargo xtask test`: all tests, with what they need set up on the way.
 
+use std::thread;
+
 use anyhow::Result;
 
 use crate::{Outcome, browser, interop, kernels, process};
 
 /// Runs every stage even after a failure, so that one run shows all there is to mend.
 pub fn run() -> Result<Outcome> {
-    let outcomes = [unit_and_integration()?, documentation()?, kernels::run()?, interop::run(interop::Readers::Small)?];
+    // Packages arrive while cargo compiles. One that does not is asked for again where it is needed, and named there.
+    let arriving = thread::spawn(|| {
+        let _ = kernels::environment();
+        let _ = interop::make_ready(interop::Readers::Small);
+    });
+    let tests = [unit_and_integration()?, documentation()?];
+    let _ = arriving.join();
+    let readers = [kernels::run(kernels::Generations::Ends)?, interop::run(interop::Readers::Small)?];
+    let outcomes = [tests, readers].concat();
     Ok(Outcome::from_success(outcomes.iter().all(|outcome| *outcome == Outcome::Passed)))
 }
 
@@ -26,9 +36,15 @@ pub fn unit_and_integration() -> Result<Outcome> {
         ],
         Err(_) => &["test", "--workspace", "--all-targets", "--no-fail-fast"],
     };
+    let has_nextest = arguments[0] == "nextest";
     // A text that changed is a failure here: snapshots are written by hand alone, and their difference read.
     let mut command = process::cargo(arguments);
     command.env("INSTA_UPDATE", "no");
+    if has_nextest {
+        // One more than there are processors: some tests wait.
+        let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
+        command.arg("--test-threads").arg(threads.to_string());
+    }
     Ok(Outcome::from_success(process::succeeds(&mut command)?))
 }
 

@@ -1,6 +1,7 @@
 """The checks: what a note must say of each script, and what each remedy may change."""
 import json
 import os
+import subprocess
 import threading
 
 from harness import did, distance
@@ -118,6 +119,38 @@ def check_compiled_code_draws_the_same_dropout_when_asked(place):
     assert compiled["graphs"] == 1 and compiled["graph_breaks"] == 0 and compiled["failures"] == 0, compiled
     assert compiled["seconds"] > 0.1 and compiled["seconds_in_timed"] == 0, compiled
     assert base["compile"] is None and note["phase"] == "done"
+
+
+def check_steps_are_timed_until_the_seconds_are_full(place):
+    note = place.note("plain.py --steps 1000", MEASURE_STOP="1", MEASURE_SECONDS="0.5")
+    assert 6 < len(note["step_seconds"]) <= 60 and sum(note["step_seconds"]) >= 0.5, note["step_seconds"]
+    assert len(note["losses"]) == 8, "losses of as many steps as without"
+    # The script ends before they are: six were asked for, and were timed.
+    note = place.note("plain.py --steps 12", MEASURE_SECONDS="600")
+    assert note["phase"] == "done" and len(note["step_seconds"]) == 10 and note["problems"] == []
+
+
+def check_bytecode_is_kept_where_torch_was_installed_without(place):
+    own = place.folder / "bare"
+    (own / "torch").mkdir(parents=True)
+    (own / "torch" / "__init__.py").write_text("VALUE = 1\n")
+    (own / "show.py").write_text("import sys\nimport torch\nprint(torch.VALUE, sys.pycache_prefix)\n")
+    kept = place.folder / "bytecode"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(place.hook), str(own)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HEADROOM_REMEDIES": "gc-frozen",
+        "HEADROOM_BYTECODE": str(kept),
+    }
+    words = [place.python, str(own / "show.py")]
+    for _ in range(2):
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == f"1 {kept}", (done.stdout, done.stderr)
+    assert list(kept.rglob("torch/__init__*.pyc")) and not (own / "torch" / "__pycache__").exists()
+    (own / "torch" / "__pycache__").mkdir()
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "1 None", "an installation with bytecode keeps its own"
 
 
 def check_planted_wrong_remedies_show(place):
