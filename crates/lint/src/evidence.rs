@@ -77,10 +77,14 @@ impl Program<'_> {
     /// Inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
         let function = self.notes.contexts.get(context).function;
-        let opens = |call: &Call| {
-            let is_around = matches!(call.statement, Stmt::With(with) if with.range().contains_range(range));
-            is_around && call.external().is_some_and(|name| name.starts_with("torch.") && name.ends_with(".stream"))
+        let opens = |call: &Call| match call.statement {
+            Stmt::With(with) if call.name == "stream" => {
+                let is_torch = |name: &str| name.starts_with("torch.") && name.ends_with(".stream");
+                call.external().is_some_and(is_torch).then(|| with.range())
+            }
+            _ => None,
         };
-        self.calls_of(function).any(|call| call.name == "stream" && opens(call))
+        let streams = self.asked.streams(function, || self.calls_of(function).filter_map(opens).collect());
+        streams.iter().any(|stream| stream.contains_range(range))
     }
 }

@@ -1,5 +1,7 @@
 //! A repair: edits of byte ranges of the original text, and how they are applied.
 
+use std::collections::BTreeMap;
+
 use ruff_text_size::{TextRange, TextSize};
 use serde::{Serialize, Serializer};
 
@@ -98,11 +100,17 @@ pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
 /// Of several fixes of one file, those that can be made together: the first come first.
 pub fn compatible<'f>(fixes: impl Iterator<Item = &'f Fix>) -> Vec<&'f Fix> {
     let mut taken: Vec<&Fix> = Vec::new();
+    // Edits that are taken, by where they start: they lie apart, so that neighbours tell.
+    let mut places: BTreeMap<TextSize, TextSize> = BTreeMap::new();
     for fix in fixes {
-        let clashes = taken.iter().any(|other| {
-            other.edits.iter().any(|one| fix.edits.iter().any(|two| touches(one, two) || touches(two, one)))
-        });
-        if !clashes {
+        let clashes = |edit: &Edit| {
+            let before = places.range(..=edit.range.start()).next_back();
+            let after = places.range(edit.range.start()..).next();
+            before.is_some_and(|(start, end)| *start == edit.range.start() || *end > edit.range.start())
+                || after.is_some_and(|(start, _)| *start < edit.range.end())
+        };
+        if !fix.edits.iter().any(clashes) {
+            places.extend(fix.edits.iter().map(|edit| (edit.range.start(), edit.range.end())));
             taken.push(fix);
         }
     }

@@ -1,5 +1,6 @@
 //! Reads training scripts and says what in them costs time at every step, and how to repair it.
 
+mod asked;
 mod attention;
 mod cells;
 mod classes;
@@ -177,6 +178,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
         heat: context::Heat::default(),
         groups: topics::Groups::none(),
         places: program::Places::default(),
+        asked: asked::Asked::default(),
     };
     interpret::interpret(&mut program);
     heat::measure(&mut program);

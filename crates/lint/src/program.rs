@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use ruff_python_ast::{Expr, ExprCall, ExprSubscript, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
+use super::asked::Asked;
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
 use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind, Nested};
 use super::file::SourceFile;
@@ -22,6 +23,7 @@ pub struct Program<'a> {
     pub heat: Heat,
     pub groups: Groups,
     pub places: Places,
+    pub asked: Asked<'a>,
 }
 
 /// The files as they are written: trees, symbols, classes, defaults of settings.
@@ -297,6 +299,7 @@ impl<'a> Program<'a> {
         let receivers =
             items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
         self.places = Places { item_receivers: receivers.collect(), call_by_range: calls, ..self.index_places() };
+        self.asked = Asked::default();
     }
 
     pub fn is_in_parameter_loop(&self, context: ContextId) -> bool {

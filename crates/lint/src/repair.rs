@@ -1,10 +1,13 @@
 //! Applies fixes until nothing changes: edits are made, the text is parsed again, the rules run again.
 
+use std::collections::HashSet;
+
 use ruff_text_size::TextSize;
 
 use super::file::{Depth, SourceFile};
 use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
 use super::islands::{Map, in_parallel};
+use super::rule::SourceFinding;
 use super::symbols::FileId;
 use super::{Belonging, Input, Projects, Selection, SourceReport, gather, number, report};
 use crate::finding::Place;
@@ -108,18 +111,19 @@ fn repair_once(
         if !file.asked || !file.exact || file.problem.is_some() {
             continue;
         }
-        let here: Vec<_> = found
-            .findings
-            .iter()
-            .filter(|finding| finding.file == index && finding.fix.safety >= least && !finding.fix.edits.is_empty())
-            .filter(|finding| still_parses(file, &finding.fix.edits))
-            .collect();
-        let taken = compatible(here.iter().map(|finding| &finding.fix));
-        let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
-        let after = file.edited(&edits).filter(|after| after.problem.is_none() && after.text != file.text);
-        let Some(after) = after else { continue };
-        let was_taken = |fix: &Fix| taken.iter().any(|taken| std::ptr::eq(*taken, fix));
-        let made = here.iter().filter(|finding| was_taken(&finding.fix));
+        let is_wanted = |finding: &&SourceFinding| {
+            finding.file == index && finding.fix.safety >= least && !finding.fix.edits.is_empty()
+        };
+        let mut here: Vec<&SourceFinding> = found.findings.iter().filter(is_wanted).collect();
+        // All at once; where that does not parse, each alone says whether it is to blame.
+        let mut made_of_all = together(file, &here);
+        if made_of_all.is_none() {
+            here.retain(|finding| edited(file, &finding.fix.edits).is_some());
+            made_of_all = together(file, &here);
+        }
+        let Some((taken, after)) = made_of_all.filter(|(_, after)| after.text != file.text) else { continue };
+        let taken: HashSet<*const Fix> = taken.into_iter().map(std::ptr::from_ref).collect();
+        let made = here.iter().filter(|finding| taken.contains(&std::ptr::from_ref(&finding.fix)));
         repairs.applied.extend(made.map(|finding| {
             let mut place = finding.place.clone();
             file.place_in_cell(&mut place, finding.range.start());
@@ -136,8 +140,16 @@ pub fn parses(input: &Input) -> bool {
     SourceFile::read(input, &belonging, Depth::Unknown).problem.is_none()
 }
 
-fn still_parses(file: &SourceFile, edits: &[Edit]) -> bool {
-    file.edited(edits).is_some_and(|after| after.problem.is_none())
+/// The file with these edits, where it still parses.
+fn edited(file: &SourceFile, edits: &[Edit]) -> Option<SourceFile> {
+    file.edited(edits).filter(|after| after.problem.is_none())
+}
+
+/// Fixes that can be made together, and the file with all of them.
+fn together<'f>(file: &SourceFile, findings: &[&'f SourceFinding]) -> Option<(Vec<&'f Fix>, SourceFile)> {
+    let taken = compatible(findings.iter().map(|finding| &finding.fix));
+    let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
+    edited(file, &edits).map(|after| (taken, after))
 }
 
 /// The touched lines before and after; places further apart than a few lines are shown with a gap.

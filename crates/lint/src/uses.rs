@@ -3,6 +3,7 @@
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
+use rustc_hash::FxHashMap;
 
 use super::context::ContextId;
 use super::program::Program;
@@ -17,23 +18,33 @@ pub struct Use<'a> {
     pub statement: &'a Stmt,
 }
 
+/// Uses of names in a function, inner functions included.
+pub type Names<'a> = FxHashMap<&'a str, Vec<Found<'a>>>;
+
+pub struct Found<'a> {
+    expression: &'a Expr,
+    is_store: bool,
+    statement: &'a Stmt,
+    /// Inside another function.
+    is_inner: bool,
+}
+
 /// Every use of `name` in the function, inner functions included.
 pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> Vec<Use<'a>> {
-    let body = program.sources.symbols.functions[function].body;
-    let mut finder = Finder { name, found: Vec::new(), statement: None, inner: 0 };
-    for statement in body {
-        finder.visit_stmt(statement);
-    }
-    finder
-        .found
-        .into_iter()
-        .map(|(expression, is_store, statement, inner)| Use {
-            expression,
-            is_store,
-            context: if inner { None } else { innermost(program, function, expression.range()) },
-            statement,
-        })
-        .collect()
+    let names = program.asked.names(function, || {
+        let mut finder = Finder { names: Names::default(), statement: None, inner: 0 };
+        for statement in program.sources.symbols.functions[function].body {
+            finder.visit_stmt(statement);
+        }
+        finder.names
+    });
+    let with_context = |found: &Found<'a>| Use {
+        expression: found.expression,
+        is_store: found.is_store,
+        context: if found.is_inner { None } else { innermost(program, function, found.expression.range()) },
+        statement: found.statement,
+    };
+    names.get(name).into_iter().flatten().map(with_context).collect()
 }
 
 /// The innermost context of the function that covers `range`.
@@ -41,14 +52,13 @@ pub fn innermost(program: &Program, function: FunctionId, range: TextRange) -> O
     program.nested_in(function).innermost(range)
 }
 
-struct Finder<'n, 'a> {
-    name: &'n str,
-    found: Vec<(&'a Expr, bool, &'a Stmt, bool)>,
+struct Finder<'a> {
+    names: Names<'a>,
     statement: Option<&'a Stmt>,
     inner: usize,
 }
 
-impl<'a> Visitor<'a> for Finder<'_, 'a> {
+impl<'a> Visitor<'a> for Finder<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         let outer = self.statement.replace(statement);
         let is_inner = matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_));
@@ -60,11 +70,11 @@ impl<'a> Visitor<'a> for Finder<'_, 'a> {
 
     fn visit_expr(&mut self, expression: &'a Expr) {
         if let Expr::Name(name) = expression
-            && name.id.as_str() == self.name
             && let Some(statement) = self.statement
         {
             let is_store = name.ctx != ExprContext::Load;
-            self.found.push((expression, is_store, statement, self.inner > 0));
+            let found = Found { expression, is_store, statement, is_inner: self.inner > 0 };
+            self.names.entry(name.id.as_str()).or_default().push(found);
         }
         walk_expr(self, expression);
     }

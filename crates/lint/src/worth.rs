@@ -8,6 +8,7 @@ use super::evidence::Place;
 use super::program::{Call, FunctionKind, Program};
 use super::purpose::{Purpose, purpose};
 use super::rule::Notice;
+use super::symbols::FunctionId;
 use super::truth::asks_device;
 
 /// A read that could be put off, or that chooses between two values, is worth a change wherever it stands. One that the host
@@ -55,6 +56,10 @@ pub fn of_record(program: &Program, context: ContextId) -> Notice {
 fn waits_anyway(program: &Program, context: ContextId) -> bool {
     let function = program.notes.contexts.get(context).function;
     let step = program.step_loop(context);
+    program.asked.waits(function, step, || waits_in(program, function, step))
+}
+
+fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) -> bool {
     let is_beside =
         |other: ContextId| program.is_hot(other) && program.step_loop(other) == step && !program.is_under_branch(other);
     let asks = program.tests_of(function).any(|test| {

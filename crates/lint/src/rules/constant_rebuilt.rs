@@ -207,7 +207,7 @@ fn is_written(program: &Program, call: &Call) -> bool {
     stored || program.calls_of(function).any(|other| is_its(other) && writes(other))
 }
 
-fn fix(program: &Program, call: &Call) -> Fix {
+fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
     let function = program.function_of(call.context);
     let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
     let advice = match (is_module, function.class) {
@@ -219,7 +219,7 @@ fn fix(program: &Program, call: &Call) -> Fix {
 }
 
 /// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: a buffer that grows when it must.
-fn buffer(program: &Program, call: &Call) -> Option<Vec<Edit>> {
+fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     let function = program.function_of(call.context);
     let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
     let Stmt::Assign(assign) = call.statement else { return None };

@@ -1,0 +1,50 @@
+//! Answers that rules ask for once per finding and that are the same for a whole function, kept: asked anew, they would take time with
+//! the square of the function's length.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ruff_text_size::TextRange;
+use rustc_hash::FxHashMap;
+
+use super::context::ContextId;
+use super::symbols::FunctionId;
+use super::uses::Names;
+
+#[derive(Default)]
+pub struct Asked<'a> {
+    names: RefCell<FxHashMap<FunctionId, Rc<Names<'a>>>>,
+    streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
+    waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
+}
+
+impl<'a> Asked<'a> {
+    /// Uses of every name in a function.
+    pub fn names(&self, function: FunctionId, find: impl FnOnce() -> Names<'a>) -> Rc<Names<'a>> {
+        kept(&self.names, function, || Rc::new(find()))
+    }
+
+    /// Blocks of a function that work on another stream.
+    pub fn streams(&self, function: FunctionId, find: impl FnOnce() -> Vec<TextRange>) -> Rc<Vec<TextRange>> {
+        kept(&self.streams, function, || Rc::new(find()))
+    }
+
+    /// Whether the host waits in a function's step in any case.
+    pub fn waits(&self, function: FunctionId, step: Option<ContextId>, find: impl FnOnce() -> bool) -> bool {
+        kept(&self.waits, (function, step), find)
+    }
+}
+
+/// Asking may ask for more: nothing is borrowed meanwhile.
+fn kept<K: std::hash::Hash + Eq + Copy, V: Clone>(
+    of: &RefCell<FxHashMap<K, V>>,
+    key: K,
+    find: impl FnOnce() -> V,
+) -> V {
+    let known = of.borrow().get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let found = find();
+        of.borrow_mut().insert(key, found.clone());
+        found
+    })
+}
