@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn counts_of_gates_are_what_differs() {
-        let gate = determinism(&[1, 2, 3, 4, 5], &[1, 9, 9]);
-        assert_eq!((gate.figure, gate.limit, gate.answer), (4.0, 0.0, Answer::Fail));
+        let gate = determinism(&[1, 2, 3, 4, 5, 6], &[1, 9, 9]);
+        assert_eq!((gate.figure, gate.limit, gate.answer), (5.0, 0.0, Answer::Fail));
         let mut some = outputs();
         some.gradients.insert("c".into(), vec![1.0, f32::NAN]);
         let gate = every_parameter_has_a_gradient(&some, 3);

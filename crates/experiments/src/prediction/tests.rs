@@ -112,10 +112,14 @@ fn the_best_time_of_a_call_counts_and_one_that_was_not_measured_does_not() {
 fn operators_together_have_one_rate_and_each_kind_of_call_counts_once() {
     // 256 bytes in 4 µs and 384 in 12 µs: 40 bytes per µs.
     near(micros(&learned(SEPARATE, &[4e-6, 12e-6]), FUSED), 384.0 / 40.0);
+    let add = "input x: f32[4, 8]\ninput z: f32[4, 8]\n%2: f32[4, 8] = add(x, z) @ forward sum\noutput y = %2\n";
+    // Others do not count.
+    let mut among_others = learned(SEPARATE, &[4e-6, 12e-6]);
+    among_others.learn(&program(add), &[1e-6]);
+    near(micros(&among_others, FUSED), 384.0 / 40.0);
     // Only one of them ran.
     near(micros(&learned(&silu(4), &[8e-6]), FUSED), 384.0 / 32.0);
     // Neither did: at the rate of everything that ran. `add` moves 384 bytes.
-    let add = "input x: f32[4, 8]\ninput z: f32[4, 8]\n%2: f32[4, 8] = add(x, z) @ forward sum\noutput y = %2\n";
     near(micros(&learned(add, &[3e-6]), FUSED), 3.0);
     // Two that are the same: the better one is the rate, not their sum.
     let twice = "\
@@ -182,6 +186,10 @@ fn tiled_attention_works_at_the_rates_of_its_pieces() {
     // Two products of 256 FLOPs in 2 and 6 µs, and a softmax of 256 bytes in 4 µs. 20 pairs are visible: 320 FLOPs, 160 bytes.
     let calibration = learned(ATTENTION, &[2e-6, 4e-6, 6e-6]);
     near(micros(&calibration, FLASH), 320.0 / 64.0 + 160.0 / 64.0);
+    let mut among_others = calibration.clone();
+    among_others.learn(&program(TWO_PRODUCTS), &[1e-6, 1e-6]);
+    among_others.learn(&program(SEPARATE), &[1e-6, 1e-6]);
+    near(micros(&among_others, FLASH), 320.0 / 64.0 + 160.0 / 64.0);
     // Without them at the rate of the nearest product and of all bytes: 448 bytes in 3 µs and 2 µs.
     let products = learned(TWO_PRODUCTS, &[3e-6, 2e-6]);
     let bytes: f64 = program(TWO_PRODUCTS).plan.calls.iter().map(|call| call.bytes as f64).sum();
