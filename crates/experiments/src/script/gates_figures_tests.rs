@@ -56,6 +56,7 @@ fn a_gate_that_failed_or_is_undecided_is_worse_than_one_that_passed() {
 fn runs_lie_as_far_apart_as_the_two_furthest() {
     near(spread(&[run(&[2.0, 1.0]), run(&[2.2, 1.0]), run(&[2.1, 1.02])]), 0.1);
     near(spread(&[run(&[2.0])]), 0.0);
+    near(spread(&[run(&[])]), 0.0);
     near(spread(&[run(&[2.0, 1.0]), run(&[2.0])]), 0.0);
     // At most by as much as they are.
     near(spread(&[run(&[1.0]), run(&[7.0])]), 1.0);

@@ -81,6 +81,12 @@ fn texts_and_token_files_know_their_windows_and_bytes() {
     assert_eq!(train.description(), "text a.txt, 100 bytes as tokens, seed 42, the last 20 held out");
     assert_eq!(last.description(), "text a.txt, 100 bytes as tokens, seed 42");
     assert_eq!(whole.shape(), BatchShape { batch_size: 2, seq_len: 6 });
+    let tokens = folder.path().join("a.u32");
+    std::fs::write(&tokens, [0; 80]).unwrap();
+    let tokens = DataSpec::Tokens { path: tokens, width: TokenWidth::U32 };
+    let tokens = Source::open(&tokens, &settings(2, 6, 256)).unwrap();
+    assert_eq!(tokens.bytes_per_token(), None, "nobody knows the text");
+    assert_eq!(tokens.description(), "token file a.u32, 20 tokens, seed 42");
     // A window and the token behind it must fit.
     let text = |bytes: usize| {
         std::fs::write(&path, "x".repeat(bytes)).unwrap();
