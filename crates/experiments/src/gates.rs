@@ -207,6 +207,87 @@ mod tests {
         assert!(!accuracy(&[difference(&outputs(), &other)], 1e-5, "1 × 2").passed());
     }
 
+    fn near(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() < 1e-6, "{found} where {wanted} is wanted");
+    }
+
+    #[test]
+    fn differences_are_shares_of_the_baselines_own() {
+        let mut other = outputs();
+        assert_eq!(difference(&outputs(), &other), (0.0, 0.0));
+        other.loss = 2.4;
+        // Off by 0.3 and 0.4, where the baseline's norm is √5; the other gradient is off by a tenth in norm.
+        other.gradients.insert("a".into(), vec![1.3, 1.6]);
+        other.gradients.insert("b".into(), vec![0.55, -0.55]);
+        let (loss, gradients) = difference(&outputs(), &other);
+        near(loss, 0.2);
+        near(gradients, 0.5 / 5f64.sqrt());
+        let below = |loss: f32| Outputs { loss, ..outputs() };
+        near(difference(&below(-2.0), &below(-2.5)).0, 0.25);
+        // Another number of values is no gradient of the same weights.
+        other.gradients.insert("a".into(), vec![1.0, 2.0, 0.0]);
+        assert_eq!(difference(&outputs(), &other).1, f64::INFINITY);
+        // A gradient of zeros allows none but zeros.
+        let zero = Outputs { gradients: [("a".to_string(), vec![0.0])].into(), ..outputs() };
+        let some = Outputs { gradients: [("a".to_string(), vec![1e-9])].into(), ..outputs() };
+        assert_eq!(difference(&zero, &zero).1, 0.0);
+        assert!(difference(&zero, &some).1 > 1.0);
+    }
+
+    #[test]
+    fn the_worst_of_all_shapes_is_held_against_the_limit() {
+        let gate = accuracy(&[(0.125, 0.0), (0.0, 0.25)], 0.25, "1 × 2 and 3 × 4");
+        assert_eq!((gate.name, gate.figure, gate.limit, gate.answer), ("accuracy", 0.25, 0.25, Answer::Pass));
+        assert!(gate.about.ends_with("at 1 × 2 and 3 × 4") && gate.interval.is_none());
+        assert!(!accuracy(&[(0.25, 0.0), (0.5, 0.0)], 0.25, "").passed());
+        let single = |figure: f64| against_single("logits", "of logits", figure, 0.5);
+        assert_eq!((single(0.5).figure, single(0.5).answer), (0.5, Answer::Pass));
+        assert_eq!((single(0.6).answer, single(f64::NAN).answer), (Answer::Fail, Answer::Fail));
+        assert!(single(0.5).about.contains("difference of logits from single precision"));
+        let names = [Answer::Pass, Answer::Fail, Answer::Undecided].map(Answer::name);
+        assert_eq!(names, ["pass", "fail", "undecided"]);
+    }
+
+    #[test]
+    fn figures_of_curves_and_memory_are_those_by_hand() {
+        let gate = loss_curve(&[4.0, 2.0, -2.0], &[4.0, 2.5, -2.5], 0.25);
+        assert_eq!((gate.figure, gate.answer), (0.25, Answer::Pass));
+        assert!(gate.about.contains("over 3 steps"), "{}", gate.about);
+        let falling: Vec<f32> = (0..20).map(|at| 8.0 - 0.25 * at as f32).collect();
+        let other: Vec<f32> = falling.iter().map(|loss| loss * 1.25).collect();
+        let gate = final_loss(&falling, &other, 0.25);
+        near(gate.figure, 0.25);
+        assert!(gate.passed() && gate.about.contains("last 10 of 20 steps"), "{gate:?}");
+        // Ten steps count and no eleventh.
+        let (flat, mut bent) = ([2.0f32; 20], [2.0f32; 20]);
+        bent[9] = 99.0;
+        near(final_loss(&flat, &bent, 0.1).figure, 0.0);
+        bent[10] = 4.0;
+        bent[9] = 2.0;
+        near(final_loss(&flat, &bent, 0.1).figure, 0.1);
+        assert!(final_loss(&flat[..3], &bent[..3], 0.1).about.contains("last 3 of 3 steps"));
+
+        let planned = memory_of_precision((200, 150), 0.75);
+        assert_eq!((planned.figure, planned.limit, planned.answer), (0.75, 0.75, Answer::Pass));
+        assert!(!memory_of_precision((200, 151), 0.75).passed());
+        let at = |seq_len, baseline, kept| LengthMemory { seq_len, baseline, kept, fixed: 10 };
+        let gate = memory(&[at(8, 100, 50), at(16, 200, 150)]);
+        assert_eq!((gate.figure, gate.limit), (0.75, 1.0));
+        assert!(gate.about.ends_with("of 8, 16"), "{}", gate.about);
+    }
+
+    #[test]
+    fn counts_of_gates_are_what_differs() {
+        let gate = determinism(&[1, 2, 3, 4, 5, 6], &[1, 9, 9]);
+        assert_eq!((gate.figure, gate.limit, gate.answer), (5.0, 0.0, Answer::Fail));
+        let mut some = outputs();
+        some.gradients.insert("c".into(), vec![1.0, f32::NAN]);
+        let gate = every_parameter_has_a_gradient(&some, 3);
+        assert_eq!((gate.figure, gate.limit, gate.answer), (2.0, 3.0, Answer::Fail));
+        some.gradients.insert("c".into(), vec![0.0, 1.0]);
+        assert!(every_parameter_has_a_gradient(&some, 3).passed(), "one value that is not zero is enough");
+    }
+
     #[test]
     fn a_curve_that_leaves_the_baselines_fails() {
         assert!(loss_curve(&[3.0, 2.0], &[3.0, 2.0001], 1e-3).passed());
@@ -262,6 +343,13 @@ mod tests {
         assert_eq!(gate(0.9, 0.99, None).answer, Answer::Fail);
         // Nothing was kept: Version 1 against itself.
         assert_eq!(throughput(&Speedup::none(8), None).answer, Answer::Pass);
+        assert_eq!(
+            [gate(1.3, 1.4, Some(1.3)), gate(0.9, 1.0, None)].map(|gate| gate.answer),
+            [Answer::Pass, Answer::Undecided]
+        );
+        let over = throughput_over(&Speedup { ratio: 1.2, low: 1.1, high: 1.3, rounds: 8 }, "bf16");
+        assert_eq!(over.about, "speed-up over bf16; 95% between 1.10 and 1.30");
+        assert_eq!((over.name, over.answer, over.figure, over.limit), ("throughput", Answer::Pass, 1.2, 1.0));
         let undecided = gate(1.29, 1.41, Some(1.3));
         assert_eq!((undecided.figure, undecided.limit, undecided.interval), (1.35, 1.3, Some((1.29, 1.41))));
     }

@@ -44,6 +44,38 @@ mod tests {
     }
 
     #[test]
+    fn names_begin_where_they_say() {
+        let names = [0.14, 0.15, 0.79, 0.8, 1.14, 1.15, 1.84, 1.85, 2.14, 2.15, 3.0].map(|p| class(Some(p)));
+        let wanted = [
+            "constant",
+            "less than linear",
+            "less than linear",
+            "linear",
+            "linear",
+            "between",
+            "between",
+            "quadratic",
+            "quadratic",
+            "more than quadratic",
+            "more than quadratic",
+        ];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn two_points_are_enough_and_those_that_have_no_logarithm_are_left_out() {
+        let near = |points: &[(f64, f64)], wanted: f64| {
+            let found = exponent(points).unwrap();
+            assert!((found - wanted).abs() < 1e-12, "{found}");
+        };
+        near(&[(2.0, 3.0), (4.0, 6.0)], 1.0);
+        near(&[(0.0, 5.0), (2.0, 3.0), (4.0, 12.0), (8.0, 0.0), (-1.0, 2.0), (3.0, -2.0)], 2.0);
+        // Not on a line: by least squares between logarithms 0, 1, 2 and 0, 2, 1, in powers of two.
+        near(&[(1.0, 1.0), (2.0, 4.0), (4.0, 2.0)], 0.5);
+        assert_eq!(exponent(&[]), None);
+    }
+
+    #[test]
     fn too_little_to_fit_has_no_exponent() {
         assert_eq!(exponent(&[(1.0, 2.0)]), None);
         assert_eq!(exponent(&[(4.0, 2.0), (4.0, 3.0)]), None);

@@ -459,6 +459,20 @@ mod tests {
     }
 
     #[test]
+    fn truths_and_numbers_stand_for_each_other_as_in_python() {
+        assert_eq!(Value::Bool(Some(false)).known_integer(), Some(0));
+        assert_eq!(Value::Bool(Some(true)).known_integer(), Some(1));
+        assert_eq!(Value::number(4).known_integer(), Some(4));
+        for unknown in [Value::Bool(None), Value::SIZE, Value::Nothing] {
+            assert_eq!(unknown.known_integer(), None, "{unknown:?}");
+        }
+        assert_eq!(Value::number(0).known_bool(), Some(false));
+        assert_eq!(Value::number(4).known_bool(), Some(true));
+        assert_eq!(Value::Nothing.known_bool(), Some(false));
+        assert_eq!((Value::SIZE.known_bool(), Value::DEVICE.known_bool()), (None, None));
+    }
+
+    #[test]
     fn containers_stop_growing() {
         let mut value = Value::DEVICE;
         for _ in 0..100 {

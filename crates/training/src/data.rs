@@ -268,3 +268,6 @@ pub(crate) fn place_token(batch: &mut Batch, seq_len: usize, row: usize, t: usiz
 pub(crate) fn file_name(path: &std::path::Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests;

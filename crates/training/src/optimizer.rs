@@ -212,3 +212,6 @@ fn accumulate(graph: &mut Graph, parameters: &[ValueId], gradients: &[ValueId]) 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

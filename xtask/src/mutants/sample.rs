@@ -20,8 +20,12 @@ use super::tree::{self, Tree};
 use super::{Arguments, Counts};
 use crate::process::{cargo, spell, target_folder};
 
-/// A test that takes longer than this, in seconds, has failed: a fault may make a loop endless.
-const LONGEST_TEST_SECONDS: u32 = 60;
+/// A test that takes longer than this, in seconds, has failed: a fault may make a loop endless. Long enough that a test which others
+/// on the machine hold up is not taken for one.
+const LONGEST_TEST_SECONDS: u32 = 180;
+
+/// Code of features that the tests are built without, by crate and a piece of a fault's name: no test can notice what is not there.
+const NOT_BUILT: [(&str, &str); 1] = [("training", "with_tokenizers::")];
 
 /// Crates whose tests take longer without optimisation than it takes to compile them with it.
 const OPTIMISED: [&str; 1] = ["trace"];
@@ -84,7 +88,12 @@ fn listed(arguments: &Arguments, tree: &Tree) -> Result<Vec<Fault>> {
     let list: Vec<Value> = serde_json::from_slice(&output.stdout).context("a list of faults is JSON")?;
     let faults = list.iter().map(|fault| parsed(fault).with_context(|| format!("not a fault as known here: {fault}")));
     let faults: Vec<Fault> = faults.collect::<Result<_>>()?;
-    Ok(faults.into_iter().filter(|fault| is_in(&fault.file, &arguments.file)).collect())
+    let asked_for = |fault: &Fault| is_in(&fault.file, &arguments.file) && is_built(&arguments.package, &fault.name);
+    Ok(faults.into_iter().filter(asked_for).collect())
+}
+
+fn is_built(package: &str, fault: &str) -> bool {
+    !NOT_BUILT.iter().any(|(of, piece)| *of == package && fault.contains(piece))
 }
 
 fn parsed(fault: &Value) -> Option<Fault> {
@@ -156,10 +165,10 @@ fn left_over(drawn: &[Fault], counts: &Counts) -> Vec<Fault> {
 fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Path) -> Result<()> {
     write_limits()?;
     let began = Instant::now();
-    let summary = tested(arguments, tree)?;
+    let (summary, by) = tested(arguments, tree)?;
     if summary != "MissedMutant" {
         bail!(
-            "the tests of {} do not pass as they are\n  help: cargo nextest run -p {}",
+            "the tests of {} do not pass as they are{by}\n  help: cargo nextest run -p {}",
             arguments.package,
             arguments.package_name()
         );
@@ -174,11 +183,11 @@ fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Pa
         fs::write(&path, faulty).with_context(|| format!("cannot write {}", path.display()))?;
         let summary = tested(arguments, tree);
         fs::write(&path, source).with_context(|| format!("cannot write {}", path.display()))?;
-        let summary = summary?;
-        let line = json!({"scenario": {"Mutant": {"name": fault.name}}, "summary": summary});
+        let (summary, by) = summary?;
+        let line = json!({"scenario": {"Mutant": {"name": fault.name}}, "summary": summary, "by": by});
         writeln!(kept, "{line}").with_context(|| format!("cannot write {}", outcomes.display()))?;
         println!(
-            "{:>3} of {}, {:>4.0} s, {summary}: {}",
+            "{:>3} of {}, {:>4.0} s, {summary}: {}{by}",
             at + 1,
             faults.len(),
             began.elapsed().as_secs_f64(),
@@ -202,19 +211,32 @@ fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
     Some(before + ends.into_iter().nth(column.checked_sub(1)?)?)
 }
 
-/// Runs the crate's tests on the copy as it is now, unit tests first; the outcome in the words of `cargo mutants`.
-fn tested(arguments: &Arguments, tree: &Tree) -> Result<&'static str> {
+/// Runs the crate's tests on the copy as it is now, unit tests first; the outcome in the words of `cargo mutants`, and the first test
+/// that failed.
+fn tested(arguments: &Arguments, tree: &Tree) -> Result<(&'static str, String)> {
     let has_others = tree.folder.join("crates").join(&arguments.package).join("tests").is_dir();
     let stages: &[&str] = if has_others { &["--lib", "--test=*"] } else { &["--lib"] };
     for stage in stages {
-        match tests(arguments, tree, stage)? {
+        let (code, said) = tests(arguments, tree, stage)?;
+        match code {
             Some(0 | NO_TESTS) => {}
-            Some(TESTS_FAILED) => return Ok("CaughtMutant"),
-            Some(BUILD_FAILED) => return Ok("Unviable"),
+            Some(TESTS_FAILED) => return Ok(("CaughtMutant", first_failure(&said))),
+            Some(BUILD_FAILED) => return Ok(("Unviable", String::new())),
             code => bail!("nextest ended with {code:?} in {}", tree.folder.display()),
         }
     }
-    Ok("MissedMutant")
+    Ok(("MissedMutant", String::new()))
+}
+
+/// The test that failed first, and how, as nextest tells it: one that was only too slow may have been held up by others.
+fn first_failure(said: &str) -> String {
+    let failed = |line: &&str| {
+        let how = line.trim_start().split(' ').next().unwrap_or_default();
+        matches!(how, "FAIL" | "TIMEOUT" | "SIGABRT" | "SIGSEGV" | "ABORT" | "LEAK-FAIL")
+    };
+    let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    let Some(line) = said.lines().find(failed).map(words) else { return String::new() };
+    format!(", by {} ({})", line.last().map_or("", String::as_str), line[0])
 }
 
 /// Settings of nextest for tests that a fault may make endless.
@@ -228,7 +250,8 @@ fn write_limits() -> Result<()> {
     fs::write(limits(), text).with_context(|| format!("cannot write {}", limits().display()))
 }
 
-fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>> {
+/// The exit code, and all that was said.
+fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<(Option<i32>, String)> {
     let package = arguments.package_name();
     let level = u8::from(OPTIMISED.contains(&arguments.package.as_str()));
     let mut command = cargo(&["nextest", "run", "--cargo-quiet", "--retries", "0", "--package", &package, stage]);
@@ -240,8 +263,9 @@ fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<Option<i32>>
         .current_dir(&tree.folder)
         .env("CARGO_TARGET_DIR", target_folder().join("mutants").join("build"))
         .env("INSTA_UPDATE", "no");
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    Ok(status.with_context(|| format!("cannot start `{}`", spell(&command)))?.code())
+    let output = command.stdout(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", spell(&command)))?;
+    Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 #[cfg(test)]
@@ -297,6 +321,27 @@ mod tests {
         let asked = |files: &[&str]| is_in(path, &files.iter().map(|file| file.to_string()).collect::<Vec<_>>());
         assert!(asked(&[]) && asked(&["src/simulation"]) && asked(&["src/measures", "points.rs"]));
         assert!(!asked(&["src/measures"]));
+    }
+
+    #[test]
+    fn code_that_is_not_built_has_no_faults() {
+        let fault =
+            "crates/training/src/data/tokenized.rs:176:13: replace with_tokenizers::Cutter::needed -> usize with 0";
+        assert!(!is_built("training", fault) && is_built("trace", fault));
+        assert!(is_built("training", "crates/training/src/data/tokenized.rs:120:13: replace without::Cutter::needed"));
+    }
+
+    #[test]
+    fn the_first_test_that_failed_is_named() {
+        let said = "
+    Starting 3 tests across 1 binary
+        PASS [   0.011s] (1/3) headroom-trace a::tests::passes
+     TIMEOUT [ 180.002s] (2/3) headroom-trace::corpus is_too_slow
+        FAIL [   0.311s] (3/3) headroom-trace b::tests::fails
+";
+        assert_eq!(first_failure(said), ", by is_too_slow (TIMEOUT)");
+        assert_eq!(first_failure(&said.replace("TIMEOUT", "PASS")), ", by b::tests::fails (FAIL)");
+        assert_eq!(first_failure(""), "");
     }
 
     #[test]

@@ -136,5 +136,118 @@ mod tests {
     fn a_check_of_a_few_gradients_is_the_scripts_own() {
         assert!(pass(4).checks.is_empty());
         assert!(pass(0).stacks.is_empty(), "slow operators alone have another cause");
+        // Eight per step are enough, seven are not.
+        assert_eq!(pass(8).checks.len(), 8);
+        assert!(pass(7).checks.is_empty());
+    }
+
+    /// A node of the backward pass, 300 µs long, that looks for NaN in so many gradients.
+    fn node(made: &mut Fabricated, start: i64, args: &str, checks: i64) {
+        made.span("cpu_op", &format!("{NODE}: GeluBackward0"), 1, start, start + 300 * MICRO, args);
+        for check in 0..checks {
+            let start = start + (10 + 100 * check) * MICRO;
+            made.operator("aten::isnan", start, start + 10 * MICRO);
+            made.operator("aten::is_nonzero", start + 20 * MICRO, start + 90 * MICRO);
+        }
+    }
+
+    fn number(sequence: i64) -> String {
+        format!(r#""Sequence number":{sequence}"#)
+    }
+
+    /// A step from 1 to 41 ms whose backward pass, from 20 ms on, has nodes with so many checks each.
+    fn step_of(checks: &[i64], others: impl FnOnce(&mut Fabricated)) -> AnomalyChecks {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.step(1, 1_000 * MICRO, 41_000 * MICRO);
+        others(&mut made);
+        for (place, checks) in (0..).zip(checks) {
+            node(&mut made, (20_000 + 500 * place) * MICRO, &number(100 + place), *checks);
+        }
+        let trace = made.trace();
+        anomaly_checks(&View::new(&trace))
+    }
+
+    #[test]
+    fn half_of_the_nodes_are_checked_where_detection_is_on() {
+        let nodes = |checked: usize, unchecked: usize, each: i64| {
+            let checks = [vec![each; checked], vec![0; unchecked]].concat();
+            step_of(&checks, |_| {}).checks_per_step
+        };
+        assert_eq!(nodes(8, 8, 1), 8.0);
+        assert_eq!(nodes(8, 9, 1), 0.0);
+        // A node may have several gradients; that makes it no more than one node.
+        assert_eq!(nodes(8, 8, 2), 16.0);
+        assert_eq!(nodes(4, 6, 2), 0.0);
+    }
+
+    #[test]
+    fn nodes_outside_of_steps_or_without_a_number_do_not_count() {
+        let before = |made: &mut Fabricated| (0..2).for_each(|at| node(made, (10 + 400 * at) * MICRO, &number(at), 1));
+        let found = step_of(&[1; 8], before);
+        assert_eq!((found.checks_per_step, found.checks.len()), (8.0, 8));
+        // Gradients are added to parameters by nodes that no operator made.
+        let unnumbered = |made: &mut Fabricated| (0..9).for_each(|at| node(made, (5_000 + 500 * at) * MICRO, "", 0));
+        assert_eq!(step_of(&[1; 8], unnumbered).checks_per_step, 8.0);
+        let outside =
+            |made: &mut Fabricated| (0..9).for_each(|at| node(made, (42_000 + 500 * at) * MICRO, &number(at), 0));
+        assert_eq!(step_of(&[1; 8], outside).checks_per_step, 8.0);
+    }
+
+    #[test]
+    fn a_search_for_nan_within_an_operator_of_the_node_is_that_operators_own() {
+        let nodes_with = |operators: &[(&str, i64, i64)]| {
+            let found = step_of(&[], |made| {
+                for place in 0..16 {
+                    let start = (5_000 + 500 * place) * MICRO;
+                    node(made, start, &number(200 + place), 0);
+                    for (name, from, to) in operators {
+                        made.operator(name, start + from * MICRO, start + to * MICRO);
+                    }
+                }
+            });
+            found.checks_per_step
+        };
+        assert_eq!(nodes_with(&[("aten::isnan", 10, 20), ("aten::item", 30, 200)]), 16.0);
+        assert_eq!(nodes_with(&[("own::check", 5, 290), ("aten::isnan", 10, 20), ("aten::item", 30, 200)]), 0.0);
+        // A value that is read back without a search before it is none either.
+        assert_eq!(nodes_with(&[("aten::item", 30, 200), ("aten::isnan", 210, 220)]), 0.0);
+    }
+
+    /// Stacks that are found in one operator of `micros`, whose calls are at these times within it.
+    fn stack_of(name: &str, args: &str, micros: i64, calls: &[(i64, i64)]) -> Vec<(i64, i64)> {
+        let start = 2_000 * MICRO;
+        let found = step_of(&[1; 10], |made| {
+            made.span("cpu_op", name, 1, start, start + micros * MICRO, args);
+            for (from, to) in calls {
+                made.operator("aten::empty", start + from * MICRO, start + to * MICRO);
+            }
+        });
+        found.stacks.iter().map(|span| ((span.start - start) / MICRO, (span.end - start) / MICRO)).collect()
+    }
+
+    #[test]
+    fn a_stack_is_the_longest_time_between_calls_beyond_what_an_operator_takes_itself() {
+        let own = number(100);
+        let stack = |micros: i64, calls: &[(i64, i64)]| stack_of("aten::gelu", &own, micros, calls);
+        assert_eq!(stack(15, &[]), []);
+        assert_eq!(stack(20, &[]), [(15, 20)]);
+        assert_eq!(stack(400, &[(300, 390)]), [(15, 300)]);
+        assert_eq!(stack(400, &[(10, 100)]), [(115, 400)]);
+        assert_eq!(stack(400, &[(10, 100), (300, 390)]), [(115, 300)]);
+        // A call within a call takes nothing from the outer one.
+        assert_eq!(stack(395, &[(10, 380), (50, 60)]), []);
+        assert_eq!(stack(60, &[(14, 28), (42, 50)]), []);
+    }
+
+    #[test]
+    fn operators_that_no_node_answers_keep_no_stack() {
+        assert_eq!(stack_of("aten::gelu", &number(109), 400, &[]), [(15, 400)]);
+        assert_eq!(stack_of("aten::gelu", &number(110), 400, &[]), []);
+        assert_eq!(stack_of("aten::gelu", "", 400, &[]), []);
+        assert_eq!(stack_of("GeluBackward0", &number(100), 400, &[]), []);
+        // Operators before the step are nobody's.
+        let early =
+            step_of(&[1; 10], |made| made.span("cpu_op", "aten::gelu", 1, 10 * MICRO, 410 * MICRO, &number(100)));
+        assert!(early.stacks.is_empty() && !early.checks.is_empty());
     }
 }

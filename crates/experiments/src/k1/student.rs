@@ -67,6 +67,26 @@ mod tests {
     }
 
     #[test]
+    fn values_without_scatter_are_certain() {
+        assert_eq!(p_value(&[0.0, 0.0]), Some(1.0));
+        assert_eq!(p_value(&[2.0, 2.0]), Some(0.0));
+        assert_eq!(p_value(&[]), None);
+        assert_eq!(estimate(&[2.0, 2.0]), Estimate { mean: 2.0, ci95_low: Some(2.0), ci95_high: Some(2.0) });
+        assert_eq!(estimate(&[]), Estimate { mean: 0.0, ci95_low: None, ci95_high: None });
+        // Two values, t 12.706 of one degree: 1 ± 12.706 · 1.
+        let two = estimate(&[0.0, 2.0]);
+        assert!((two.ci95_high.unwrap() - 13.706).abs() < 1e-3 && (two.ci95_low.unwrap() + 11.706).abs() < 1e-3);
+    }
+
+    #[test]
+    fn no_chance_is_more_than_one_and_none_falls_below_that_of_a_smaller_value() {
+        let found = adjusted(&[Some(0.9), Some(0.01), Some(0.8)]);
+        assert_eq!(found, [Some(1.0), Some(0.03), Some(1.0)]);
+        assert_eq!(adjusted(&[None]), [None]);
+        assert_eq!(adjusted(&[Some(0.02), Some(0.015)]), [Some(0.03), Some(0.03)]);
+    }
+
+    #[test]
     fn values_are_held_against_how_many_were_tried() {
         let found = adjusted(&[Some(0.04), None, Some(0.01), Some(0.03)]);
         assert_eq!(found, [Some(0.06), None, Some(0.03), Some(0.06)]);

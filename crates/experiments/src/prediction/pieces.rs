@@ -65,3 +65,100 @@ fn head_and_loss(x: &TensorType, weight: &TensorType) -> Vec<Piece> {
         Piece::Bytes { like: &["cross_entropy", "cross_entropy_grad"], bytes: moved },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_graph::Rule;
+    use headroom_graph::ops::adamw::Decays;
+    use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
+    use headroom_graph::ops::{
+        adamw_all, adamw_chosen, add_rms_norm, linear_cross_entropy, linears, rms_scales, silu, swiglu,
+    };
+
+    /// A product's form and the sizes of both sides.
+    type Product = (Form, [usize; 2], [usize; 2]);
+
+    fn products(pieces: &[Piece]) -> Vec<Product> {
+        let sizes = |of: &TensorType| [of.sizes()[0], of.sizes()[1]];
+        let one = |piece: &Piece| match piece {
+            Piece::Product { op, left, right } => Some((op.form, sizes(left), sizes(right))),
+            _ => None,
+        };
+        pieces.iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn joined_products_are_those_that_they_join() {
+        let [x, a, b] = [[4, 8], [6, 8], [2, 8]];
+        let typed = |sizes: &[[usize; 2]]| sizes.iter().map(|sizes| TensorType::f32(sizes)).collect::<Vec<_>>();
+        let of = |op: Op, inputs: &[[usize; 2]]| products(&pieces(&op, &typed(inputs), 0));
+        assert_eq!(of(linears::Linears {}.into(), &[x, a, b]), [(Form::Nt, x, a), (Form::Nt, x, b)]);
+        let [da, db] = [[4, 6], [4, 2]];
+        assert_eq!(of(linears::LinearsGradInput {}.into(), &[da, a, db, b]), [(Form::Nn, da, a), (Form::Nn, db, b)]);
+        assert_eq!(of(linears::LinearsGradWeights {}.into(), &[x, da, db]), [(Form::Tn, da, x), (Form::Tn, db, x)]);
+    }
+
+    #[test]
+    fn a_head_with_its_loss_is_three_products_and_the_logits_moved_three_times() {
+        let (x, weight) = (TensorType::f32(&[4, 8]), TensorType::f32(&[10, 8]));
+        let inputs = [x, weight, TensorType::i32(&[4]), TensorType::f32(&[1])];
+        let found = pieces(&linear_cross_entropy::LinearCrossEntropyTrain { rows: 2 }.into(), &inputs, 99);
+        let wanted = [(Form::Nt, [4, 8], [10, 8]), (Form::Nn, [4, 10], [10, 8]), (Form::Tn, [4, 10], [4, 8])];
+        assert_eq!(products(&found), wanted);
+        let moved = Piece::Bytes { like: &["cross_entropy", "cross_entropy_grad"], bytes: 480.0 };
+        assert_eq!((found.len(), &found[3]), (4, &moved));
+    }
+
+    #[test]
+    fn tiled_attention_is_two_products_of_visible_pairs_and_five_backwards() {
+        // Two sequences of 3, two heads of 4: 24 pairs.
+        let (heads, kv_heads, seq, scale, rotation) = (2, 1, 3, 0.5, Rotation::Before);
+        let q = [TensorType::f32(&[6, 8])];
+        let found = pieces(&FlashAttention { heads, kv_heads, seq, scale, rotation }.into(), &q, 7);
+        let wanted = [
+            Piece::Flops { like: ATTENTION, flops: 4.0 * 24.0 * 4.0 },
+            Piece::Bytes { like: &["causal_softmax"], bytes: 8.0 * 24.0 },
+        ];
+        assert_eq!(found, wanted);
+        let found = pieces(&FlashAttentionGrad { heads, kv_heads, seq, scale, rotation }.into(), &q, 7);
+        let wanted = [
+            Piece::Flops { like: ATTENTION, flops: 10.0 * 24.0 * 4.0 },
+            Piece::Bytes { like: &["causal_softmax", "causal_softmax_grad"], bytes: 20.0 * 24.0 },
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn other_fused_operators_move_their_bytes_like_what_they_replace() {
+        let like = |op: Op| match pieces(&op, &[], 96).as_slice() {
+            [] => None,
+            [Piece::Bytes { like, bytes }] if *bytes == 96.0 => Some(like.join(" and ")),
+            other => panic!("{other:?}"),
+        };
+        let (eps, beta1, beta2, weight_decay, decays) = (1e-6, 0.9, 0.999, 0.01, Decays::All);
+        assert_eq!(like(swiglu::SwiGlu {}.into()).as_deref(), Some("silu and mul"));
+        assert_eq!(like(swiglu::SwiGluGrad {}.into()).as_deref(), Some("silu_grad and mul"));
+        assert_eq!(like(add_rms_norm::AddRmsNorm { eps }.into()).as_deref(), Some("rms_norm and add"));
+        assert_eq!(like(rms_scales::RmsScales { eps }.into()).as_deref(), Some("rms_norm and add"));
+        assert_eq!(like(add_rms_norm::AddRmsNormGrad { eps }.into()).as_deref(), Some("rms_norm_grad and add"));
+        let (max_norm, halves, parameters) = (0.0, 0, 2);
+        let all = adamw_all::AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, halves };
+        assert_eq!(like(all.into()).as_deref(), Some("adamw and squared_norm"));
+        let (rule, seed) = (Rule::All, 0);
+        let chosen = adamw_chosen::AdamWChosen {
+            rule,
+            seed,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            decays,
+            max_norm,
+            halves,
+            parameters,
+        };
+        assert_eq!(like(chosen.into()).as_deref(), Some("adamw and squared_norm"));
+        assert_eq!(like(silu::Silu {}.into()), None);
+    }
+}

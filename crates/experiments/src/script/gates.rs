@@ -394,3 +394,7 @@ fn gate(name: &'static str, figure: f64, limit: f64, about: String) -> Gate {
 #[cfg(test)]
 #[path = "gates_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "gates_figures_tests.rs"]
+mod figures_tests;

@@ -104,3 +104,116 @@ fn what_slows_everybody_does_not_count() {
     let found = rounds.speedup(second, first);
     assert!((found.ratio - 1.2).abs() < 1e-9 && found.half_width() < 1e-9, "{found:?}");
 }
+
+#[test]
+fn a_speed_up_stands_when_it_is_narrow_enough() {
+    let of = |low: f64, high: f64| Speedup { ratio: (low + high) / 2.0, low, high, rounds: 8 };
+    assert!((of(0.9, 1.1).half_width() - 0.1).abs() < 1e-12 && (of(1.8, 2.2).half_width() - 0.1).abs() < 1e-12);
+    // Within the noise to a hundredth, beyond it to two.
+    assert!(of(0.995, 1.005).stands() && !of(0.985, 1.015).stands());
+    assert!(of(1.1, 1.14).stands() && !of(1.1, 1.16).stands());
+    assert!(of(0.86, 0.89).stands() && !of(0.84, 0.89).stands());
+    // Ends belong to the interval.
+    assert!(of(1.0, 1.2).is_within_noise() && of(0.8, 1.0).is_within_noise());
+    assert!(!of(1.01, 1.2).is_within_noise() && !of(0.8, 0.99).is_within_noise());
+}
+
+#[test]
+fn looks_are_counted_before_the_measuring_begins() {
+    let looks = |rounds, most_rounds| Patience { rounds, most_rounds, ..PATIENCE }.looks();
+    // At 8, 16, 32 and 64 rounds, and where the clock ends it.
+    assert_eq!([looks(8, 64), looks(8, 8), looks(8, 4), looks(0, 4), looks(8, 63)], [5, 2, 2, 4, 4]);
+}
+
+/// Takes its turns in the order that is written down.
+struct Written<'a> {
+    name: char,
+    seconds: f64,
+    order: &'a std::cell::RefCell<String>,
+}
+
+impl Contestant for Written<'_> {
+    fn seconds(&mut self) -> Result<f64, ExperimentError> {
+        self.order.borrow_mut().push(self.name);
+        // The second of two steps is the better one.
+        let is_first = self.order.borrow().chars().filter(|name| *name == self.name).count() % 2 == 1;
+        Ok(if is_first { 3.0 * self.seconds } else { self.seconds })
+    }
+}
+
+/// The order of turns, the rounds at which somebody looked, and the speed-up of the second over the first.
+fn written(patience: &Patience, until: Instant, settled_at: usize) -> (String, Vec<usize>, Speedup) {
+    let order = std::cell::RefCell::new(String::new());
+    let mut rounds = Rounds::new(1);
+    let mut all: Vec<(usize, Written)> = ['a', 'b', 'c']
+        .into_iter()
+        .zip([4.0, 2.0, 1.0])
+        .map(|(name, seconds)| (rounds.join(), Written { name, seconds, order: &order }))
+        .collect();
+    let mut looks = vec![];
+    let mut settled = |rounds: &Rounds| {
+        looks.push(rounds.count);
+        rounds.count >= settled_at
+    };
+    race(&mut rounds, &mut all, patience, until, &mut settled).unwrap();
+    drop(all);
+    let found = rounds.speedup(1, 0);
+    (order.into_inner(), looks, found)
+}
+
+#[test]
+fn everybody_begins_in_turn_and_both_directions_are_taken() {
+    let far = Instant::now() + Duration::from_secs(3600);
+    let patience = Patience { rounds: 4, most_rounds: 6, ..PATIENCE };
+    let (order, looks, found) = written(&patience, far, 99);
+    assert_eq!(order, "bbccaa bbaacc aabbcc aaccbb ccaabb ccbbaa".replace(' ', ""));
+    assert_eq!(looks, [4]);
+    // The better of two steps counts.
+    assert!((found.ratio - 2.0).abs() < 1e-12 && found.rounds == 6, "{found:?}");
+}
+
+#[test]
+fn looks_come_after_twice_as_many_rounds_and_end_it_when_it_is_settled() {
+    let far = Instant::now() + Duration::from_secs(3600);
+    let patience = Patience { rounds: 4, most_rounds: 64, ..PATIENCE };
+    let (_, looks, found) = written(&patience, far, 10);
+    assert_eq!((looks, found.rounds), (vec![4, 8, 16], 16));
+    // However few are asked for, fewer than four give no interval; a clock that has run out ends it there.
+    let few = Patience { rounds: 1, most_rounds: 1, ..PATIENCE };
+    assert_eq!(written(&few, far, 99).2.rounds, LEAST_ROUNDS);
+    assert_eq!(written(&patience, Instant::now(), 99).2.rounds, LEAST_ROUNDS);
+}
+
+#[test]
+fn comparisons_share_the_time_and_have_what_those_before_them_left() {
+    let patience = Patience { rounds: 4, most_rounds: 8, time: Duration::from_secs(60) };
+    let rounds = |clock: &mut Clock| {
+        clock.compare(&mut Noisy::new(1.0, 1, 0.3, 0.3), &mut Noisy::new(1.0, 2, 0.3, 0.3)).unwrap().rounds
+    };
+    // The first of a billion has 60 ns, the last of them the whole minute.
+    let mut clock = Clock::start(patience, 1_000_000_000);
+    assert_eq!((rounds(&mut clock), clock.done), (LEAST_ROUNDS, 1));
+    clock.done = 999_999_998;
+    assert_eq!(rounds(&mut clock), 8);
+    // More than were announced have the time of the last.
+    assert_eq!([rounds(&mut clock), rounds(&mut clock)], [8, 8]);
+    assert_eq!(clock.done, clock.comparisons);
+}
+
+#[test]
+fn those_who_never_met_are_as_unsure_as_both_together() {
+    let mut rounds = Rounds::new(1);
+    let all = [rounds.join(), rounds.join(), rounds.join()];
+    let noise = [1.0, 1.1, 0.95, 1.05, 1.0, 0.9];
+    for at in 0..12 {
+        // The second and the third take part in turns.
+        let own = if at % 2 == 0 { (all[1], 0.5) } else { (all[2], 0.25) };
+        rounds.push(&[(all[0], noise[at % 6]), own]);
+    }
+    let unmet = rounds.speedup(2, 1);
+    let half = |of: Speedup| (of.high / of.low).ln() / 2.0;
+    let (one, other) = (rounds.speedup(1, 0), rounds.speedup(2, 0));
+    assert!((half(unmet) - half(one).hypot(half(other))).abs() < 1e-9, "{unmet:?}");
+    assert!((unmet.ratio - other.ratio / one.ratio).abs() < 1e-9);
+    assert_eq!((unmet.rounds, one.rounds, other.rounds), (6, 6, 6));
+}

@@ -71,3 +71,39 @@ fn reads_gradients(text: &str) -> bool {
         !text[at + word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fix::Safety;
+    use crate::{Input, Selection, lint};
+
+    /// How safe the fix is in a step with `line` behind its backward pass.
+    fn safety(line: &str) -> Safety {
+        let text = format!(
+            "def train(model, loader, optimizer, criterion):
+    for x, y in loader:
+        optimizer.zero_grad(set_to_none=False)
+        loss = criterion(model(x.cuda()), y.cuda())
+        loss.backward()
+        {line}
+        optimizer.step()
+"
+        );
+        let selection = Selection::new(&["TP501".to_string()], &[], &[]).expect("a known code");
+        let report = lint(&[Input { path: "train.py".to_string(), bytes: text.into_bytes() }], &selection);
+        assert_eq!(report.findings.len(), 1, "{line}");
+        report.findings[0].fix.safety
+    }
+
+    #[test]
+    fn a_fix_is_safe_where_nobody_reads_gradients() {
+        assert_eq!(safety("pass"), Safety::Safe);
+        assert_eq!(safety("check(model.weight.grad)"), Safety::Unsafe);
+        assert_eq!(safety("norm = model.weight.grad.norm()"), Safety::Unsafe);
+        // Other names that begin like it.
+        for other in ["print(loss.grad_fn)", "model.gradients()", "model.grad2 = 1", "loss.grad_fn.name()"] {
+            assert_eq!(safety(other), Safety::Safe, "{other}");
+        }
+        assert_eq!(safety("print(loss.grad_fn, model.weight.grad)"), Safety::Unsafe);
+    }
+}

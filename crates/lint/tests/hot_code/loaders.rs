@@ -44,6 +44,8 @@ def main(model, optimizer):
     check("TP304", &by_flag("0", ""));
     check("TP301", &by_flag("4", ""));
     check("TP304", &by_flag("4", "  # <-"));
+    check("TP301", &by_flag("False", "  # <-"));
+    check("TP301", &by_flag("True", ""));
     let assigned = "
 def settings():
     conf = EasyDict()

@@ -137,3 +137,65 @@ fn take_own_digest(value: &mut Value) -> Result<(Option<String>, String), serde_
     // What is not text is not a digest either, and differs from every one.
     Ok((then.map(|then| then.as_str().map_or_else(|| then.to_string(), String::from)), now))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(step: u64, data_position: u64, counts: &[u64]) -> TrainingState {
+        let optimizer = OptimizerSettings {
+            name: "AdamW".into(),
+            momentum: None,
+            learning_rate: 0.1,
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.0,
+            clip: 0.0,
+        };
+        let node_steps = counts.iter().enumerate().map(|(at, count)| (format!("p{at}"), *count)).collect();
+        let (scales, extra) = (BTreeMap::new(), Map::new());
+        TrainingState { step, data_position, seed: 1, data: "markov".into(), optimizer, node_steps, scales, extra }
+    }
+
+    /// Saved and read again, with its text changed in between.
+    fn read(state: &TrainingState, change: impl Fn(String) -> String) -> Result<StateFile, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = || "0".repeat(64);
+        let digests = Digests { model: digest(), optimizer: digest(), config: digest(), state: None };
+        let text = change(StateFile::new(state.clone(), digests).to_json().unwrap());
+        std::fs::write(folder.path().join(STATE_FILE), text).unwrap();
+        StateFile::read(folder.path()).map(Option::unwrap).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was_and_a_change_is_told() {
+        let saved = state(7, 9, &[3, 7]);
+        let file = read(&saved, |text| text).unwrap();
+        assert_eq!((file.state, file.changed), (saved.clone(), None));
+        // White space is nobody's change.
+        assert_eq!(read(&saved, |text| text.replace("  ", " ")).unwrap().changed, None);
+        let other = read(&saved, |text| text.replace("\"seed\": 1", "\"seed\": 2")).unwrap();
+        assert_eq!(other.state.seed, 2);
+        assert!(other.changed.is_some_and(|(then, now)| then != now && now.len() == 64));
+        assert!(StateFile::read(Path::new("no such folder")).unwrap().is_none());
+    }
+
+    #[test]
+    fn counts_that_no_run_can_have_are_refused() {
+        let same = |text| text;
+        assert!(read(&state(MOST_COUNTED, MOST_COUNTED, &[]), same).is_ok());
+        assert!(read(&state(MOST_COUNTED + 1, 0, &[]), same).unwrap_err().contains("its step of 1152921504606846977"));
+        assert!(read(&state(0, MOST_COUNTED + 1, &[]), same).unwrap_err().contains("its data_position of"));
+        assert!(read(&state(7, 9, &[7, 8]), same).unwrap_err().contains("p1 was updated at 8 of 7 steps"));
+        let later = |text: String| text.replace("\"schema_version\": 1", "\"schema_version\": 2");
+        assert!(
+            read(&state(7, 9, &[]), later).unwrap_err().contains("its schema_version is 2, and this program reads 1")
+        );
+    }
+
+    #[test]
+    fn steps_are_uneven_where_a_parameter_was_left_out() {
+        assert!(state(7, 9, &[7, 3]).has_uneven_steps());
+        assert!(!state(7, 9, &[7, 7]).has_uneven_steps() && !state(7, 9, &[]).has_uneven_steps());
+    }
+}

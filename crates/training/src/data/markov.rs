@@ -263,6 +263,28 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_scaled_by_the_numbers_that_were_drawn_for_them() {
+        let scales = Stream::new(7, "data.markov.scales");
+        let chain = draw_chain(7, 97);
+        let apart = |row: &&Row| row.probabilities.iter().all(|probability| *probability > 0.0);
+        assert!(chain.iter().filter(apart).count() > 80);
+        for (state, row) in chain.iter().enumerate().filter(|(_, row)| apart(row)) {
+            let share = |which: usize| SHARES[which] * (0.5 + scales.unit((4 * state + which) as u64));
+            for which in 1..SUCCESSORS {
+                let (found, wanted) = (row.probabilities[which] / row.probabilities[0], share(which) / share(0));
+                assert!((found / wanted - 1.0).abs() < 1e-12, "state {state}: {found} against {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn successors_that_agree_have_the_shares_of_both() {
+        let mut row = Row { successors: [3, 1, 3, 1], probabilities: [0.5, 0.25, 0.125, 0.125] };
+        merge_duplicates(&mut row);
+        assert_eq!((row.successors, row.probabilities), ([3, 1, 3, 1], [0.625, 0.375, 0.0, 0.0]));
+    }
+
+    #[test]
     fn the_stationary_distribution_is_left_unchanged_by_a_step() {
         for vocab_size in [1, 2, 3, 5, 97, 1000] {
             let rows = draw_chain(7, vocab_size);

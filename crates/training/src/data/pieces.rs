@@ -49,3 +49,63 @@ fn end_of_piece(bytes: &[u8]) -> usize {
     let last_start = bytes[tail..].iter().rposition(|byte| byte & 0xC0 != 0x80);
     last_start.map_or(bytes.len(), |place| tail + place)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of the pieces that a text comes in, which together are the text.
+    fn lengths(text: &str) -> Vec<usize> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text.txt");
+        std::fs::write(&path, text).unwrap();
+        let (mut whole, mut lengths) = (String::new(), vec![]);
+        let bad = |offset| -> DataError { panic!("byte {offset} is taken for no UTF-8") };
+        let taken: Result<(), DataError> = read_text(&path, bad, |piece| {
+            whole.push_str(piece);
+            lengths.push(piece.len());
+            Ok(())
+        });
+        taken.unwrap();
+        assert!(whole == text, "the pieces are not the text");
+        lengths
+    }
+
+    #[test]
+    fn pieces_end_after_a_line_before_a_space_or_between_characters() {
+        let piece = PIECE_BYTES;
+        assert_eq!(lengths(""), [0]);
+        assert_eq!(lengths("a b\nc"), [5]);
+        let long = |end: &str| format!("{}{end}{}", "x".repeat(piece - 10), "y".repeat(20));
+        assert_eq!(lengths(&long("\n")), [piece - 9, 20]);
+        assert_eq!(lengths(&long(" ")), [piece - 10, 21]);
+        assert_eq!(lengths(&long(" z\nz ")), [piece - 7, 22]);
+        // Characters of two, three and four bytes, none of which is cut; a last one that might go on waits for the next piece.
+        for (character, first) in [("é", piece - 2), ("€", (piece - 1) / 3 * 3), ("𝄞", piece - 4), ("x", piece - 1)]
+        {
+            let text = character.repeat(piece / character.len() + 8);
+            assert_eq!(lengths(&text), [first, text.len() - first], "{character}");
+        }
+        // A space at the very front is no place to end.
+        let spaced = format!(" {}", "x".repeat(piece + 5));
+        assert_eq!(lengths(&spaced), [piece - 1, spaced.len() + 1 - piece]);
+    }
+
+    #[test]
+    fn the_first_byte_that_is_no_text_is_told_by_its_place_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text.txt");
+        let mut bytes = "line\n".repeat(PIECE_BYTES / 5 + 3).into_bytes();
+        let place = bytes.len() - 4;
+        bytes[place] = 0xFF;
+        std::fs::write(&path, &bytes).unwrap();
+        let told = std::cell::Cell::new(None);
+        let bad = |offset| {
+            told.set(Some(offset));
+            DataError::NotSettled { change: 0.0 }
+        };
+        let taken: Result<(), DataError> = read_text(&path, bad, |_| Ok(()));
+        assert!(taken.is_err());
+        assert_eq!(told.get(), Some(place as u64));
+    }
+}

@@ -174,6 +174,31 @@ mod tests {
     }
 
     #[test]
+    fn windows_of_an_epoch_lie_side_by_side_within_their_part() {
+        let settings = SourceSettings::new(BatchShape { batch_size: 4, seq_len: 10 }, 256, 7);
+        let windows = |tokens| Windows::once_per_epoch(Path::new("a"), tokens, &settings).unwrap();
+        // Fifty tokens have four windows and the token behind each; fifty-one have five.
+        assert_eq!(
+            [windows(100..150), windows(100..151), windows(0..11)].map(|of| of.per_epoch()),
+            [4, 5, 1].map(Some)
+        );
+        let five = windows(100..151);
+        let epoch = |number: u64| {
+            let mut starts: Vec<u64> =
+                (5 * number..5 * number + 5).map(|sample| five.start(sample / 4, (sample % 4) as usize)).collect();
+            starts.sort();
+            starts
+        };
+        assert_eq!([epoch(0), epoch(1), epoch(7)], [(); 3].map(|()| vec![100, 110, 120, 130, 140]));
+        assert!(Windows::once_per_epoch(Path::new("a"), 0..10, &settings).is_err());
+        let by_lot = Windows::of_file(Path::new("a"), 100..113, &settings).unwrap();
+        let mut starts: Vec<u64> = (0..100).map(|position| by_lot.start(position, 0)).collect();
+        starts.sort();
+        starts.dedup();
+        assert_eq!((starts, by_lot.per_epoch()), (vec![100, 101, 102], None));
+    }
+
+    #[test]
     fn the_held_out_end_begins_with_a_document_where_one_begins_near_it() {
         let document_before = |starts: &'static [u64]| {
             move |token| starts.iter().copied().filter(|start| *start <= token).max().unwrap_or(0)

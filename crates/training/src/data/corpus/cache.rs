@@ -257,3 +257,63 @@ impl Take<Stop> for Taken<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENTS: [Document; 3] = [
+        Document { first_token: 0, text_bytes: 30 },
+        Document { first_token: 10, text_bytes: 5 },
+        Document { first_token: 20, text_bytes: 100 },
+    ];
+
+    fn kept(documents: &[Document], tokens: u64) -> Kept {
+        let (path, width) = (PathBuf::from("a.tokens"), TokenWidth::U16);
+        Kept { path, width, documents: documents.to_vec(), unit: "tokens".into(), tokens }
+    }
+
+    #[test]
+    fn a_token_is_of_the_document_that_began_last() {
+        let found = [0, 9, 10, 11, 19, 20, 39].map(|token| kept(&DOCUMENTS, 40).document_before(token));
+        assert_eq!(found, [0, 0, 10, 10, 10, 20, 20]);
+        assert_eq!(kept(&[], 0).document_before(5), 0);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_documents_that_tokens_belong_to() {
+        let of = |range: Range<u64>| kept(&DOCUMENTS, 40).bytes_per_token(&range);
+        assert_eq!([of(0..10), of(3..4), of(10..20), of(20..40)], [3.0, 3.0, 0.5, 5.0].map(Some));
+        assert_eq!([of(9..11), of(0..40), of(19..21)], [35.0 / 20.0, 135.0 / 40.0, 105.0 / 30.0].map(Some));
+        assert_eq!((of(40..50), kept(&[], 0).bytes_per_token(&(0..10))), (None, None));
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_its_tokens_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tokens, index) = (folder.path().join("a.tokens"), folder.path().join("a.index"));
+        let read = |header: Header, documents: &[Document], bytes: usize| {
+            let mut text = serde_json::to_vec(&header).unwrap();
+            text.push(b'\n');
+            for document in documents {
+                text.extend(document.first_token.to_le_bytes());
+                text.extend(document.text_bytes.to_le_bytes());
+            }
+            fs::write(&index, text).unwrap();
+            fs::write(&tokens, vec![0; bytes]).unwrap();
+            read_index(&tokens, &index, "key", TokenWidth::U16)
+        };
+        let header = |tokens| Header { layout: LAYOUT, key: "key".into(), tokens, documents: 3 };
+        assert_eq!(read(header(40), &DOCUMENTS, 80), Some((DOCUMENTS.to_vec(), 40)));
+        assert_eq!(read(header(40), &DOCUMENTS, 79), None);
+        assert_eq!(read(header(40), &DOCUMENTS[..2], 80), None);
+        assert_eq!(read(Header { layout: LAYOUT + 1, ..header(40) }, &DOCUMENTS, 80), None);
+        assert_eq!(read(Header { key: "other".into(), ..header(40) }, &DOCUMENTS, 80), None);
+        // Documents begin one after the other, and before the end.
+        let [first, second, third] = DOCUMENTS;
+        assert_eq!(read(header(40), &[second, first, third], 80), None);
+        assert_eq!(read(header(40), &[first, second, second], 80), None);
+        assert_eq!(read(header(20), &DOCUMENTS, 40), None);
+        assert_eq!(read(header(21), &DOCUMENTS, 42), Some((DOCUMENTS.to_vec(), 21)));
+    }
+}

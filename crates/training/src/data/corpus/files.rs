@@ -220,6 +220,18 @@ mod tests {
             ("[a-c]*", "bread", true),
             ("[!a-c]*", "bread", false),
             ("[]x]", "]", true),
+            // A dash stands for itself where it has nothing on one side.
+            ("[a-]x", "-x", true),
+            ("[a-]x", "ax", true),
+            ("[a-]x", "bx", false),
+            ("[-a]", "-", true),
+            ("[!a-]", "-", false),
+            ("[!]a]", "b", true),
+            ("[!]a]", "]", false),
+            ("[a-cx-z]", "y", true),
+            ("[a-cx-z]", "d", false),
+            ("[a", "[a", true),
+            ("[a", "a", false),
             ("[", "[", true),
             ("part-0[0-9].jsonl", "part-07.jsonl", true),
             ("part-0[0-9].jsonl", "part-17.jsonl", false),
@@ -227,6 +239,22 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), want, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_begins_with_the_first_part_that_is_one() {
+        let of = |given: &str| {
+            let (base, pattern) = split(Path::new(given));
+            (base.display().to_string(), pattern.join("/"))
+        };
+        let pair = |base: &str, pattern: &str| (base.to_string(), pattern.to_string());
+        assert_eq!(of("a/b/*.txt"), pair("a/b", "*.txt"));
+        assert_eq!(of("a/[bc]/d/e?.txt"), pair("a", "[bc]/d/e?.txt"));
+        assert_eq!(of("*.txt"), pair(".", "*.txt"));
+        assert_eq!(of("/a/**"), pair("/a", "**"));
+        assert!(is_pattern("a?") && is_pattern("[a]") && is_pattern("*") && !is_pattern("a.txt"));
+        let jsonl = ["a.jsonl", "b.ndjson", "c.json", "jsonl"].map(|name| is_jsonl(Path::new(name)));
+        assert_eq!(jsonl, [true, true, false, false]);
     }
 
     #[test]
