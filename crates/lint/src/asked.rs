@@ -8,6 +8,7 @@ use ruff_text_size::TextRange;
 use rustc_hash::FxHashMap;
 
 use super::context::ContextId;
+use super::purpose::Purpose;
 use super::symbols::FunctionId;
 use super::uses::Names;
 
@@ -15,6 +16,7 @@ use super::uses::Names;
 pub struct Asked<'a> {
     names: RefCell<FxHashMap<FunctionId, Rc<Names<'a>>>>,
     streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
+    purposes: RefCell<FxHashMap<(FunctionId, TextRange, usize), Purpose>>,
     waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
 }
 
@@ -27,6 +29,11 @@ impl<'a> Asked<'a> {
     /// Blocks of a function that work on another stream.
     pub fn streams(&self, function: FunctionId, find: impl FnOnce() -> Vec<TextRange>) -> Rc<Vec<TextRange>> {
         kept(&self.streams, function, || Rc::new(find()))
+    }
+
+    /// The purpose of a name that is assigned at this place, followed so deep.
+    pub fn purpose(&self, place: (FunctionId, TextRange, usize), find: impl FnOnce() -> Purpose) -> Purpose {
+        kept(&self.purposes, place, find)
     }
 
     /// Whether the host waits in a function's step in any case.

@@ -209,7 +209,10 @@ fn says_record(call: &ExprCall, name: &str, inner: TextRange) -> bool {
 
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> Purpose {
     match target {
-        Expr::Name(name) => of_name(program, function, statement, name.id.as_str(), deep),
+        // Names that are made of each other ask for each other again and again.
+        Expr::Name(name) => program
+            .asked
+            .purpose((function, name.range(), deep), || of_name(program, function, statement, name.id.as_str(), deep)),
         // `logs["loss"] = …`
         Expr::Subscript(subscript) => match &*subscript.slice {
             Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => Purpose::Record,

@@ -106,12 +106,14 @@ fn scripts_that_were_made_to_take_too_much() {
     let blocks = lines(2_000, &|at| format!("{}if x:\n", " ".repeat(at)));
     let names = lines(20_000, &|at| format!("        a{at} = a{} + a{}\n", at.saturating_sub(1), at.saturating_sub(2)));
     let values = lines(20_000, &|at| format!("        v{at} = loss.item()\n"));
+    let chain = "        loss = loss + loss.item()\n".repeat(500);
     let cells =
         vec![r#"{"cell_type":"code","metadata":{},"outputs":[],"source":["x = loss.item()\n"]}"#; 20_000].join(",");
     let scripts = [
         ("branches.py", format!("{step}        if x > 0:\n            pass\n{branches}")),
         ("reads.py", format!("{step}{}", "        print(loss.item())\n".repeat(5_000))),
         ("values.py", format!("{step}{values}")),
+        ("chain.py", format!("{step}{chain}")),
         ("calls.py", format!("import torch\n{calls}{step}        f0(model, loss)\n")),
         ("classes.py", format!("import torch\n{classes}{step}")),
         ("names.py", format!("{step}{names}")),
