@@ -4,13 +4,42 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::TextRange;
 use rustc_hash::FxHashMap;
 
 use super::context::ContextId;
-use super::purpose::Purpose;
 use super::symbols::FunctionId;
-use super::uses::Names;
+
+/// Uses of names in a function, inner functions included.
+pub type Names<'a> = FxHashMap<&'a str, Vec<Found<'a>>>;
+
+pub struct Found<'a> {
+    pub expression: &'a Expr,
+    pub is_store: bool,
+    pub statement: &'a Stmt,
+    /// Inside another function.
+    pub is_inner: bool,
+}
+
+/// For what the host reads a value back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Asked whether it is a number at all: a run goes on, or not.
+    Finite,
+    /// Goes to a log, a meter or a dictionary of results: nothing of the step waits for it.
+    Record,
+    /// Leaves out work that the device could do unasked.
+    Skip,
+    /// Stops, or passes over, what must not be trained on.
+    Guard,
+    /// Goes to something that is not followed.
+    Other,
+    /// A size, a place or a branch: the host goes on with the number.
+    Needed,
+    /// Looks something up that the host keeps.
+    Key,
+}
 
 #[derive(Default)]
 pub struct Asked<'a> {

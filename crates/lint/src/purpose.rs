@@ -4,29 +4,12 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+pub use super::asked::Purpose;
 use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
 use super::symbols::FunctionId;
 use super::uses::uses_of;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    /// Asked whether it is a number at all: a run goes on, or not.
-    Finite,
-    /// Goes to a log, a meter or a dictionary of results: nothing of the step waits for it.
-    Record,
-    /// Leaves out work that the device could do unasked.
-    Skip,
-    /// Stops, or passes over, what must not be trained on.
-    Guard,
-    /// Goes to something that is not followed.
-    Other,
-    /// A size, a place or a branch: the host goes on with the number.
-    Needed,
-    /// Looks something up that the host keeps.
-    Key,
-}
 
 /// Names are followed through assignments and returns this often.
 const MOST_NAMES_DEEP: usize = 3;

@@ -3,8 +3,8 @@
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
-use rustc_hash::FxHashMap;
 
+use super::asked::{Found, Names};
 use super::context::ContextId;
 use super::program::Program;
 use super::symbols::FunctionId;
@@ -16,17 +16,6 @@ pub struct Use<'a> {
     /// The innermost loop, guard or block around it; none inside another function.
     pub context: Option<ContextId>,
     pub statement: &'a Stmt,
-}
-
-/// Uses of names in a function, inner functions included.
-pub type Names<'a> = FxHashMap<&'a str, Vec<Found<'a>>>;
-
-pub struct Found<'a> {
-    expression: &'a Expr,
-    is_store: bool,
-    statement: &'a Stmt,
-    /// Inside another function.
-    is_inner: bool,
 }
 
 /// Every use of `name` in the function, inner functions included.
