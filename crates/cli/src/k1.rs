@@ -96,7 +96,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let interrupt = signals::listen(|| {})?;
     let settings = train_request(&arguments, &arguments.size)?.settings()?.0;
     ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
-    let nodes = tree_of(&settings.model)?.leaves.len();
+    let nodes = tree_of(&settings.model)?.choices();
     let updates = updates(&arguments, nodes)?;
     let design = design(&arguments, &settings)?;
     let folder = match &arguments.output_dir {

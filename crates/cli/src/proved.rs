@@ -47,14 +47,16 @@ pub fn model_named(model: &ModelConfig) -> String {
         norm_eps,
         tied,
         positions,
+        branching,
     } = model;
     // A LLaMA goes without its name: proofs of versions that knew no other family stay good.
     let family = if family.name == "llama" { String::new() } else { format!("{}, ", family.name) };
     let scaled = rope_scaling.map_or_else(String::new, |scaling| format!(", {scaling:?}"));
+    let tree = if branching.is_empty() { String::new() } else { format!(", branching {branching:?}") };
     let learned = if *positions > 0 { format!(", positions {positions}") } else { String::new() };
     format!(
         "{family}vocab {vocab_size}, hidden {hidden_dim}, layers {n_layers}, heads {n_heads} of {head_dim}, kv {n_kv_heads}, \
-         feed-forward {intermediate_dim}, theta {rope_theta}{scaled}, eps {norm_eps:e}{learned}{}",
+         feed-forward {intermediate_dim}, theta {rope_theta}{scaled}, eps {norm_eps:e}{learned}{tree}{}",
         if *tied { ", tied" } else { "" }
     )
 }

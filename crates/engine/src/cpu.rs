@@ -396,7 +396,7 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         Op::Choose(op) => {
             let squares = (choose::SHARED..at.inputs()).map(|index| at.input(index)[0]);
             let operands = choose::Operands::of(at);
-            choose::choose(&choose::Settings::of(op), operands, squares, |leaf, rates| {
+            choose::choose(op, operands, squares, |leaf, rates| {
                 at.output(leaf).copy_from_slice(&rates);
             });
         }
@@ -407,6 +407,7 @@ fn execute(team: &Team, op: &Op, types: &[TensorType], at: &Frame, reduction: &m
         }
         Op::Add(_) => elementwise::add(team, at.input(0), at.input(1), at.output(0)),
         Op::Mul(_) => elementwise::mul(team, at.input(0), at.input(1), at.output(0)),
+        Op::Scale(op) => elementwise::scale(team, op.factor, at.input(0), at.output(0)),
         Op::Silu(_) => elementwise::silu(team, at.input(0), at.output(0)),
         Op::SiluGrad(_) => elementwise::silu_gradient(team, at.input(0), at.input(1), at.output(0)),
         Op::CrossEntropy(_) => {

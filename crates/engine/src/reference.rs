@@ -60,6 +60,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::CausalSoftmaxGrad(_) => causal_softmax::gradient(inputs, outputs),
         Op::Add(_) => elementwise::zip(inputs, outputs, |a, b| a + b),
         Op::Mul(_) => elementwise::zip(inputs, outputs, |a, b| a * b),
+        Op::Scale(op) => elementwise::scale(op.factor, inputs, outputs),
         Op::Silu(_) => elementwise::silu(inputs, outputs),
         Op::SiluGrad(_) => elementwise::zip(inputs, outputs, elementwise::silu_gradient),
         Op::CrossEntropy(_) => cross_entropy::forward(inputs, outputs),

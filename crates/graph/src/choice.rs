@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How the nodes that a step updates are chosen among the leaves of the model's tree.
+/// How the nodes that a step updates are chosen in the model's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// As many with the largest gradient norm.
@@ -16,7 +16,35 @@ pub enum Rule {
     Random(usize),
 }
 
-/// Of the step: what the leaf at the end of the path takes, leaves under the same parent, and others of its layer.
+/// The units that a rule chooses among.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Among {
+    /// Every parameter is a leaf of the tree that the modules make.
+    #[default]
+    Parameters,
+    /// Blocks that are nodes of a tree of their own. A block is chosen whole, and everything outside of the blocks is always updated.
+    Blocks,
+}
+
+impl fmt::Display for Among {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(match self {
+            Among::Parameters => "parameters",
+            Among::Blocks => "blocks",
+        })
+    }
+}
+
+impl FromStr for Among {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Among, String> {
+        let found = [Among::Parameters, Among::Blocks].into_iter().find(|among| among.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is neither parameters nor blocks"))
+    }
+}
+
+/// Of the step: what the leaf at the end of the path takes, units under the same parent, and others of its layer.
 pub const FULL: f32 = 1.0;
 pub const SIBLING: f32 = 0.15;
 pub const SAME_LAYER: f32 = 0.05;
@@ -107,6 +135,14 @@ mod tests {
         for text in ["topk", "topk:0", "topk:-1", "random:all", "path:2", ""] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn units_print_as_they_are_written_and_others_are_refused() {
+        for among in [Among::Parameters, Among::Blocks] {
+            assert_eq!(among.to_string().parse(), Ok(among));
+        }
+        assert!("layers".parse::<Among>().is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod storage;
 pub mod tensor;
 pub mod text;
 
-pub use choice::Rule;
+pub use choice::{Among, Rule};
 pub use gradient::differentiate;
 pub use graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 pub use op::{Op, Operator, ShapeError};

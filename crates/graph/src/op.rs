@@ -238,6 +238,7 @@ registry! {
     "causal_softmax_grad" CausalSoftmaxGrad in causal_softmax,
     "add" Add in add,
     "mul" Mul in mul,
+    "scale" Scale in scale,
     "silu" Silu in silu,
     "silu_grad" SiluGrad in silu,
     "cross_entropy" CrossEntropy in cross_entropy,

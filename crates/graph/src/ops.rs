@@ -28,6 +28,7 @@ pub mod quantize;
 pub mod rms_norm;
 pub mod rms_scales;
 pub mod rope;
+pub mod scale;
 pub mod sgd;
 pub mod silu;
 pub mod split;

@@ -3,7 +3,7 @@
 use crate::optimizer::LOG_ROWS;
 use crate::tree::Tree;
 use headroom_record::attribution::{AttributionRecord, StepChoice, worked_on};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Steps that are kept one by one; beyond it every second one is let go, again and again.
 const MOST_STEPS: usize = 2048;
@@ -13,6 +13,8 @@ const MOST_STEPS: usize = 2048;
 pub struct Choices {
     names: Vec<String>,
     parameters: Vec<u64>,
+    /// Places of each node's parameters in a row of the log.
+    members: Vec<Range<usize>>,
     /// The last step that was read.
     read_to: u64,
     steps: u64,
@@ -27,17 +29,18 @@ pub struct Choices {
 
 impl Choices {
     pub fn of(tree: &Tree) -> Choices {
-        let leaves = tree.leaves.len();
+        let units = tree.units();
         Choices {
-            names: tree.leaf_names(),
-            parameters: tree.leaf_parameters(),
+            names: units.iter().map(|unit| unit.name.clone()).collect(),
+            parameters: units.iter().map(|unit| unit.parameters).collect(),
+            members: units.iter().map(|unit| unit.members.clone()).collect(),
             read_to: 0,
             steps: 0,
-            updates: vec![0; leaves],
+            updates: vec![0; units.len()],
             updated_parameters: 0,
             kept: vec![],
             stride: 1,
-            row: vec![0.0; 2 * leaves],
+            row: vec![0.0; 2 * tree.leaves.len()],
         }
     }
 
@@ -64,7 +67,7 @@ impl Choices {
         Some(format!("{} {:.0}%", most.node, 100.0 * most.share))
     }
 
-    /// The file of all steps so far. `moved` is in the order of the nodes.
+    /// The file of all steps so far. `moved` is in the order of the parameters.
     pub fn record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
         AttributionRecord {
             update,
@@ -76,7 +79,7 @@ impl Choices {
             updated_parameters: self.updated_parameters,
             ..AttributionRecord::default()
         }
-        .with_choices(&self.kept, moved)
+        .with_choices(&self.kept, &self.together(moved))
     }
 
     pub(crate) fn start_after(&mut self, step: u64) {
@@ -95,7 +98,9 @@ impl Choices {
 
     /// Takes over the row that was read.
     pub(crate) fn add(&mut self, step: u64) {
-        let (shares, squares) = self.row.split_at(self.names.len());
+        let (shares, squares) = self.row.split_at(self.row.len() / 2);
+        // A node's parameters take the same share.
+        let shares: Vec<f32> = self.members.iter().map(|members| shares[members.start]).collect();
         self.read_to = step;
         self.steps += 1;
         for ((share, updates), parameters) in shares.iter().zip(&mut self.updates).zip(&self.parameters) {
@@ -105,8 +110,9 @@ impl Choices {
             }
         }
         if (self.steps - 1).is_multiple_of(self.stride) {
-            let norms = squares.iter().map(|square| square.sqrt()).collect();
-            self.kept.push(StepChoice { step, shares: shares.to_vec(), norms });
+            let norm = |members: &Range<usize>| squares[members.clone()].iter().sum::<f32>().sqrt();
+            let norms = self.members.iter().map(norm).collect();
+            self.kept.push(StepChoice { step, shares, norms });
         }
         if self.kept.len() > MOST_STEPS {
             let mut place = 0;
@@ -116,5 +122,11 @@ impl Choices {
             });
             self.stride *= 2;
         }
+    }
+
+    /// Norms of parameters as those of the nodes that they belong to.
+    fn together(&self, norms: &[f64]) -> Vec<f64> {
+        let norm = |members: &Range<usize>| norms[members.clone()].iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        self.members.iter().map(norm).collect()
     }
 }

@@ -10,6 +10,7 @@ pub mod llama;
 pub mod qwen3;
 pub mod rope;
 mod sizes;
+pub mod tree;
 
 pub use build::Forward;
 pub use rope::RopeScaling;
@@ -23,7 +24,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// Every family; the first is that of the table of sizes.
-pub static FAMILIES: [&Family; 3] = [&llama::FAMILY, &qwen3::FAMILY, &gpt2::FAMILY];
+pub static FAMILIES: [&Family; 4] = [&llama::FAMILY, &qwen3::FAMILY, &gpt2::FAMILY, &tree::FAMILY];
 
 pub struct Family {
     /// Hugging Face's `model_type`.
@@ -43,6 +44,8 @@ pub struct Family {
     /// Beyond what holds for every family.
     pub check: fn(&ModelConfig) -> Result<(), ConfigError>,
     pub forward: fn(&mut Build) -> Result<Forward, GraphError>,
+    /// Which block is whose parent, where blocks are nodes of a tree that a step chooses among; else empty.
+    pub parents: fn(&ModelConfig) -> Vec<Option<usize>>,
     /// Constants of the graph for sequences of a length, written once.
     pub constants: fn(&ModelConfig, usize) -> Vec<(&'static str, Vec<f32>)>,
     /// From Hugging Face's `config.json`; what cannot be honoured is an error.
@@ -87,6 +90,8 @@ pub struct ModelConfig {
     pub tied: bool,
     /// Rows of the table of learned positions; 0 without one.
     pub positions: usize,
+    /// Children of each node, level by level, where blocks form a tree; else empty.
+    pub branching: Vec<usize>,
 }
 
 /// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants, output `loss`.

@@ -12,7 +12,7 @@ use headroom_graph::ops::accumulate::{Accumulate, Zero};
 use headroom_graph::ops::adamw::Decays;
 use headroom_graph::ops::choose::Choose;
 use headroom_graph::ops::clip::{ClipScale, GradientNorm, SquaredNorm};
-use headroom_graph::{Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
+use headroom_graph::{Among, Category, Graph, GraphError, Phase, Rule, TensorType, ValueId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,7 +38,7 @@ pub enum Update {
     /// Everything.
     #[default]
     Dense,
-    /// The leaves of the model's tree that a rule chooses; the others stand still, moments and step counts included.
+    /// The nodes of the model's tree that a rule chooses; the others stand still, moments and step counts included.
     Chosen {
         rule: Rule,
         /// Of the lots, where they decide.
@@ -131,12 +131,13 @@ pub enum Norm {
 }
 
 /// Adds one update a parameter, clipping and accumulation where they are asked for; returns the norm of all gradients where
-/// it is computed. The input `rates` `[3]` is written before every update.
+/// it is computed. A choice is one among `units`. The input `rates` `[3]` is written before every update.
 pub fn optimize(
     graph: &mut Graph,
     config: &OptimizerConfig,
     parameters: &[ValueId],
     gradients: &[ValueId],
+    units: Among,
     norm: Norm,
 ) -> Result<Option<ValueId>, GraphError> {
     let states: Vec<Vec<ValueId>> =
@@ -165,7 +166,10 @@ pub fn optimize(
     };
     let rates = match config.update {
         Update::Dense => vec![rates; parameters.len()],
-        Update::Chosen { rule, seed } => choose(graph, rule, seed, config.betas, rates, &squares)?,
+        Update::Chosen { rule, seed } => {
+            let [beta1, beta2] = config.betas;
+            choose(graph, Choose { rule, among: units, seed, beta1, beta2 }, rates, &squares)?
+        }
     };
     for (((&parameter, states), &gradient), rates) in parameters.iter().zip(&states).zip(&gradients).zip(rates) {
         let step = method::Step { gradient, rates, clip: clip.map(|(scale, _)| scale) };
@@ -180,21 +184,13 @@ pub fn optimize(
 }
 
 /// Adds the choice and what it keeps; the rates of every parameter's update.
-fn choose(
-    graph: &mut Graph,
-    rule: Rule,
-    seed: u64,
-    [beta1, beta2]: [f64; 2],
-    rates: ValueId,
-    squares: &[ValueId],
-) -> Result<Vec<ValueId>, GraphError> {
+fn choose(graph: &mut Graph, choice: Choose, rates: ValueId, squares: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
     let leaves = squares.len();
     let at = graph.input(CHOICE_AT, TensorType::i32(&[2]));
     let state = Category::OptimizerState;
     let tree = graph.state(CHOICE_TREE, TensorType::i32(&[leaves, 3]), state);
     let counts = graph.state(CHOICE_COUNTS, TensorType::f32(&[leaves]), state);
     let log = graph.state(CHOICE_LOG, TensorType::f32(&[LOG_ROWS, 2 * leaves]), state);
-    let choice = Choose { rule, seed, beta1, beta2 };
     graph.add(choice, &[&[rates, at, tree, counts, log], squares].concat())
 }
 

@@ -3,6 +3,7 @@
 use crate::data::BatchShape;
 use crate::models::{self, ModelConfig};
 use crate::optimizer::{CHOICE_AT, CHOICE_COUNTS, CHOICE_LOG, CHOICE_TREE, Norm, OptimizerConfig, Trained, optimize};
+use crate::tree::Tree;
 use headroom_engine::{Program, Target, Walk};
 use headroom_graph::ops::quantize::Scaling;
 use headroom_graph::pass::{Applied, Pass, apply};
@@ -11,7 +12,7 @@ use headroom_graph::passes::parallel::{DATA_PARALLEL, OWN_INPUTS, parallel};
 use headroom_graph::passes::{OFFERED, PassList, checkpoint, fp8};
 use headroom_graph::spread::spread;
 use headroom_graph::storage::stored;
-use headroom_graph::{Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
+use headroom_graph::{Among, Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
 /// What a step computes and how.
 #[derive(Clone, Debug)]
@@ -44,6 +45,17 @@ pub struct TrainingProgram {
     pub passes: Vec<Applied>,
     /// Ranks that take the step together, each with a batch of its own.
     pub ranks: usize,
+    /// Of each block, where blocks are nodes of a tree.
+    parents: Vec<Option<usize>>,
+}
+
+impl TrainingProgram {
+    /// The parameters as parts of the model's tree.
+    pub fn tree(&self) -> Tree {
+        let graph = &self.program.graph;
+        let leaf = |one: &Trained| (&*graph.get(one.parameter).part.path, graph.ty(one.parameter).elements());
+        Tree::of(self.trained.iter().map(leaf), self.parents.clone())
+    }
 }
 
 /// What the host writes and reads of the choice.
@@ -121,7 +133,9 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         }
     }
     let norm = if keep == Keep::GradientNorm { Norm::Always } else { Norm::WhereClipped };
-    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients, norm)? {
+    let parents = (config.model.family.parents)(&config.model);
+    let units = if parents.is_empty() { Among::Parameters } else { Among::Blocks };
+    if let Some(norm) = optimize(&mut graph, &config.optimizer, &parameters, &gradients, units, norm)? {
         graph.output("gradient_norm", norm);
     }
     graph.validate("differentiating")?;
@@ -163,6 +177,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
         shape: config.shape,
         passes,
         ranks: among.map_or(1, |among| among.ranks),
+        parents,
         program: Program {
             walk: Walk::of(&config.passes),
             ..Program::made_for(config.target, config.precision, graph)

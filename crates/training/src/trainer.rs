@@ -194,9 +194,7 @@ impl Trainer {
 
     /// The parameters as the leaves of the model's tree.
     pub fn tree(&self) -> Tree {
-        let graph = self.graph();
-        let leaf = |one: &Trained| (&*graph.get(one.parameter).part.path, graph.ty(one.parameter).elements());
-        Tree::of(self.training.trained.iter().map(leaf))
+        self.training.tree()
     }
 
     /// Large weights never pass through the host where the device can draw them itself, the same bytes.

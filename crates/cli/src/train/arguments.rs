@@ -47,6 +47,9 @@ pub struct ModelArguments {
     /// Transformer layers
     #[arg(long, alias = "num-layers", value_name = "N")]
     pub n_layers: Option<usize>,
+    /// Children of each node of a tree, level by level, from the root's on; the number of blocks follows [default: 4-3-2]
+    #[arg(long, value_name = "N-N-N")]
+    pub branching: Option<String>,
     /// Attention heads
     #[arg(long, alias = "num-heads", value_name = "N")]
     pub n_heads: Option<usize>,

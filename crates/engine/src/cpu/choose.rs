@@ -1,29 +1,14 @@
-//! The choice of what a step updates. Some hundred numbers at most, on one thread: a threshold found by bisection, or three
+//! The choice of what a step updates. Some hundred numbers at most, on one thread: a threshold found by bisection, or
 //! descents in the tree.
 
+mod blocks;
+
 use super::frame::Frame;
-use headroom_graph::Rule;
+use blocks::Blocks;
 use headroom_graph::choice::{FULL, SAME_LAYER, SIBLING, bias_corrections, lot, rank_of_norm};
-use headroom_graph::ops::adamw_chosen::AdamWChosen;
 use headroom_graph::ops::choose::Choose;
 pub use headroom_graph::ops::choose::SHARED;
-
-pub struct Settings {
-    rule: Rule,
-    seed: u64,
-    beta1: f64,
-    beta2: f64,
-}
-
-impl Settings {
-    pub fn of(op: &Choose) -> Settings {
-        Settings { rule: op.rule, seed: op.seed, beta1: op.beta1, beta2: op.beta2 }
-    }
-
-    pub fn of_update(op: &AdamWChosen) -> Settings {
-        Settings { rule: op.rule, seed: op.seed, beta1: op.beta1, beta2: op.beta2 }
-    }
-}
+use headroom_graph::{Among, Rule};
 
 /// The inputs that both forms of the choice share.
 pub struct Operands<'a> {
@@ -63,7 +48,7 @@ impl Tree<'_> {
 
 /// Writes the log's row, counts the steps of those that were chosen, and hands each leaf its rates.
 pub fn choose(
-    settings: &Settings,
+    op: &Choose,
     operands: Operands,
     squares: impl Iterator<Item = f32>,
     mut give: impl FnMut(usize, [f32; 3]),
@@ -73,12 +58,23 @@ pub fn choose(
     let row = at[0].rem_euclid((log.len() / (2 * leaves)) as i32) as usize;
     let (shares, norms) = log[row * 2 * leaves..][..2 * leaves].split_at_mut(leaves);
     norms.iter_mut().zip(squares).for_each(|(kept, square)| *kept = square);
+    let norms = &*norms;
     shares.fill(0.0);
-    match settings.rule {
-        Rule::All => shares.fill(FULL),
-        Rule::TopK(count) => mark_largest(shares, count, |leaf| rank_of_norm(norms[leaf])),
-        Rule::Random(count) => mark_largest(shares, count, |leaf| lot(settings.seed, at[1] as u32, leaf as u32)),
-        Rule::Path => mark_path(shares, norms, tree),
+    match (op.rule, op.among) {
+        (Rule::All, _) => shares.fill(FULL),
+        (rule, Among::Blocks) => {
+            let blocks = Blocks { tree: tree.0, norms };
+            match rule {
+                Rule::Random(count) => {
+                    blocks.mark_largest(shares, count, |block| lot(op.seed, at[1] as u32, blocks.number(block)).into());
+                }
+                Rule::TopK(count) => blocks.mark_largest(shares, count, |block| blocks.rank(block)),
+                _ => blocks.mark_path(shares),
+            }
+        }
+        (Rule::TopK(count), _) => mark_largest(shares, count, |leaf| rank_of_norm(norms[leaf])),
+        (Rule::Random(count), _) => mark_largest(shares, count, |leaf| lot(op.seed, at[1] as u32, leaf as u32)),
+        (Rule::Path, _) => mark_path(shares, norms, tree),
     }
     for (leaf, (&share, count)) in shares.iter().zip(counts).enumerate() {
         if share == 0.0 {
@@ -86,7 +82,7 @@ pub fn choose(
             continue;
         }
         *count += 1.0;
-        let [first, second] = bias_corrections(settings.beta1, settings.beta2, *count as u64);
+        let [first, second] = bias_corrections(op.beta1, op.beta2, *count as u64);
         give(leaf, [rates[0] * share, first, second]);
     }
 }

@@ -1,4 +1,4 @@
-//! Element-wise kernels: add, multiply, SiLU, GELU and their gradients, accumulate, zero.
+//! Element-wise kernels: add, multiply, scale, SiLU, GELU and their gradients, accumulate, zero.
 
 use super::math::sigmoid;
 use super::{Team, by_isa};
@@ -16,6 +16,11 @@ pub fn add(team: &Team, a: &[f32], b: &[f32], out: &mut [f32]) {
 
 pub fn mul(team: &Team, a: &[f32], b: &[f32], out: &mut [f32]) {
     zip(team, a, b, out, mul_chunk);
+}
+
+pub fn scale(team: &Team, factor: f64, x: &[f32], y: &mut [f32]) {
+    let factor = factor as f32;
+    team.pool.for_each_chunk(y, CHUNK, |index, y| scale_chunk(team.isa, factor, &x[index * CHUNK..][..y.len()], y));
 }
 
 pub fn silu_gradient(team: &Team, x: &[f32], dy: &[f32], dx: &mut [f32]) {
@@ -86,6 +91,12 @@ by_isa! {
     fn mul_chunk(a: &[f32], b: &[f32], out: &mut [f32]) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
             *out = a * b;
+        }
+    }
+
+    fn scale_chunk(factor: f32, x: &[f32], y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = factor * x;
         }
     }
 

@@ -109,7 +109,7 @@ pub fn adamw_chosen(
         rest = others;
         total(own)
     });
-    choose::choose(&choose::Settings::of_update(op), choose::Operands::of(at), squares, |leaf, own| {
+    choose::choose(&op.choice(), choose::Operands::of(at), squares, |leaf, own| {
         rates[3 * leaf..][..3].copy_from_slice(&own);
     });
     let (rates, scale) = (&*rates, clip.map_or(1.0, |(scale, _)| scale));

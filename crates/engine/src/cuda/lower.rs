@@ -157,6 +157,7 @@ impl Lowering<'_> {
         match call.op {
             Op::Add(_)
             | Op::Mul(_)
+            | Op::Scale(_)
             | Op::Silu(_)
             | Op::SiluGrad(_)
             | Op::SwiGlu(_)

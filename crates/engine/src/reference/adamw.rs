@@ -5,7 +5,7 @@ use headroom_graph::TensorType;
 use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::adamw_chosen::AdamWChosen;
-use headroom_graph::ops::choose::{Choose, SHARED};
+use headroom_graph::ops::choose::SHARED;
 
 pub fn run(op: &AdamW, inputs: &mut [Tensor]) {
     let clip = inputs.get(5).map_or(1.0, |clip| clip.data[0]);
@@ -55,7 +55,7 @@ pub fn run_chosen(op: &AdamWChosen, inputs: &mut [Tensor], outputs: &mut [Tensor
     }
     let mut chooser = inputs[..SHARED].to_vec();
     chooser.extend(squares.iter().map(|&sum| scalar(sum)));
-    let choice = Choose { rule: op.rule, seed: op.seed, beta1: op.beta1, beta2: op.beta2 };
+    let choice = op.choice();
     let mut rates = vec![Tensor::zeros(&TensorType::f32(&[3])); op.parameters];
     choose::run(&choice, &mut chooser, &mut rates);
     inputs[..SHARED].clone_from_slice(&chooser[..SHARED]);

@@ -8,6 +8,10 @@ pub fn zip(inputs: &[Tensor], outputs: &mut [Tensor], f: impl Fn(f64, f64) -> f6
     outputs[0].data.iter_mut().zip(pairs).for_each(|(out, (&a, &b))| *out = f(a, b));
 }
 
+pub fn scale(factor: f64, inputs: &[Tensor], outputs: &mut [Tensor]) {
+    outputs[0].data.iter_mut().zip(&inputs[0].data).for_each(|(out, &x)| *out = factor * x);
+}
+
 pub fn silu(inputs: &[Tensor], outputs: &mut [Tensor]) {
     outputs[0].data.iter_mut().zip(&inputs[0].data).for_each(|(out, &x)| *out = x * sigmoid(x));
 }

@@ -69,12 +69,12 @@ fn head_and_loss(x: &TensorType, weight: &TensorType) -> Vec<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headroom_graph::Rule;
     use headroom_graph::ops::adamw::Decays;
     use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
     use headroom_graph::ops::{
         adamw_all, adamw_chosen, add_rms_norm, linear_cross_entropy, linears, rms_scales, silu, swiglu,
     };
+    use headroom_graph::{Among, Rule};
 
     /// A product's form and the sizes of both sides.
     type Product = (Form, [usize; 2], [usize; 2]);
@@ -148,6 +148,7 @@ mod tests {
         let (rule, seed) = (Rule::All, 0);
         let chosen = adamw_chosen::AdamWChosen {
             rule,
+            among: Among::Parameters,
             seed,
             beta1,
             beta2,

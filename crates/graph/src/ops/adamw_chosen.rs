@@ -1,21 +1,22 @@
 //! The choice of what a step updates and AdamW on what was chosen, in one call: norms, choice, clipping and updates.
 
 use super::adamw::{AdamW, Decays};
-use super::choose::{SHARED, expect_shared, shared_example};
-use crate::choice::Rule;
+use super::choose::{Choose, SHARED, expect_shared, shared_example};
+use crate::choice::{Among, Rule};
 use crate::graph::{GraphError, ValueId};
 use crate::op;
 use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// The shared inputs of [`Choose`](super::choose::Choose), then for each parameter `weight`, `first`, `second` (all updated)
+    /// The shared inputs of [`Choose`], then for each parameter `weight`, `first`, `second` (all updated)
     /// and `gradient`, then the copies in half precision (updated) of those weights that are matrices, where there are any → the
     /// rates that each was updated with, `[n, 3]`, and the norm of all gradients, `[1]`, where they are clipped.
     ///
-    /// Every parameter is a leaf of the tree. One that is not chosen keeps weight, moments and count to the byte.
+    /// A parameter that is not chosen keeps weight, moments and count to the byte.
     pub struct AdamWChosen {
         pub rule: Rule,
+        pub among: Among,
         /// Of the lots, where they decide.
         pub seed: u64,
         pub beta1: f64,
@@ -32,6 +33,12 @@ op! {
 }
 
 impl AdamWChosen {
+    /// The choice alone.
+    pub fn choice(&self) -> Choose {
+        let &Self { rule, among, seed, beta1, beta2, .. } = self;
+        Choose { rule, among, seed, beta1, beta2 }
+    }
+
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
         let &Self { beta1, beta2, eps, weight_decay, decays, .. } = self;
@@ -100,22 +107,31 @@ impl Operator for AdamWChosen {
             let ty = TensorType::f32(sizes);
             inputs.extend([Fill::Normal, Fill::Normal, Fill::Positive, Fill::Normal].map(|fill| (ty.clone(), fill)));
         }
-        [(Rule::TopK(2), 0.0), (Rule::All, 0.5), (Rule::Path, 0.0), (Rule::Random(2), 0.5)]
-            .map(|(rule, max_norm)| {
-                let op = AdamWChosen {
-                    rule,
-                    seed: 7,
-                    beta1: 0.9,
-                    beta2: 0.999,
-                    eps: 1e-8,
-                    weight_decay: 0.01,
-                    decays: if max_norm > 0.0 { Decays::Matrices } else { Decays::All },
-                    max_norm,
-                    halves: 0,
-                    parameters: sizes.len(),
-                };
-                Example { op: op.into(), inputs: inputs.clone() }
-            })
-            .to_vec()
+        let (parameters, blocks) = (Among::Parameters, Among::Blocks);
+        [
+            (Rule::TopK(2), parameters, 0.0),
+            (Rule::All, parameters, 0.5),
+            (Rule::Path, parameters, 0.0),
+            (Rule::Random(2), parameters, 0.5),
+            (Rule::TopK(1), blocks, 0.0),
+            (Rule::Path, blocks, 0.5),
+        ]
+        .map(|(rule, among, max_norm)| {
+            let op = AdamWChosen {
+                rule,
+                among,
+                seed: 7,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay: 0.01,
+                decays: if max_norm > 0.0 { Decays::Matrices } else { Decays::All },
+                max_norm,
+                halves: 0,
+                parameters: sizes.len(),
+            };
+            Example { op: op.into(), inputs: inputs.clone() }
+        })
+        .to_vec()
     }
 }

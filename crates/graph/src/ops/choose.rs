@@ -1,7 +1,7 @@
 //! The choice of what a step updates: from the squared norm of every leaf of the model's tree to the rates that each is
 //! updated with.
 
-use crate::choice::Rule;
+use crate::choice::{Among, Rule};
 use crate::graph::{GraphError, ValueId};
 use crate::op;
 use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
@@ -11,12 +11,15 @@ op! {
     /// `rates` `[3]`, `at` `i32[2]`, `tree` `i32[n, 3]`, `counts` `[n]` and `log` `[rows, 2n]` (both updated), then `n` sums of
     /// squares `[1]` → for each leaf the `rates` `[3]` of its update, zeros where it stands still.
     ///
-    /// `at` is the row of the log that this step writes and the step's number. A row of `tree` is a leaf's branch (the child of
-    /// the root that it is or lies under), its part (the child of the branch) and its parent, numbers of nodes with the root as 0.
+    /// `at` is the row of the log that this step writes and the step's number. Among parameters, a row of `tree` is a leaf's branch
+    /// (the child of the root that it is or lies under), its part (the child of the branch) and its parent, numbers of nodes with the
+    /// root as 0. Among blocks, a row is the block that a parameter is in, counted from 1 (0: in none, always updated), the block's
+    /// parent (0: none) and its level from 0; the parameters of a block follow one another, and the first of them speaks for it.
     /// `counts` has each leaf's own steps, which correct the bias of its moments. A row of the log is the share of the
     /// step that each leaf took, then its squared norm: the host reads it when it has nothing else to wait for.
     pub struct Choose {
         pub rule: Rule,
+        pub among: Among,
         /// Of the lots, where they decide.
         pub seed: u64,
         pub beta1: f64,
@@ -99,11 +102,12 @@ impl Operator for Choose {
         let leaves = 40;
         let mut inputs = shared_example(leaves);
         inputs.extend(vec![(TensorType::f32(&[1]), Fill::Positive); leaves]);
-        [Rule::TopK(1), Rule::TopK(7), Rule::All, Rule::Path, Rule::Random(7)]
-            .map(|rule| {
-                let op = Choose { rule, seed: 7, beta1: 0.9, beta2: 0.999 };
-                Example { op: op.into(), inputs: inputs.clone() }
-            })
-            .to_vec()
+        let rules = [Rule::TopK(1), Rule::TopK(7), Rule::All, Rule::Path, Rule::Random(7)];
+        let example = |rule: Rule, among: Among| {
+            let op = Choose { rule, among, seed: 7, beta1: 0.9, beta2: 0.999 };
+            Example { op: op.into(), inputs: inputs.clone() }
+        };
+        let among = |among: Among| rules.map(|rule| example(rule, among));
+        [among(Among::Parameters), among(Among::Blocks)].concat()
     }
 }

@@ -57,6 +57,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         let op: Op = match choice.map(|choice| graph.node(choice).op) {
             Some(Op::Choose(choice)) => AdamWChosen {
                 rule: choice.rule,
+                among: choice.among,
                 seed: choice.seed,
                 beta1,
                 beta2,

@@ -24,6 +24,7 @@ pub static FAMILY: Family = Family {
     sized,
     check,
     forward,
+    parents: |_| vec![],
     constants: |_, _| vec![],
     read,
     write,
@@ -128,6 +129,7 @@ fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
         norm_eps: fields.positive_or("layer_norm_epsilon", 1e-5)?,
         tied: fields.flag_or("tie_word_embeddings", true)?,
         positions: fields.size_or("n_positions", 1024)?,
+        branching: vec![],
     })
 }
 

@@ -20,6 +20,7 @@ pub static FAMILY: Family = Family {
     sized: |row| row,
     check: |_| Ok(()),
     forward,
+    parents: |_| vec![],
     constants: rope::constants,
     read,
     write,
@@ -50,7 +51,7 @@ pub fn stacked(build: &mut Build, block: Block) -> Result<Forward, GraphError> {
 }
 
 /// 18 kernels: the workshop's list of 17, and the second residual add.
-fn block(build: &mut Build, layer: usize, x: ValueId, rotation: Rotation) -> Result<ValueId, GraphError> {
+pub fn block(build: &mut Build, layer: usize, x: ValueId, rotation: Rotation) -> Result<ValueId, GraphError> {
     let (d, q_width, kv_width) = (build.config.hidden_dim, build.config.q_width(), build.config.kv_width());
     let at = |part: &str| format!("layers.{layer}.{part}");
 
@@ -90,6 +91,7 @@ pub fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
         norm_eps: fields.positive_or("rms_norm_eps", 1e-6)?,
         tied: fields.flag("tie_word_embeddings")?,
         positions: 0,
+        branching: vec![],
     };
     fields.check_heads(&config)?;
     Ok(config)

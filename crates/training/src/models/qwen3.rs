@@ -20,6 +20,7 @@ pub static FAMILY: Family = Family {
     sized: |row| ModelConfig { rope_theta: 1e6, ..row },
     check: |_| Ok(()),
     forward,
+    parents: |_| vec![],
     constants: rope::constants,
     read,
     write,

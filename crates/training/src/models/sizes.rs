@@ -37,6 +37,7 @@ const fn model([hidden_dim, n_layers, n_heads, n_kv_heads, intermediate_dim]: [u
         norm_eps: 1e-6,
         tied: false,
         positions: 0,
+        branching: Vec::new(),
     }
 }
 

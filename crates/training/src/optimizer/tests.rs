@@ -29,7 +29,7 @@ fn made(config: &OptimizerConfig, norm: Norm) -> Made {
         graph.input(&format!("gradient.{name}"), TensorType::f32(sizes))
     };
     let gradients: Vec<ValueId> = WEIGHTS.iter().map(|one| gradient(&mut graph, (one.0, one.1))).collect();
-    let norm = optimize(&mut graph, config, &parameters, &gradients, norm).unwrap();
+    let norm = optimize(&mut graph, config, &parameters, &gradients, Among::Parameters, norm).unwrap();
     Made { graph, norm }
 }
 

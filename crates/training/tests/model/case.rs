@@ -16,8 +16,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Every stored case. Families are made by `xtask/cases/families.py`.
-pub const CASES: [&str; 5] = ["nano", "nano_tied", "llama3", "qwen3", "gpt2"];
+/// Every stored case. Hugging Face's families are made by `xtask/cases/families.py`, the tree by `xtask/cases/tree.py`.
+pub const CASES: [&str; 6] = ["nano", "nano_tied", "llama3", "qwen3", "gpt2", "tree"];
 
 pub struct Case {
     pub config: ModelConfig,

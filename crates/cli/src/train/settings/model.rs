@@ -3,7 +3,7 @@
 use crate::train::arguments::ModelArguments;
 use anyhow::{bail, ensure};
 use headroom_training::checkpoint::Checkpoint;
-use headroom_training::models::{FAMILIES, Family, ModelConfig, SIZES, Size};
+use headroom_training::models::{FAMILIES, Family, ModelConfig, SIZES, Size, tree};
 
 pub struct ChosenModel {
     /// A row's name, or `custom`.
@@ -83,7 +83,8 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
     }
     let rope_theta = flags.rope_theta.unwrap_or(base.rope_theta);
     ensure!(rope_theta.is_finite() && rope_theta > 0.0, "--rope-theta is {rope_theta}\n  help: a number above 0");
-    Ok(ModelConfig {
+    let branching = branching_of(&base, flags)?;
+    let model = ModelConfig {
         family: base.family,
         hidden_dim,
         n_layers: flags.n_layers.unwrap_or(base.n_layers),
@@ -97,7 +98,28 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
         tied: base.tied || flags.tied,
         norm_eps: base.norm_eps,
         positions: base.positions,
+        branching: base.branching,
+    };
+    Ok(match branching {
+        Some(branching) => tree::branched(model, &branching),
+        None => model,
     })
+}
+
+/// The tree that the flags ask for.
+fn branching_of(base: &ModelConfig, flags: &ModelArguments) -> anyhow::Result<Option<Vec<usize>>> {
+    let Some(text) = &flags.branching else { return Ok(None) };
+    ensure!(
+        *base.family == tree::FAMILY,
+        "--branching is for a tree, and a {} is a chain of blocks\n  help: --family tree",
+        base.family.title
+    );
+    match text.split('-').map(str::parse).collect() {
+        Ok(children) => Ok(Some(children)),
+        Err(_) => bail!(
+            "--branching {text} is not a list of numbers\n  help: 4-3-2 is 4 children, 3 of each, 2 of each of those"
+        ),
+    }
 }
 
 /// Half of the heads, as in every row, or as near below it as divides them.
@@ -112,6 +134,7 @@ fn refuse_differences(asked: &ModelConfig, loaded: &ModelConfig) -> anyhow::Resu
         [
             ("--hidden-dim", model.hidden_dim.to_string()),
             ("--n-layers", model.n_layers.to_string()),
+            ("--branching", format!("{:?}", model.branching)),
             ("--n-heads", model.n_heads.to_string()),
             ("--n-kv-heads", model.n_kv_heads.to_string()),
             ("width of a head", model.head_dim.to_string()),

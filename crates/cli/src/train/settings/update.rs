@@ -23,11 +23,11 @@ pub fn update_of(
         Ok(update) => update,
         Err(why) => bail!("--update: {why}\n  help: dense, topk:K, topk:all, path or random:K"),
     };
-    let leaves = tree_of(model)?.leaves.len();
+    let nodes = tree_of(model)?.choices();
     if let Some(count) = update.rule().and_then(Rule::count) {
         ensure!(
-            count <= leaves,
-            "--update {update} chooses {count} nodes, and the model has {leaves}\n  help: --show-tree lists them; topk:all is all"
+            count <= nodes,
+            "--update {update} chooses {count} nodes, and the model has {nodes}\n  help: --show-tree lists them; topk:all is all"
         );
     }
     Ok(match update {
@@ -46,5 +46,6 @@ pub fn update_of(
 
 /// The model's tree, known without a device.
 pub fn tree_of(model: &ModelConfig) -> Result<Tree, GraphError> {
-    Ok(Tree::of(parameters(model)?.into_iter().map(|one| (one.part.path, one.ty.elements()))))
+    let parameters = parameters(model)?.into_iter().map(|one| (one.part.path, one.ty.elements()));
+    Ok(Tree::of(parameters, (model.family.parents)(model)))
 }

@@ -115,6 +115,73 @@ __device__ __forceinline__ float share_on_path(const Place* tree, u32 leaf, u32 
     return there.parent != ROOT && own.branch == there.branch ? 0.05f : 0.0f;
 }
 
+// Among blocks a row of the tree is block, parent and level, under the names of the other rows.
+__device__ __forceinline__ int block_at(const Place* tree, u32 leaf) { return tree[leaf].branch; }
+__device__ __forceinline__ int parent_at(const Place* tree, u32 leaf) { return tree[leaf].part; }
+__device__ __forceinline__ int level_at(const Place* tree, u32 leaf) { return tree[leaf].parent; }
+
+// The parameters of a block follow one another: the first of this leaf's block, and the one behind its last.
+__device__ u32 first_of_block(const Place* tree, u32 leaf) {
+    while (leaf > 0 && block_at(tree, leaf - 1) == block_at(tree, leaf)) leaf--;
+    return leaf;
+}
+__device__ u32 end_of_block(const Place* tree, u32 first, u32 leaves) {
+    u32 end = first + 1;
+    while (end < leaves && block_at(tree, end) == block_at(tree, first)) end++;
+    return end;
+}
+
+__device__ u64 key_of_block(const Keys& keys, const Place* tree, u32 first, u32 end) {
+    if (keys.rule == RANDOM) return lot(keys.seed, keys.step, (u32)block_at(tree, first));
+    double sum = 0.0;
+    for (u32 leaf = first; leaf < end; leaf++) sum += keys.norms[leaf];
+    return (u64)__double_as_longlong(sum) & 0x7fffffffffffffffull;
+}
+
+// How many blocks come before the one that begins here.
+__device__ u32 place_of_block(const Keys& keys, const Place* tree, u32 own_first, u32 leaves) {
+    u64 own = key_of_block(keys, tree, own_first, end_of_block(tree, own_first, leaves));
+    u32 before = 0;
+    for (u32 first = 0; first < leaves;) {
+        u32 end = end_of_block(tree, first, leaves);
+        if (block_at(tree, first) != 0) {
+            u64 key = key_of_block(keys, tree, first, end);
+            before += key > own || (key == own && first < own_first);
+        }
+        first = end;
+    }
+    return before;
+}
+
+// Down from the root to the child whose own norm is the largest: the first parameter of the block where that ends.
+__device__ u32 end_of_block_path(const Keys& keys, const Place* tree, u32 leaves) {
+    u32 found = NONE;
+    for (int level = 0;; level++) {
+        int parent = found == NONE ? 0 : block_at(tree, found);
+        u64 best = 0;
+        u32 mine = NONE;
+        for (u32 leaf = threadIdx.x; leaf < leaves; leaf += THREADS) {
+            if (block_at(tree, leaf) == 0 || first_of_block(tree, leaf) != leaf) continue;
+            if (parent_at(tree, leaf) != parent || level_at(tree, leaf) != level) continue;
+            u64 key = key_of_block(keys, tree, leaf, end_of_block(tree, leaf, leaves));
+            if (mine == NONE || key > best) {
+                best = key;
+                mine = leaf;
+            }
+        }
+        u32 child = largest(best, mine);
+        if (child == NONE) return found;
+        found = child;
+    }
+}
+
+__device__ float share_on_block_path(const Place* tree, u32 first, u32 end) {
+    if (end == NONE) return 0.0f;
+    if (first == end) return 1.0f;
+    if (parent_at(tree, first) == parent_at(tree, end)) return 0.15f;
+    return level_at(tree, first) == level_at(tree, end) ? 0.05f : 0.0f;
+}
+
 __device__ __forceinline__ double power(double base, u64 exponent) {
     double result = 1.0;
     for (;;) {
@@ -127,19 +194,26 @@ __device__ __forceinline__ double power(double base, u64 exponent) {
 
 // One block of 1024 threads. out[leaf]: learning rate and corrections of bias, zeros where the leaf stands still.
 extern "C" __global__ void choose(const float* const* squared, const float* rates, const int* at, const Place* tree,
-                                  float* counts, float* log, float* const* out, u32 leaves, u32 rows, u32 rule, u32 count,
-                                  u64 seed, double beta1, double beta2) {
+                                  float* counts, float* log, float* const* out, u32 leaves, u32 rows, u32 rule,
+                                  u32 blocks, u32 count, u64 seed, double beta1, double beta2) {
     in_turn();
     int row = at[0] % (int)rows;
     if (row < 0) row += rows;
     float *shares = log + (u64)row * 2 * leaves, *norms = shares + leaves;
     for (u32 leaf = threadIdx.x; leaf < leaves; leaf += THREADS) norms[leaf] = *squared[leaf];
     __syncthreads();
-    u32 end = rule == PATH ? end_of_path(norms, tree, leaves) : NONE;
     Keys keys = {norms, seed, rule, (u32)at[1]};
+    u32 end = NONE;
+    if (rule == PATH) end = blocks ? end_of_block_path(keys, tree, leaves) : end_of_path(norms, tree, leaves);
     for (u32 leaf = threadIdx.x; leaf < leaves; leaf += THREADS) {
         float share = 1.0f;
-        if (rule == PATH) share = share_on_path(tree, leaf, end);
+        if (rule != ALL && blocks) {
+            u32 first = first_of_block(tree, leaf);
+            if (block_at(tree, leaf) == 0) share = 1.0f;
+            else if (rule == PATH) share = share_on_block_path(tree, first, end);
+            else share = place_of_block(keys, tree, first, leaves) < count ? 1.0f : 0.0f;
+        }
+        else if (rule == PATH) share = share_on_path(tree, leaf, end);
         else if (rule != ALL) share = place_of(keys, leaf, leaves) < count ? 1.0f : 0.0f;
         shares[leaf] = share;
         float* mine = out[leaf];

@@ -1,4 +1,4 @@
-// Kernels that handle each element alone: residual add, products, SiLU, GELU and SwiGLU with their gradients, the rotation.
+// Kernels that handle each element alone: residual add, products, averages, SiLU, GELU and SwiGLU with their gradients, the rotation.
 //
 // Operands are rows x columns with a pitch of their own, in elements. `_v` handles 16 bytes a thread, `_s` one element.
 
@@ -25,6 +25,16 @@ __device__ void mul_rows(const ACT* x, const ACT* y, ACT* out, u32 rows, u32 col
         auto a = load<W>(x + row * ldx + col), b = load<W>(y + row * ldy + col);
 #pragma unroll
         for (int k = 0; k < W; k++) a.x[k] = from_float<ACT>(to_float(a.x[k]) * to_float(b.x[k]));
+        store<W>(out + row * ldo + col, a);
+    }
+}
+
+template <int W>
+__device__ void scale_rows(const ACT* x, ACT* out, u32 rows, u32 cols, u64 ldx, u64 ldo, float factor) {
+    EACH_PACK(W) {
+        auto a = load<W>(x + row * ldx + col);
+#pragma unroll
+        for (int k = 0; k < W; k++) a.x[k] = from_float<ACT>(factor * to_float(a.x[k]));
         store<W>(out + row * ldo + col, a);
     }
 }
@@ -139,6 +149,7 @@ __device__ void rope_rows(const ACT* x, const float* cosine, const float* sine, 
 
 BOTH(add, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(mul, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
+BOTH(scale, (const ACT* x, ACT* o, u32 r, u32 c, u64 lx, u64 lo, float f), (x, o, r, c, lx, lo, f))
 BOTH(silu, (const ACT* x, ACT* o, u32 r, u32 c, u64 lx, u64 lo), (x, o, r, c, lx, lo))
 BOTH(silu_grad, (const ACT* x, const ACT* y, ACT* o, u32 r, u32 c, u64 lx, u64 ly, u64 lo), (x, y, o, r, c, lx, ly, lo))
 BOTH(gelu, (const ACT* x, ACT* o, u32 r, u32 c, u64 lx, u64 lo), (x, o, r, c, lx, lo))

@@ -5,9 +5,9 @@ use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{CHOOSE, NO_CONTRACTION, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
-use headroom_graph::Rule;
 use headroom_graph::ops::adamw_chosen::AdamWChosen;
 use headroom_graph::ops::choose::{Choose, SHARED};
+use headroom_graph::{Among, Rule};
 
 /// Threads of the one block that chooses: `THREADS` of the kernel.
 const CHOOSING: usize = 1024;
@@ -35,10 +35,9 @@ impl Lowering<'_> {
         let arguments = Arguments::default().pointer(partial).pointer(starts).pointer(squares).u32(leaves);
         let grid = Grid::new(leaves.div_ceil(THREADS / 32), THREADS);
         actions.push(self.kernel_of(&choose_unit(), "leaf_squares", grid, arguments)?);
-        let choice = Choose { rule: op.rule, seed: op.seed, beta1: op.beta1, beta2: op.beta2 };
         let places = |first: u64, bytes: u64| (0..leaves as u64).map(|leaf| first + bytes * leaf).collect::<Vec<u64>>();
         let rates = call.outputs[0].at; // [n, 3]
-        actions.push(self.choice(call, &choice, &places(squares, 4), &places(rates, 12))?);
+        actions.push(self.choice(call, &op.choice(), &places(squares, 4), &places(rates, 12))?);
         actions.push(self.update(&tables, RatesAt { first: rates, stride: 3 }, clip, &op.single())?);
         Ok(actions)
     }
@@ -67,6 +66,7 @@ impl Lowering<'_> {
             .u32(leaves)
             .u32(log.rows())
             .u32(rule)
+            .u32(usize::from(op.among == Among::Blocks))
             .u32(count)
             .pointer(op.seed)
             .f64(op.beta1)

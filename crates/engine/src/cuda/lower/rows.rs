@@ -48,6 +48,7 @@ impl Lowering<'_> {
         let name = match call.op {
             Op::Add(_) => "add",
             Op::Mul(_) => "mul",
+            Op::Scale(_) => "scale",
             Op::Silu(_) => "silu",
             Op::SiluGrad(_) => "silu_grad",
             Op::SwiGlu(_) => "swiglu",
@@ -66,6 +67,9 @@ impl Lowering<'_> {
         let mut arguments = all.iter().fold(Arguments::default(), |list, operand| list.pointer(operand.at));
         arguments = arguments.u32(rows).u32(columns);
         arguments = all.iter().fold(arguments, |list, operand| list.u64(operand.pitch));
+        if let Op::Scale(op) = call.op {
+            arguments = arguments.f32(op.factor);
+        }
         let packs = rows * columns / if vector { wide(all[0]) } else { 1 };
         let name = format!("{name}_{}", if vector { "v" } else { "s" });
         Ok(vec![self.kernel(call, ELEMENTWISE, &name, self.through(packs), arguments)?])
