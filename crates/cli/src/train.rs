@@ -36,6 +36,7 @@ use estimate::Estimate;
 use folder::{IfTaken, RunFolder};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::LoadWatch;
+use headroom_graph::Among;
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::progress::ProgressHeader;
@@ -277,9 +278,11 @@ fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
             parameters: tree.nodes[node].parameters,
         })
         .collect();
+    let count = tree.choices();
+    let choices = format!("{count} {}", if tree.among() == Among::Blocks { "nodes" } else { "leaves" });
     match format {
-        Format::Text => output::text(&text::tree(&nodes))?,
-        Format::Json => output::result(&format!("{}\n", json!({ "leaves": tree.leaves.len(), "nodes": nodes })))?,
+        Format::Text => output::text(&text::tree(&nodes, &choices))?,
+        Format::Json => output::result(&format!("{}\n", json!({ "leaves": count, "nodes": nodes })))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -60,10 +60,15 @@ fn recomputed(settings: &Settings, planned: &Planned) -> String {
 fn model_line(settings: &Settings) -> String {
     let model = &settings.model;
     let tied = if model.tied { ", tied" } else { "" };
+    let children: Vec<String> = model.branching.iter().map(usize::to_string).collect();
+    let blocks = match (model.family.parents)(model).len() {
+        0 => format!("{} layers", model.n_layers),
+        nodes => format!("{nodes} nodes ({})", children.join("-")),
+    };
     format!(
-        "hidden {}, {} layers, {} heads of {}, {} key-value, feed-forward {}, vocabulary {}{tied}",
+        "hidden {}, {}, {} heads of {}, {} key-value, feed-forward {}, vocabulary {}{tied}",
         model.hidden_dim,
-        model.n_layers,
+        blocks,
         model.n_heads,
         model.head_dim,
         model.n_kv_heads,
@@ -112,9 +117,8 @@ fn steps_line(settings: &Settings, planned: &Planned) -> String {
     if optimizer.clip > 0.0 {
         line += &format!(", gradients clipped to {}", optimizer.clip);
     }
-    if let Some(choice) = &planned.training.choice {
-        let leaves = planned.training.program.graph.ty(choice.counts).elements();
-        line += &format!(", update {} of {leaves} nodes", optimizer.update);
+    if planned.training.choice.is_some() {
+        line += &format!(", update {} of {} nodes", optimizer.update, planned.training.tree().choices());
     }
     line
 }

@@ -4,7 +4,7 @@ use crate::place::{Place, SMALL};
 
 #[test]
 fn every_family_resumes_to_the_byte() {
-    for family in ["qwen3", "gpt2"] {
+    for family in ["qwen3", "gpt2", "tree --branching 2-2"] {
         let place = Place::new();
         let line = format!("train {SMALL} --family {family} --decay matrices --passes all");
         place.succeeds(&format!("{line} --num-steps 6 --save straight"));
@@ -27,6 +27,7 @@ fn a_loaded_model_keeps_its_configuration() {
             &["bos_token_id", "eos_token_id", "max_position_embeddings", "rope_parameters", "transformers_version"][..],
         ),
         ("qwen3", &["layer_types", "max_window_layers", "sliding_window", "head_dim", "tie_word_embeddings"]),
+        ("tree", &["branching", "num_hidden_layers", "max_position_embeddings", "architectures"]),
         ("gpt2", &["n_positions", "n_embd", "eos_token_id", "summary_type", "activation_function", "dtype"]),
     ] {
         let place = Place::new();
@@ -48,6 +49,53 @@ fn a_family_has_its_own_tree_and_its_own_limits() {
     place.refuses("train --size nano --family gpt2 --seq-len 4096", &["2048 positions"]);
     place.copy_case("qwen3");
     place.refuses("train --init-from qwen3 --family gpt2", &["--family gpt2", "Qwen3"]);
+}
+
+#[test]
+fn a_tree_has_nodes_to_choose_from_and_as_many_as_its_branching_says() {
+    let place = Place::new();
+    let tree = "train --size nano --family tree";
+    let shown = place.succeeds(&format!("{tree} --branching 2-2 --show-tree")).stdout;
+    let wanted = "\
+model              387,008
+├─ embed_tokens     64,000
+├─ layers.0        258,944
+│  ├─ layers.1     110,976
+│  │  ├─ layers.2   36,992
+│  │  └─ layers.3   36,992
+│  └─ layers.4     110,976
+│     ├─ layers.5   36,992
+│     └─ layers.6   36,992
+├─ norm                 64
+└─ lm_head          64,000
+7 nodes to choose from
+";
+    assert_eq!(shown, wanted);
+    assert!(place.succeeds(&format!("{tree} --show-tree")).stdout.ends_with("41 nodes to choose from\n"));
+    place.refuses(&format!("{tree} --branching 2-2 --update topk:8"), &["7", "--show-tree"]);
+    place.refuses(&format!("{tree} --n-layers 3"), &["--branching", "--n-layers is left out"]);
+    place.refuses(&format!("{tree} --branching 2-x"), &["--branching 2-x", "4-3-2"]);
+    place.refuses(&format!("{tree} --branching 2-0"), &["at least 1"]);
+    place.refuses("train --size nano --branching 2-2", &["LLaMA", "--family tree"]);
+}
+
+#[test]
+fn a_run_on_a_tree_tells_what_it_updated_by_node() {
+    let place = Place::new();
+    let line = format!("train {SMALL} --family tree --branching 2-2 --num-steps 4");
+    let done = place.succeeds(&format!("{line} --update path --output-dir o --save chosen"));
+    assert!(done.stdout.contains("7 nodes (2-2)") && done.stdout.contains("update path of 7 nodes"), "{}", done.stdout);
+    let record = place.json("o/attribution.json");
+    let nodes: Vec<&str> = record["nodes"].as_array().unwrap().iter().map(|node| node.as_str().unwrap()).collect();
+    assert_eq!(nodes.len(), 7 + 3, "{nodes:?}");
+    for (node, name) in nodes.iter().enumerate() {
+        let inner = ["layers.0", "layers.1", "layers.4"].contains(name);
+        assert_eq!(record["updates"][node].as_u64(), Some(if inner { 0 } else { 4 }), "{name}");
+    }
+    let files = |folder: &str| place.read(&format!("{folder}/model.safetensors"));
+    place.succeeds(&format!("{line} --update topk:all --save all"));
+    place.succeeds(&format!("{line} --save dense"));
+    assert!(files("all") == files("dense") && files("all") != files("chosen"));
 }
 
 #[test]

@@ -66,6 +66,10 @@ fn row_named(name: &str) -> anyhow::Result<&'static Size> {
 }
 
 fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<ModelConfig> {
+    let base = match branching_of(&base, flags)? {
+        Some(branching) => tree::branched(base, &branching),
+        None => base,
+    };
     let n_heads = flags.n_heads.unwrap_or(base.n_heads);
     let kv_default = match flags.n_heads {
         Some(n_heads) if base.n_kv_heads == base.n_heads => n_heads,
@@ -83,8 +87,7 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
     }
     let rope_theta = flags.rope_theta.unwrap_or(base.rope_theta);
     ensure!(rope_theta.is_finite() && rope_theta > 0.0, "--rope-theta is {rope_theta}\n  help: a number above 0");
-    let branching = branching_of(&base, flags)?;
-    let model = ModelConfig {
+    Ok(ModelConfig {
         family: base.family,
         hidden_dim,
         n_layers: flags.n_layers.unwrap_or(base.n_layers),
@@ -99,10 +102,6 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
         norm_eps: base.norm_eps,
         positions: base.positions,
         branching: base.branching,
-    };
-    Ok(match branching {
-        Some(branching) => tree::branched(model, &branching),
-        None => model,
     })
 }
 
