@@ -295,9 +295,20 @@ fn replayed(view: &View, play: &Play, costs: EventCosts) -> Trace {
     }
     let (_, lengths) = staging(view, costs, range);
     lengths.into_iter().for_each(|(at, nanos)| trace.device.duration[at] = nanos);
+    keep_order_of_streams(&mut trace);
     trace.memory.time.iter_mut().for_each(|time| *time = clock.at(*time));
     trace.counters.iter_mut().for_each(|sample| sample.time = clock.at(sample.time));
     trace
+}
+
+/// Work of one stream starts in the order in which it started when it was recorded, whatever moved it.
+fn keep_order_of_streams(trace: &mut Trace) {
+    let device = &mut trace.device;
+    for at in 1..device.len() {
+        if device.lane[at] == device.lane[at - 1] {
+            device.start[at] = device.start[at].max(device.start[at - 1]);
+        }
+    }
 }
 
 fn median(values: &[f64]) -> Option<f64> {

@@ -73,7 +73,8 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 let on_stream = (0..at).rev().take_while(|&before| device.lane[before] == device.lane[at]);
                 let on_stream = on_stream.take(64).find(|&before| sets_length(view, before));
                 let queued = on_stream.filter(|&before| ordered.is_none_or(|ordered| ordered < device.end(before)));
-                // Strictly earlier, so that spans cannot lead back to each other.
+                // Never later, and on another stream strictly earlier, so that spans cannot lead back to each other.
+                let queued = queued.filter(|&before| device.start[before] <= device.start[at]);
                 let on_any =
                     last_before(view, &work, device.start[at]).filter(|&last| device.start[last] < device.start[at]);
                 let before = queued.or(on_any);

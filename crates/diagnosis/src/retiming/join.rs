@@ -74,6 +74,7 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
         (trace.host.start[at], trace.host.duration[at]) = (start, (end - start).max(0));
     }
     place_device_work(full, light, timed, &fellow_of_call, &of_all, &mut trace);
+    super::keep_order_of_streams(&mut trace);
     trace.memory.time.iter_mut().for_each(|time| *time = of_all.at(*time));
     trace.counters.iter_mut().for_each(|sample| sample.time = of_all.at(sample.time));
     Some(Joined { trace, share: matched as f64 / events.max(1) as f64 })

@@ -143,6 +143,9 @@ impl<'a> Processes<'a> {
         if let Some(spoiled) = &self.spoiled {
             return Err(spoiled.clone());
         }
+        if let Ended::TooLong(_) = ended {
+            return Err(ended.words(&place));
+        }
         // It takes too few steps for both.
         let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
             record_into(command, into, place);
@@ -413,7 +416,9 @@ impl Ended {
         let how = match self {
             Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
             Ended::By(status) => format!("it ended with {status}"),
-            Ended::TooLong(limit) => format!("it was ended after {:.0} s", limit.as_secs_f64()),
+            Ended::TooLong(limit) => {
+                format!("it was ended after {:.0} s, for it may take no longer (--time-limit)", limit.as_secs_f64())
+            }
             Ended::Interrupted => return "interrupted".into(),
         };
         if last.is_empty() { how } else { format!("{how}; the last it printed:\n    {last}") }

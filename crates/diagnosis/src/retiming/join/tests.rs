@@ -112,6 +112,28 @@ fn work_takes_its_fellows_place_and_length_and_else_keeps_its_distance() {
 }
 
 #[test]
+fn work_of_one_stream_keeps_its_order() {
+    // The second kernel waits in the queue for long, and the light recording lacks it.
+    let made = |queue: i64, with_second: bool| {
+        let mut made = Fabricated::default();
+        made.step(1, 0, 1_000 * MICRO);
+        for nth in 0..4 {
+            let start = nth * 50 * MICRO;
+            made.operator(&format!("aten::op{nth}"), start, start + 20 * MICRO);
+            if nth != 1 || with_second {
+                let work = start + (8 + queue) * MICRO;
+                made.launch((start + 2 * MICRO, start + 6 * MICRO), "k", (work, work + 9 * MICRO));
+            }
+        }
+        made.trace()
+    };
+    let joined = join(&made(400, true), &made(0, false)).expect("they are alike").trace;
+    let starts: Vec<i64> = joined.device.start.iter().map(|time| time / MICRO).collect();
+    assert_eq!(starts[0], 8);
+    assert!(starts[1] > 400 && starts.is_sorted(), "{starts:?}");
+}
+
+#[test]
 fn moments_between_anchors_lie_on_a_line_and_never_run_backwards() {
     let map = Map::new(vec![(100, 40), (0, 0), (200, 30), (100, 99)]);
     assert_eq!([0, 50, 100, 150, 200].map(|time| map.at(time)), [0, 20, 40, 40, 40]);
