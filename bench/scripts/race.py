@@ -126,6 +126,15 @@ SCRIPTS = {
     "graphed_unet_nchw": "below-roof",
     "atari_float_frames": "host-copies",
     "darknet_hand_mish": "small-kernels-fusable",
+    # The eleventh set, judged once.
+    "visits_mask_row_by_row": "host-sync",
+    "trainer_bart_full_length": "padding",
+    "lightning_vocoder_made_twice": "forward-repeated",
+    "accelerate_clip_checkpointed": "activations-recomputed",
+    "pose_heatmaps_no_workers": "data-loading",
+    "compiled_seismic_lion_loop": "optimizer-per-parameter",
+    "graphed_denoiser_hand_norm": "small-kernels-fusable",
+    "weather_hand_attention": "attention-materialised",
 }
 
 
