@@ -1,5 +1,6 @@
 //! `headroom analyze TRACE…`: what a profiler's trace says, and what to do about it.
 
+pub mod existing;
 pub mod measuring;
 
 use std::path::{Path, PathBuf};

@@ -20,6 +20,7 @@ mod tensorboard;
 
 pub use arguments::Arguments;
 
+use crate::analyze::existing;
 use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::files::host_name;
@@ -81,6 +82,9 @@ pub fn run_profiled(
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
 pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &arguments.profiling.analyze_existing {
+        return existing::run(folder, arguments.output.folder());
+    }
     *company = ranks::join(&arguments)?;
     let company = company.as_ref();
     if let Some(company) = company {
@@ -91,7 +95,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
     let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
     registry::check_name(arguments.output.name.as_deref())?;
     ensure!(
-        !arguments.output.overwrite || arguments.output.output_dir.is_some() || arguments.output.save.is_some(),
+        !arguments.output.overwrite || arguments.output.folder().is_some() || arguments.output.save.is_some(),
         "--overwrite has nothing to overwrite\n  help: name a folder with --output-dir or --save"
     );
     ensure!(
@@ -264,6 +268,9 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         conclude(&mut folder, &settings, &ended, &arguments.output, format, made, entry)
     };
     let code = how_it_ended(outcome.end, trainer.step, checkpoints.as_ref(), &interrupt)?;
+    if let Some(copy) = arguments.output.second_folder().filter(|_| profiler.is_some()) {
+        profile::files::copy(&folder.path, copy)?;
+    }
     written.and(printed.map_err(anyhow::Error::from))?;
     Ok(code)
 }
@@ -289,7 +296,7 @@ fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
 
 fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
     let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
-    match &flags.output_dir {
+    match flags.folder() {
         Some(path) => RunFolder::claim(path, if_taken),
         None => RunFolder::claim_new(started, &settings.size),
     }

@@ -21,9 +21,23 @@ pub struct About {
 pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
     let mut traces = Vec::new();
     for path in paths {
-        traces.extend(headroom_trace::read_packed(path, ratio)?);
+        traces.extend(headroom_trace::read_packed(folder_of_traces(path), ratio)?);
     }
     Ok(traces)
+}
+
+/// Folders in which the course keeps traces: ours lie in the run's folder itself.
+const OF_THE_COURSE: [&str; 2] = ["pytorch_profiles", "pytorch_profiling"];
+
+fn folder_of_traces(path: &Path) -> &Path {
+    let is_of_course = path.file_name().is_some_and(|name| OF_THE_COURSE.iter().any(|folder| name == *folder));
+    match path.parent().filter(|parent| is_of_course && !path.exists() && parent.is_dir()) {
+        Some(parent) => {
+            crate::output::note(&format!("traces of a run lie in its folder: {} is read", parent.display()));
+            parent
+        }
+        None => path,
+    }
 }
 
 /// Traces by the runs that they are of.

@@ -2,21 +2,22 @@
 
 use clap::ValueEnum;
 use headroom_record::config::ProfilersEnabled;
+use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct ProfilingArguments {
     /// Record every call of some steps: the trace, its operators and its memory
-    #[arg(long, alias = "enable-pytorch-profiler", overrides_with = "profile")]
+    #[arg(long, visible_alias = "enable-pytorch-profiler", overrides_with = "profile")]
     pub profile: bool,
     /// Count FLOPs and bytes, and hold them against the machine's roofs
     #[arg(
         long,
-        aliases = ["enable-deepspeed-flops", "computational-intensity", "generate-roofline"],
+        visible_aliases = ["enable-deepspeed-flops", "computational-intensity", "generate-roofline"],
         overrides_with = "flops"
     )]
     pub flops: bool,
     /// What is live in memory at every call
-    #[arg(long, alias = "enable-memory-profiling", overrides_with = "profile_memory")]
+    #[arg(long, visible_alias = "enable-memory-profiling", overrides_with = "profile_memory")]
     pub profile_memory: bool,
     /// Only the table of operators
     #[arg(long, overrides_with = "profile_operators")]
@@ -27,6 +28,9 @@ pub struct ProfilingArguments {
     /// All of the above, and report.md and report.html
     #[arg(long, overrides_with = "generate_report")]
     pub generate_report: bool,
+    /// Train nothing: analyze the traces of a folder, as `headroom analyze DIR` does; with --output-dir the report is written there
+    #[arg(long, value_name = "DIR")]
+    pub analyze_existing: Option<PathBuf>,
     /// Steps to record, after --warmup-steps; the first step of a run is never among them
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub profile_steps: u64,

@@ -64,6 +64,22 @@ pub fn clear(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// A copy of the profile's files in another folder: the course has its readers look there.
+pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).map_err(FileError::new("make the folder", to))?;
+    for entry in fs::read_dir(from).map_err(FileError::new("read the folder", from))? {
+        let path = entry.map_err(FileError::new("read the folder", from))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if NAMED.contains(&&*name) || is_trace_or_events(&name) {
+            let copied = |out: &mut dyn std::io::Write| {
+                fs::File::open(&path).and_then(|mut file| std::io::copy(&mut file, out)).map(drop)
+            };
+            write_atomically_with(&to.join(&name), |out| copied(out))?;
+        }
+    }
+    Ok(())
+}
+
 fn is_trace_or_events(name: &str) -> bool {
     (name.starts_with("trace_step_") && name.ends_with(".json"))
         || name.ends_with(".pt.trace.json")

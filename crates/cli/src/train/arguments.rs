@@ -4,12 +4,12 @@ use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
 use crate::shown::{Shown, Stream};
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
 use headroom_training::fault::Fault;
 use headroom_training::models::FAMILIES;
 use headroom_training::optimizer::Method;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[derive(clap::Args)]
@@ -45,16 +45,16 @@ pub struct ModelArguments {
     #[arg(long, value_name = "N")]
     pub hidden_dim: Option<usize>,
     /// Transformer layers
-    #[arg(long, alias = "num-layers", value_name = "N")]
+    #[arg(long, visible_alias = "num-layers", value_name = "N")]
     pub n_layers: Option<usize>,
     /// Children of each node of a tree, level by level, from the root's on; the number of blocks follows [default: 4-3-2]
     #[arg(long, value_name = "N-N-N")]
     pub branching: Option<String>,
     /// Attention heads
-    #[arg(long, alias = "num-heads", value_name = "N")]
+    #[arg(long, visible_alias = "num-heads", value_name = "N")]
     pub n_heads: Option<usize>,
     /// Heads of keys and values, each shared by as many query heads; divides the heads
-    #[arg(long, alias = "num-kv-heads", value_name = "N")]
+    #[arg(long, visible_alias = "num-kv-heads", value_name = "N")]
     pub n_kv_heads: Option<usize>,
     /// Width of the feed-forward part
     #[arg(long, value_name = "N")]
@@ -286,13 +286,21 @@ pub enum PrecisionChoice {
 }
 
 const AUTO: &str = "auto";
+/// A choice of the course that this grew from.
+const FP16: &str = "fp16";
 
 /// Lists the choices in help and completions.
 fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
-    let names = Precision::ALL.map(Precision::name).into_iter().chain([AUTO]);
-    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+    let names = Precision::ALL.map(Precision::name).into_iter().chain([AUTO]).map(PossibleValue::new);
+    let course = PossibleValue::new(FP16).hide(true);
+    PossibleValuesParser::new(names.chain([course])).try_map(|name| match name.as_str() {
         AUTO => Ok(PrecisionChoice::Auto),
-        name => name.parse::<Precision>().map(PrecisionChoice::Named),
+        FP16 => Err(
+            "fp16 needs its losses scaled and is not computed here; --precision bf16 has as few bytes and the range \
+                     of fp32"
+                .to_string(),
+        ),
+        name => name.parse::<Precision>().map(PrecisionChoice::Named).map_err(|error| error.to_string()),
     })
 }
 
@@ -309,8 +317,11 @@ pub struct OutputArguments {
     #[arg(long, default_value_t = 3)]
     pub warmup_steps: u64,
     /// Made if missing; refused if it holds another run [default: runs/TIME-SIZE]
-    #[arg(long, alias = "profile-dir", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
+    /// The same as --output-dir; with both, a copy of the profile's files
+    #[arg(long, value_name = "DIR")]
+    pub profile_dir: Option<PathBuf>,
     /// A name to find the run by: `headroom runs show NAME`, `headroom regress --baseline NAME`
     #[arg(long)]
     pub name: Option<String>,
@@ -347,4 +358,16 @@ pub struct OutputArguments {
     /// Check device, memory and folder, take three steps, say that the machine is ready, and keep nothing
     #[arg(long, conflicts_with = "save")]
     pub validate_setup: bool,
+}
+
+impl OutputArguments {
+    /// The run's folder, by either of its names.
+    pub fn folder(&self) -> Option<&Path> {
+        self.output_dir.as_deref().or(self.profile_dir.as_deref())
+    }
+
+    /// Where the profile's files are wanted as well.
+    pub fn second_folder(&self) -> Option<&Path> {
+        self.profile_dir.as_deref().filter(|folder| Some(*folder) != self.folder())
+    }
 }

@@ -45,3 +45,40 @@ fn pythons_readers_find_every_figure() {
     assert_eq!(said.lines().count(), 4);
     assert!(said.contains("_bound"), "{said}");
 }
+
+/// The course's commands, typed as it has them, or answered with the one to use.
+#[test]
+fn commands_of_the_course_do_what_they_say() {
+    let place = tempfile::tempdir().unwrap();
+    let run = |line: &str| headroom().args(line.split(' ')).current_dir(place.path()).output().unwrap();
+    let succeeds = |line: &str| {
+        let done = run(line);
+        assert!(done.status.success(), "{line}: {}", said(&done));
+        said(&done)
+    };
+    succeeds(
+        "train --size nano --num-steps 6 --enable-pytorch-profiler --profile-dir ./profiles --output-dir ./output",
+    );
+    let files = |folder: &str| {
+        let entries = std::fs::read_dir(place.path().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    for folder in ["profiles", "output"] {
+        let names = files(folder);
+        let traces = names.iter().filter(|name| name.ends_with(".json") && name.contains("trace")).count();
+        assert_eq!(traces, 2, "{folder}: {names:?}");
+    }
+    assert!(!files("profiles").contains(&"config.json".to_string()), "a copy of the profile is not the run");
+
+    let existing = "profile --analyze-existing ./output/pytorch_profiling --generate-report --output-dir ./detailed";
+    let analyzed = succeeds(existing);
+    assert!(analyzed.contains("output is read") && analyzed.contains("Findings"), "{analyzed}");
+    let mut written = files("detailed");
+    written.sort();
+    assert_eq!(written, ["analysis.json", "report.html", "report.md"]);
+    assert!(succeeds("analyze ./profiles").contains("Findings"));
+
+    let refused = run("train --precision fp16");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--precision bf16"), "{}", said(&refused));
+}

@@ -10,7 +10,8 @@ import os
 
 NAME = "loader-workers"
 CLASS = "same"
-PREFETCH = 4
+# Batches that all workers together make ahead at least: more of them only take memory.
+AHEAD = 8
 MOST = 16
 
 
@@ -27,7 +28,7 @@ def applies(facts):
 
 def is_served(loader):
     enough = loader["workers"] >= (1 if loader["iterable"] else cores())
-    return enough and loader["persistent"] and (loader["prefetch"] or 0) >= PREFETCH
+    return enough and loader["persistent"] and loader["workers"] * (loader["prefetch"] or 0) >= AHEAD
 
 
 def install(hook):
@@ -66,9 +67,10 @@ def changed(hook, module, dataset, arguments, named):
     if may_stay and not named.get("persistent_workers"):
         named["persistent_workers"] = True
         done.append("workers that stay" if not done else "kept between epochs")
-    if (named.get("prefetch_factor") or 2) < PREFETCH:
-        named["prefetch_factor"] = PREFETCH
-        done.append(f"{PREFETCH} batches ahead each")
+    prefetch = -(-AHEAD // max(1, workers))
+    if (named.get("prefetch_factor") or 2) < prefetch:
+        named["prefetch_factor"] = prefetch
+        done.append(f"{prefetch} batches ahead each")
     if done:
         hook.did("DataLoader", "got " + ", ".join(done))
     else:

@@ -9,7 +9,7 @@ pub const REMEDY: Remedy = remedy!(
     Class::Same,
     "DataLoaders get workers that stay and fetch ahead",
     answers ["data-loading"],
-    by_hand "give the DataLoader `num_workers`, `persistent_workers=True` and `prefetch_factor=4`",
+    by_hand "give the DataLoader `num_workers`, and `persistent_workers=True`; two workers or fewer also `prefetch_factor=4`",
     edits [
         Edit::Argument { at: At::Loader, name: "num_workers", value: Value::Workers, position: Some(5) },
         Edit::Argument { at: At::Loader, name: "persistent_workers", value: Value::Persistent, position: None },

@@ -15,6 +15,8 @@ pub struct Note {
     pub measured_on: Option<String>,
     /// Where workers of a loader made batches ahead.
     pub made_ahead: Option<MadeAhead>,
+    /// Time in which workers of a loader make the batches of a step.
+    pub making_seconds: Option<f64>,
     pub warmup_steps: u64,
     pub seconds_to_first_step: Option<f64>,
     pub warmup_seconds: Option<f64>,
@@ -135,7 +137,8 @@ fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<u64
 
 impl Note {
     /// Mean of the timed steps, with the longest one as long as the second longest: batches that come in bursts count as they
-    /// are, a single stall does not. Batches that lay ready and are used up come no faster than workers make others.
+    /// are, a single stall does not. Batches that lay ready and are used up come no faster than workers make others; in an epoch
+    /// that is too short to see them used up, a step takes no less than making its batch.
     pub fn seconds(&self) -> Option<f64> {
         let mut steps = self.step_seconds.clone();
         steps.sort_by(f64::total_cmp);
@@ -144,7 +147,9 @@ impl Note {
         }
         let made = self.made_ahead.filter(|ahead| 0.0 < ahead.used_up && ahead.used_up < ahead.taken);
         let slower = made.map_or(1.0, |ahead| ahead.taken / (ahead.taken - ahead.used_up));
-        (!steps.is_empty()).then(|| slower * steps.iter().sum::<f64>() / steps.len() as f64)
+        let seconds = slower * steps.iter().sum::<f64>() / steps.len() as f64;
+        let making = self.making_seconds.filter(|_| self.made_ahead.is_none());
+        (!steps.is_empty()).then(|| making.map_or(seconds, |making| seconds.max(making)))
     }
 
     /// Did it time all the steps that it was to?
@@ -239,6 +244,10 @@ mod tests {
         let note = |used_up| Note { step_seconds: vec![0.1; 20], made_ahead: ahead(used_up), ..Note::default() };
         assert!((note(10.0).seconds().unwrap() - 0.2).abs() < 1e-9);
         assert!((note(0.0).seconds().unwrap() - 0.1).abs() < 1e-9);
+        // All batches of a short epoch were made before.
+        let making = |made_ahead| Note { making_seconds: Some(0.3), made_ahead, ..note(0.0) }.seconds().unwrap();
+        assert!((making(None) - 0.3).abs() < 1e-9);
+        assert!((making(ahead(0.0)) - 0.1).abs() < 1e-9, "the queue was watched");
     }
 
     #[test]

@@ -41,6 +41,7 @@ class Batches:
         self.is_digesting = True
         # The loader that handed out the last batch.
         self.latest = None
+        self.made = []
         self.restart_timing()
 
     def restart_timing(self):
@@ -49,7 +50,18 @@ class Batches:
         self.ready = []
         self.taken_before = self.taken()
 
+    def note_made(self):
+        """A moment at which workers had something to make, and how many batches of the first epoch were made by then."""
+        for one in self.trained_on():
+            iterator = one["iterator"]()
+            if iterator is None or not one["workers"] or one["epochs"] != 1:
+                continue
+            waiting = ready(iterator)
+            if waiting is not None and waiting < outstanding(iterator):
+                self.made.append((time.perf_counter(), one["batches"] + waiting))
+
     def end_step(self, is_timed):
+        self.note_made()
         self.samples.append(self.step_samples)
         if is_timed:
             self.waits.append(self.step_wait)
@@ -61,7 +73,7 @@ class Batches:
 
     def watch_iterators(self, module):
         iterator = module._BaseDataLoaderIter
-        original_init, original_next = iterator.__init__, iterator.__next__
+        original_init, original_next, original_index = iterator.__init__, iterator.__next__, iterator._next_index
 
         @functools.wraps(original_init)
         def init(this, loader, *arguments, **named):
@@ -71,27 +83,35 @@ class Batches:
                 # Before workers start: the base class is made first.
                 this._base_seed += 1_000_003 * SHIFT
 
+        @functools.wraps(original_index)
+        def index(this):
+            drawn = original_index(this)
+            if SHIFT and not this._num_workers:
+                # The order of samples stays; what loading draws after it is other, and moves no generator of the script, as in workers.
+                this._headroom_before = random_states()
+                seed_all(1_000_003 * SHIFT + this._num_yielded)
+                this._headroom_shifted = random_states()
+            return drawn
+
         @functools.wraps(original_next)
         def following(this):
             is_watched = self.is_digesting and not this._num_workers
-            before = random_states() if is_watched or SHIFT else None
-            # The first batch of an epoch may draw the order of samples, which stays.
-            is_shifted = bool(SHIFT and not this._num_workers and this._num_yielded)
-            if is_shifted:
-                seed_all(1_000_003 * SHIFT + this._num_yielded)
-                shifted = random_states()
+            before = random_states() if is_watched and not SHIFT else None
             SHARED.guarded(self.asked, this)
             begin = time.perf_counter()
             batch = original_next(this)
             self.step_wait += time.perf_counter() - begin
             SHARED.guarded(self.gave, this, batch)
-            if is_watched and this._num_yielded > 1 and random_states() != (shifted if is_shifted else before):
+            is_shifted = bool(SHIFT and not this._num_workers)
+            # The first batch of an epoch may draw the order of samples.
+            is_told = is_shifted or this._num_yielded > 1
+            if is_watched and is_told and random_states() != (this._headroom_shifted if is_shifted else before):
                 self.loaders[this._headroom_loader]["draws_random"] = True
             if is_shifted:
-                restore(before)
+                restore(this._headroom_before)
             return batch
 
-        iterator.__init__, iterator.__next__ = init, following
+        iterator.__init__, iterator.__next__, iterator._next_index = init, following, index
 
     def began(self, iterator, loader):
         import torch
@@ -196,6 +216,15 @@ class Batches:
         fewer = (sum(first) - sum(second)) / half * len(self.ready) / (len(self.ready) - half)
         is_trend = fewer >= max(2.0, 0.1 * taken)
         return {"taken": taken, "used_up": min(fewer, taken - 1.0) if is_trend else 0.0}
+
+    def making_seconds(self):
+        """Time that workers need for the batches of a step, by the part of the first epoch in which they were at work; `None`
+        where it was too short to tell."""
+        if len(self.made) < 2 or not self.waits:
+            return None
+        (begin, before), (end, after) = self.made[0], self.made[-1]
+        per_step = (self.taken() - self.taken_before) / len(self.waits)
+        return per_step * (end - begin) / (after - before) if after - before >= 4 else None
 
     def facts(self):
         hidden = ("loader", "iterator", "waited")

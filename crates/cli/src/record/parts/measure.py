@@ -38,6 +38,8 @@ Note (times in seconds, memory in bytes; a value that is unknown or not finite i
   loader_wait_seconds time in DataLoader's `__next__` per timed step
   made_ahead          {taken, used_up}: batches of the timed steps, and how many of them came from a queue that workers did not
                       fill again; null where it cannot be told. A step of steady loading takes taken / (taken - used_up) as long
+  making_seconds      time in which workers make the batches of a step, by those of the first epoch that they were seen to make; null
+                      without workers. It bounds a step where an epoch is too short for made_ahead
   compile             null, or {seconds, seconds_in_timed, graphs, graph_breaks, recompiles, failures}
   losses              per step a list, one value per backward call, from the first step on; unscaled
   finite              whether all of them are; null without any
@@ -317,6 +319,7 @@ class Meter:
             "warmup_seconds": None if self.warmup_end is None else self.warmup_end - begun,
             "loader_wait_seconds": self.batches.waits,
             "made_ahead": self.batches.used_up(),
+            "making_seconds": self.batches.making_seconds(),
             "compile": compiled,
             "losses": losses,
             "gradients": [gradients_read(step) for step in self.gradients],
