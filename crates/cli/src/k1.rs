@@ -45,6 +45,9 @@ pub struct Arguments {
     /// Time instead the habits that the bottleneck report blames, each against its remedy; for --model tree
     #[arg(long, conflicts_with = "resume")]
     speed: bool,
+    /// Seconds for the comparisons of --speed
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..), requires = "speed")]
+    time: u64,
     /// A row of the table of sizes; a tree has a size of its own
     #[arg(long, default_value = "nano")]
     size: String,

@@ -23,9 +23,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub const SPEED_MARKDOWN_FILE: &str = "k1-speed.md";
 
-/// For all comparisons together, unless they are known well enough before.
-const PATIENCE: Patience = Patience { rounds: 8, most_rounds: 64, time: Duration::from_secs(90) };
-
 pub fn run(arguments: &Arguments, settings: &Settings, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let design = design(arguments, settings, settings.threads)?;
@@ -56,7 +53,8 @@ pub fn run(arguments: &Arguments, settings: &Settings, entry: &mut Entry) -> any
     let k = arguments.k as usize;
     output::note("timing a run from its first step on, then five habits against their remedies");
     let shown = speed::shown(&design, k, arguments.seed)?;
-    let rows = speed::habits(&design, k, arguments.seed, PATIENCE)?;
+    let patience = Patience { rounds: 8, most_rounds: 64, time: Duration::from_secs(arguments.time) };
+    let rows = speed::habits(&design, k, arguments.seed, patience)?;
     let parameters = model.parameters().total();
     let record = K1SpeedRecord {
         schema_version: SCHEMA_VERSION,

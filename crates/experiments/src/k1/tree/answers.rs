@@ -110,41 +110,31 @@ fn names(record: &K1TreeRecord) -> Names {
 /// One sentence for each question.
 pub fn answers(record: &K1TreeRecord) -> Vec<String> {
     let Names { topk, random } = names(record);
-    let ask = |equal: Equal, figure: &str, arm: &str, against: &str| Asked::of(record, equal, figure, arm, against);
-    let hierarchy = ask(Equal::Steps, "loss", "dense", LLAMA);
-    let chance = ask(Equal::Steps, "loss", &topk, &random);
-    let (nodes, chosen) = (ask(Equal::Steps, "loss", "dense", NO_NODE), ask(Equal::Steps, "loss", &topk, NO_NODE));
-    let path = ask(Equal::Updates, "loss", "path", &random);
+    let ask = |figure: &str, arm: &str, against: &str| Asked::of(record, Equal::Steps, figure, arm, against);
+    let hierarchy = ask("loss", "dense", LLAMA);
+    // Both update as much at a step, so what is held equal only decides how many steps they get.
+    let chance = [Equal::Steps, Equal::Updates].map(|equal| Asked::of(record, equal, "loss", &topk, &random));
     let rules = [topk.as_str(), "path", random.as_str()];
-    let kept: Vec<Asked> = rules.iter().map(|rule| ask(Equal::Steps, "forgetting", rule, "dense")).collect();
-    let learned: Vec<Asked> = rules.iter().map(|rule| ask(Equal::Steps, "loss", rule, "dense")).collect();
-    let at_equal: Vec<Asked> = rules.iter().map(|rule| ask(Equal::Updates, "forgetting", rule, "dense")).collect();
-    let each = |asked: &[Asked]| {
-        rules.iter().zip(asked).map(|(rule, asked)| format!("{rule} {}", asked.words())).collect::<Vec<_>>().join(", ")
-    };
+    let kept: Vec<Asked> = rules.iter().map(|rule| ask("forgetting", rule, "dense")).collect();
+    let each: Vec<String> =
+        rules.iter().zip(&kept).map(|(rule, asked)| format!("for {rule} {}", asked.words())).collect();
     vec![
         format!(
-            "Does the hierarchy help? {}: at equal steps the dense tree's loss against that of a LLaMA of equal parameters is {}.",
+            "Does the hierarchy help? {}: at equal steps the loss of the dense tree less that of a LLaMA of equal parameters is {}.",
             hierarchy.verdict(),
             hierarchy.words()
         ),
         format!(
-            "Does credit by norm choose better than chance? {}: at equal steps the loss of {topk} against that of {random} is {}; at equal \
-             updated parameters that of path is {}; against steps that update no node at all, embedding and head alone, that of {topk} is {} and \
-             that of dense updates {}.",
-            chance.verdict(),
-            chance.words(),
-            path.words(),
-            chosen.words(),
-            nodes.words()
+            "Does credit by norm choose better than chance? {}: at equal steps the loss of {topk} less that of {random} is {}, and at equal updated \
+             parameters {}.",
+            joint(&chance),
+            chance[0].words(),
+            chance[1].words()
         ),
         format!(
-            "Does standing still prevent forgetting? {}: at equal steps forgetting against dense updates is, for {}; but the loss is, for {}; at \
-             equal updated parameters forgetting is, for {}.",
+            "Does standing still prevent forgetting? {}: at equal steps forgetting less that of dense updates is {}.",
             joint(&kept),
-            each(&kept),
-            each(&learned),
-            each(&at_equal)
+            each.join(", ")
         ),
     ]
 }
@@ -179,16 +169,14 @@ impl Asked<'_> {
 
     fn words(&self) -> String {
         let one = |one: &&K1TreeComparison| {
-            let mean = one.difference.mean;
-            let direction = if mean < 0.0 { "lower" } else { "higher" };
             let noise = if one.beyond_noise { "" } else { " (within noise)" };
-            format!("{direction} by {:.3} on {}{noise}", mean.abs(), one.task)
+            format!("{:+.3} on {}{noise}", one.difference.mean, one.task)
         };
         self.found.iter().map(one).collect::<Vec<_>>().join(" and ")
     }
 }
 
-/// Of several rules together.
+/// Several together.
 fn joint(asked: &[Asked]) -> &'static str {
     let all: Vec<&K1TreeComparison> = asked.iter().flat_map(|asked| asked.found.iter().copied()).collect();
     Asked { found: all }.verdict()
@@ -208,15 +196,23 @@ pub fn statements(record: &K1TreeRecord) -> Vec<String> {
             record.comparisons.len()
         )
     });
-    let shared = record.design.budgets.iter().filter(|budget| {
-        budget.equal == Equal::Flops && Some(budget.steps_per_phase) == record.design.steps(&budget.arm, Equal::Steps)
-    });
-    let shared: Vec<&str> = shared.map(|budget| budget.arm.as_str()).collect();
-    if !shared.is_empty() {
+    let nodes = Asked::of(record, Equal::Steps, "loss", "dense", NO_NODE);
+    said.push(format!(
+        "Steps that update no node, only embedding, last norm and head: the loss of dense updates less theirs is {}{}.",
+        nodes.words(),
+        if nodes.verdict() == "Yes" {
+            ""
+        } else {
+            ", so a choice among the nodes can hardly show in the loss of runs this short"
+        }
+    ));
+    let most = record.design.budgets.iter().filter(|budget| budget.equal == Equal::Flops && budget.arm != LLAMA);
+    if let (Some(most), Some(steps)) =
+        (most.map(|budget| budget.steps_per_phase).max(), record.design.steps("dense", Equal::Steps))
+    {
         said.push(format!(
-            "At equal FLOPs {} have the steps that they have at equal steps: norms are known only after a whole backward pass, so a \
-             choice saves the update and nothing else.",
-            shared.join(", ")
+            "At equal FLOPs no rule has more than {most} steps where dense updates have {steps}: norms are known only after a whole backward \
+             pass, so a choice saves the update and nothing else."
         ));
     }
     said
