@@ -110,8 +110,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     if let Some(size) = &arguments.cost {
         return cost::run(&arguments, size);
     }
-    if arguments.model == "tree" {
-        return tree::run(&arguments, entry);
+    match (arguments.model.as_str(), arguments.speed) {
+        ("tree", true) => return speed::run(&arguments, entry),
+        ("tree", false) => return tree::run(&arguments, entry),
+        _ => {}
     }
     ensure!(
         arguments.branching.is_none() && !arguments.resume && !arguments.speed,

@@ -1,11 +1,10 @@
 //! `headroom k1 --model tree --speed`: habits that the bottleneck report blames, each against its remedy on the tree.
 
 use super::Arguments;
-use super::tree::{check_k, design};
+use super::tree::{check_k, design, settings};
 use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::study::state::compact;
-use crate::train::settings::Settings;
 use anyhow::ensure;
 use headroom_experiments::k1::tree::speed;
 use headroom_experiments::turns::Patience;
@@ -23,9 +22,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub const SPEED_MARKDOWN_FILE: &str = "k1-speed.md";
 
-pub fn run(arguments: &Arguments, settings: &Settings, entry: &mut Entry) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    let design = design(arguments, settings, settings.threads)?;
+    let settings = settings(arguments)?;
+    let design = design(arguments, &settings, settings.threads)?;
     let model = &design.tree.model;
     check_k(arguments, model)?;
     let folder = match &arguments.output_dir {

@@ -1,7 +1,7 @@
 //! `headroom k1 --model tree`: K-1's own tree under every rule of updating, and against a LLaMA of equal parameters. Every run is
 //! kept when it is done, so that an experiment which was cut short goes on.
 
-use super::{Arguments, speed, train_request};
+use super::{Arguments, train_request};
 use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::signals;
@@ -34,11 +34,7 @@ const WIDTH: usize = 32;
 
 pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let interrupt = signals::listen(|| {})?;
-    let settings = train_request(arguments, "nano")?.settings()?.0;
-    ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
-    if arguments.speed {
-        return speed::run(arguments, &settings, entry);
-    }
+    let settings = settings(arguments)?;
     // Runs go side by side, a thread for each.
     let design = design(arguments, &settings, 1)?;
     check_k(arguments, &design.tree.model)?;
@@ -94,6 +90,13 @@ pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     arguments.shown.print(&record, text::terminal)?;
     output::note(&format!("{K1_TREE_FILE} and {TREE_MARKDOWN_FILE} are in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything but the model's sizes, as `train` has it.
+pub fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
+    let settings = train_request(arguments, "nano")?.settings()?.0;
+    ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
+    Ok(settings)
 }
 
 /// Blocks of the tree, and a LLaMA beside it.
