@@ -69,7 +69,7 @@ def main():
             worst[key] = max(worst.get(key, 0.0), float(words[-3]))
 
     with tempfile.TemporaryDirectory() as folder:
-        for case in ("nano", "nano_tied", "llama3", "qwen3", "gpt2"):
+        for case in ("nano", "nano_tied", "llama3", "qwen3", "gpt2", "tree"):
             data = os.path.join(CASES, case)
             with open(os.path.join(data, "losses.json")) as file:
                 stored = json.load(file)

@@ -1,6 +1,8 @@
 //! `headroom k1`: selective updates against dense and random ones, at equal steps and at equal updated parameters.
 
 mod cost;
+pub mod speed;
+pub mod tree;
 
 use crate::output;
 use crate::registry::{About, Entry, Headline};
@@ -31,7 +33,22 @@ use std::time::{Instant, SystemTime};
 /// Selective updates against their controls: top-k, path, random and dense from the same weights, on sources that change
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A row of the table of sizes
+    /// llama, or tree: K-1's own tree of blocks, also against a LLaMA of equal parameters, on Markov sources and on texts
+    #[arg(long, default_value = "llama", value_parser = ["llama", "tree"])]
+    model: String,
+    /// Children of each node, level by level; for --model tree [default: 4-3-2]
+    #[arg(long, value_name = "N-N-N")]
+    branching: Option<String>,
+    /// Go on with an experiment that was cut short, in --output-dir; for --model tree
+    #[arg(long)]
+    resume: bool,
+    /// Time instead the habits that the bottleneck report blames, each against its remedy; for --model tree
+    #[arg(long, conflicts_with = "resume")]
+    speed: bool,
+    /// Seconds for the comparisons of --speed
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..), requires = "speed")]
+    time: u64,
+    /// A row of the table of sizes; a tree has a size of its own
     #[arg(long, default_value = "nano")]
     size: String,
     /// Nodes that topk and random choose at a step
@@ -93,6 +110,15 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     if let Some(size) = &arguments.cost {
         return cost::run(&arguments, size);
     }
+    match (arguments.model.as_str(), arguments.speed) {
+        ("tree", true) => return speed::run(&arguments, entry),
+        ("tree", false) => return tree::run(&arguments, entry),
+        _ => {}
+    }
+    ensure!(
+        arguments.branching.is_none() && !arguments.resume && !arguments.speed,
+        "--branching, --resume and --speed are for a tree\n  help: --model tree"
+    );
     let interrupt = signals::listen(|| {})?;
     let settings = train_request(&arguments, &arguments.size)?.settings()?.0;
     ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
@@ -114,7 +140,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         folder: Some(&folder),
         size: Some(&arguments.size),
         version: Some(&settings.passes.label()),
-        configuration: json!({ "k": arguments.k, "sources": arguments.sources, "steps": arguments.steps, "seeds": arguments.seeds }),
+        configuration: json!({ "k": arguments.k, "sources": arguments.sources, "steps": design.steps, "seeds": arguments.seeds }),
         device: settings.device.name(),
         machine,
         threads: settings.threads,
@@ -142,7 +168,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         threads: settings.threads as u64,
         design: K1Design {
             sources: u64::from(arguments.sources),
-            steps_per_phase: arguments.steps,
+            steps_per_phase: design.steps,
             updated_parameters_per_phase: design.updates,
             dense_steps_per_phase: design.updates as f64 / parameters as f64,
             batch_size: settings.shape.batch_size as u64,
@@ -212,7 +238,8 @@ fn updates(arguments: &Arguments, nodes: usize) -> anyhow::Result<Vec<Update>> {
 }
 
 fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> {
-    let dense_steps = arguments.dense_steps.unwrap_or((arguments.steps / 4).max(1));
+    let steps = arguments.steps;
+    let dense_steps = arguments.dense_steps.unwrap_or((steps / 4).max(1));
     let Some(updates) = dense_steps.checked_mul(settings.model.parameters().total()) else {
         bail!("--dense-steps {dense_steps} updates more parameters than can be counted");
     };
@@ -221,7 +248,7 @@ fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> 
         device: settings.device,
         opening: opening(settings.threads),
         sources: arguments.sources as usize,
-        steps: arguments.steps,
+        steps,
         updates,
         eval_batches: arguments.eval_batches as usize,
     })

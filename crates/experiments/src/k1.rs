@@ -1,6 +1,7 @@
 //! K-1 against its controls: selective updates, random ones and dense ones from the same weights, on sources that change.
 
 mod student;
+pub mod tree;
 mod trial;
 
 pub use student::estimate;

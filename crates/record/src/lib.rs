@@ -7,6 +7,8 @@ pub mod device;
 pub mod flops;
 pub mod intensity;
 pub mod k1;
+pub mod k1_speed;
+pub mod k1_tree;
 pub mod link;
 pub mod memory;
 pub mod operators;

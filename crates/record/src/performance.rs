@@ -78,6 +78,9 @@ pub struct ModelConfig {
     pub rope_theta: f64,
     pub norm_eps: f64,
     pub dropout: f64,
+    /// Children of each node, level by level, where blocks form a tree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branching: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -237,6 +240,7 @@ mod tests {
                 rope_theta: 10000.0,
                 norm_eps: 1e-6,
                 dropout: 0.0,
+                branching: vec![],
             },
             profiler_config: ProfilerConfig {
                 profile_dir: Some("/home/ada/runs/one".to_string()),

@@ -7,6 +7,8 @@ pub mod compare;
 pub mod dashboard;
 pub mod evaluation;
 pub mod k1;
+pub mod k1_speed;
+pub mod k1_tree;
 pub mod lint;
 mod memory_plot;
 mod names;

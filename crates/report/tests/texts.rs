@@ -90,6 +90,16 @@ fn k1_of_nano() {
 }
 
 #[test]
+fn k1_of_a_tree() {
+    assert_snapshot!(report::k1_tree::terminal(&stored("../docs/benchmarks/k1-tree.json")));
+}
+
+#[test]
+fn k1_speed_of_a_tree() {
+    assert_snapshot!(report::k1_speed::terminal(&stored("../docs/benchmarks/k1-speed.json")));
+}
+
+#[test]
 fn lint_of_a_slow_script() {
     let bytes = fs::read(crates().join("lint/tests/data/slow_train.py")).unwrap();
     let inputs = [Input { path: "train.py".into(), bytes }];

@@ -1,9 +1,9 @@
-//! How far every node moved since the start.
+//! How far every node moved since the start, and the norms of single gradients.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::persist::specs;
 use crate::rng::Stream;
-use crate::trainer::{PIECE, Trainer, fill_initial};
+use crate::trainer::{PIECE, TRAINING, Trainer, fill_initial, log_row};
 use headroom_graph::DType;
 use std::collections::BTreeMap;
 
@@ -58,4 +58,13 @@ pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, Checkpoint
         }
     }
     Ok(squares.into_iter().map(f64::sqrt).collect())
+}
+
+/// The squared norm of one parameter's gradient at the last step, where a step chooses: a read by itself, which waits for the device.
+pub fn square_of(trainer: &mut Trainer, parameter: usize) -> Option<f32> {
+    let (choice, parameters) = (trainer.program().choice?, trainer.program().trained.len());
+    let at = log_row(trainer.step) * 2 * parameters + parameters + parameter;
+    let mut square = [0.0];
+    trainer.device.read_f32(TRAINING, choice.log, at, &mut square);
+    Some(square[0])
 }

@@ -126,7 +126,8 @@ impl Choices {
 
     /// Norms of parameters as those of the nodes that they belong to.
     fn together(&self, norms: &[f64]) -> Vec<f64> {
-        let norm = |members: &Range<usize>| norms[members.clone()].iter().map(|norm| norm * norm).sum::<f64>().sqrt();
-        self.members.iter().map(norm).collect()
+        let own = |members: &Range<usize>| norms.get(members.clone());
+        let norm = |own: &[f64]| own.iter().map(|norm| norm * norm).sum::<f64>().sqrt();
+        self.members.iter().filter_map(own).map(norm).collect()
     }
 }

@@ -128,11 +128,16 @@ impl Trainer {
             trainer.device.write_i32(TRAINING, choice.tree, 0, &tree.places());
             trainer.choices = Some(Choices::of(&tree));
         }
-        for (name, data) in (config.family.constants)(config, trainer.training.shape.seq_len) {
-            let constant = trainer.graph().named(name).expect("a constant of the family's graph");
-            trainer.device.write_f32(TRAINING, constant, 0, &data);
-        }
+        trainer.write_constants(config);
         trainer
+    }
+
+    /// What the family's graph keeps and no step changes.
+    pub fn write_constants(&mut self, config: &ModelConfig) {
+        for (name, data) in (config.family.constants)(config, self.training.shape.seq_len) {
+            let constant = self.graph().named(name).expect("a constant of the family's graph");
+            self.device.write_f32(TRAINING, constant, 0, &data);
+        }
     }
 
     pub fn graph(&self) -> &Graph {
@@ -481,7 +486,7 @@ pub(crate) fn fill_initial(stream: &Stream, role: Role, first: usize, piece: &mu
 }
 
 /// The row of the log that a step writes.
-fn log_row(step: u64) -> usize {
+pub(crate) fn log_row(step: u64) -> usize {
     (step % LOG_ROWS as u64) as usize
 }
 

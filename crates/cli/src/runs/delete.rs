@@ -1,6 +1,8 @@
 //! `headroom runs delete`: forgets runs, and with `--with-folder` removes what they wrote, and nothing that others put there.
 
 use crate::k1::MARKDOWN_FILE;
+use crate::k1::speed::SPEED_MARKDOWN_FILE;
+use crate::k1::tree::TREE_MARKDOWN_FILE;
 use crate::output;
 use crate::profile::files;
 use crate::registry::{Filter, Registry, RegistryError};
@@ -9,6 +11,8 @@ use crate::train::folder::FILES;
 use anyhow::bail;
 use headroom_record::atomic::FileError;
 use headroom_record::k1::K1_FILE;
+use headroom_record::k1_speed::K1_SPEED_FILE;
+use headroom_record::k1_tree::K1_TREE_FILE;
 use headroom_record::registry::{RunRow, RunStatus};
 use headroom_record::validation::VALIDATION_FILE;
 use serde_json::json;
@@ -29,7 +33,7 @@ pub struct Arguments {
 }
 
 /// What commands other than `train` and `profile` write.
-const MORE_FILES: [&str; 11] = [
+const MORE_FILES: [&str; 17] = [
     VALIDATION_FILE,
     "optimize.md",
     "optimize.html",
@@ -41,6 +45,12 @@ const MORE_FILES: [&str; 11] = [
     "scaling.html",
     K1_FILE,
     MARKDOWN_FILE,
+    K1_TREE_FILE,
+    TREE_MARKDOWN_FILE,
+    K1_SPEED_FILE,
+    SPEED_MARKDOWN_FILE,
+    "prose.txt",
+    "code.txt",
 ];
 
 pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {

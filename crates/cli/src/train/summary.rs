@@ -116,6 +116,7 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
             rope_theta: model.rope_theta,
             norm_eps: model.norm_eps,
             dropout: 0.0,
+            branching: model.branching.iter().map(|children| *children as u64).collect(),
         },
         profiler_config: ProfilerConfig {
             profile_dir: Some(ended.profile_dir.clone()),

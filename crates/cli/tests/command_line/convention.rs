@@ -28,7 +28,7 @@ enum Document {
 use Document::{Lines, One};
 
 /// Every command and form of it that prints results. `{}` is a number that no other run has: folders of its own.
-const RESULTS: [(&str, Document); 28] = [
+const RESULTS: [(&str, Document); 29] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
     ("train --size nano --show-tree", One),
@@ -37,6 +37,7 @@ const RESULTS: [(&str, Document); 28] = [
     ("study nano --num-steps 4 --output-dir s{}", One),
     ("scale --size nano --batch 2,4 --seq 16,32 --plan-only --output-dir c{}", One),
     ("k1 --size nano --sources 1 --steps 2 --seeds 2 --eval-batches 1 --output-dir k{}", One),
+    ("k1 --model tree --branching 1 --k 1 --steps 2 --seeds 1 --eval-batches 1 --output-dir kt{}", One),
     ("device --threads 1", One),
     ("eval --from ck --batches 1", One),
     ("generate --from ck --prompt a --max-tokens 4", One),

@@ -1,5 +1,6 @@
 //! Families of models: trained anew, resumed, loaded from a Hugging Face folder, and saved as they came.
 
+use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
 
 #[test]
@@ -96,6 +97,18 @@ fn a_run_on_a_tree_tells_what_it_updated_by_node() {
     place.succeeds(&format!("{line} --update topk:all --save all"));
     place.succeeds(&format!("{line} --save dense"));
     assert!(files("all") == files("dense") && files("all") != files("chosen"));
+}
+
+#[test]
+fn a_profile_of_a_tree_has_its_nodes_one_by_one() {
+    let place = place_with_peaks();
+    place.succeeds(&format!("profile {SMALL} --family tree --branching 2-1 --num-steps 6 --output-dir p"));
+    let report = String::from_utf8(place.read("p/report.md")).unwrap();
+    let table = report.split("## Nodes of the tree").nth(1).unwrap();
+    let row = |line: &str| line.split('|').map(str::trim).skip(1).take(2).collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = table.lines().filter(|line| line.starts_with("| layers.")).map(row).collect();
+    assert_eq!(rows, ["layers.0 0", "layers.1 1", "layers.2 2", "layers.3 1", "layers.4 2"]);
+    assert!(String::from_utf8(place.read("p/report.html")).unwrap().contains("Nodes of the tree"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
-use crate::workshop::small;
+use crate::workshop::{short_experiment, small};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -124,9 +124,7 @@ fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
         // The shape that was proved above.
         line += " --batch-size 2 --seq-len 16";
     }
-    if has("headroom k1") {
-        line += " --sources 1 --steps 3 --seeds 2 --eval-batches 1";
-    }
+    line += short_experiment(&format!("{command} "));
     if has("headroom study") || has("headroom optimize") || has("headroom scale") || has("headroom k1") {
         // No two runs share a folder.
         line += &format!(" --output-dir readme-{number}");

@@ -120,3 +120,64 @@ fn the_experiment_holds_every_rule_against_its_controls() {
     place.refuses(line, &["holds an experiment already"]);
     assert!(place.succeeds("runs list").stdout.contains("k1"));
 }
+
+/// Losses of every run, whose order and times do not count.
+fn losses(record: &Value) -> Vec<String> {
+    let of = |run: &Value| {
+        format!("{} {} {} {} {}", run["task"], run["arm"], run["seed"], run["steps_per_phase"], run["losses"])
+    };
+    let mut all: Vec<String> = record["runs"].as_array().unwrap().iter().map(of).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_experiment_on_a_tree_answers_its_questions_and_goes_on_after_a_kill() {
+    let place = Place::new();
+    let line = "k1 --model tree --branching 2-2 --steps 4 --dense-steps 2 --seeds 2 --k 2 --eval-batches 1 --threads 1";
+    let record: Value = serde_json::from_str(&place.succeeds(&format!("{line} --output-dir k --json")).stdout).unwrap();
+    assert_eq!(record, place.json("k/k1-tree.json"));
+    check_provenance(&record).unwrap();
+    let lengths = ["answers", "arms"].map(|key| record[key].as_array().unwrap().len());
+    // Two tasks, three things held equal, five arms; and one that updates no node, at equal steps.
+    assert_eq!(lengths, [3, 2 * (3 * 5 + 1)]);
+    let arms: Vec<&str> =
+        record["arms"].as_array().unwrap()[..6].iter().map(|arm| arm["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms, ["dense", "topk:2", "path", "random:2", "no node", "llama"]);
+    let parameters = ["parameters", "llama_parameters"].map(|key| record["design"][key].as_f64().unwrap());
+    assert!((parameters[1] / parameters[0] - 1.0).abs() < 0.01, "{parameters:?}");
+    let text = String::from_utf8(place.read("k/k1-tree.md")).unwrap();
+    for words in ["Does the hierarchy help?", "better than chance?", "prevent forgetting?", "Texts at equal FLOPs"] {
+        assert!(text.contains(words), "{words}");
+    }
+    place.refuses(&format!("{line} --output-dir k"), &["holds an experiment already", "--resume"]);
+
+    let cut = place.start(&format!("{line} --output-dir cut"));
+    cut.has_written(&place.path("cut/k1-tree.json"));
+    cut.kill();
+    let kept = losses(&place.json("cut/k1-tree.json"));
+    assert!(!kept.is_empty() && kept.len() < losses(&record).len(), "{}", kept.len());
+    place.refuses(&format!("{line} --output-dir cut --resume --seed 7"), &["another design"]);
+    let done = place.succeeds(&format!("{line} --output-dir cut --resume"));
+    assert!(done.stderr.contains("runs are there already"), "{}", done.stderr);
+    assert_eq!(losses(&place.json("cut/k1-tree.json")), losses(&record));
+    place.refuses("k1 --resume", &["--model tree"]);
+    place.refuses("k1 --model tree --branching 2-2 --k 8 --output-dir other", &["7 nodes of the tree"]);
+}
+
+#[test]
+fn habits_of_the_bottleneck_report_are_timed_on_the_tree() {
+    let place = Place::new();
+    let line = "k1 --model tree --speed --time 1 --branching 2 --k 1 --threads 1 --output-dir s --json";
+    let record: Value = serde_json::from_str(&place.succeeds(line).stdout).unwrap();
+    assert_eq!(record, place.json("s/k1-speed.json"));
+    check_provenance(&record).unwrap();
+    let rows = record["rows"].as_array().unwrap();
+    assert!(rows.len() == 5 && rows.iter().all(|row| row["speedup"].as_f64() > Some(0.0)), "{rows:?}");
+    let text = String::from_utf8(place.read("s/k1-speed.md")).unwrap();
+    for words in ["norms ranked on the device", "32 at once", "3-5x", "hidden by the average"] {
+        assert!(text.contains(words), "{words}");
+    }
+    place.refuses(line, &["holds such figures already"]);
+    place.refuses("k1 --speed", &["--model tree"]);
+}

@@ -9,7 +9,7 @@ use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_training::attribution::{Start, moved};
 use headroom_training::data::{Batch, BatchShape};
-use headroom_training::models::Size;
+use headroom_training::models::{ModelConfig, Size, tree};
 use headroom_training::optimizer::{OptimizerConfig, Update};
 use headroom_training::program::{Keep, StepConfig};
 use headroom_training::trainer::{EndsStep, Trainer};
@@ -25,9 +25,16 @@ struct Taken {
     wrong: usize,
 }
 
-/// Under no pass and all, in every precision.
+/// Under no pass and all, in every precision: a LLaMA, and a tree of such blocks.
 pub fn selective(open: &Open, size: &str, steps: usize) -> Result<Vec<Check>, ExactnessError> {
     let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
+    let tree = tree::branched(size.model_of(&tree::FAMILY), &[2, 3]);
+    let mut checks = selective_of(open, size, &size.model(), steps)?;
+    checks.extend(selective_of(open, size, &tree, steps)?);
+    Ok(checks)
+}
+
+fn selective_of(open: &Open, size: &Size, model: &ModelConfig, steps: usize) -> Result<Vec<Check>, ExactnessError> {
     let shape = BatchShape { batch_size: size.batch_size, seq_len: size.seq_len };
     let on_cpu = |programs: &[Program]| -> Result<Box<dyn Device>, EngineError> {
         Ok(Box::new(Cpu::new(2, Isa::detect(), Reductions::Fixed, programs)?))
@@ -38,13 +45,13 @@ pub fn selective(open: &Open, size: &str, steps: usize) -> Result<Vec<Check>, Ex
             _ => Update::Dense,
         };
         let optimizer = OptimizerConfig { update, ..plain_adamw() };
-        let (model, passes) = (size.model(), passes.clone());
+        let (model, passes) = (model.clone(), passes.clone());
         StepConfig { model, shape, optimizer, passes, recomputed_layers: 0, precision, target }
     };
     let mut checks = vec![];
     for passes in [PassList::none(), PassList::all()] {
         for precision in Precision::ALL {
-            let what = format!("{} {precision} {}", size.name, passes.label());
+            let what = format!("{} {} {precision} {}", model.family.title, size.name, passes.label());
             let dense = taken(open, &config("dense", &passes, precision, Target::Cuda), steps)?;
             let all = taken(open, &config("topk:all", &passes, precision, Target::Cuda), steps)?;
             let apart = dense.losses.iter().zip(&all.losses).filter(|(a, b)| a != b).count();
@@ -89,7 +96,8 @@ fn taken(open: &Open, config: &StepConfig, steps: usize) -> Result<Taken, Exactn
         return Err(run(error.to_string()));
     }
     let Some(choices) = &trainer.choices else { return Ok(Taken { losses, shares: vec![], wrong: 0 }) };
-    let updates = choices.record(String::new(), SEED, &[]).updates;
-    let wrong = updates.iter().zip(&distances).filter(|(updates, moved)| (**updates > 0) != (**moved > 0.0)).count();
+    let record = choices.record(String::new(), SEED, &distances);
+    let pairs = record.updates.iter().zip(&record.moved);
+    let wrong = pairs.filter(|(updates, moved)| (**updates > 0) != (**moved > Some(0.0))).count();
     Ok(Taken { losses, shares: choices.kept().iter().map(|step| step.shares.clone()).collect(), wrong })
 }

@@ -2,7 +2,7 @@
 
 use super::Design;
 use crate::bench::ExperimentError;
-use headroom_engine::Program;
+use headroom_engine::{DeviceSpec, Opening, Program};
 use headroom_record::k1::{Budget, K1Run};
 use headroom_training::data::{Batch, DataError, DataSpec, Source, SourceSettings, Split};
 use headroom_training::optimizer::{OptimizerConfig, Update};
@@ -114,19 +114,29 @@ fn trainer(design: &Design, update: Update, seed: u64) -> Result<Trainer, Experi
     };
     let optimizer = OptimizerConfig { update, ..design.step.optimizer };
     let step = StepConfig { optimizer, ..design.step.clone() };
-    let training = training_program(&step, Keep::OnlyTheLoss)?;
-    let evaluation = evaluation_program(&step, step.shape, &training.program)?;
+    trainer_of(&step, design.device, &design.opening, seed)
+}
+
+/// One that also evaluates, with weights drawn by the seed.
+pub fn trainer_of(
+    step: &StepConfig,
+    device: DeviceSpec,
+    opening: &Opening,
+    seed: u64,
+) -> Result<Trainer, ExperimentError> {
+    let training = training_program(step, Keep::OnlyTheLoss)?;
+    let evaluation = evaluation_program(step, step.shape, &training.program)?;
     let programs: [Program; 2] = [training.program.clone(), evaluation.program.clone()];
-    let device = design.device.open(&design.opening, &programs)?;
-    let mut trainer = Trainer::new(device, &step.model, training, Some(evaluation), optimizer);
+    let device = device.open(opening, &programs)?;
+    let mut trainer = Trainer::new(device, &step.model, training, Some(evaluation), step.optimizer);
     trainer.draw_weights(seed);
     Ok(trainer)
 }
 
 /// The learning rate stays as it is: no run reaches this step.
-const LAST_STEP: u64 = u64::MAX;
+pub const LAST_STEP: u64 = u64::MAX;
 
-fn take_step(trainer: &mut Trainer, batch: &Batch, update: Update) -> Result<(), ExperimentError> {
+pub fn take_step(trainer: &mut Trainer, batch: &Batch, update: Update) -> Result<(), ExperimentError> {
     match trainer.loss_of(batch, EndsStep::Yes { last: LAST_STEP }) {
         Ok(_) => Ok(()),
         Err(StepError::NotFinite(cause)) => {

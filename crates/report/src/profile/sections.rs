@@ -29,6 +29,9 @@ pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
         ("Furthest from the roof", table(&tables::targets(profile), "")),
         ("The workshop's classes", table(&tables::workshop_classes(profile), "narrow") + &note(tables::CLASS_NOTE)),
     ];
+    if let Some(nodes) = tables::nodes(profile) {
+        sections.push((tables::NODES, table(&nodes, "")));
+    }
     if let Some(record) = profile.about.and_then(|about| about.attribution) {
         sections.push(("What was updated", attribution::html(record)));
     }

@@ -8,6 +8,8 @@ use headroom_record::performance::{GpuState, PerformanceRecord};
 
 pub const TOP: usize = 15;
 
+pub const NODES: &str = "Nodes of the tree";
+
 pub const ROOF_NOTE: &str =
     "Bytes count every input once and every output once. Above 100% of its roof an operator found its data in a cache.";
 pub const BOUND_NOTE: &str =
@@ -176,6 +178,42 @@ pub fn breakdown(profile: &Profile) -> Table {
         breakdown.parts().iter().map(|(name, time)| vec![name.to_string(), seconds(*time), share(*time)]).collect();
     rows.push(vec!["the whole step".into(), seconds(breakdown.wall), share(breakdown.wall)]);
     Table { head: vec!["part of a mean recorded step", "time", "share"], rows }
+}
+
+/// Blocks of a tree one by one; `None` for a chain, whose blocks are all alike.
+pub fn nodes(profile: &Profile) -> Option<Table> {
+    let branching = &profile.about?.performance.config.branching;
+    let modules = &profile.run.flops_analysis.by_module;
+    let blocks = modules.children.iter().find(|module| module.name == "layers").filter(|_| !branching.is_empty())?;
+    let levels = levels(branching);
+    let mut rows = vec![];
+    for block in &blocks.children {
+        let level = block.name.parse::<usize>().ok().and_then(|number| levels.get(number));
+        rows.push(vec![
+            format!("layers.{}", block.name),
+            level.map_or(String::new(), usize::to_string),
+            seconds(block.seconds),
+            format!("{:.1}%", 100.0 * block.seconds / modules.seconds.max(1e-12)),
+            metric(block.forward_flops as f64, "FLOP"),
+            metric(block.backward_flops as f64, "FLOP"),
+            bytes(block.bytes),
+        ]);
+    }
+    Some(Table { head: vec!["node", "level", "time", "share", "forward", "backward", "bytes"], rows })
+}
+
+/// How far each node is below the root, in the order in which nodes run.
+fn levels(branching: &[u64]) -> Vec<usize> {
+    let mut levels = vec![0];
+    if let [children, below @ ..] = branching {
+        let own: Vec<usize> = levels_below(below);
+        (0..*children).for_each(|_| levels.extend(&own));
+    }
+    levels
+}
+
+fn levels_below(branching: &[u64]) -> Vec<usize> {
+    levels(branching).into_iter().map(|level| level + 1).collect()
 }
 
 pub fn top_operators(profile: &Profile) -> Table {
