@@ -14,6 +14,7 @@ mod progress;
 pub mod request;
 mod run_file;
 pub mod settings;
+mod show_tree;
 pub mod start;
 mod summary;
 mod tensorboard;
@@ -37,14 +38,13 @@ use estimate::Estimate;
 use folder::{IfTaken, RunFolder};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::LoadWatch;
-use headroom_graph::Among;
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::attribution::AttributionRecord;
 use headroom_record::progress::ProgressHeader;
 use headroom_record::registry::Headline;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::attribution as attribution_text;
-use headroom_report::training::{self as text, TreeLine};
+use headroom_report::training as text;
 use headroom_training::checkpoint::Checkpoint;
 use headroom_training::data::Prefetcher;
 use headroom_training::guard::OnSpike;
@@ -122,7 +122,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         output::note("note: passes of several ranks mean nothing to one; a launcher such as mpirun starts several");
     }
     if arguments.training.show_tree {
-        return show_tree(&settings, format);
+        return show_tree::run(&settings, format);
     }
     // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
     let norm = arguments.profiling.is_on() || arguments.output.gradient_norm || arguments.output.tensorboard.is_some();
@@ -273,25 +273,6 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
     }
     written.and(printed.map_err(anyhow::Error::from))?;
     Ok(code)
-}
-
-/// The nodes that a step can choose from.
-fn show_tree(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
-    let tree = settings::tree_of(&settings.model)?;
-    let nodes: Vec<TreeLine> = (0..tree.nodes.len())
-        .map(|node| TreeLine {
-            name: tree.nodes[node].name.clone(),
-            depth: tree.depth(node) as u64,
-            parameters: tree.nodes[node].parameters,
-        })
-        .collect();
-    let count = tree.choices();
-    let choices = format!("{count} {}", if tree.among() == Among::Blocks { "nodes" } else { "leaves" });
-    match format {
-        Format::Text => output::text(&text::tree(&nodes, &choices))?,
-        Format::Json => output::result(&format!("{}\n", json!({ "leaves": count, "nodes": nodes })))?,
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
