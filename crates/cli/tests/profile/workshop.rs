@@ -1,6 +1,6 @@
 //! A reader in Python, as the workshop's exercises have them, finds its figures in the folders where it looks.
 
-use crate::runs::{headroom, said};
+use crate::runs::{headroom, said, tiny};
 use std::process::Command;
 
 /// Opens the files as exercises 2 and 3 do and formats their figures the way they are printed there: a figure that is
@@ -81,4 +81,35 @@ fn commands_of_the_course_do_what_they_say() {
     let refused = run("train --precision fp16");
     assert_eq!(refused.status.code(), Some(2));
     assert!(said(&refused).contains("--precision bf16"), "{}", said(&refused));
+}
+
+/// The lesson's figures are derived by hand; the tool counts the same.
+#[test]
+fn figures_of_the_lesson_are_those_of_the_tool() {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workshop/0-architecture.md")).unwrap();
+    let flops = &tiny().json("flops_profile.json");
+    let analysis = &flops["flops_analysis"];
+    let counted = [
+        &flops["model_info"]["total_params"],
+        &analysis["forward_flops"],
+        &analysis["backward_flops"],
+        &analysis["optimizer_flops"],
+        &analysis["avg_flops_per_step"],
+        &analysis["needed_forward_flops"],
+        &analysis["needed_flops_per_step"],
+    ];
+    for figure in counted {
+        let figure = with_commas(figure.as_u64().unwrap());
+        assert!(page.contains(&figure), "{figure} is not in the lesson");
+    }
+    let activations = tiny().json("memory_analysis.json")["by_category"]["activations"].as_f64().unwrap();
+    assert!(page.contains(&format!("**{activations:.2} MiB**")), "{activations}");
+}
+
+fn with_commas(figure: u64) -> String {
+    let digits = figure.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
 }
