@@ -44,7 +44,7 @@ impl FromStr for Among {
     }
 }
 
-/// Of the step: what the leaf at the end of the path takes, units under the same parent, and others of its layer.
+/// Shares of the step: the leaf at the end of the path, units under the same parent, and others of its layer.
 pub const FULL: f32 = 1.0;
 pub const SIBLING: f32 = 0.15;
 pub const SAME_LAYER: f32 = 0.05;

@@ -31,7 +31,7 @@ pub struct K1TreeRecord {
     pub answers: Vec<String>,
     /// How to read the comparisons.
     pub statements: Vec<String>,
-    /// Of all sessions together.
+    /// Measured over all resumptions together.
     pub total_seconds: f64,
     pub provenance: Provenance,
 }
@@ -42,7 +42,7 @@ pub struct K1TreeDesign {
     pub branching: Vec<u64>,
     pub nodes: u64,
     pub parameters: u64,
-    /// Of the tree: width, heads, key-value heads, width of the feed-forward part.
+    /// The tree's width, heads, key-value heads, width of the feed-forward part.
     pub widths: Vec<u64>,
     pub vocabulary: u64,
     /// The control: layers and the same four, and its parameters.
@@ -79,13 +79,13 @@ pub struct K1TreeBudget {
     pub arm: String,
     pub equal: Equal,
     pub steps_per_phase: u64,
-    /// Of one step.
+    /// Counted for one step.
     pub updated_parameters: u64,
     /// Products of the forward and backward pass, and 16 for each parameter that is updated.
     pub flops: u64,
 }
 
-/// What is held equal between arms.
+/// The quantity that is held equal between arms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {
@@ -114,7 +114,7 @@ pub struct K1TreeRun {
     pub task: String,
     pub seed: u64,
     pub steps_per_phase: u64,
-    /// Of the steps alone, without evaluation.
+    /// Time of the steps alone, without evaluation.
     pub seconds: f64,
     pub steps_per_sec: f64,
     /// Parameters updated, one that was updated at two steps counted twice, and that over steps times parameters.
@@ -155,7 +155,7 @@ pub struct K1TreeComparison {
     pub figure: String,
     pub arm: String,
     pub against: String,
-    /// Of `arm` less `against`.
+    /// The figure of `arm` less that of `against`.
     pub difference: Estimate,
     /// The chance of a difference as large where there is none, as it is and held against all comparisons (Holm's method).
     pub p_value: Option<f64>,

@@ -1,4 +1,4 @@
-//! The experiment on K-1's own tree as text: a line a run, answers, tables, and the same as Markdown.
+//! The experiment on K-1's own tree as text: a line per run, answers, tables, and the same as Markdown.
 
 use crate::numbers::{grouped, rate, seconds};
 use crate::table::{Table, columns, markdown_list, markdown_table};

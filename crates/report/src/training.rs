@@ -67,7 +67,7 @@ pub struct TreeLine {
     pub parameters: u64,
 }
 
-/// The tree, a line a node, and how many of them there are to choose from.
+/// The tree, a line per node, and how many of them there are to choose from.
 pub fn tree(nodes: &[TreeLine], choices: &str) -> String {
     let mut lines = vec![];
     for (at, node) in nodes.iter().enumerate() {

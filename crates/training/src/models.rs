@@ -44,7 +44,7 @@ pub struct Family {
     /// Beyond what holds for every family.
     pub check: fn(&ModelConfig) -> Result<(), ConfigError>,
     pub forward: fn(&mut Build) -> Result<Forward, GraphError>,
-    /// Which block is whose parent, where blocks are nodes of a tree that a step chooses among; else empty.
+    /// The parent of each block, where blocks are nodes of a tree that a step chooses among; else empty.
     pub parents: fn(&ModelConfig) -> Vec<Option<usize>>,
     /// Constants of the graph for sequences of a length, written once.
     pub constants: fn(&ModelConfig, usize) -> Vec<(&'static str, Vec<f32>)>,

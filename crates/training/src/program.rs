@@ -45,7 +45,7 @@ pub struct TrainingProgram {
     pub passes: Vec<Applied>,
     /// Ranks that take the step together, each with a batch of its own.
     pub ranks: usize,
-    /// Of each block, where blocks are nodes of a tree.
+    /// The parent of each block, where blocks are nodes of a tree.
     parents: Vec<Option<usize>>,
 }
 

@@ -132,7 +132,7 @@ impl Trainer {
         trainer
     }
 
-    /// What the family's graph keeps and no step changes.
+    /// Writes the values that the family's graph keeps and no step changes.
     pub fn write_constants(&mut self, config: &ModelConfig) {
         for (name, data) in (config.family.constants)(config, self.training.shape.seq_len) {
             let constant = self.graph().named(name).expect("a constant of the family's graph");

@@ -13,7 +13,7 @@ pub struct Tree {
     pub leaves: Vec<usize>,
     /// Path and size of each parameter.
     parameters: Vec<(String, u64)>,
-    /// Of each block, where they are nodes.
+    /// The parent of each block, where they are nodes.
     parents: Vec<Option<usize>>,
 }
 
@@ -79,7 +79,7 @@ impl Tree {
         self.parameters.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// What is updated or stands still as one, in the order of the model: name, own parameters, and which parameters those are.
+    /// Groups of parameters that are updated or stand still as one, in the order of the model: name, own parameters, and which parameters those are.
     pub fn units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = vec![];
         for (parameter, (&leaf, (_, elements))) in self.leaves.iter().zip(&self.parameters).enumerate() {

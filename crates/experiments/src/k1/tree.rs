@@ -24,7 +24,7 @@ use headroom_training::run::evaluate;
 use headroom_training::tree::Tree;
 use std::time::{Duration, Instant};
 
-/// What all runs share.
+/// The settings that all runs share.
 #[derive(Clone, Debug)]
 pub struct TreeDesign {
     /// The tree and its control; their rules of updating do not count.
@@ -101,7 +101,7 @@ pub fn budgets(design: &TreeDesign, arms: &[Arm]) -> Result<Vec<K1TreeBudget>, G
     let mut budgets = vec![];
     for equal in Equal::ALL {
         for (arm, updated, flops) in &cost {
-            // What is left out shows at equal steps; at equal updates it would take steps by the thousand.
+            // The effect of leaving nodes out shows at equal steps; at equal updates it would take steps by the thousand.
             if arm.name == NO_NODE && equal != Equal::Steps {
                 continue;
             }

@@ -57,7 +57,7 @@ fn check(config: &ModelConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Which block is whose parent; the root has none.
+/// The parent of each block; the root has none.
 fn parents(config: &ModelConfig) -> Vec<Option<usize>> {
     fn below(parents: &mut Vec<Option<usize>>, parent: Option<usize>, branching: &[usize]) {
         let own = parents.len();

@@ -1,4 +1,4 @@
-//! What the runs on a tree say: means, differences seed by seed, and a plain sentence for each question.
+//! Conclusions from the runs on a tree: means, differences seed by seed, and a plain sentence for each question.
 
 use super::super::LEVEL;
 use super::super::student::{adjusted, estimate, p_value};

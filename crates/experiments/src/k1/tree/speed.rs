@@ -14,7 +14,7 @@ use headroom_training::trainer::{EndsStep, StepError, Trainer};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// What a step does beside computing.
+/// Work that a step does beside computing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Habits {
     /// The host waits for the loss of every step, and not only at the end of a turn.

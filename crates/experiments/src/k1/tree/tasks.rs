@@ -1,4 +1,4 @@
-//! What the tree is trained on: two Markov sources, and two texts that ship with this crate.
+//! The tree's training data: two Markov sources, and two texts that ship with this crate.
 
 use super::TreeDesign;
 use crate::bench::ExperimentError;
