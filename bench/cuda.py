@@ -41,7 +41,7 @@ STANDINGS = [
     ("large", "all-bf16"), ("large", "all-fp8"), ("very_large", "all-bf16-pure"), ("very_large", "all-fp8-pure"),
 ]
 STEPS = {"tiny": 50, "small": 50, "medium": 20, "large": 8, "very_large": 3}
-# What a side takes before its times count: ours tries ways to replay a step in its first ones.
+# Warm-up steps of a side before its times count: ours tries ways to replay a step in its first ones.
 WARM_STEPS, WARM_STEPS_LARGEST, WARM_STEPS_OF_A_PEER = 24, 18, 4
 # Two of the largest do not fit beside each other, nor two peers beside ours: one after the other, both warm.
 ONE_PEER_AT_A_TIME = {"large"}

@@ -23,7 +23,7 @@ ADAMW = {"lr": 3e-4, "betas": (0.9, 0.999), "weight_decay": 0.01}
 SIZES = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2}
 
-# Of each: the configuration, batch and sequence, the largest norm of the gradients (0 is off), and AdamW's eps.
+# For each: the configuration, batch and sequence, the largest norm of the gradients (0 is off), and AdamW's eps.
 FAMILIES = {
     # Heads of 16 of a width of 32: they do not follow from it.
     "qwen3": (Qwen3Config(**SIZES, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, rope_theta=1e6), (3, 20), 0.5, 1e-8),

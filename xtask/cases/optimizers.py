@@ -106,7 +106,7 @@ def main():
     case["sgd"] = losses(folder, constant, 1.0, optimizers=sgd(0.0))
     case["sgd_momentum"] = losses(folder, constant, 1.0, optimizers=sgd(0.9), clip=0.5)
     case["muon_in_bf16"] = losses(folder, constant, 1.0, optimizers=muon, clip=0.5)
-    # What PyTorch's iteration calls bfloat16.
+    # Replaces the type that PyTorch's iteration calls bfloat16.
     with mock.patch("torch.optim._muon.torch.bfloat16", torch.float32):
         case["muon"] = losses(folder, constant, 1.0, optimizers=muon, clip=0.5)
     with open(f"{folder}/optimizers.json", "w") as file:

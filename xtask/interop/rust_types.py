@@ -9,7 +9,7 @@ HEAD = re.compile(
 )
 FIELD = re.compile(r"((?:\s*#\[[^\n]*\]|\s*///[^\n]*)*)\s*(?:pub(?:\([a-z:]+\))?\s+)?(\w+)\s*:\s*(.+)", re.S)
 INTEGERS = {"u8", "u16", "u32", "u64", "usize", "i32", "i64"}
-# What functions of `serialize_with` write.
+# Schemas of the values that `serialize_with` functions write.
 WRITTEN = {"as_offsets": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2}}
 THROUGH = {"Box", "Arc", "Rc"}
 

@@ -33,7 +33,7 @@ def listed(items):
 def analyze(types):
     schema = Schema(types)
     root = schema.of("Analysis")
-    # What a trace spoils is written as null.
+    # Figures that a trace spoils are written as null.
     measures = schema.defs["Measures"]["properties"]
     for figure in ("breakdown", "critical_path"):
         measures[figure] = nullable(measures[figure])

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::{Outcome, process, python};
 
-/// Which readers to install: torch and transformers take gigabytes, so CI does without them.
+/// Readers to install: torch and transformers take gigabytes, so CI does without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     Small,
@@ -146,7 +146,7 @@ enum Verdict {
     Skipped(String),
 }
 
-/// What a check that could not be set up means for the whole.
+/// Effect on the whole of a check that could not be set up.
 #[derive(Clone, Copy)]
 enum Skipping {
     IsReported,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::Outcome;
 use crate::process::{cargo, succeeds, target_folder};
 
-/// What is asked for.
+/// The sample that is asked for.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The crate, by its folder: trace, diagnosis, graph

@@ -15,7 +15,7 @@ pub fn workspace_root() -> PathBuf {
     manifest_folder.parent().map(Path::to_path_buf).unwrap_or(manifest_folder)
 }
 
-/// What `program` writes to standard output; an error when it cannot be started or does not exit with 0.
+/// Returns the standard output of `program`; an error when it cannot be started or does not exit with 0.
 pub fn capture(program: &str, arguments: &[&str]) -> Result<String> {
     let spelled = format!("{program} {}", arguments.join(" "));
     let output = Command::new(program)

@@ -11,6 +11,7 @@ mod links;
 mod lossy_paths;
 mod machine_paths;
 mod rust_code;
+mod wording;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("lossy paths", lossy_paths::check),
     ("import cycles", cycles::check),
     ("dependencies", dependencies::check),
+    ("wording", wording::check),
 ];
 
 /// The text files of the repository as git sees them, those not yet added included.

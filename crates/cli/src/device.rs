@@ -215,7 +215,7 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
     Ok(record)
 }
 
-/// What the units of so many cores could do at the clock that they really run at.
+/// Peak of the units of so many cores, at the clock that they really run at.
 fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (vendor, family, model) = processor_model()?;
     let units = units(&Processor { vendor, family, model })?;

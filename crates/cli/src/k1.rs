@@ -88,7 +88,7 @@ pub struct Arguments {
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Of the matrix products, as `train` takes it [default: fp32]
+    /// Precision of the matrix products, as `train` takes it [default: fp32]
     #[arg(long)]
     precision: Option<String>,
     /// [default: the physical cores]

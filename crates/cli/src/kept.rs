@@ -1,4 +1,4 @@
-//! What the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine
+//! Records that the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine
 //! and of each GPU.
 
 use headroom_engine::cpu::isa::Isa;

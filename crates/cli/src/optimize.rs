@@ -94,7 +94,7 @@ pub struct Arguments {
     /// Steps of the final loss curve
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
     curve_steps: u16,
-    /// Of weights and data
+    /// Seed of weights and data
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// Refuse a baseline that needs more than this, such as 4GiB
@@ -290,7 +290,7 @@ fn is_no(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
 const UNDECIDED_HELP: &str =
     "\n  help: a machine that does nothing else, or more --time; --undecided fail makes this exit 1";
 
-/// What the ladder is climbed on.
+/// The model and machine that the ladder is climbed on.
 struct On {
     kind: DeviceSpec,
     /// As people know it.

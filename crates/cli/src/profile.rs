@@ -38,7 +38,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
 
-/// What was decided before the run about its recording.
+/// Recording options, decided before the run.
 #[derive(Clone)]
 pub struct Profiler {
     enabled: ProfilersEnabled,
@@ -58,7 +58,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// None where nothing is to be recorded. Looks up or measures the machine's peaks, so that the run itself is left alone.
+    /// Looks up or measures the machine's peaks, so that the run itself is left alone. Returns `None` where nothing is to be recorded.
     pub fn prepare(
         arguments: &Arguments,
         settings: &Settings,

@@ -1,4 +1,4 @@
-//! What the ladder proved: for every device a file of the precisions that held their gates, by model, batch and sequence.
+//! Precisions that the ladder proved: for every device a file of those that held their gates, by model, batch and sequence.
 //! `--precision auto` takes what it finds here.
 
 use crate::kept;
@@ -12,7 +12,7 @@ use headroom_training::data::BatchShape;
 use headroom_training::models::ModelConfig;
 use std::path::{Path, PathBuf};
 
-/// What a proof is asked for.
+/// Subject of a proof: the device, the model and its batch shape.
 pub struct Question<'a> {
     /// As `--device` names its kind.
     pub kind: &'static str,

@@ -93,7 +93,7 @@ fn answer(
     }))
 }
 
-/// What a race runs on.
+/// The model and machine of a race.
 struct On {
     device: DeviceSpec,
     threads: usize,

@@ -62,7 +62,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// What the interpreter's hook leaves behind, one file a process.
+/// The note that the interpreter's hook leaves behind, one file per process.
 #[derive(Debug, Deserialize)]
 pub struct Note {
     pub steps: u32,

@@ -62,7 +62,7 @@ pub struct Registry {
     path: PathBuf,
 }
 
-/// What to do about a database that cannot be used.
+/// Advice on a database that cannot be used.
 fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -103,7 +103,7 @@ impl Registry {
                 .map_err(|source| RegistryError::Folder { path: folder.to_path_buf(), source })?;
         }
         let connection = match open_to_write(path) {
-            // What was recorded before can still be read.
+            // Earlier records can still be read.
             Err(error) if read_only::is_the_reason(&error) => read_only::open(path).unwrap_or(Err(error)),
             opened => opened,
         };

@@ -149,7 +149,7 @@ fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
     Ok(steps)
 }
 
-/// What makes two times say nothing about the code between them.
+/// Differences because of which two times say nothing about the code between them.
 fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
     let (old, new) = (&baseline.start, &run.start);
     let mut found = vec![];

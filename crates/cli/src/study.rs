@@ -50,7 +50,7 @@ pub struct Arguments {
     /// cpu, cuda, cuda:N, or null (computes nothing: what every size would need and take)
     #[arg(long)]
     pub device: Option<String>,
-    /// Of the matrix products, as `train` takes it [default: fp32]
+    /// Precision of the matrix products, as `train` takes it [default: fp32]
     #[arg(long)]
     pub precision: Option<String>,
     /// [default: the physical cores]

@@ -384,7 +384,7 @@ fn schedule(arguments: &Arguments, settings: &Settings) -> Schedule {
 /// Shapes of products and the algorithm that was chosen for each by measurement, on a device that chooses.
 const CHOICES_FILE: &str = "products.txt";
 
-/// What a run made beside its outcome.
+/// Results of a run beside its outcome.
 #[derive(Clone, Copy)]
 struct Made<'a> {
     profiler: Option<&'a Profiler>,

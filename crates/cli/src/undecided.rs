@@ -1,4 +1,4 @@
-//! What a gate is worth that its interval leaves open.
+//! Verdict on a gate whose interval leaves it open.
 
 /// Exit code of a gate that is not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -1,4 +1,4 @@
-//! What was verified where: a note per GPU of which kernels held against their references, and whether a kind ever was.
+//! Verification notes: per GPU, the kernels that held against their references, and whether its kind was ever verified.
 
 use crate::kept;
 use headroom_engine::cuda::{self, compile};
@@ -15,9 +15,9 @@ const KNOWN: [((u32, u32), &str); 1] = [((9, 0), "NVIDIA H200")];
 pub struct Verified {
     pub timestamp: String,
     pub device: String,
-    /// Of the sources of all kernels.
+    /// Fingerprint of the sources of all kernels.
     pub kernels: String,
-    /// Which tensor-core kernels: those of the device's own generation, or of an older one that was asked for.
+    /// Generation of the tensor-core kernels: the device's own, or an older one that was asked for.
     pub level: String,
     pub checks: usize,
     pub failed: usize,
@@ -55,7 +55,7 @@ pub fn said(facts: &cuda::Facts) -> String {
     told(load(facts).as_ref(), facts.capability, &compile::fingerprint())
 }
 
-/// What to do first, where neither this GPU nor its kind was ever verified.
+/// Advice to verify first, where neither this GPU nor its kind was ever verified.
 pub fn advice(facts: &cuda::Facts) -> Option<String> {
     let known = KNOWN.iter().any(|(capability, _)| *capability == facts.capability);
     (!known && load(facts).is_none()).then(|| {

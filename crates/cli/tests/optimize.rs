@@ -133,7 +133,7 @@ fn operators_findings_and_the_step_are_of_one_step() {
     let sum: f64 = rows.iter().map(|row| row["seconds"].as_f64().unwrap()).sum();
     assert!((sum / step - 1.0).abs() < 1e-6, "operators take {sum}, the step {step}");
     assert_eq!(record["baseline_steps"], 9);
-    // What the optimizer's finding claims is what its operator takes.
+    // The optimizer's finding claims as much time as its operator takes.
     let of = |name: &str| rows.iter().find(|row| row["op"] == name).unwrap()["seconds"].as_f64().unwrap();
     let findings = record["findings"].as_array().unwrap();
     let share = findings.iter().find(|row| row["asks_for"][0] == "fuse-optimizer").unwrap();

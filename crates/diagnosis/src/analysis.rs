@@ -17,7 +17,7 @@ use crate::simulation::Simulation;
 use crate::trace_rules::{Evidence, Thresholds, TraceFinding, find};
 use crate::what_if;
 
-/// What `headroom analyze --format json` writes.
+/// Output of `headroom analyze --format json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Analysis {
     pub schema_version: u32,

@@ -41,7 +41,7 @@ fn shown(mut rows: Vec<Change>) -> Vec<Change> {
     rows
 }
 
-/// What makes the two more than a change of the program.
+/// Differences between the two runs beyond a change of the program.
 fn differences(before: &Analysis, after: &Analysis) -> Vec<String> {
     let device = |analysis: &Analysis| analysis.trace.device.clone().unwrap_or_else(|| "an unnamed device".into());
     let mut notes = Vec::new();

@@ -15,7 +15,7 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
         finding.place = locate(finding, inputs);
     }
-    // What is about the whole script (no torch.compile, no autocast, the loader) belongs to the first finding of its cause.
+    // Suspicions about the whole script (no torch.compile, no autocast, the loader) belong to the first finding of their cause.
     for (index, suspicion) in suspicions.iter().enumerate().filter(|(index, _)| !taken[*index]).collect::<Vec<_>>() {
         let of_cause = |finding: &&mut TraceFinding| finding.cause == suspicion.cause && finding.function.is_none();
         let whole = findings.iter_mut().find(of_cause);

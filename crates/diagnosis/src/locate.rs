@@ -7,7 +7,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::Place;
 
-/// What a Python function calls, as a trace names the frame inside it.
+/// Callee of a Python function, as a trace names the frame inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee<'a> {
     /// A method or function by its last name: `item`, `triu`.

@@ -1,4 +1,4 @@
-//! What common parts can do by their datasheets: dense rates, no sparsity, boost clocks as the maker states them.
+//! Peak rates of common parts by their datasheets: dense rates, no sparsity, boost clocks as the maker states them.
 
 pub mod links;
 pub mod processors;
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Peaks {
     pub name: &'static str,
     pub fp32: f64,
-    /// Of tensor cores on fp32 input: TF32 with NVIDIA, XF32 with AMD.
+    /// Rate of tensor cores on fp32 input: TF32 with NVIDIA, XF32 with AMD.
     pub tf32: f64,
     pub bf16: f64,
     pub bytes_per_second: f64,

@@ -41,7 +41,7 @@ pub struct TrueStep {
 /// A trace whose steps take the true time.
 pub struct Played {
     pub trace: Trace,
-    /// Whose clock cut the steps of the recording that it has its times of.
+    /// Clock that cut the steps of the recording that the times come from.
     pub recorded_on: MeasuredOn,
     pub step: TrueStep,
 }

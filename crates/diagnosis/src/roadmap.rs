@@ -1,4 +1,4 @@
-//! What to do first: findings by what they save against what they cost, each saving beyond those before it.
+//! Ranks what to do first: findings by what they save against what they cost, each saving beyond those before it.
 
 use serde::Serialize;
 
@@ -11,11 +11,11 @@ use crate::what_if::model;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roadmap {
     pub items: Vec<RoadmapItem>,
-    /// Of all items together: at most this much of the step.
+    /// Saving of all items together: at most this much of the step.
     pub total_saving_bound_share: f64,
     pub step_seconds_now: f64,
     pub step_seconds_at_best: f64,
-    /// Of all items together, as expected.
+    /// Saving of all items together, as expected.
     pub total_saving_expected_share: f64,
     pub step_seconds_expected: f64,
     /// Findings that there is no model of: what mending them saves is outside of the bound.

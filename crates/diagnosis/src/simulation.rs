@@ -9,7 +9,7 @@ use crate::measures::intervals::{Span, covered, holds, merged};
 use crate::measures::view::View;
 use points::{Point, What, points};
 
-/// What is taken out: time on the host, and time of device spans, which get a new duration.
+/// Time to take out: on the host, and of device spans, which get a new duration.
 #[derive(Clone, Debug, Default)]
 pub struct Removal {
     pub host: Vec<Span>,
@@ -64,7 +64,7 @@ pub struct Simulation {
 
 /// One replay: when everything happened in it.
 pub struct Play {
-    /// Of each device span that the steps ordered; [`NOT_PLAYED`] of the others.
+    /// Start of each device span that the steps ordered; [`NOT_PLAYED`] for the others.
     pub device_start: Vec<i64>,
     /// Waits of the host that are still there, as they were and as they are.
     pub waits: Vec<(Span, Span)>,
@@ -89,7 +89,7 @@ impl Simulation {
         Simulation::of_first_steps(view, view.steps.ordered.len())
     }
 
-    /// Of the first `count` steps alone.
+    /// Simulates the first `count` steps alone.
     pub fn of_first_steps(view: &View, count: usize) -> Simulation {
         let host = view.steps.host_range_of_first(count);
         let points = points(view, host);

@@ -52,7 +52,7 @@ pub struct TraceRule {
     pub code: &'static str,
     pub name: &'static str,
     pub cause: Cause,
-    /// What `headroom explain` shows.
+    /// Text that `headroom explain` shows.
     pub page: &'static str,
     pub effort: Effort,
     pub check: fn(&Evidence) -> Vec<Found>,
@@ -73,7 +73,7 @@ pub struct Evidence<'a> {
     pub explained: &'a [Span],
 }
 
-/// What a rule found: the figures, and what to take out of the step to see what it costs.
+/// Finding of a rule: the figures, and what to take out of the step to see what it costs.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Share of the step that it costs; `None` for a finding about memory or about the trace itself.
@@ -87,11 +87,11 @@ pub struct Found {
     pub evidence: Vec<String>,
     pub advice: String,
     pub confidence: Confidence,
-    /// What a fix takes out at most.
+    /// Time that a fix takes out at most.
     pub removal: Removal,
     /// Whether it is about device time alone: it costs no more than the step shrinks by when that time is taken out.
     pub on_device: bool,
-    /// What it is expected to take out, where there is a model of it; else the same.
+    /// Time that a fix is expected to take out, where there is a model of it; else the same.
     pub expected: Option<Removal>,
     /// Taken out at the rule's own word, before `removal` was widened to a bound.
     pub asked: Option<Removal>,

@@ -1,4 +1,4 @@
-//! What a fix is expected to leave of a cost, and what it leaves at least: models of attention, products, element-wise runs,
+//! Models of the cost that a fix is expected to leave, and of the least it leaves: attention, products, element-wise runs,
 //! the optimizer, the loader, read-backs, copies on the device and idle time.
 
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! What the real traces say, against figures computed from the files by another program.
+//! Checks the analysis of real traces against figures computed from the files by another program.
 
 use std::path::{Path, PathBuf};
 

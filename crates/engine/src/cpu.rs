@@ -143,7 +143,7 @@ impl Drop for Cpu {
 }
 
 impl Cpu {
-    /// What its kernels compute in.
+    /// Precisions that its kernels compute in.
     pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16, Precision::Fp8];
 
     pub fn new(threads: usize, isa: Isa, reductions: Reductions, programs: &[Program]) -> Result<Cpu, EngineError> {
@@ -182,7 +182,7 @@ impl Cpu {
         Ok(self)
     }
 
-    /// What the kernels need beside the arena.
+    /// Bytes that the kernels need beside the arena.
     pub fn scratch_bytes_for(threads: usize, programs: &[Program]) -> usize {
         let parts = Reductions::FIXED.max(threads);
         let need = |program: &Program| reduction_elements(&program.graph, parts);

@@ -64,7 +64,7 @@ use wire::{Together, Wire};
 /// Scratch that is reserved in any case.
 const LEAST_SCRATCH: usize = 1 << 20;
 
-/// What a device is opened with.
+/// Settings that a device is opened with.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub ordinal: usize,
@@ -118,7 +118,7 @@ pub struct Cuda {
     /// Kernels of replays that were tied to no call.
     untied: usize,
     ranges: Option<Ranges>,
-    /// Which attention is done by whom, or why not by cuDNN.
+    /// Says who does each attention, or why cuDNN does not.
     attention_notes: Vec<String>,
     /// The first thing that went wrong; nothing is launched after it.
     failed: Option<CudaError>,
@@ -136,7 +136,7 @@ struct Loaded {
     pieces: Option<Pieces>,
 }
 
-/// What a call does, and the memory that it touches.
+/// The actions of a call, and the memory that it touches.
 struct Prepared {
     actions: Vec<Action>,
     reads: Vec<Range<u64>>,
@@ -164,7 +164,7 @@ struct Exchange {
 impl Cuda {
     pub const PRECISIONS: &'static [Precision] = &Precision::ALL;
 
-    /// What kernels and products need beside the arena, at most.
+    /// Bytes that kernels and products need beside the arena, at most.
     pub fn scratch_bytes_for(programs: &[Program]) -> usize {
         let scratch = programs.iter().map(|program| lower::scratch_bound(&program.graph)).max().unwrap_or(0);
         scratch.max(LEAST_SCRATCH) + 2 * product::WORKSPACE

@@ -1,4 +1,4 @@
-//! What every backend can do: hold programs in one arena, be written to and read from, and run their calls.
+//! Interface of every backend: it holds programs in one arena, is written to and read from, and runs their calls.
 
 use crate::ranks::RanksError;
 use crate::recorder::Recorder;
@@ -66,7 +66,7 @@ impl Program {
     }
 }
 
-/// What kind of device a program is made for.
+/// The kind of device that a program is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// Values stay in single precision, each by itself; products round their operands as they read them.
@@ -191,12 +191,12 @@ pub trait Device {
     /// Returns when everything that was queued is done.
     fn wait(&mut self) {}
 
-    /// What a person should know of how calls were recorded: what was missing, what could not be told.
+    /// Notes for the reader on how calls were recorded: what was missing, what could not be told.
     fn recording_notes(&self) -> Vec<String> {
         vec![]
     }
 
-    /// What went wrong since the last time this was asked; what was read after it means nothing.
+    /// Returns the failure since this was last asked, if any; values read after it mean nothing.
     fn failure(&mut self) -> Option<EngineError> {
         None
     }
@@ -206,13 +206,13 @@ pub trait Device {
         false
     }
 
-    /// What was chosen by measurement, for the notes of a run.
+    /// Choices made by measurement, for the notes of a run.
     fn notes(&self) -> Vec<String> {
         vec![]
     }
 }
 
-/// Which normal numbers: those of a stream of the counter-based generator, times `spread`.
+/// Normal numbers to draw: those of a stream of the counter-based generator, times `spread`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     pub seed: u64,
@@ -220,7 +220,7 @@ pub struct Drawn {
     pub spread: f32,
 }
 
-/// What an input is given.
+/// Data that an input is given.
 #[derive(Clone, Copy, Debug)]
 pub enum Words<'a> {
     Ids(&'a [i32]),

@@ -1,4 +1,4 @@
-//! What this machine is: processor, memory, and what this process has used of it.
+//! This machine: its processor, its memory, and this process's use of them.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ pub struct LoadWatch {
 }
 
 impl LoadWatch {
-    /// None where the system does not count.
+    /// Returns `None` where the system does not count.
     pub fn start() -> Option<LoadWatch> {
         let (busy, all) = processor_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(LoadWatch { busy, all, own: own_ticks(&fs::read_to_string("/proc/self/stat").ok()?)? })

@@ -20,7 +20,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// What can be planned and predicted.
+    /// Precisions that can be planned and predicted.
     pub const PRECISIONS: &[Precision] = &[Precision::Fp32, Precision::Bf16];
 
     pub fn new(rates: Rates, programs: &[Program]) -> Null {
@@ -39,7 +39,7 @@ impl Device for Null {
         "null"
     }
 
-    /// What a real device would reserve.
+    /// Bytes that a real device would reserve.
     fn arena_bytes(&self) -> usize {
         self.programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What this CPU can do, measured: the rate of large products, of memory, and the cost of a call.
+//! Measured peaks of this CPU: the rate of large GEMMs, of memory, and the cost of a call.
 
 use crate::cpu::gemm::{Accumulate, Arithmetic, Bf16Unit, MatMut, MatRef, Product};
 use crate::cpu::isa::Isa;

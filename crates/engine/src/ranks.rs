@@ -145,7 +145,7 @@ impl Ranks {
     /// Starts an exchange; `wait_for` says when it is done.
     ///
     /// # Safety
-    /// What the transfer reads and writes lives and is not touched otherwise until it was waited for, or `leave` returned.
+    /// The memory that the transfer reads and writes stays live and otherwise untouched until it was waited for, or `leave` returned.
     pub(crate) unsafe fn start(&self, transfer: &Arc<Transfer>) -> u64 {
         self.shared.submit(Job::Exchange(Arc::clone(transfer)))
     }

@@ -1,4 +1,4 @@
-//! What a device writes down while it runs: when each call began and ended, and on a GPU every kernel, copy and launch.
+//! A device's record of its run: when each call began and ended, and on a GPU every kernel, copy and launch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// One call as it ran, on the device's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSpan {
-    /// Which of the device's programs, and which of its calls.
+    /// Index of the device's program, and of the call within it.
     pub program: u32,
     pub call: u32,
     pub start: Duration,
@@ -60,7 +60,7 @@ pub enum What {
 }
 
 impl Activity {
-    /// None for what the host did.
+    /// The stream it ran on; absent for work of the host.
     pub fn stream(&self) -> Option<u32> {
         match self.what {
             What::Kernel { stream, .. } | What::Copy { stream, .. } | What::Fill { stream, .. } => Some(stream),
@@ -95,7 +95,7 @@ impl Recorder {
         Recorder { spans: Vec::with_capacity(calls), activities: vec![], timing: Timing::HostClock }
     }
 
-    /// What was recorded elsewhere: spans and activities in order of time.
+    /// Wraps spans and activities that were recorded elsewhere, in order of time.
     pub fn of(timing: Timing, spans: Vec<CallSpan>, activities: Vec<Activity>) -> Recorder {
         Recorder { spans, activities, timing }
     }

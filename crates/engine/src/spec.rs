@@ -1,4 +1,4 @@
-//! Which device is asked for, and how it is opened.
+//! The device that is asked for, and how it is opened.
 
 use crate::cpu::isa::Isa;
 use crate::cpu::{Cpu, Reductions};
@@ -27,10 +27,10 @@ pub enum DeviceSpec {
 /// Settings of a device; each kind takes those that it knows.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// Of the CPU.
+    /// Threads of the CPU.
     pub threads: usize,
     pub order: SumOrder,
-    /// Of a GPU: marks for the vendors' profilers, and the folder of compiled kernels and measured choices.
+    /// Settings of a GPU: marks for the vendors' profilers, and the folder of compiled kernels and measured choices.
     pub ranges: RangesChoice,
     pub cache: Option<PathBuf>,
     /// The null device's, which predicts its times by them.
@@ -78,7 +78,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What programs for it look like; the null device stands in for the CPU.
+    /// The target that its programs are made for; the null device stands in for the CPU.
     pub fn target(self) -> Target {
         match self {
             DeviceSpec::Cpu | DeviceSpec::Null => Target::Cpu,

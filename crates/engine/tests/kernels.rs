@@ -58,7 +58,7 @@ fn attention_of_a_long_sequence_agrees_with_the_reference() {
 
 #[test]
 fn a_nan_in_an_input_reaches_an_output() {
-    // What stands still reads nothing: rates of zero say so.
+    // A parameter that stands still reads nothing: rates of zero say so.
     let stands_still =
         |example: &Example| example.inputs.iter().any(|input| *input == (TensorType::f32(&[3]), Fill::Constant(0.0)));
     let swallows_nothing =

@@ -29,7 +29,7 @@ pub enum ExperimentError {
     NotFinite { label: String, cause: NotFinite },
 }
 
-/// What all benches of an experiment share.
+/// Settings that all benches of an experiment share.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub seed: u64,
@@ -37,11 +37,11 @@ pub struct Setting {
     pub opening: Opening,
 }
 
-/// What is done to the model: a list of passes.
+/// Change made to the model: a list of passes.
 #[derive(Clone)]
 pub struct Variant {
     pub passes: PassList,
-    /// What tests do to it behind its back, so that a gate has something to catch.
+    /// Fault that a test plants behind its back, so that a gate has something to catch.
     pub plant: Option<Plant>,
 }
 

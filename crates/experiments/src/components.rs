@@ -1,4 +1,4 @@
-//! What a planned step's memory is made of, with attention's squares told apart from other activations.
+//! Components of a planned step's memory, with attention's square matrices told apart from other activations.
 
 use headroom_engine::Program;
 use headroom_graph::plan::Buffer;

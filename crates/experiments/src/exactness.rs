@@ -265,7 +265,7 @@ fn with(config: &StepConfig, target: Target) -> StepConfig {
 }
 
 impl Steps {
-    /// What another device made of the same steps, each within its tolerance.
+    /// Checks the gradients and losses that another device got for the same steps, each against its tolerance.
     fn against(&self, have: &Steps, what: &str, (gradients, curve): (f64, f64)) -> [Check; 2] {
         let differences = self.gradients.iter().zip(&have.gradients).map(|((_, want), (_, have))| {
             let want: Vec<f64> = want.iter().map(|x| f64::from(*x)).collect();

@@ -1,4 +1,4 @@
-//! What holds the baseline back, ranked, and which pass each finding asks for.
+//! Bottlenecks of the baseline, ranked, and the pass that each finding asks for.
 
 use crate::bench::{Bench, ExperimentError};
 use headroom_diagnosis::{Options, analyze};

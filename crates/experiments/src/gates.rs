@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Gate {
     pub name: &'static str,
     pub answer: Answer,
-    /// What was measured, and what it was held against.
+    /// Measured value, and the limit that it was held against.
     pub figure: f64,
     pub limit: f64,
     pub about: String,
@@ -137,7 +137,7 @@ pub struct LengthMemory {
     pub seq_len: usize,
     pub baseline: usize,
     pub kept: usize,
-    /// Of them, what does not grow with the sequence: weights and optimizer state.
+    /// Part of `kept` that does not grow with the sequence: weights and optimizer state.
     pub fixed: usize,
 }
 

@@ -15,7 +15,7 @@ pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     Some(logs.iter().map(|log| (log.0 - mean_x) * (log.1 - mean_y)).sum::<f64>() / spread)
 }
 
-/// What people call an exponent.
+/// Common name of an exponent.
 pub fn class(exponent: Option<f64>) -> &'static str {
     match exponent {
         None => "unknown",

@@ -12,7 +12,7 @@ use headroom_record::k1::{Budget, Estimate, K1Arm, K1Comparison, K1Run};
 use headroom_training::optimizer::Update;
 use headroom_training::program::StepConfig;
 
-/// What all runs of the experiment share.
+/// Settings that all runs of the experiment share.
 #[derive(Clone, Debug)]
 pub struct Design {
     /// Its rule of updating does not count.
@@ -28,7 +28,7 @@ pub struct Design {
     pub eval_batches: usize,
 }
 
-/// What rules are held against.
+/// Control: the rule that the others are held against.
 pub const CONTROL: Update = Update::Dense;
 
 /// Figures that rules are compared by: the name, and how to read it.
@@ -116,7 +116,7 @@ fn differences(runs: &[K1Run], budget: Budget, update: &str, against: &str, read
     seeds.into_iter().filter_map(pair).collect()
 }
 
-/// What the comparisons say, one sentence a pair of rules and budget, and how sure that is.
+/// States what the comparisons show, one sentence per pair of rules and budget, and how sure that is.
 pub fn statements(runs: &[K1Run], comparisons: &[K1Comparison], seeds: usize) -> Vec<String> {
     let mut said = vec![];
     for budget in Budget::ALL {

@@ -23,7 +23,7 @@ use rung::by_op;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What is asked of a climb.
+/// Settings of a climb.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     pub patience: Patience,
@@ -46,12 +46,12 @@ pub enum Ablation {
 }
 
 pub struct Ladder {
-    /// Of Version 1: the median of its recorded steps. Operators and findings are those of that very step, so they add up
+    /// Median of Version 1's recorded steps. Operators and findings are those of that very step, so they add up
     /// to it.
     pub baseline_seconds: f64,
     /// Steps that it is the median of.
     pub baseline_steps: usize,
-    /// What is left between the operators stands last.
+    /// Seconds by operator. The time left between the operators stands last.
     pub baseline_by_op: Vec<(&'static str, f64)>,
     pub profile: BaselineProfile,
     /// Every pass, each on top of those before it: first those of the kept list, whose figures multiply to its own.
@@ -66,7 +66,7 @@ pub struct Ladder {
     pub validation: Validation,
 }
 
-/// What is told while the ladder is climbed.
+/// Receives progress while the ladder is climbed.
 pub trait Watcher {
     fn doing(&mut self, what: &str);
 }
@@ -77,7 +77,7 @@ const RECORDED: usize = 9;
 /// Steps of every list's own loss curve; the kept one's is longer.
 const SHORT_CURVE: usize = 5;
 
-/// What is left of a step between its operators.
+/// Label of the step time that is left between operators.
 pub const BETWEEN_OPERATORS: &str = "between operators";
 
 /// Shares of the time until which each part of the climb may add rounds.

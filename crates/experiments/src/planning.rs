@@ -1,4 +1,4 @@
-//! What a step's plan says before anything runs: memory, FLOPs, predicted time, and how large batch and sequence may get.
+//! Figures of a step's plan before anything runs: memory, FLOPs, predicted time, and how large batch and sequence may get.
 
 use crate::components::at_peak;
 use headroom_graph::GraphError;

@@ -11,7 +11,7 @@ use headroom_graph::cost::{Rates, predicted_seconds};
 use headroom_graph::{Op, Precision};
 use headroom_training::program::{Keep, StepConfig};
 
-/// What is asked of a climb: precisions in the order they are tried, with the device's peaks in each, single precision first.
+/// Settings of a climb: precisions in the order they are tried, with the device's peaks in each, single precision first.
 pub struct Asked<'a> {
     pub precisions: &'a [(Precision, Rates)],
     pub patience: Patience,
@@ -22,7 +22,7 @@ pub struct Asked<'a> {
 /// One precision on top of the fastest proved before it.
 pub struct PrecisionRung {
     pub precision: Precision,
-    /// What it was measured against.
+    /// Precision that it was measured against.
     pub over: Precision,
     /// The speed-up that plan and peaks promise.
     pub predicted: f64,

@@ -1,4 +1,4 @@
-//! What a list of passes would bring, before it runs: from its plan, and from what calls were measured to take.
+//! Predicted gain of a list of passes before it runs: from its plan, and from the measured times of calls.
 //!
 //! A call that ran before is predicted to take as long again. A fused one is taken apart into the calls that it stands for,
 //! each at the rate measured for its kind; how much better the fused kernel does than its parts is learned from a probe, a
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub struct Calibration {
     /// Seconds by the call's signature (op, attributes and shapes), the best of all that were measured.
     known: BTreeMap<String, f64>,
-    /// What every operator did, each kind of call once.
+    /// Work of every operator, each kind of call counted once.
     rates: BTreeMap<&'static str, Work>,
     /// (FLOPs, FLOPs a second) of products.
     products: Vec<(f64, f64)>,
@@ -158,7 +158,7 @@ impl Calibration {
     }
 }
 
-/// What a fused call is, the particular first: with its attributes and the number of its inputs, then by name alone.
+/// Keys of a fused call, the most specific first: with its attributes and the number of its inputs, then by name alone.
 fn keys(graph: &Graph, id: NodeId) -> [String; 2] {
     let node = graph.node(id);
     let name = node.op.name();

@@ -1,5 +1,5 @@
-//! What a study over sizes says: does speed fall with size, where the device saturates, where attention's memory takes over,
-//! memory over parameters, and the batch to choose.
+//! Conclusions of a study over sizes: whether speed falls with size, where the device saturates, where attention's memory
+//! takes over, memory over parameters, and the batch to choose.
 
 use crate::growth::exponent;
 use crate::planning::{PlannedStep, fits, largest_where};
@@ -26,7 +26,7 @@ const AS_GOOD: f64 = 0.95;
 const LONGEST_SEQUENCE: usize = 1 << 16;
 const LARGEST_BATCH: usize = 1 << 12;
 
-/// Of the rows of one version, in the order of their sizes.
+/// Analyzes the rows of one version, in the order of their sizes.
 pub fn version_analysis(version: &str, rows: &[&StudyRow], sizes: Vec<SizeAnalysis>) -> VersionAnalysis {
     let parameters = |row: &StudyRow| row.planned.parameters as f64;
     let over_parameters = |value: fn(&StudyRow) -> Option<f64>| {

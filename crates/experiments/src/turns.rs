@@ -40,7 +40,7 @@ pub struct Speedup {
 }
 
 impl Speedup {
-    /// Of a list over itself.
+    /// Speed-up of a list over itself.
     pub fn none(rounds: usize) -> Speedup {
         Speedup { ratio: 1.0, low: 1.0, high: 1.0, rounds }
     }
@@ -68,7 +68,7 @@ const DECIDED: f64 = 0.02;
 
 /// Somebody who takes a turn.
 pub trait Contestant {
-    /// Of one step.
+    /// Seconds of one step.
     fn seconds(&mut self) -> Result<f64, ExperimentError>;
 }
 
@@ -78,7 +78,7 @@ impl Contestant for Bench {
     }
 }
 
-/// What everybody took in every round, as logarithms of seconds. The first contestant is in all of them, and every other is
+/// Times of all contestants in every round, as logarithms of seconds. The first contestant is in all of them, and every other is
 /// measured against it: so ratios of ratios agree, whatever two are compared.
 #[derive(Clone, Debug)]
 pub struct Rounds {

@@ -1,4 +1,4 @@
-//! What a list has to show before it is believed: every gate with its figure, on the shapes that the workshop names.
+//! Validation of a list before it is believed: every gate with its figure, on the shapes that the workshop names.
 
 use crate::bench::{Bench, ExperimentError, Setting, Variant, program};
 use crate::gates::{self, Gate, LengthMemory, Outputs};
@@ -16,7 +16,7 @@ pub struct Validation {
 /// Over the whole curve, rounding grows with the steps.
 const CURVE_LIMIT: f64 = 1e-3;
 
-/// What the loss may differ by over a list's steps.
+/// Largest difference of the loss allowed over a list's steps.
 pub fn curve_limit(list: &PassList) -> f64 {
     CURVE_LIMIT.max(tolerance(list))
 }

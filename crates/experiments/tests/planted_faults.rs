@@ -106,7 +106,7 @@ fn a_parameter_without_a_gradient_is_missed() {
     assert!(failed(&gates).contains(&"every_parameter_has_a_gradient"), "{gates:?}");
 }
 
-/// What updates a parameter reads as its gradient, in one call for all.
+/// Gradient of a parameter, as read by the one call that updates them all.
 fn gradient_of(graph: &Graph, weight: ValueId) -> Option<ValueId> {
     let update = graph.nodes().iter().find(|node| matches!(node.op, Op::AdamWAll(_)))?;
     let at = update.inputs.iter().position(|input| *input == weight)?;
@@ -133,7 +133,7 @@ fn an_update_that_is_slightly_wrong_leaves_the_loss_curve() {
 
 #[test]
 fn a_result_that_hangs_on_something_else_is_not_deterministic() {
-    // What a race between threads would do: a weight that is a little different each time.
+    // Mimics a race between threads: a weight that is a little different each time.
     fn before_step(trainer: &mut Trainer) {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let drift = CALLS.fetch_add(1, Ordering::Relaxed) as f32 * 1e-7;

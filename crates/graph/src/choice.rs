@@ -1,4 +1,4 @@
-//! Which parameters a step updates: the rules, and the numbers that all devices have to agree on.
+//! The choice of parameters that a step updates: the rules, and the numbers that all devices have to agree on.
 
 use std::fmt;
 use std::str::FromStr;

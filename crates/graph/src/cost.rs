@@ -6,7 +6,7 @@ use crate::ops::collective::{AllReduce, ReduceScatter};
 use crate::plan::{Call, Plan};
 use std::collections::BTreeMap;
 
-/// What a device can do, as plain rates; measured by the engine.
+/// Speed of a device, as plain rates; measured by the engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// FLOPs a second of a large matrix product.

@@ -17,7 +17,7 @@ pub enum Format {
 
 /// Floats of a slot.
 pub const SLOT: usize = 24;
-/// What a stored one is worth: values are divided by it before they are rounded. A power of two; zero before the first use.
+/// The value that a stored 1 stands for: values are divided by it before they are rounded. A power of two; zero before the first use.
 pub const UNIT: usize = 0;
 /// The largest absolute value since the last update.
 pub const LARGEST: usize = 1;
@@ -100,8 +100,8 @@ impl Format {
         }
     }
 
-    /// What one is worth so that `largest` is in range with `margin` powers of two to spare, and is the range of units left
-    /// with it? `None` where there is nothing to go by.
+    /// Returns the unit that keeps `largest` in range with `margin` powers of two to spare, and whether it had to be clamped to
+    /// the range of units. Returns `None` where `largest` gives nothing to go by.
     pub fn unit_for(self, largest: f32, margin: i32) -> Option<(f32, bool)> {
         if !largest.is_finite() || largest <= 0.0 {
             return None;
@@ -138,7 +138,7 @@ pub fn update(slot: &mut [f32], format: Format, margin: i32) {
     }
 }
 
-/// Of a number that is not negative; that of the smallest for zero.
+/// Exponent of a number that is not negative; for zero, that of the smallest.
 fn exponent(x: f32) -> i32 {
     (x.to_bits() >> 23) as i32 - 127
 }

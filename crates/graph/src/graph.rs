@@ -14,7 +14,7 @@ pub struct ValueId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub usize);
 
-/// Which part of a training step a node belongs to.
+/// The part of a training step that a node belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     Forward,
@@ -40,7 +40,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What a buffer is for, as memory is reported.
+/// Purpose of a buffer, as memory is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     Parameters,

@@ -1,4 +1,4 @@
-//! What is computed: ops, the graph of them, its gradient, the passes that rewrite it, the memory plan and the predicted
+//! The computation: ops, the graph of them, its gradient, the passes that rewrite it, the memory plan and the predicted
 //! cost. Pure data and functions: no files, no clock, no device.
 
 pub mod choice;

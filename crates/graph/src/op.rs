@@ -1,4 +1,4 @@
-//! What an operator has to say of itself, and the registry of all of them.
+//! The trait that every operator implements, and the registry of all operators.
 //!
 //! A new op is a file in `ops/`, a line in the registry below, and its kernels in the engine. The table tests (gradient
 //! against finite differences, every backend's kernel against the reference) find it through [`Op::examples`].
@@ -51,14 +51,14 @@ pub trait Operator {
         Self: Sized;
 }
 
-/// What an op sees when it is asked for its gradient.
+/// Everything an op sees when it is asked for its gradient.
 pub struct Backward<'a> {
     pub graph: &'a mut Graph,
     pub inputs: &'a [ValueId],
     pub outputs: &'a [ValueId],
     /// The gradient that arrived at each output, where one did.
     pub arrived: &'a [Option<ValueId>],
-    /// Which inputs want a gradient.
+    /// Whether each input wants a gradient.
     pub wanted: &'a [bool],
     pub(crate) op: Op,
     pub(crate) module: &'a str,
@@ -96,7 +96,7 @@ pub struct Example {
     pub inputs: Vec<(TensorType, Fill)>,
 }
 
-/// What values an example's input takes.
+/// The values that an example's input takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     Normal,

@@ -12,7 +12,7 @@ pub struct Pass {
     pub rewrite: fn(&Graph) -> Result<Graph, GraphError>,
 }
 
-/// What one pass did, for the log.
+/// Effect of one pass, for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     pub name: &'static str,
@@ -66,7 +66,7 @@ pub struct Replacement {
     pub covers: Vec<NodeId>,
     pub op: Op,
     pub inputs: Vec<ValueId>,
-    /// Which value of the old graph each output of `op` stands for; none for one that is new.
+    /// The value of the old graph that each output of `op` stands for; absent for a new one.
     pub outputs: Vec<Option<ValueId>>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Copy<'a> {
         Copy::with_types(from, |value| value.ty.clone())
     }
 
-    /// What is declared has the type that `of` gives it.
+    /// Gives each declared value the type that `of` returns for it.
     pub fn with_types(from: &'a Graph, of: impl Fn(&Value) -> TensorType) -> Copy<'a> {
         let mut copy = Copy { from, to: Graph::new(), moved: BTreeMap::new() };
         for id in from.value_ids() {
@@ -156,7 +156,7 @@ impl<'a> Copy<'a> {
         self.to.add(op, &inputs)
     }
 
-    /// What a value of the old graph is in the new one.
+    /// The value of the new graph that stands for a value of the old one.
     pub fn moved(&self, old: ValueId) -> ValueId {
         self.moved[&old]
     }

@@ -183,7 +183,7 @@ pub struct PassList {
 /// Ranks that a list is for, and which of their passes were asked for or left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Among {
-    /// None where there is one.
+    /// Absent where there is only one rank.
     ranks: Option<usize>,
     /// On where nothing was said, except in Version 1.
     bucket: Option<bool>,

@@ -146,7 +146,7 @@ impl Plan {
         self.buffers[value.0].as_ref()
     }
 
-    /// What is alive during each call.
+    /// Bytes alive during each call, by category.
     pub fn usage(&self) -> Vec<Usage> {
         let mut change = vec![[0isize; 5]; self.calls.len() + 1];
         for buffer in self.buffers.iter().flatten() {

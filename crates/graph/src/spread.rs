@@ -15,7 +15,7 @@ pub enum Spread {
     Sharded,
     /// A share of a sum over a tensor that the ranks have together.
     Partial,
-    /// Of the rank's batch.
+    /// A value of the rank's own batch.
     Own,
 }
 

@@ -1,4 +1,4 @@
-//! What a class is by what it derives from, and what its attributes hold.
+//! A class's kind, by what it derives from, and the values that its attributes hold.
 
 use rustc_hash::FxHashMap;
 

@@ -13,7 +13,7 @@ pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
     comments.filter(says).collect()
 }
 
-/// What follows `word` in a comment, whatever the case.
+/// The text after `word` in a comment, whatever the case.
 pub fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
     let at = comment.to_ascii_lowercase().find(word)?;
     comment.get(at + word.len()..)

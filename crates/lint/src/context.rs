@@ -31,7 +31,7 @@ pub enum LoopKind {
     Parameters,
 }
 
-/// What an `if` says about how often its branch runs.
+/// Evidence in an `if` of how often its branch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Nothing is known: taken to run every time.

@@ -1,4 +1,4 @@
-//! What there was to look at: a report without findings says more with it.
+//! Counts of the code there was to look at: a report without findings says more with them.
 
 use super::context::{Frame, LoopKind};
 use super::ids::FileId;

@@ -19,7 +19,7 @@ pub struct Scripts {
     pub files: Vec<PathBuf>,
     pub inputs: Vec<Input>,
     pub projects: Projects,
-    /// What was asked about and could not be read.
+    /// Paths that were asked about and could not be read.
     pub unread: Vec<(String, Problem)>,
     /// The input that came from standard input.
     pub from_stdin: Option<usize>,

@@ -19,7 +19,7 @@ pub struct SourceFile {
     pub path: String,
     pub text: String,
     pub syntax: ModModule,
-    /// What its words speak of, one bit a topic of `groups`.
+    /// Topics that its words speak of, one bit per topic of `groups`.
     pub words: u64,
     /// Comments that may silence findings. Other tokens are not kept: they take more room than the tree.
     pub silencing: Vec<TextRange>,
@@ -33,7 +33,7 @@ pub struct SourceFile {
     pub exact: bool,
     /// Whether findings in it are wanted, or it is read only for what it says of others.
     pub asked: bool,
-    /// Of a notebook: the cells that the text is made of.
+    /// Cells that the text of a notebook is made of.
     cells: Option<Vec<Cell>>,
     lines: LineIndex,
 }
@@ -137,7 +137,7 @@ impl SourceFile {
         Some(SourceFile { module: self.module.clone(), asked: self.asked, exact: self.exact, ..after })
     }
 
-    /// What to write for a file that held `before`.
+    /// The text to write for a file that held `before`.
     pub fn written(&self, before: &str) -> Option<String> {
         match &self.cells {
             None => Some(self.text.clone()),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 
-/// What is at the bottom of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same
+/// The root cause of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same
 /// cause at the same place are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -16,7 +16,7 @@ pub enum Safety {
     Safe,
 }
 
-/// What to do about a finding, in words and, where a machine can do it, as edits.
+/// Remedy for a finding, in words and, where a machine can apply it, as edits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
     pub safety: Safety,
@@ -97,7 +97,7 @@ pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
     Some(result)
 }
 
-/// Of several fixes of one file, those that can be made together: the first come first.
+/// Those of several fixes of one file that can be made together: the first come first.
 pub fn compatible<'f>(fixes: impl Iterator<Item = &'f Fix>) -> Vec<&'f Fix> {
     let mut taken: Vec<&Fix> = Vec::new();
     // Edits that are taken, by where they start: they lie apart, so that neighbours tell.

@@ -1,7 +1,7 @@
-//! What runs once per optimizer step.
+//! Code that runs once per optimizer step.
 //!
 //! A loop is a loop of steps when a backward pass or an optimizer's step is reached inside it and not through an inner
-//! loop. What such a loop, a `forward` or a loss calls is hot too, five calls deep. Guards that hold the training call
+//! loop. Code that such a loop, a `forward` or a loss calls is hot too, five calls deep. Guards that hold the training call
 //! themselves cool nothing.
 
 use super::classes::{ClassKind, is_left_open};
@@ -244,7 +244,7 @@ fn is_step_name(name: &str) -> bool {
     matches!(name, "training_step" | "train_step" | "train_batch" | "train_on_batch")
 }
 
-/// Which halves of a step a function runs, what it calls included.
+/// Halves of a step that a function runs, its callees included.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Passes {
     backward: bool,

@@ -26,7 +26,7 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Of a file that no import joins to one that is asked about.
+    /// Outline of a file that no import joins to one that is asked about.
     fn unread(input: &Input, within: &str) -> Outline {
         Outline {
             path: input.path.clone(),

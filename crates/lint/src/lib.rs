@@ -78,7 +78,7 @@ pub struct Input {
     pub bytes: Vec<u8>,
 }
 
-/// What was found in all files together, in the order of path and line.
+/// Findings in all files together, in the order of path and line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceReport {
     pub files: usize,
@@ -91,7 +91,7 @@ pub struct SourceReport {
     pub problems: Vec<(String, Problem)>,
     /// How many findings comments and settings in the source silenced.
     pub suppressed: usize,
-    /// What there was to look at.
+    /// Counts of the code there was to look at.
     pub coverage: Coverage,
 }
 

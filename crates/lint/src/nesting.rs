@@ -7,7 +7,7 @@ use ruff_python_parser::lexer::lex;
 
 pub const MOST_LEVELS: u32 = 400;
 
-/// What may still add a level within one bracket, or within the statement outside of all brackets.
+/// State that may still add levels within one bracket, or within the statement outside of all brackets.
 #[derive(Clone, Copy, Default)]
 struct Open {
     levels: u32,
@@ -26,7 +26,7 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
     let mut tokens = lex(text, kind.as_mode());
     let mut outer: Vec<Open> = Vec::new();
     let mut here = Open::default();
-    // Of `outer` together.
+    // Sum of the levels in `outer`.
     let mut around: u32 = 0;
     let mut blocks: u32 = 0;
     let mut strings: u32 = 0;

@@ -1,4 +1,4 @@
-//! What is known of all given files together: who calls whom, with what, under which loops and guards.
+//! Facts about all given files together: who calls whom, with what, under which loops and guards.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -85,7 +85,7 @@ pub struct Places {
 #[derive(Default)]
 pub struct FunctionFacts<'a> {
     pub returns: Option<Value>,
-    /// What known callers pass, by parameter.
+    /// Values that known callers pass, by parameter.
     pub passed: FxHashMap<&'a str, Value>,
     /// The same, being gathered for the next round.
     pub gathering: FxHashMap<&'a str, Value>,
@@ -180,13 +180,13 @@ pub struct Subscript<'a> {
 pub struct Loop<'a> {
     pub statement: &'a Stmt,
     pub target: Option<&'a Expr>,
-    /// None for a `while`.
+    /// Absent for a `while`.
     pub iterated: Option<&'a Expr>,
     pub value: Value,
     /// All loaders that it goes over: `zip(labelled, unlabelled)`, `loaders[phase]`.
     pub loaders: Vec<LoaderId>,
     pub body: &'a [Stmt],
-    /// Of the loop's inside.
+    /// Context inside the loop.
     pub context: ContextId,
 }
 

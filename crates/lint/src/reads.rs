@@ -8,7 +8,7 @@ use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
 use super::value::{Home, Value};
 
-/// What makes the host wait.
+/// Operation that makes the host wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// `.item()`, `float()`, `int()`.

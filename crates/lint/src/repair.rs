@@ -17,7 +17,7 @@ const MOST_ROUNDS: usize = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Which of the inputs: two may have paths that are shown alike.
+    /// Index among the inputs: two may have paths that are shown alike.
     pub input: usize,
     pub path: String,
     pub before: String,
@@ -36,9 +36,9 @@ impl Repaired {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repairs {
     pub files: Vec<Repaired>,
-    /// What was fixed, where it stood when it was.
+    /// Fixed findings, and where each stood when it was fixed.
     pub applied: Vec<(&'static str, Place)>,
-    /// What the rules say of the result.
+    /// Report of the rules on the result.
     pub remaining: SourceReport,
 }
 

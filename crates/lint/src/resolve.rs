@@ -29,7 +29,7 @@ pub struct ModuleIndex {
 }
 
 impl ModuleIndex {
-    /// Of files by the parts of their modules' names.
+    /// Indexes files by the parts of their modules' names.
     pub fn new(modules: Vec<Vec<String>>) -> ModuleIndex {
         let mut by_last_part: FxHashMap<String, Vec<FileId>> = FxHashMap::default();
         for (id, module) in modules.iter().enumerate() {
@@ -62,12 +62,12 @@ impl ModuleIndex {
     }
 }
 
-/// What `name` at the top of `file` stands for.
+/// The symbol that `name` at the top of `file` stands for.
 pub fn look_up<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, name: &str) -> Option<Symbol<'a>> {
     look_up_within(symbols, index, file, name, MOST_HOPS)
 }
 
-/// What a dotted name written in `file` stands for.
+/// The symbol that a dotted name written in `file` stands for.
 pub fn look_up_dotted<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, dotted: &str) -> Symbol<'a> {
     look_up_dotted_within(symbols, index, file, dotted, MOST_HOPS)
 }

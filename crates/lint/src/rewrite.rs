@@ -66,7 +66,7 @@ impl Change {
 }
 
 impl Rewrite {
-    /// None where the text does not parse.
+    /// Returns `None` where the text does not parse.
     pub fn of(path: &str, text: &str) -> Option<Rewrite> {
         let file = SourceFile::from_text(path, text.to_string());
         if file.problem.is_some() {

@@ -8,7 +8,7 @@ use crate::within;
 /// Folders that hold no source of the project.
 pub const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
 
-/// What lies at the root of a repository, and at the root of a project without one.
+/// Entries at the root of a repository, and at the root of a project without one.
 const REPOSITORY: &[&str] = &[".git", ".hg"];
 const PROJECT: &[&str] = &["pyproject.toml", "setup.py", "setup.cfg", "headroom.toml"];
 

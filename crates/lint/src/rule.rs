@@ -18,7 +18,7 @@ pub struct SourceRule {
     /// Reads after "allow".
     pub name: &'static str,
     pub cause: Cause,
-    /// Of a finding that nothing has measured.
+    /// Severity of a finding that nothing has measured.
     pub severity: Severity,
     pub effort: Effort,
     pub confidence: Confidence,
@@ -49,7 +49,7 @@ pub struct SourceFinding {
     pub pedantic: bool,
     /// Shown only where a trace agrees: see the rule's page.
     pub needs_trace: bool,
-    /// What a trace of the script says of it, where one was given and agrees.
+    /// Finding of a trace of the script, where one was given and agrees.
     pub measured: Option<Measured>,
     pub fix: Fix,
     #[serde(skip)]
@@ -63,7 +63,7 @@ pub struct SourceFinding {
 pub struct Measured {
     pub code: &'static str,
     pub name: &'static str,
-    /// None for what costs memory, or trust in the trace, and not time.
+    /// Absent where the cost is memory, or trust in the trace, and not time.
     pub share_of_step: Option<f64>,
     /// How many lines stand behind that share together.
     pub lines: usize,
@@ -103,7 +103,7 @@ pub enum Notice {
     Pedantic,
 }
 
-/// What a rule sees, and where it puts what it finds.
+/// A rule's view of the program, and where it puts its findings.
 pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
     pub rule: &'static SourceRule,
@@ -157,7 +157,7 @@ impl<'p, 'a> Check<'p, 'a> {
             code: rule.code,
             name: rule.name,
             cause: rule.cause,
-            // What is seldom worth a change is never severe, and nothing is critical before it is measured.
+            // A finding that is seldom worth a change is never severe, and nothing is critical before it is measured.
             severity: if is_pedantic { Severity::Low } else { rule.severity.min(Severity::High) },
             effort: rule.effort,
             confidence: rule.confidence,

@@ -1,4 +1,4 @@
-//! Which part of a project code belongs to: training, or tests, benchmarks, inference and data preparation beside it.
+//! The part of a project that code belongs to: training, or tests, benchmarks, inference and data preparation beside it.
 //!
 //! Findings outside of training are held back: a read-back in a test or in a conversion script costs no training step.
 

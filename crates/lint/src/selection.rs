@@ -1,4 +1,4 @@
-//! Which rules run, and where: `--select`, `--ignore` and `[tool.headroom]`.
+//! Selection of the rules that run, and where: `--select`, `--ignore` and `[tool.headroom]`.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Selection {
     /// Codes ignored under paths that match a pattern.
     per_path: Vec<(String, Vec<String>)>,
     is_pedantic: bool,
-    /// What holds in place of all this for single files, by the paths they are shown by.
+    /// Selections that replace all this for single files, by the paths they are shown by.
     by_file: FxHashMap<String, Arc<Selection>>,
 }
 

@@ -77,7 +77,7 @@ fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Sile
     file.edited(&edits)
 }
 
-/// What the ends of lines hold.
+/// Tokens that the ends of lines hold.
 struct Lines {
     comments: Vec<TextRange>,
     /// Strings that go over several lines.

@@ -1,4 +1,4 @@
-//! What a file defines and imports: functions, classes, names of other modules, module-level constants.
+//! Definitions and imports of a file: functions, classes, names of other modules, module-level constants.
 
 use rustc_hash::FxHashMap;
 

@@ -299,7 +299,7 @@ const TRAINER_LIBRARIES: &[&str] = &[
     "torchtnt",
 ];
 
-/// What stands before a token, as far as it says what `"cpu"` is for.
+/// Tokens before the current one, as far as they say what `"cpu"` is for.
 #[derive(Default)]
 struct Before {
     last: Option<TokenKind>,

@@ -1,4 +1,4 @@
-//! What is known of a value without running the script: is it a tensor, where does it live, what was it made of.
+//! Facts known of a value without running the script: is it a tensor, where does it live, what was it made of.
 
 use ruff_text_size::TextRange;
 
@@ -251,7 +251,7 @@ impl Value {
         }
     }
 
-    /// What a loop over it yields.
+    /// The element that a loop over the value yields.
     pub fn element(&self) -> Value {
         match self {
             Value::Tuple(elements) => elements.iter().fold(Value::Unknown, |all, one| all.join(one)),
@@ -299,7 +299,7 @@ impl Value {
         }
     }
 
-    /// What it may be where two paths meet. A tensor on the device wins over a number: `total = 0.0`, then `total += loss`.
+    /// Joins two values where two paths meet. A tensor on the device wins over a number: `total = 0.0`, then `total += loss`.
     pub fn join(&self, other: &Value) -> Value {
         use Value::{Bool, Dict, List, Nothing, Number, Text, Tuple, Unknown};
         match (self, other) {

@@ -56,7 +56,7 @@ fn after_all_fixes_the_faults_of_the_slow_script_are_gone() {
     {
         assert!(after.contains(piece), "{piece} is missing from\n{after}");
     }
-    // What was not touched keeps every character.
+    // Untouched text keeps every character.
     assert!(after.starts_with("\"\"\"A training script as people write it in a hurry."));
 }
 

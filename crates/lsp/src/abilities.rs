@@ -1,4 +1,4 @@
-//! What the client can do, and what the server offers it.
+//! Capabilities of the client, and those that the server offers it.
 
 use lsp_types::{
     ClientCapabilities, CodeActionKind, CodeActionOptions, CodeActionProviderCapability, HoverProviderCapability,

@@ -1,4 +1,4 @@
-//! What a client tells: texts that change, files, folders and settings that do.
+//! Notifications from a client: changed texts, files, folders and settings.
 
 use lsp_server::Notification;
 use lsp_types::notification::{

@@ -1,4 +1,4 @@
-//! What a client asks for, and the answers.
+//! Requests of a client, and their answers.
 
 use lsp_server::ErrorCode;
 use lsp_types::request::{

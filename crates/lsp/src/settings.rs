@@ -1,4 +1,4 @@
-//! What a client may set, over what the command line gave.
+//! Settings of a client, layered over those of the command line.
 
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::temporary::{Temporary, folder_of, sweep};
 
-/// What was tried on which file, and why the system refused.
+/// A refused file operation: the action, the file, and why the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct FileError {

@@ -19,7 +19,7 @@ pub struct AttributionRecord {
     pub chosen: Vec<Vec<usize>>,
     /// For each node how often it was updated at all steps, and how far it moved (norm of the difference to the start).
     pub updates: Vec<u64>,
-    /// None where it is not a finite number.
+    /// Distance that each node moved; `None` where it is not a finite number.
     pub moved: Vec<Option<f64>>,
     /// The rule, as flags name it, and the seed of its lots.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct AttributionRecord {
     pub updated_parameters: u64,
     #[serde(default)]
     pub updated_share: f64,
-    /// What the newest steps worked on, most first, and the same as a sentence.
+    /// Nodes that the newest steps worked on, most first, and the same as a sentence.
     #[serde(default)]
     pub working_on: Vec<WorkedOn>,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct WorkedOn {
     /// Steps that updated it, of so many.
     pub updated: u64,
     pub steps: u64,
-    /// Of the squared gradient that these steps followed: norm squared times the share of the step, over all that was updated.
+    /// Share of the squared gradient that these steps followed: norm squared times the share of the step, over all that was updated.
     pub share: f64,
 }
 
@@ -145,7 +145,7 @@ impl AttributionRecord {
     }
 }
 
-/// What some steps worked on, most first; nodes that were never updated are left out.
+/// Nodes that these steps worked on, most first; nodes that were never updated are left out.
 pub fn worked_on(nodes: &[String], choices: &[StepChoice]) -> Vec<WorkedOn> {
     let followed = |choice: &StepChoice, node: usize| {
         f64::from(choice.shares[node]) * f64::from(choice.norms[node]) * f64::from(choice.norms[node])
@@ -187,7 +187,7 @@ fn sentence(nodes: &[String], choices: &[StepChoice], last: Range<usize>, now: &
         text += &format!(", then on {}", others.join(" and "));
     }
     text += "; percentages are of the squared gradient that was followed.";
-    // What came before, where it was something else.
+    // Earlier steps are mentioned where they worked mostly on another node.
     let before = 0..last.start.min(NOW);
     let earlier = worked_on(nodes, &choices[before.clone()]);
     if let Some(first) = earlier.first().filter(|first| first.node != most.node) {

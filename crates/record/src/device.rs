@@ -12,7 +12,7 @@ pub struct DeviceRecord {
     /// `cpu` or `cuda`.
     pub kind: String,
     pub name: String,
-    /// Of a GPU its multiprocessors.
+    /// CPU threads, or the multiprocessors of a GPU.
     pub threads: u64,
     /// The widest vector instructions in use; of a GPU its architecture.
     pub instruction_set: String,
@@ -23,10 +23,10 @@ pub struct DeviceRecord {
     pub memory_bandwidth_bytes: f64,
     /// Seconds for a call that does nothing; of a GPU from one launched kernel to the next.
     pub call_seconds: f64,
-    /// Of a GPU from one replayed kernel to the next.
+    /// Seconds from one replayed kernel to the next, on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_seconds: Option<f64>,
-    /// What its units could do, where that is known.
+    /// Theoretical peak of its units, where that is known.
     #[serde(default)]
     pub datasheet: Option<DatasheetPeak>,
     /// Percent of the processors' time that other programs took while this was measured.
@@ -41,7 +41,7 @@ pub struct DeviceRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasheetPeak {
     pub fp32_flops: f64,
-    /// Of tensor cores, where the part has them.
+    /// Tensor-core peak, where the part has tensor cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tf32_flops: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct DatasheetPeak {
 }
 
 impl DatasheetPeak {
-    /// Of the units that compute in a precision.
+    /// Peak of the units that compute in this precision.
     pub fn flops(&self, precision: &str) -> Option<f64> {
         match precision {
             "fp32" => Some(self.fp32_flops),

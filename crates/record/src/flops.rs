@@ -38,7 +38,7 @@ pub struct ProfilingConfig {
 /// FLOPs of one optimizer step unless a key says otherwise; a multiply-add is two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlopsAnalysis {
-    /// Of all steps that ran.
+    /// Sum over all steps that ran.
     pub total_flops: u64,
     /// Products of forward and backward, and the optimizer's arithmetic: what ran.
     pub avg_flops_per_step: u64,
@@ -50,7 +50,7 @@ pub struct FlopsAnalysis {
     pub optimizer_flops: u64,
     /// Part of the backward pass that repeats the forward one.
     pub recomputed_flops: u64,
-    /// What the model itself needs, the same for every list of passes: causal attention as S(S+1)/2, nothing twice.
+    /// FLOPs that the model itself needs, the same for every list of passes: causal attention as S(S+1)/2, nothing counted twice.
     pub needed_forward_flops: u64,
     pub needed_flops_per_step: u64,
     /// Forward and backward arithmetic outside products: norms, softmax, activations.

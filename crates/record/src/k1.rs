@@ -23,13 +23,13 @@ pub struct K1Record {
     /// One for each rule and budget.
     pub arms: Vec<K1Arm>,
     pub comparisons: Vec<K1Comparison>,
-    /// What the figures say, in sentences.
+    /// Conclusions from the figures, as sentences.
     pub statements: Vec<String>,
     pub total_seconds: f64,
     pub provenance: Provenance,
 }
 
-/// What all runs share.
+/// Settings and reference losses that all runs share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1Design {
     /// Markov sources, trained on one after the other.
@@ -48,11 +48,11 @@ pub struct K1Design {
     pub eval_batches: u64,
     /// Mean entropy of the sources: no model's loss goes below it.
     pub loss_floor: f64,
-    /// Of a model that finds every token equally likely.
+    /// Loss of a model that finds every token equally likely.
     pub loss_of_no_knowledge: f64,
 }
 
-/// What is held equal between rules.
+/// Quantity that is held equal between rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Budget {
@@ -126,7 +126,7 @@ pub struct K1Comparison {
     pub figure: String,
     pub update: String,
     pub against: String,
-    /// Of `update` less `against`.
+    /// Figure of `update` minus that of `against`.
     pub difference: Estimate,
     /// The chance of a difference as large where there is none, as it is and held against all comparisons (Holm's method).
     pub p_value: Option<f64>,

@@ -1,4 +1,4 @@
-//! What a run writes down: plain data with the provenance of every figure, and how it reaches the disk.
+//! Records of a run: plain data with the provenance of every figure, and how it reaches the disk.
 
 pub mod atomic;
 pub mod attribution;

@@ -87,7 +87,7 @@ mod tests {
     fn a_line_goes_through_the_smallest_and_the_largest_exchange() {
         let (round, bytes) = LinkRecord::line(2, &points()).unwrap();
         assert_eq!(round, 5e-5);
-        // Of four million bytes, half goes to the other rank in each of two rounds, in four milliseconds.
+        // Half of the four million bytes goes to the other rank in each of two rounds, in four milliseconds.
         assert!((bytes / 1e9 - 1.0).abs() < 1e-9, "{bytes}");
         assert_eq!(LinkRecord::line(2, &points()[..1]), None);
     }

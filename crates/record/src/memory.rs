@@ -33,7 +33,7 @@ pub struct MemoryRecord {
     /// MiB live at the peak.
     pub by_category: ByCategory,
     pub peak_memory_events: Vec<MemoryEvent>,
-    /// What the peak is made of beside weights and moments, by the operator that made it; largest first.
+    /// Memory live at the peak besides weights and moments, by the operator that made it; largest first.
     pub live_at_peak: Vec<LivePlace>,
     /// Bytes of all buffers that come to life in a step.
     pub total_memory_allocated: u64,
@@ -75,14 +75,14 @@ impl ByCategory {
     }
 }
 
-/// What one kind of operator brings to life in a step.
+/// Buffers that one kind of operator brings to life per step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryEvent {
     pub name: String,
     pub memory_usage: u64,
     pub count: u64,
     pub avg_memory_per_call: u64,
-    /// Of it, live at the peak.
+    /// Part of `memory_usage` that is live at the peak.
     pub live_at_peak: u64,
 }
 

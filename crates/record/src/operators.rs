@@ -27,7 +27,7 @@ pub struct OperatorStats {
     /// Self time; operators do not nest here, so it is also the total.
     pub cpu_time_total: f64,
     pub cpu_time_avg: f64,
-    /// Of all operators' time: the column adds up to 100.
+    /// Share of all operators' time: the column adds up to 100.
     pub cpu_time_percent: f64,
     pub cuda_time_total: f64,
     pub cuda_time_avg: f64,
@@ -53,7 +53,7 @@ pub struct PlaceStats {
     pub count: u64,
     /// Seconds a step.
     pub time: f64,
-    /// Of the step's wall time.
+    /// Share of the step's wall time.
     pub percent_of_step: f64,
     pub flops: u64,
     pub bytes: u64,
@@ -142,7 +142,7 @@ pub struct OptimizationTarget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BottleneckCategory {
     pub category: String,
-    /// Of the step's wall time; `None` where the category is not about time.
+    /// Share of the step's wall time; `None` where the category is not about time.
     pub percent_of_time: Option<f64>,
     pub difficulty: String,
     pub effort: Level,
@@ -151,12 +151,12 @@ pub struct BottleneckCategory {
     pub impact: Level,
     /// 1 is the first to do.
     pub priority_rank: u64,
-    /// What to do, and how here.
+    /// The change to make, and how to make it here.
     pub remedy: String,
     /// The passes that it asks for, applied or not.
     #[serde(default)]
     pub passes: Vec<String>,
-    /// What the figures rest on.
+    /// Evidence that the figures rest on.
     pub evidence: String,
 }
 

@@ -49,7 +49,7 @@ pub struct GpuState {
     pub samples: u64,
     pub sm_clock_mhz_median: f64,
     pub sm_clock_mhz_least: f64,
-    /// What the part allows.
+    /// Highest clock that the part allows.
     pub sm_clock_mhz_most: f64,
     pub memory_clock_mhz_median: f64,
     pub power_watts_median: f64,
@@ -103,7 +103,7 @@ pub struct PerformanceSummary {
     pub avg_training_speed: Option<f64>,
     pub tokens_per_sec: Option<f64>,
     pub steps_per_sec: Option<f64>,
-    /// Of the last step.
+    /// Loss of the last step.
     pub final_loss: Option<f64>,
     pub avg_loss: Option<f64>,
     /// Nats a token that no model can go below; known for generated data only.
@@ -123,7 +123,7 @@ pub struct PerformanceSummary {
     pub avg_memory_mb: Option<f64>,
     /// Time in which at least one kernel or operator ran, over wall time.
     pub device_utilization_percent: Option<f64>,
-    /// What recording adds to the median step.
+    /// Overhead that recording adds to the median step.
     pub profiling_overhead_percent: Option<f64>,
     /// Between which that lies with 95%; `None` where nothing was recorded or too few steps took turns.
     #[serde(default)]

@@ -54,7 +54,7 @@ impl PrecisionsRecord {
         self
     }
 
-    /// Of the same model, batch and sequence on the same device.
+    /// True where both records are of the same model, batch and sequence on the same device.
     pub fn is_of(&self, other: &PrecisionsRecord) -> bool {
         let key = |record: &PrecisionsRecord| {
             (record.device.clone(), record.model.clone(), record.batch_size, record.seq_len)

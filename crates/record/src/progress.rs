@@ -18,12 +18,12 @@ pub struct ProgressHeader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
     pub step: u64,
-    /// Of that step, before its update; missing where nothing is computed.
+    /// Loss of that step, before its update; missing where nothing is computed.
     pub loss: Option<f64>,
     /// A step.
     pub seconds: f64,
     pub samples_per_sec: f64,
-    /// What the process holds, where the system tells.
+    /// Memory that the process holds, where the system reports it.
     pub memory_mb: Option<f64>,
     /// Norm of all gradients of that step together; missing where the run does not compute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

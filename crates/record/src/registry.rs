@@ -35,7 +35,7 @@ impl RunStatus {
     }
 }
 
-/// What is known of a run when it begins.
+/// Facts about a run that are known when it begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStart {
     /// `train`, `profile`, `optimize`, `study`, `scale` or `analyze`.
@@ -96,9 +96,9 @@ pub struct Headline {
     pub mfu_percent: Option<f64>,
     /// A profile has it.
     pub bound: Option<Bound>,
-    /// Of the kept list over Version 1; `optimize` has it.
+    /// Speed-up of the kept list over Version 1; `optimize` has it.
     pub speedup: Option<f64>,
-    /// Of an analysed trace.
+    /// Number of findings in an analysed trace.
     pub findings: Option<u64>,
     /// False where times are predicted.
     pub measured: bool,

@@ -49,7 +49,7 @@ pub struct RooflinePoint {
 pub struct RooflineTarget {
     pub target: String,
     pub reason: String,
-    /// What the step would gain at most if the target ran at its roof; computed, not promised.
+    /// Upper bound on the step's gain if the target ran at its roof; computed, not promised.
     pub expected_improvement: String,
 }
 

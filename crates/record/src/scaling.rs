@@ -54,7 +54,7 @@ pub struct ScalingPoint {
     pub step_seconds_high: Option<f64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Of the whole process, as the system counted it.
+    /// Peak of the whole process, as the system counted it.
     pub process_peak_memory_mb: Option<f64>,
     /// Why there is no speed.
     pub note: Option<String>,
@@ -63,13 +63,13 @@ pub struct ScalingPoint {
 /// How memory grows along one axis: as the axis to the power of the exponent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
-    /// Of what is there beyond parameters, gradients, optimizer state and the kernels' own scratch.
+    /// Exponent of the memory beyond parameters, gradients, optimizer state and the kernels' own scratch.
     pub exponent: Option<f64>,
     /// `constant`, `linear`, `between`, `quadratic`, or `unknown` with fewer than two points.
     pub class: String,
-    /// Of the whole, the fixed part included.
+    /// Exponent of the whole peak, the fixed part included.
     pub peak_exponent: Option<f64>,
-    /// Of samples a second.
+    /// Exponent of samples per second.
     pub speed_exponent: Option<f64>,
     pub components: Vec<ComponentGrowth>,
 }

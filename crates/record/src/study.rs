@@ -12,7 +12,7 @@ pub const STUDY_FILE: &str = "study.json";
 pub struct StudyRecord {
     pub schema_version: u32,
     pub timestamp: String,
-    /// What was asked for: `--resume` goes by it.
+    /// The request that `--resume` goes by.
     pub request: StudyRequest,
     pub machine: StudyMachine,
     /// In the order in which they run.
@@ -117,7 +117,7 @@ pub struct PlannedFigures {
     pub recomputed_layers: u64,
     /// The whole reservation.
     pub planned_memory_mb: f64,
-    /// What lives at the fullest moment.
+    /// Memory live at the step's peak.
     pub memory_by_component: Components,
     /// Over the bytes of the parameters.
     pub memory_over_parameters: f64,
@@ -160,7 +160,7 @@ impl Components {
         self.entries().iter().map(|(_, size)| size).sum()
     }
 
-    /// What does not depend on batch and sequence.
+    /// Memory that does not depend on batch and sequence.
     pub fn fixed(&self) -> f64 {
         self.parameters + self.gradients + self.optimizer_state
     }
@@ -177,7 +177,7 @@ pub struct MeasuredFigures {
     pub step_seconds_high: Option<f64>,
     pub peak_memory_mb: Option<f64>,
     pub avg_memory_mb: Option<f64>,
-    /// Of the whole process, as the system counted it.
+    /// Peak of the whole process, as the system counted it.
     pub process_peak_memory_mb: Option<f64>,
     /// Peak memory over the tokens of a batch.
     pub memory_per_token_kb: Option<f64>,
@@ -188,7 +188,7 @@ pub struct MeasuredFigures {
     pub final_loss: Option<f64>,
 }
 
-/// What the sizes of one version say together.
+/// Trends across the sizes of one version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VersionAnalysis {
     pub version: String,
@@ -253,7 +253,7 @@ impl VersionComparison {
 pub struct SizeAnalysis {
     pub size: String,
     pub memory_over_parameters: f64,
-    /// Of the peak.
+    /// Attention's share of the peak.
     pub attention_share_percent: f64,
     /// The shortest sequence at which attention's squares are half of the peak; none where there are none.
     pub attention_takes_over_at: Option<u64>,

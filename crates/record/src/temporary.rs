@@ -149,7 +149,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// None where the file system or the system cannot do it.
+/// Opens a file without a name; returns `None` where the file system or the operating system cannot.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open};

@@ -23,7 +23,7 @@ pub struct ValidationRecord {
     pub baseline_steps: u64,
     /// Its seconds by operator, the longest first, then those between operators: together the step.
     pub baseline_by_op: Vec<OpSeconds>,
-    /// What holds the baseline back, by priority.
+    /// Bottlenecks of the baseline, by priority.
     pub findings: Vec<FindingRow>,
     /// Every pass, each on top of those before it: first the kept ones, whose speed-ups multiply to that of the kept list.
     /// All rows of this file are from one race.
@@ -118,13 +118,13 @@ pub struct ValidationRow {
     pub kernels_after: u64,
     pub loss_difference: f64,
     pub gradient_difference: f64,
-    /// Of the loss over the first steps.
+    /// Difference in loss over the first steps.
     pub curve_difference: f64,
     pub kept: bool,
     /// `kept: faster`, `kept: less memory`, `kept: part of the best list`, `not kept: the rows before cost more`,
     /// `within noise`, `undecided`, `slower`, `not exact` or `measured`.
     pub verdict: String,
-    /// Of doing the same by hand: `low`, `medium` or `high`.
+    /// Effort of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
     /// Phase of the workshop's roadmap, where the row is a pass.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ fn saving_percent(speedup: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PredictionAccuracy {
     pub passes: u64,
-    /// Of the difference between predicted and measured saving.
+    /// Median difference between predicted and measured saving.
     pub median_error_percent_of_step: f64,
     /// Predictions off by at most 3% of the step or 35% of the saving, whichever is larger.
     pub within_limit: u64,
@@ -195,7 +195,7 @@ pub struct GateRecord {
     pub figure: f64,
     pub limit: f64,
     pub about: String,
-    /// Of a figure that was timed.
+    /// 95% interval of a figure that was timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_low: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What a trace says, for people: text for the terminal, Markdown for a file, JSON for programs.
+//! Reports on a trace: text for the terminal, Markdown for a file, JSON for programs.
 
 mod counters;
 pub(crate) mod facts;

@@ -1,4 +1,4 @@
-//! Which nodes a run updated, as text: a table, a plain answer, and a heat map of nodes over steps.
+//! The nodes that a run updated, as text: a table, a plain answer, and a heat map of nodes over steps.
 
 use crate::numbers::grouped;
 use crate::page;

@@ -22,7 +22,7 @@ pub use text::show as text;
 use headroom_lint::fix::Safety;
 use headroom_lint::{SourceFinding, SourceReport};
 
-/// What a source finding says of its cost when no trace has measured it.
+/// Cost that a source finding states when no trace has measured it.
 pub const UNMEASURED: &str = "unmeasured";
 
 fn safety_name(safety: Safety) -> &'static str {
@@ -54,7 +54,7 @@ fn counted(count: usize, what: &str) -> String {
 mod tests {
     use headroom_lint::{Input, Selection, SourceReport, lint};
 
-    /// What the rules say of a small script with two faults.
+    /// The rules' report on a small script with two faults.
     pub fn report() -> SourceReport {
         let script = "import torch\nfrom torch.utils.data import DataLoader\n\n\ndef train(model, data, optimizer):\n    loader = DataLoader(data, num_workers=2, pin_memory=True)\n    total = 0.0\n    for step, batch in enumerate(loader):\n        loss = model(batch.to(\"cuda\", non_blocking=True))\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n    return total\n";
         let input = Input { path: "train.py".to_string(), bytes: script.as_bytes().to_vec() };

@@ -3,12 +3,12 @@
 use crate::svg::{Axis, Frame, Scale, escape};
 use std::fmt::Write;
 
-/// What is live from a moment on.
+/// Live memory from a moment on.
 pub struct MemoryPoint {
     pub millis: f64,
     /// Forward, backward or optimizer; empty where that is not known.
     pub phase: String,
-    /// What runs there; empty where that is not known.
+    /// The work that runs there; empty where that is not known.
     pub label: String,
     /// (class that colours it, name, MiB), from the lowest band up.
     pub bands: Vec<(&'static str, &'static str, f64)>,

@@ -60,7 +60,7 @@ pub struct Bar {
     pub label: String,
 }
 
-/// What a bar of the full width stands for.
+/// The value that a bar of the full width stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Full {
     Longest,

@@ -18,7 +18,7 @@ use headroom_record::performance::PerformanceRecord;
 pub struct Profile<'a> {
     pub analysis: &'a Analysis,
     pub run: &'a RunFigures,
-    /// What the run knows beside its trace; `None` where only the trace is at hand.
+    /// Facts that the run knows beside its trace; `None` where only the trace is at hand.
     pub about: Option<AboutRun<'a>>,
 }
 

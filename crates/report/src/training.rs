@@ -5,7 +5,7 @@ use headroom_record::performance::{Fp8Rounding, PerformanceRecord, PerformanceSu
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What is said before the first step.
+/// The opening of a run, shown before the first step.
 pub struct Opening<'a> {
     /// As people write it: `LLaMA`.
     pub family: &'a str,

@@ -1,4 +1,4 @@
-//! What kind of thing an event is: Kineto's categories, and what a runtime call does, for NVIDIA and AMD alike.
+//! Kinds of events: Kineto's categories, and what a runtime call does, for NVIDIA and AMD alike.
 
 /// The category of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub enum Category {
     GpuAnnotation,
     /// A synchronisation as the device saw it; it keeps no unit busy.
     GpuSync,
-    /// What the profiler itself cost.
+    /// Time that the profiler itself cost.
     Overhead,
     Other,
 }
@@ -90,7 +90,7 @@ impl Category {
 /// How the names of torch's own annotations begin: of a step, of an optimizer's calls, of a fetched batch.
 const ANNOTATIONS: [&[u8]; 3] = [b"ProfilerStep#", b"Optimizer.", b"enumerate(DataLoader)#"];
 
-/// What a runtime call does.
+/// Kind of runtime call, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
     Launch,

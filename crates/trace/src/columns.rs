@@ -33,7 +33,7 @@ impl Label {
     }
 }
 
-/// What ran on the host: operators, annotations, Python functions and runtime calls, ordered by lane, then start, the
+/// Spans on the host: operators, annotations, Python functions and runtime calls, ordered by lane, then start, the
 /// longer first.
 #[derive(Clone, Debug, Default)]
 pub struct HostSpans {
@@ -42,7 +42,7 @@ pub struct HostSpans {
     pub lane: Vec<LaneId>,
     pub start: Vec<i64>,
     pub duration: Vec<i64>,
-    /// Of an operator or annotation its external id, of a runtime call its correlation with the device's work; or [`NONE`].
+    /// External id of an operator or annotation; correlation of a runtime call with the device's work; or [`NONE`].
     pub id: Vec<u32>,
     /// Joins a forward operator and its backward, or [`NONE`].
     pub sequence: Vec<u32>,
@@ -54,7 +54,7 @@ pub struct HostSpans {
     pub stated: Vec<u32>,
 }
 
-/// What ran on devices, ordered by lane and start.
+/// Spans on devices, ordered by lane and start.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceSpans {
     pub name: Vec<NameId>,

@@ -1,4 +1,4 @@
-//! What happened: the events of a run, and the readers and writers of profiler traces.
+//! Record of what happened: the events of a run, and the readers and writers of profiler traces.
 
 pub mod category;
 pub mod columns;

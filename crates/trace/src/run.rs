@@ -198,7 +198,7 @@ impl Phase {
 /// Memory categories in the order of [`Stated::live`].
 pub const CATEGORIES: [&str; 5] = ["parameters", "gradients", "optimizer_state", "activations", "temporaries"];
 
-/// What an operator says of itself: nothing of it can be read off its shapes.
+/// Facts that an operator states about itself: they cannot be read off its shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stated {
     /// Path of its module. Of a call that does the work of several, their last parts joined by `+`:

@@ -22,14 +22,14 @@ pub struct Trace {
     pub memory: MemoryEvents,
     /// In order of time.
     pub counters: Vec<Sample>,
-    /// Of collectives, in order of lane and start.
+    /// Messages of collectives, in order of lane and start.
     pub messages: Vec<Message>,
     pub reading: Reading,
     /// Other steps of the same run, recorded with a light profiler.
     pub light: Option<Box<Trace>>,
 }
 
-/// What stands before and after the events.
+/// Metadata that stands before and after the events.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     pub devices: Vec<DeviceProperties>,
@@ -86,7 +86,7 @@ pub struct Reading {
     /// Whether XLA ran the work: a trace of JAX's profiler.
     #[serde(skip)]
     pub is_of_xla: bool,
-    /// What could not be taken along: files of the folder that are no traces, each with the reason.
+    /// Files of the folder that were left out because they are not traces, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped_files: Vec<String>,
 }
@@ -100,7 +100,7 @@ impl Trace {
         &self.lanes[id.0 as usize]
     }
 
-    /// What the host span at `at` says of itself.
+    /// Facts that the host span at `at` states about itself.
     pub fn stated(&self, at: usize) -> Option<&Stated> {
         self.stated.get(self.host.stated[at] as usize)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What is wrong with `text`, one sentence each; none for a trace that keeps the rules. Reads the whole text: for tests.
+/// Lists the problems of `text`, one sentence each; empty for a trace that keeps the rules. Reads the whole text: for tests.
 pub fn perfetto_problems(text: &str) -> Vec<String> {
     if !text.starts_with("{\"") {
         return vec![r#"the file does not start with {""#.into()];

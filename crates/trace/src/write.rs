@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::run::{Phase, RunHeader};
 use crate::trace::{DeviceProperties, Distributed};
 
-/// What stands before the events.
+/// Metadata that stands before the events.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenHeader {
     pub devices: Vec<DeviceProperties>,
@@ -53,7 +53,7 @@ pub struct WrittenOperator<'a> {
     pub is_product: bool,
     pub phase: Phase,
     pub module: &'a str,
-    /// Of each module where the call does the work of several; else empty.
+    /// Share of each module where the call does the work of several; else empty.
     pub shares: &'a [f64],
     /// Bytes live while it runs, in the order of [`crate::run::CATEGORIES`].
     pub live: [u64; 5],
@@ -84,7 +84,7 @@ pub struct WrittenKernel<'a> {
     pub correlation: u32,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Of a collective.
+    /// Message of a collective; absent for other kernels.
     pub message: Option<WrittenMessage<'a>>,
 }
 
@@ -186,7 +186,7 @@ impl<'w> TraceWriter<'w> {
         self.raw(&format!(r#"{{{head}, "args": {{"External id": {external_id}}}}}"#))
     }
 
-    /// What the profiler itself costs.
+    /// Writes a span of the profiler's own overhead.
     pub fn overhead(&mut self, name: &str, place: HostPlace) -> io::Result<()> {
         let head = host_span("overhead", name, place);
         self.raw(&format!("{{{head}}}"))

@@ -30,7 +30,7 @@ pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, Checkpoint
             let now = &mut now[..before.len()];
             trainer.read_weights_at(name, offset, now);
             let difference = |(now, before): (&f32, &f32)| {
-                // What is stored in half precision was rounded when it was written.
+                // A value stored in half precision was rounded when it was written.
                 let before = if half { half::bf16::from_f32(*before).to_f32() } else { *before };
                 f64::from(*now) - f64::from(before)
             };

@@ -62,7 +62,7 @@ impl TensorSpec {
     }
 }
 
-/// Which of a parameter's tensors.
+/// One of a parameter's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     Weight,

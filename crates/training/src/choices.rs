@@ -1,4 +1,4 @@
-//! What steps chose to update, read from the device's log now and then.
+//! The nodes that steps chose to update, read from the device's log now and then.
 
 use crate::optimizer::LOG_ROWS;
 use crate::tree::Tree;

@@ -240,7 +240,7 @@ impl Source {
         }
     }
 
-    /// What a checkpoint notes, so that a resume with other data is noticed: the same text for the same data, wherever the
+    /// Text that a checkpoint notes, so that a resume with other data is noticed: the same for the same data, wherever the
     /// file lies.
     pub fn description(&self) -> String {
         match self {

@@ -71,7 +71,7 @@ impl Guard {
         None
     }
 
-    /// What there is to say about it.
+    /// Describes the loss that has left its course.
     pub fn spike(&self, trainer: &mut Trainer, step: u64, loss: f64, least: f64) -> Spike {
         let now = norms(trainer);
         let mut grew: Vec<(String, f64)> = (self.first.iter().zip(now))
@@ -85,7 +85,7 @@ impl Guard {
     }
 }
 
-/// Of each parameter, over as much of it as is moved at a time.
+/// Root mean square of each parameter, over as much of it as is moved at a time.
 fn norms(trainer: &mut Trainer) -> Vec<(String, f64)> {
     let leaves = trainer.tree().leaf_names();
     let all: Vec<(String, usize)> = trainer.parameters().into_iter().map(|(name, ty)| (name, ty.elements())).collect();

@@ -1,4 +1,4 @@
-//! What a run needs of memory, known before it starts, and what would fit where it does not.
+//! Memory that a run needs, known before it starts, and what would fit where it does not.
 
 use crate::data::BatchShape;
 use crate::program::{Keep, StepConfig, training_program};
@@ -13,9 +13,9 @@ use headroom_graph::plan::Usage;
 pub struct MemoryNeed {
     /// The one block that all values live in.
     pub arena: usize,
-    /// What kernels pack and reduce in.
+    /// Memory that kernels pack and reduce in.
     pub scratch: usize,
-    /// What is alive in the arena at the fullest moment of a step.
+    /// Memory alive in the arena at the fullest moment of a step.
     pub peak: Usage,
     /// Arena that lies between buffers at that moment.
     pub gaps: usize,

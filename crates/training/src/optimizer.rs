@@ -32,7 +32,7 @@ pub struct OptimizerConfig {
     pub update: Update,
 }
 
-/// What a step updates.
+/// The part of the model that a step updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
     /// Everything.
@@ -41,7 +41,7 @@ pub enum Update {
     /// The nodes of the model's tree that a rule chooses; the others stand still, moments and step counts included.
     Chosen {
         rule: Rule,
-        /// Of the lots, where they decide.
+        /// Seed of the random draw, where the rule makes one.
         seed: u64,
     },
 }
@@ -113,7 +113,7 @@ impl OptimizerConfig {
     }
 }
 
-/// What the choice of nodes keeps and is told: values by these names.
+/// Names of the values that the choice of nodes keeps and is told.
 pub const CHOICE_AT: &str = "update.at";
 pub const CHOICE_TREE: &str = "update.tree";
 pub const CHOICE_COUNTS: &str = "update.counts";

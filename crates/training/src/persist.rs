@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What a checkpoint notes beside the tensors.
+/// Notes that a checkpoint keeps beside the tensors.
 pub struct Notes<'a> {
     pub config: &'a HfConfig,
     pub optimizer: &'a OptimizerConfig,
     pub seed: u64,
     /// The data source's own words for itself.
     pub data: &'a str,
-    /// What the caller wants back on resuming.
+    /// Entries that the caller wants back on resuming.
     pub extra: &'a Map<String, Value>,
 }
 

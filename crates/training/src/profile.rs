@@ -17,7 +17,7 @@ use crate::program::TrainingProgram;
 use crate::recording::Recording;
 use headroom_graph::{Graph, Phase, Plan};
 
-/// What was recorded, and what ran.
+/// The recording, and the program that ran.
 #[derive(Clone, Copy)]
 pub struct Profiled<'a> {
     pub training: &'a TrainingProgram,

@@ -14,7 +14,7 @@ use headroom_graph::spread::spread;
 use headroom_graph::storage::stored;
 use headroom_graph::{Among, Graph, GraphError, Phase, Plan, Precision, TensorType, ValueId, differentiate};
 
-/// What a step computes and how.
+/// Configuration of a step: what it computes and how.
 #[derive(Clone, Debug)]
 pub struct StepConfig {
     pub model: ModelConfig,
@@ -23,7 +23,7 @@ pub struct StepConfig {
     pub passes: PassList,
     /// Layers, from the first on, whose activations are computed again in the backward pass.
     pub recomputed_layers: usize,
-    /// Of the matrix products.
+    /// Precision of the matrix products.
     pub precision: Precision,
     pub target: Target,
 }
@@ -58,7 +58,7 @@ impl TrainingProgram {
     }
 }
 
-/// What the host writes and reads of the choice.
+/// Values of the choice that the host writes and reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceValues {
     /// `i32[2]`: the log's row and the step, written before every update.

@@ -1,4 +1,4 @@
-//! What is written down of chosen steps: when they, their parts and their calls began and ended.
+//! Recording of chosen steps: when they, their parts and their calls began and ended.
 //!
 //! After the steps that are kept, every other one is recorded and forgotten again: the difference between the two kinds,
 //! taken in turns, is what recording costs.
@@ -65,7 +65,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// What recording adds to the median step, in percent; none before three steps of each kind.
+    /// Overhead of recording on the median step, in percent; absent before three steps of each kind.
     pub fn overhead_percent(&self) -> Option<f64> {
         let median = |seconds: &[f64]| step_statistics(seconds).median.filter(|_| seconds.len() >= 3);
         let (with, without) = (median(&self.recorded)?, median(&self.unrecorded)?);
@@ -159,7 +159,7 @@ impl Recording {
         self.recorder.as_ref().map_or(&[], |recorder| recorder.spans(step.calls.clone()))
     }
 
-    /// What a GPU did in a step, in order of its start; empty on other devices.
+    /// GPU activities of a step, in order of start; empty on other devices.
     pub fn activities(&self, step: &StepSpan) -> impl Iterator<Item = &Activity> {
         let (start, end) = (step.start, step.end);
         self.recorder.iter().flat_map(move |recorder| recorder.activities_between(start, end))
@@ -197,7 +197,7 @@ impl Recording {
         self.queued && (step + 1..=step + WARMED).any(|step| self.keeps(step))
     }
 
-    /// What a step took, as soon as that is known. The first of a turn of several still pays for the change.
+    /// Takes the time of a step, as soon as it is known. The first of a turn of several is left out: it still pays for the change.
     pub(crate) fn took(&mut self, step: u64, seconds: f64) {
         let after = step.saturating_sub(*self.wanted.end());
         if self.queued && after % QUEUED_TURN == 1 {

@@ -8,7 +8,7 @@
 //! way only (the kernel must not contract them to fused multiply-adds). The logarithm, sine and cosine are therefore written
 //! out below: those of a C library differ in the last bits from one system to the next.
 //!
-//! Of one stream, draw one kind of number: words, normals and 64-bit numbers are cut from the same blocks.
+//! Draw only one kind of number from a stream: words, normals and 64-bit numbers are cut from the same blocks.
 
 /// An endless, randomly accessible sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

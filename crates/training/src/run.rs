@@ -30,7 +30,7 @@ pub struct StepRecord {
     /// Before the update; none where nothing is computed.
     pub loss: Option<f32>,
     pub learning_rate: f64,
-    /// Of all gradients together, where the program computes it.
+    /// Norm of all gradients together, where the program computes it.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
     /// Were its calls written down?
@@ -68,11 +68,11 @@ pub enum Go {
     Stop,
 }
 
-/// What is told while a run goes on, and asked to save.
+/// Receives the events of a run while it goes on, and is asked to save.
 pub trait Observer {
     /// After every step, before anything is read back: for a sign of life only.
     fn stepped(&mut self, step: u64);
-    /// What steps chose to update so far, where they choose; before they are logged.
+    /// Choices of the steps so far, where steps choose; called before these steps are logged.
     fn chose(&mut self, _choices: &Choices) {}
     /// The steps since the last call: every log interval, and once more at the end.
     fn logged(&mut self, steps: &[StepRecord]);
@@ -199,7 +199,7 @@ fn run_until_done(
                 false => Ok(()),
             };
             if let Err(error) = settled {
-                // What is known of the steps before it is told.
+                // Logs what is known of the steps before the failed one.
                 let whole = outcome.steps[logged..].iter().take_while(|record| record.loss.is_some()).count();
                 outcome.steps.truncate(logged + whole);
                 observer.logged(&outcome.steps[logged..]);

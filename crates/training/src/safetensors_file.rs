@@ -67,7 +67,7 @@ impl SafetensorsFile {
         self.file.path()
     }
 
-    /// What comes before the tensors' data.
+    /// The bytes before the tensors' data.
     pub fn head(&self) -> &[u8] {
         &self.head
     }

@@ -6,7 +6,7 @@ use headroom_graph::passes::fp8::SCALE;
 use headroom_graph::{Source, ValueId};
 use std::collections::BTreeMap;
 
-/// What went wrong while values were rounded to eight bits.
+/// Problems met while values were rounded to eight bits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounding {
     /// Tensors that have a scale.

@@ -45,7 +45,7 @@ impl Shard {
 }
 
 impl Trainer {
-    /// None where every rank has the whole.
+    /// Returns `None` where every rank has the whole tensor.
     pub(crate) fn shard(&self, name: &str) -> Option<Shard> {
         let graph = self.graph();
         let weights = graph.named(&shard_name(name))?;

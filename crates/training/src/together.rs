@@ -29,7 +29,7 @@ const STOP: u8 = b's';
 const GIVE_UP: u8 = b'g';
 const FAILED: u8 = b'f';
 
-/// What all ranks do about the next micro-batch.
+/// Settles what all ranks do about the next micro-batch.
 pub(crate) fn agree(trainer: &Trainer, stop: &AtomicBool, failed: Option<&DataError>) -> Result<Agreed, RanksError> {
     let Some(ranks) = &trainer.ranks else { return Ok(Agreed::GoOn) };
     let mine = match failed {

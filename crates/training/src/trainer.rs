@@ -80,9 +80,9 @@ pub struct Trainer {
     /// Steps taken so far, and micro-batches read for them by all ranks.
     pub step: u64,
     pub data_position: u64,
-    /// What is written down of chosen steps, where that was asked for.
+    /// Recording of chosen steps, where one was asked for.
     pub recording: Option<Recording>,
-    /// What steps chose to update, where they choose, as far as it was read from the device.
+    /// Choices of the steps, where steps choose, as far as they were read from the device.
     pub choices: Option<Choices>,
     /// Is the time of the phases taken, now and then, on a device that works ahead?
     pub watches_phases: bool,
@@ -490,7 +490,7 @@ pub(crate) fn log_row(step: u64) -> usize {
     (step % LOG_ROWS as u64) as usize
 }
 
-/// What the choice of a step is told.
+/// Input to the choice of a step: the log's row and the step.
 fn log_place(step: u64) -> [i32; 2] {
     [log_row(step) as i32, step as i32]
 }

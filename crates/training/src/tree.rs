@@ -21,7 +21,7 @@ pub struct Tree {
 pub struct TreeNode {
     /// Whole path, as modules are named: `layers.3.self_attn.q_proj`.
     pub name: String,
-    /// None for the root.
+    /// Absent for the root.
     pub parent: Option<usize>,
     pub parameters: u64,
 }

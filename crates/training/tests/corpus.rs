@@ -175,7 +175,7 @@ fn the_tokens_are_kept_until_a_file_changes_and_made_again_where_they_do_not_fit
     let whole = place.text(&place.open("texts"));
     let [index, tokens] = &place.cached()[..] else { panic!("{:?}", place.cached()) };
     let kept = [fs::read(index).unwrap(), fs::read(tokens).unwrap()];
-    // What is kept is what is read.
+    // The kept tokens are the ones that are read.
     fs::write(tokens, kept[1].to_ascii_uppercase()).unwrap();
     assert_eq!(place.text(&place.open("texts")), whole.to_ascii_uppercase());
     // A file cut short, an index cut short, another key, no index: each is made again.
@@ -277,7 +277,7 @@ fn whatever_bytes_are_kept_or_given_a_corpus_is_opened_or_refused() {
     for _ in 0..300 {
         fs::write(index, damaged(&kept[0])).unwrap();
         fs::write(tokens, damaged(&kept[1])).unwrap();
-        // What is read may be anything, as the file may; it is read without a panic.
+        // Any bytes may be read, as any may be in the file; reading them never panics.
         let source = place.open("texts");
         let mut batch = Batch::new(source.shape());
         for position in [0, 1, u64::MAX] {

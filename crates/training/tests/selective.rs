@@ -291,7 +291,7 @@ fn a_resumed_run_goes_on_to_the_byte() {
             resumed.read_choices();
             let steps: Vec<u64> = resumed.choices.as_ref().unwrap().kept().iter().map(|step| step.step).collect();
             assert_eq!(steps, [5, 6, 7, 8]);
-            // What moved since the checkpoint, by its file and by its bytes.
+            // Distances moved since the checkpoint, by its file and by its bytes.
             let distances = moved(&mut resumed, Start::Loaded(&checkpoint)).unwrap();
             let (start, end) = (state(&mut trainer), state(&mut resumed));
             for ((name, _), distance) in resumed.parameters().iter().zip(distances) {

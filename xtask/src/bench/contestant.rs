@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// What a race needs of a side; tests stand in for the process.
+/// Interface that a race needs from a side; tests stand in for the process.
 pub trait Contestant {
     fn turn(&mut self, steps: usize) -> Result<Answer>;
 }

@@ -76,7 +76,7 @@ pub struct Options {
     /// Sizes of the table in `headroom train --help`
     #[arg(long, value_delimiter = ',', default_value = "tiny,small", value_parser = known(SIZES))]
     sizes: Vec<String>,
-    /// What to compare
+    /// The cases to compare
     #[arg(long, value_delimiter = ',', default_value = "v1,v2,all,compile", value_parser = known(PAIRINGS.iter().map(|p| p.name)))]
     variants: Vec<String>,
     /// How often each side has its turn

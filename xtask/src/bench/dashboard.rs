@@ -69,7 +69,7 @@ fn one_round(file: &PathBuf) -> Result<Value> {
     let _ = fs::remove_file(file);
     let mut command =
         process::cargo(&["test", "--quiet", "--profile", "dist", "--package", "headroom-cli", "--test", "dashboard"]);
-    // What a round shows is judged over all of them.
+    // Figures are judged over all rounds, not round by round.
     command.args(["large_trace"]).env("HEADROOM_DASHBOARD_FIGURES", file);
     if !process::succeeds(&mut command)? {
         bail!("the dashboard's own test fails");

@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             "torchfix_seconds": peer,
             "headroom_is_faster_by": ratio,
         });
-        // What is judged by reading stands behind what is timed, and stays.
+        // Sections judged by reading follow the timed part of the file, and stay.
         let judged = std::fs::read_to_string(folder.join("lint.md")).unwrap_or_default();
         let judged = judged.find("\n## ").map_or("", |at| &judged[at..]);
         let text = text + judged;
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
 
 struct Timed {
     seconds: f64,
-    /// What the linter could not read, by its own words.
+    /// Files that the linter could not read, by its own words.
     errors: Vec<String>,
 }
 

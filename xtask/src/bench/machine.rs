@@ -1,4 +1,4 @@
-//! What a figure was measured on, and with what.
+//! Machine that a figure was measured on, and the version it was measured with.
 
 use std::collections::BTreeSet;
 

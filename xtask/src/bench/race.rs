@@ -8,7 +8,7 @@ use super::contestant::{Answer, Contestant};
 const TURN_MILLISECONDS: f64 = 1500.0;
 const MOST_STEPS: usize = 500;
 
-/// What each side answered, one entry a round.
+/// Answers of each side, one entry per round.
 pub struct Rounds {
     pub steps: usize,
     pub ours: Vec<Answer>,

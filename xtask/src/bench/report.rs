@@ -32,7 +32,7 @@ pub struct Side {
     pub loss: f64,
 }
 
-/// What a row must show.
+/// Thresholds that a row must meet.
 pub struct Gate {
     pub pairing: &'static str,
     pub size: &'static str,

@@ -70,7 +70,7 @@ impl Place {
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).trim().to_string()))
     }
 
-    /// What `headroom` prints, which must be one JSON document.
+    /// Returns the output of `headroom`, which must be one JSON document.
     pub fn prints_json(&self, line: &str) -> Result<Value> {
         let output = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
         if !output.status.success() {

@@ -1,4 +1,4 @@
-//! Which crate may use which: the table of the architecture, held against what cargo sees.
+//! Allowed dependencies between crates: the table of the architecture, held against what cargo sees.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cli", &["graph", "trace", "record", "engine", "training", "lint", "diagnosis", "experiments", "report", "lsp"]),
 ];
 
-/// What the tests of a crate may use beyond its row above, as (folder, used).
+/// Crates that the tests of a crate may use beyond its row above, as (folder, used).
 const TESTS_MAY_USE: &[(&str, &str)] = &[];
 
 /// The one crate with lints of its own, because the workspace's forbid `unsafe`.

@@ -7,7 +7,7 @@ use super::{Problem, TextFile, Tree};
 /// First folders of paths that name a person or a workplace; with their slashes they would match this file.
 const FIRST_FOLDERS: &[&str] = &["home", "root", "work", "Users"];
 
-/// Whose folder tests and examples may name.
+/// The person whose folder tests and examples may name.
 const MADE_UP_PERSON: &str = "ada";
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {

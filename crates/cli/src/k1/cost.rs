@@ -1,4 +1,4 @@
-//! What choosing costs: steps that choose in turns with dense ones.
+//! Cost of choosing: steps that choose take turns with dense ones.
 
 use super::{Arguments, train_request};
 use crate::output;

@@ -53,7 +53,7 @@ pub fn asked(names: Option<&[String]>, on: &On) -> anyhow::Result<Vec<Precision>
     Ok(wanted)
 }
 
-/// What the rungs are climbed with.
+/// Settings that the rungs are climbed with.
 pub struct Climb<'a> {
     pub size: &'a str,
     pub step: &'a StepConfig,

@@ -1,4 +1,4 @@
-//! What was climbed, as validation.json has it.
+//! Record of a climbed ladder, as validation.json holds it.
 
 use headroom_engine::DeviceSpec;
 use headroom_experiments::bench::Setting;
@@ -20,7 +20,7 @@ use std::time::SystemTime;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What a ladder was climbed on.
+/// Conditions that a ladder was climbed under.
 pub struct Surroundings<'a> {
     pub size: &'a str,
     pub step: &'a StepConfig,

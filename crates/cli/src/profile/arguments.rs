@@ -1,4 +1,4 @@
-//! What is to be recorded and written: flags of `train`, all on for `profile`.
+//! Flags that choose what is recorded and written: options of `train`, all on for `profile`.
 
 use clap::ValueEnum;
 use headroom_record::config::ProfilersEnabled;
@@ -16,7 +16,7 @@ pub struct ProfilingArguments {
         overrides_with = "flops"
     )]
     pub flops: bool,
-    /// What is live in memory at every call
+    /// Record the live memory at every call
     #[arg(long, visible_alias = "enable-memory-profiling", overrides_with = "profile_memory")]
     pub profile_memory: bool,
     /// Only the table of operators

@@ -1,4 +1,4 @@
-//! What the run is held against: the machine's or the GPU's peaks, kept by `headroom device` or measured now.
+//! Peaks that the run is compared with: the machine's or the GPU's, kept by `headroom device` or measured now.
 
 use crate::device::{measure_gpu, measure_now};
 use crate::train::settings::Settings;
@@ -21,7 +21,7 @@ pub struct Peaks {
     pub source: String,
     pub origin: Origin,
     pub precision: Precision,
-    /// What the units could do, beside what was measured.
+    /// Theoretical peak of the units, beside the measured one.
     pub datasheet: Option<StatedPeak>,
     record: Option<DeviceRecord>,
 }
@@ -77,7 +77,7 @@ impl Peaks {
             "no peaks of this machine on {threads} threads are kept: measuring them (a few seconds)"
         ));
         let record = measure_now(machine, threads)?;
-        // What cannot be kept is measured again next time.
+        // A record that cannot be kept is measured again next time.
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
         Ok(Peaks::of(best, precision, "measured before this run"))
     }
@@ -111,7 +111,7 @@ impl Peaks {
         peaks
     }
 
-    /// Of the precision that products compute in, of fp32 where no other was measured.
+    /// Peaks in the precision that GEMMs compute in, or in fp32 where no other was measured.
     fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
         let own = record.gemm(precision.name());
         let doubt = record.doubt().map_or(String::new(), |doubt| {

@@ -33,7 +33,7 @@ struct Open {
     file: Option<FileIdentity>,
 }
 
-/// What a run is, in the words of its command.
+/// Description of a run, in the words of its command.
 pub struct About<'a> {
     pub folder: Option<&'a Path>,
     pub size: Option<&'a str>,

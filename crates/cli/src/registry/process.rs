@@ -1,4 +1,4 @@
-//! Which process a run lives in, so that one that went away without a word is told from one that still runs.
+//! Process that a run lives in, so that a run that vanished without a word is told from one that still runs.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ pub fn own() -> (Option<String>, Option<String>) {
     (host(), start_of(id).map(|start| format!("{id}:{start}")))
 }
 
-/// None where it cannot be told: another host's run, or a system without `/proc`.
+/// Returns `None` where this cannot be known: another host's run, or a system without `/proc`.
 pub fn is_alive(host_then: Option<&str>, process: Option<&str>) -> Option<bool> {
     let host = host()?;
     if host_then != Some(host.as_str()) {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::time::SystemTime;
 
-/// What a list leaves out; nothing by default.
+/// Restricts a list of runs; leaves nothing out by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     pub command: Option<String>,

@@ -184,7 +184,7 @@ fn a_run_whose_process_went_away_was_interrupted() {
     let process = format!("{}:1", std::process::id());
     registry.connection.execute("UPDATE runs SET process = ?2 WHERE id = ?1", (id, process)).unwrap();
     assert_eq!(registry.find("newest").unwrap().status, RunStatus::Interrupted);
-    // Of another host's nothing is known.
+    // Nothing is known about a run on another host.
     registry.connection.execute("UPDATE runs SET status = 'running', host = 'elsewhere' WHERE id = ?1", [id]).unwrap();
     assert_eq!(registry.find("newest").unwrap().status, RunStatus::Running);
 }

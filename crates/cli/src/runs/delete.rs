@@ -32,7 +32,7 @@ pub struct Arguments {
     shown: Shown<Plain>,
 }
 
-/// What commands other than `train` and `profile` write.
+/// Files that commands other than `train` and `profile` write.
 const MORE_FILES: [&str; 17] = [
     VALIDATION_FILE,
     "optimize.md",

@@ -42,7 +42,7 @@ impl Measuring<'_> {
 
 pub fn figures(record: &PerformanceRecord) -> Figures {
     let summary = &record.performance_summary;
-    // What a GPU holds is not in the process.
+    // GPU memory is not part of the process's memory.
     let ran = record.system_info.device == "cpu";
     Figures {
         statistics: record.statistics,

@@ -1,4 +1,4 @@
-//! What would save memory: planned, ranked, then run.
+//! Memory savings: planned, ranked, then run.
 
 use super::measure::{Measured, Measuring};
 use super::{Arguments, shape_of, train_request};

@@ -1,4 +1,4 @@
-//! Which points a sweep has, and which of them belong to which axis.
+//! Points of the sweeps, and the axes that each point belongs to.
 
 use super::{Arguments, shape_of};
 use crate::train::settings::Settings;

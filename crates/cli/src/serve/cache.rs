@@ -25,7 +25,7 @@ type Stamp = Option<(u64, SystemTime)>;
 pub struct Cache {
     /// The one that was asked for last comes last.
     held: Mutex<Vec<Arc<Held>>>,
-    /// What the list of runs shows of a trace, kept after the trace itself was let go.
+    /// Figures of a trace for the list of runs, kept after the trace itself was dropped.
     figures: Mutex<HashMap<PathBuf, (Stamp, TraceFigures)>>,
     source: Vec<PathBuf>,
     ratio: GzipRatio,
@@ -75,7 +75,7 @@ impl Cache {
         one
     }
 
-    /// What is known of a trace, where it was looked at before and is still the same.
+    /// Known figures of a trace, where it was read before and is still the same.
     pub fn figures(&self, path: &Path) -> Option<TraceFigures> {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.get(path).filter(|(known, _)| *known == stamp(path)).map(|(_, figures)| figures.clone())

@@ -1,4 +1,4 @@
-//! Which runs and traces there are. Pages speak of them by a number made of the path, so no path comes from outside.
+//! Catalog of runs and traces. Pages refer to them by a number made from the path, so no path comes from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Entry {
     pub kind: Kind,
     /// Its numbers in the registry, the newest first: a folder may have been written more than once.
     pub registered: Vec<i64>,
-    /// Of a folder of ranks the one to show; `None` for the one with the longest steps.
+    /// Rank to show from a folder of ranks; `None` for the one with the longest steps.
     pub rank: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ pub struct Catalog {
     roots: Vec<PathBuf>,
 }
 
-/// What there is, and what could not be looked at.
+/// Runs and traces that were found, and notes on what could not be read.
 pub struct Listing {
     pub entries: BTreeMap<String, Entry>,
     pub notes: Vec<String>,
@@ -45,7 +45,7 @@ impl Catalog {
         Catalog { roots: paths.into_iter().chain([PathBuf::from("runs")]).collect() }
     }
 
-    /// What is there now, by its number, in the folders and in the registry. Runs come and go, so nothing is remembered.
+    /// Lists the runs and traces in the folders and in the registry, by number. Runs come and go, so nothing is remembered.
     pub fn list(&self) -> Listing {
         let mut entries = BTreeMap::new();
         for root in &self.roots {

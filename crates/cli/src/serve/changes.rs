@@ -1,4 +1,4 @@
-//! What pages may change, when they may change anything.
+//! Changes that pages may make, when they may make any.
 
 use anyhow::{Context, Result, bail};
 use headroom_report::dashboard::runs::{Kind, Status};

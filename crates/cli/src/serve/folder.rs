@@ -37,7 +37,7 @@ pub fn records(folder: &Path) -> RunRecords {
     records
 }
 
-/// What the list of runs shows; the large files are left alone.
+/// Records that the list of runs shows; the large files are not read.
 pub fn summary_records(folder: &Path) -> RunRecords {
     let mut unreadable = Vec::new();
     RunRecords {
@@ -161,7 +161,7 @@ pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String>
     }
 }
 
-/// What a browser can show of a folder, by name and type.
+/// Files that a browser can show, by ending and content type.
 const SHOWN: [(&str, &str); 4] = [
     (".json", "application/json"),
     (".log", "text/plain; charset=utf-8"),

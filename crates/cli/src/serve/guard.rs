@@ -44,7 +44,7 @@ pub fn set_cookie(port: u16, token: &Token) -> String {
     format!("{}={}; Path=/; HttpOnly; SameSite=Strict", cookie_name(port), token.text())
 }
 
-/// What holds for every request, whoever sends it.
+/// Checks that apply to every request, whoever sends it.
 pub fn check_shape(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     // A page of another site that resolves its name to this machine sends that name.
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());

@@ -1,4 +1,4 @@
-//! Which address leads where.
+//! Routes from addresses to their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

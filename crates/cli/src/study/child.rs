@@ -105,7 +105,7 @@ fn read_summary(folder: &Path) -> Option<Box<PerformanceRecord>> {
     serde_json::from_slice(&fs::read(folder.join(PERFORMANCE_FILE)).ok()?).ok()
 }
 
-/// None when it was ended because the study is.
+/// Waits for the run; returns `None` when it was ended because the study was.
 fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the run's process")? {

@@ -15,9 +15,9 @@ pub struct PlannedRun {
     pub settings: Settings,
     pub step: StepConfig,
     pub figures: PlannedFigures,
-    /// What it needs and what would fit, where it does not.
+    /// Reason to refuse a run that does not fit: what it needs and what would fit.
     pub refusal: Option<String>,
-    /// Of the process, without its folder.
+    /// Arguments of the process, without the run's folder.
     pub arguments: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow:
     let arguments = [vec![command.to_string()], asked.flags()].concat();
     let planned = Planned::new(&settings, &sources, Keep::OnlyTheLoss)?;
     let refusal = planned.check_memory(&settings).err().map(|error| error.to_string());
-    // What does not fit is shown as it was asked for, not with everything recomputed in vain.
+    // A run that does not fit is shown as it was asked for, not with everything recomputed in vain.
     let step = settings.step(if refusal.is_some() { 0 } else { planned.recomputed_layers });
     let figures = match refusal.is_some() {
         true => PlannedStep::new(&step, settings.threads)?.figures(&step, &rates),

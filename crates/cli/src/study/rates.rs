@@ -1,4 +1,4 @@
-//! What the runs of a study or a sweep are held against: the peaks of the device that they run on.
+//! Peaks that the runs of a study or a sweep are compared with: those of the device that they run on.
 
 use crate::output;
 use crate::profile::peaks::Peaks;

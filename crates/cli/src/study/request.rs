@@ -1,4 +1,4 @@
-//! What a study was asked for: sizes, versions and settings, checked before anything runs.
+//! Request for a study: sizes, versions and settings, checked before anything runs.
 
 use super::Arguments;
 use anyhow::{bail, ensure};

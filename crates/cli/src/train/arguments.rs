@@ -182,7 +182,7 @@ pub struct TrainingArguments {
     /// End after so many evaluations in a row without improvement; 0 is never [default: 0]
     #[arg(long, value_name = "N")]
     pub early_stop: Option<u64>,
-    /// What a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
+    /// Parameters that a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
     /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or
     /// random:K (by lot: the control). What is not chosen stands still, moments included [default: dense]
     #[arg(long, value_name = "RULE")]
@@ -190,7 +190,7 @@ pub struct TrainingArguments {
     /// Print the tree of nodes that --update chooses from, and end
     #[arg(long)]
     pub show_tree: bool,
-    /// Of weights, data and lots [default: 42]
+    /// Seed of weights, data and random choices [default: 42]
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -272,7 +272,7 @@ pub struct MachineArguments {
 }
 
 impl MachineArguments {
-    /// What was asked for, by either flag.
+    /// The precision that was asked for, by either flag.
     pub fn asked_precision(&self) -> Option<PrecisionChoice> {
         if self.use_amp { Some(PrecisionChoice::Named(Precision::Bf16)) } else { self.precision }
     }

@@ -1,4 +1,4 @@
-//! What a run's steps chose to update, as its folder keeps it.
+//! Nodes that a run's steps chose to update, as its folder keeps them.
 
 use super::settings::Settings;
 use headroom_record::atomic::write_json;

@@ -93,7 +93,7 @@ impl RunFolder {
         let folder = RunFolder::locked(path, made)?;
         let taken = FILES.into_iter().find(|file| path.join(file).exists());
         if let (Some(file), IfTaken::Refuse) = (taken, if_taken) {
-            // What lies here is another run's: nothing of it is to be cleared away.
+            // The files here belong to another run and must not be cleared away.
             bail!(
                 "{} holds another run already ({file})\n  help: name another folder, or add --overwrite",
                 path.display()

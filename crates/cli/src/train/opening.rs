@@ -1,4 +1,4 @@
-//! What is said before the first step: the configuration, the parameters by part, and the memory planned.
+//! Opening of a run, shown before the first step: the configuration, the parameters by part, and the planned memory.
 
 use super::estimate::Estimate;
 use super::plan::{Planned, memory_line};

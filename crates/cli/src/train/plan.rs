@@ -1,4 +1,4 @@
-//! What a run will execute and need, known before it starts; one that cannot fit is refused here.
+//! Plan of a run: its programs and memory need, known before it starts. A run that cannot fit is refused here.
 
 use super::settings::{Settings, Sources};
 use crate::output;
@@ -24,14 +24,14 @@ pub struct Planned {
     pub recomputed_layers: usize,
 }
 
-/// What a run may use.
+/// Memory that a run may use.
 struct Room {
     bytes: usize,
     whose: &'static str,
 }
 
 impl Room {
-    /// None where nothing is computed, or nothing is known.
+    /// Returns `None` where nothing is computed, or free memory is unknown.
     fn of(settings: &Settings) -> Option<Room> {
         if let Some(gpu) = &settings.gpu {
             let free = (gpu.free_bytes, "of the GPU's memory are free");

@@ -1,4 +1,4 @@
-//! What a run says while it goes on: a bar on a terminal, plain lines otherwise, JSON on stdout where asked.
+//! Progress output of a run: a bar on a terminal, plain lines otherwise, JSON on stdout where asked.
 
 use super::attribution;
 use super::checkpoints::Checkpoints;
@@ -37,7 +37,7 @@ pub struct Progress<'a> {
     /// Evaluations so far, and what the newest was worth.
     pub patience: Patience,
     pub verdict: Verdict,
-    /// What the newest steps worked on, where they choose.
+    /// Nodes that the newest steps worked on, in words, where steps choose.
     pub working_on: Option<String>,
     /// The first object that could not be written; told at the end.
     pub output_error: Option<FileError>,

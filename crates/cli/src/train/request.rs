@@ -1,4 +1,4 @@
-//! What other commands ask of `train`, typed: resolved here as it stands, and written as flags in one place for a process of
+//! Typed requests of other commands to `train`: resolved here as they stand, and written as flags in one place for a process of
 //! its own.
 
 use super::Arguments;
@@ -7,7 +7,7 @@ use super::settings::{Settings, Sources};
 use clap::Parser;
 use headroom_graph::Precision;
 
-/// What is `None` is `train`'s own default.
+/// A field that is `None` has `train`'s own default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainRequest {
     pub size: String,

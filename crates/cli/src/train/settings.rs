@@ -58,7 +58,7 @@ pub struct Settings {
     pub patience: Patience,
     pub keep_best: bool,
     pub device: DeviceSpec,
-    /// What the driver says of it, where it is a GPU.
+    /// Facts from the driver, where the device is a GPU.
     pub gpu: Option<cuda::Facts>,
     pub precision: Precision,
     pub threads: usize,
@@ -67,7 +67,7 @@ pub struct Settings {
     /// Opened, its headers checked.
     pub resume: Option<Checkpoint>,
     pub init_from: Option<Checkpoint>,
-    /// What a checkpoint notes so that resuming needs no flags.
+    /// Settings that a checkpoint stores so that resuming needs no flags.
     pub notes: Map<String, Value>,
     /// Processes that train the model together, and those of them on this machine.
     pub ranks: usize,
@@ -225,7 +225,7 @@ impl Settings {
         self.shape.batch_size * self.optimizer.accumulation * self.ranks
     }
 
-    /// What a step computes, with so many layers' activations computed again.
+    /// Configuration of a step that recomputes the activations of this many layers.
     pub fn step(&self, recomputed_layers: usize) -> StepConfig {
         StepConfig {
             model: self.model.clone(),

@@ -1,4 +1,4 @@
-//! What a run writes down at its beginning and end.
+//! Records that a run writes at its beginning and end.
 
 use super::settings::Settings;
 use headroom_engine::DeviceSpec;
@@ -46,7 +46,7 @@ pub fn config_record(settings: &Settings, profilers_enabled: ProfilersEnabled, t
     }
 }
 
-/// What the summary is made from beside the settings.
+/// Inputs of the summary besides the settings.
 pub struct Ended<'a> {
     pub outcome: &'a Outcome,
     pub memory: &'a MemoryNeed,
@@ -194,7 +194,7 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> Perfo
     }
 }
 
-/// What rounding to eight bits met.
+/// Saturation and scale problems met in rounding to eight bits.
 pub fn rounding(of: &Rounding) -> Fp8Rounding {
     Fp8Rounding {
         scaled_tensors: of.tensors as u64,

@@ -1,4 +1,4 @@
-//! What training reads: generators, text, token files, and what it is evaluated on.
+//! Training data: generators, text and token files, and the data for evaluation.
 
 use crate::place::{Place, SMALL, assert_near};
 

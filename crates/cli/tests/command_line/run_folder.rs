@@ -1,4 +1,4 @@
-//! What a run leaves in its folder.
+//! Files that a run leaves in its folder.
 
 use crate::place::{Place, SMALL};
 use headroom_record::provenance::check_provenance;

@@ -6,7 +6,7 @@ use std::process::Command;
 pub struct SmallFileSystem(PathBuf);
 
 impl SmallFileSystem {
-    /// None where it cannot be mounted: only an administrator can.
+    /// Returns `None` where it cannot be mounted: only an administrator can.
     pub fn mount(at: &Path, size: &str) -> Option<SmallFileSystem> {
         std::fs::create_dir(at).unwrap();
         let options = format!("size={size}");

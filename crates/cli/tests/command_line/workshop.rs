@@ -42,7 +42,7 @@ pub fn small(command: &str) -> String {
         before = word;
     }
     let mut line = words.join(" ").replacen("headroom", "$HEADROOM", 1);
-    // What takes its time, or whose answer depends on how busy the machine is.
+    // Commands that take long, or whose answer depends on how busy the machine is, get shorter or looser flags.
     if line.contains(" study ") && !line.contains("--num-steps") {
         line += " --num-steps 10";
     }

@@ -105,12 +105,12 @@ impl Browser {
         );
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.command("POST", "execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// What a script hands to its last argument, some time later.
+    /// Runs a script and returns what it hands to its last argument, some time later.
     pub fn run_until_told(&self, script: &str) -> Value {
         self.command("POST", "execute/async", &json!({ "script": script, "args": [] }))
     }

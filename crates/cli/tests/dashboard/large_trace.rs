@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::browser::Browser;
 use crate::server::Server;
 
-/// What the dashboard promises on a quiet machine.
+/// Promises of the dashboard on a quiet machine.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
 const FRAMES_A_SECOND: f64 = 30.0;
 /// Builds without optimisation and busy machines take longer; `cargo xtask bench dashboard` holds figures to the promise.

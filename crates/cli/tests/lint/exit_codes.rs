@@ -1,4 +1,4 @@
-//! What lint exits with, and what it says of files that it could not read.
+//! Exit codes of lint, and its messages about files that it could not read.
 
 use super::{SCRIPT, codes, folder_with, headroom};
 use std::fs;

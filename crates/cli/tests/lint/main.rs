@@ -136,7 +136,7 @@ fn fixing_twice_changes_nothing_more() {
     assert_eq!(fix(), once);
 }
 
-/// What SARIF 2.1.0 asks of a log that has results, rules and fixes.
+/// Requirements of SARIF 2.1.0 for a log that has results, rules and fixes.
 #[test]
 fn sarif_keeps_the_rules_of_its_schema() {
     let folder = folder_with(&format!("{SCRIPT}\ndef broken(:\n"));

@@ -1,4 +1,4 @@
-//! Which files a profile leaves, and what is in them.
+//! Files that a profile leaves, and their contents.
 
 use crate::runs::{Run, headroom, names_in, nano, said, tiny};
 use headroom_record::provenance::check_provenance;

@@ -56,7 +56,7 @@ fn compare(run: &Run) -> (usize, usize) {
             count += left.len();
         }
     }
-    // What the measures of any trace say under names of their own.
+    // Figures that the measures of any trace report under names of their own.
     let (measures, steps) = (&analysis["measures"], analysis["steps"]["list"].as_array().unwrap().len() as f64);
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"));
     let (memory, operators) = (run.json("memory_analysis.json"), run.json("operator_analysis.json"));
@@ -125,5 +125,5 @@ fn files_and_analysis_agree_at_nano_and_tiny_under_v1_v2_and_all() {
     }
 }
 
-/// Of the types that files and analysis share; a new figure of theirs is counted here.
+/// Keys of the types that files and analysis share; a new figure of theirs is counted here.
 const KEYS: usize = 153;

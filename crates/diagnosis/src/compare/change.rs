@@ -1,4 +1,4 @@
-//! What changed between two analyses, and what limits say of it.
+//! Changes between two analyses, and what limits say of them.
 
 use serde::Serialize;
 

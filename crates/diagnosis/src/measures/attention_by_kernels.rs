@@ -14,7 +14,7 @@ pub struct ScoresByKernels {
     pub products: BTreeSet<usize>,
     /// The softmax itself, and what lies between it and the products.
     pub beside_products: BTreeSet<usize>,
-    /// Of the forward pass.
+    /// Softmaxes of the forward pass.
     pub softmaxes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a step's time went into, in parts that add up to it; idle time with its cause.
+//! Breakdown of a step's time into parts that add up to it; idle time with its cause.
 
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;

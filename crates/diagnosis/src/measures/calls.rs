@@ -22,7 +22,7 @@ pub struct Call<'t> {
     pub stated: Stated,
     /// From its first kernel to its last; on a CPU the operator itself.
     pub span: Span,
-    /// Of the span, what is its own where others ran beside it.
+    /// Time of the span that is its own where others ran beside it.
     pub seconds: f64,
     /// Seconds that the nearer roof allows it.
     pub floor: f64,

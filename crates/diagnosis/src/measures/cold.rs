@@ -61,7 +61,7 @@ impl Cold {
         Cold { spans: without(&merged(spans), busy), found }
     }
 
-    /// What most of several steps do is a habit and not a start.
+    /// Forgets setup that most of several steps do: it is a habit and not a start.
     pub fn forget_what_recurs(&mut self, steps: &[Span]) {
         let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
         if steps.len() >= 2 && steps.iter().filter(|step| is_much(step)).count() * 2 > steps.len() {
@@ -112,7 +112,7 @@ pub fn captures(trace: &Trace) -> Vec<Span> {
     merged(pairs.map(|pair| Span { start: pair[0].0, end: pair[1].0 }).collect())
 }
 
-/// Of each kernel the call that launched it first.
+/// Calls that launched each kernel first.
 fn first_launches(trace: &Trace, call_of: &[u32]) -> HashSet<u32> {
     let mut first: HashMap<NameId, u32> = HashMap::new();
     for at in trace.device.busy().filter(|&at| call_of[at] != NONE) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::intervals::Span;
 use super::view::View;
 
-/// What a collective does.
+/// Operation of a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

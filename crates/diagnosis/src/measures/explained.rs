@@ -1,4 +1,4 @@
-//! What the longest stops of the device are about: the work before and after them, and what the host was at.
+//! Explains the longest stops of the device: the work before and after them, and what the host was doing.
 
 use headroom_trace::Category;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::view::View;
 
-/// What an operator computes and moves, from its input shapes.
+/// Cost of an operator: what it computes and moves, from its input shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub flops: f64,
@@ -186,7 +186,7 @@ fn count(sizes: &[u64]) -> f64 {
     sizes.iter().map(|size| *size as f64).product()
 }
 
-/// Of an element by torch's name for its type.
+/// Bytes of an element, by torch's name for its type.
 pub fn element_bytes(kind: &str) -> f64 {
     match kind {
         "double" | "long int" | "long" | "c10::complex<float>" => 8.0,

@@ -18,7 +18,7 @@ pub struct HeldBetween {
     pub nanos: i64,
     /// The operators of each chain but the reduction.
     pub launchers: Vec<Span>,
-    /// Of the largest result.
+    /// Elements of the largest result.
     pub most_elements: u64,
 }
 

@@ -57,7 +57,7 @@ pub fn clipped(set: &[Span], window: Span) -> Vec<Span> {
         .collect()
 }
 
-/// What of `window` the set leaves free.
+/// Parts of `window` that the set leaves free.
 pub fn gaps(set: &[Span], window: Span) -> Vec<Span> {
     let mut free = Vec::new();
     let mut from = window.start;

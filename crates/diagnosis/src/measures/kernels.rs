@@ -17,9 +17,9 @@ pub struct Kernels {
     pub distinct: usize,
     pub total_seconds: f64,
     pub median_micros: f64,
-    /// Of the time, the part in kernels launched by replaying a CUDA graph.
+    /// Share of the time in kernels launched by replaying a CUDA graph.
     pub in_graphs_share: f64,
-    /// Of the time, the part in kernels with fewer blocks than the device has multiprocessors; `None` where the trace does not
+    /// Share of the time in kernels with fewer blocks than the device has multiprocessors; `None` where the trace does not
     /// say how many either has.
     pub underfilled_share: Option<f64>,
 }

@@ -10,7 +10,7 @@ use super::copies::{Direction, direction};
 use super::intervals::seconds;
 use super::view::View;
 
-/// What a piece of device work does.
+/// Kind of a piece of device work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -61,7 +61,7 @@ pub struct KindRow {
     pub name: &'static str,
     pub calls: u64,
     pub seconds: f64,
-    /// Of all device time.
+    /// Share of all device time.
     pub share: f64,
 }
 

@@ -47,7 +47,7 @@ impl Point {
     }
 }
 
-/// What an allocation was for, by the phases in which it began and ended.
+/// Purpose of an allocation, by the phases in which it began and ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Use {
     /// Made in the forward pass and still there when it ends.

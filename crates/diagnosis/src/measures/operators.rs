@@ -22,10 +22,10 @@ pub struct Operators {
 pub struct OperatorRow {
     pub name: String,
     pub calls: u64,
-    /// Of the host, without what operators inside it took.
+    /// Host time, without that of operators inside it.
     pub host_self_seconds: f64,
     pub host_total_seconds: f64,
-    /// Of the kernels, copies and fills that it queued itself, and with those of operators inside it.
+    /// Device time of the kernels, copies and fills that it queued itself, and with those of operators inside it.
     pub device_self_seconds: f64,
     pub device_total_seconds: f64,
     /// Share of all device self time; of host self time where there is no device.
@@ -98,7 +98,7 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
             children[outer] += host.duration[at].min(host.end(outer) - host.start[at]);
         }
     }
-    // What a graph replays was not launched by the host's operators: theirs are the device's times.
+    // Operators whose work a graph replays did not launch it: they have device time, but no host time.
     let device = &view.trace.device;
     let launched_whole = |&at: &usize| {
         let call = view.call_of[at];

@@ -90,7 +90,7 @@ pub struct MaterialisedAttention {
     /// Device time of softmax, of the products around it and of what scales and masks the scores, forward and backward.
     pub device_seconds: f64,
     pub share_of_steps: f64,
-    /// Of one matrix of scores.
+    /// Bytes of one matrix of scores.
     pub score_bytes: f64,
     pub score_dims: Option<String>,
     /// Device spans that fused attention does without: all that touches scores but the products.
@@ -111,9 +111,9 @@ pub struct SmallKernels {
     pub span_seconds: f64,
     /// Device time of the runs less the longest kernel of each, which a fused one takes at least.
     pub beyond_longest_seconds: f64,
-    /// Of the time beyond the longest kernels.
+    /// Time beyond the longest kernels, as a share of the steps.
     pub share_of_steps: f64,
-    /// Of all device time the part in element-wise kernels.
+    /// Share of all device time in element-wise kernels.
     pub elementwise_share_of_device: f64,
     /// The kernels of the runs but the longest of each.
     #[serde(skip)]

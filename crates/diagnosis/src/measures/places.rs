@@ -109,7 +109,7 @@ impl Modules {
         modules
     }
 
-    /// Of a backward the module of its forward.
+    /// Module of a span; for a backward, that of its forward.
     fn of(&self, view: &View, at: usize) -> u32 {
         match self.at[at] {
             0 => view.forward_of(at).map_or(0, |forward| self.at[forward]),

@@ -37,7 +37,7 @@ pub fn is_users(name: &str) -> bool {
     !is_library && !["/torch/", "site-packages/", "dist-packages/", "lib/python"].iter().any(|part| file.contains(part))
 }
 
-/// Of a stack (innermost first) the innermost frame of the user's own code, and the call it made: the frame inside it, or
+/// Innermost frame of the user's own code in a stack (innermost first), and the call it made: the frame inside it, or
 /// the next inside that where the first only passes the call on.
 pub fn user_frame(view: &View, stack: &[usize]) -> (Option<usize>, Option<usize>) {
     match stack.iter().position(|&at| is_users(view.host_name(at))) {

@@ -35,7 +35,7 @@ pub struct Ranks {
     pub straggler: Option<u32>,
     pub missing_ranks: Vec<u32>,
     pub collectives: Vec<CollectiveRow>,
-    /// What the figures do not cover, in sentences.
+    /// Caveats about what the figures do not cover, in sentences.
     pub notes: Vec<String>,
     /// The analyzed rank's waits.
     #[serde(skip)]
@@ -88,7 +88,7 @@ pub struct CollectiveRow {
     /// Bytes of the message over the time of the transfer, and what a link carries of it.
     pub algorithm_bytes_per_second: Option<f64>,
     pub bus_bytes_per_second: Option<f64>,
-    /// What the device's link does by its datasheet, within a machine.
+    /// Rate of the device's link by its datasheet, within a machine.
     pub link_bytes_per_second: Option<f64>,
 }
 
@@ -175,7 +175,7 @@ fn with_steps<'v>(view: &'v View) -> Vec<(Collective, Option<&'v str>)> {
     found.map(|collective| (named(&collective), collective)).map(|(step, collective)| (collective, step)).collect()
 }
 
-/// What one rank's meetings add up to.
+/// Sums over one rank's meetings.
 struct Sums {
     met: usize,
     last: usize,

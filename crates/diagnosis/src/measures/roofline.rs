@@ -21,7 +21,7 @@ pub struct Roofline {
     /// FLOPs that the model needs: what MFU counts. A trace of ours states them; of others they are those executed.
     pub needed_flops_per_step: f64,
     pub achieved_flops_per_second: f64,
-    /// Of the rate that the step's main precision allows; `None` where the device is not in the table.
+    /// Percentage of the rate that the step's main precision allows; `None` where the device is not in the table.
     pub mfu_percent: Option<f64>,
     pub peak_flops_per_second: Option<f64>,
     pub peak_bytes_per_second: Option<f64>,

@@ -12,7 +12,7 @@ pub struct SequenceRow {
     pub kernels: Vec<String>,
     pub times_per_step: f64,
     pub seconds_per_step: f64,
-    /// Of all kernels' time.
+    /// Share of all kernels' time.
     pub share: f64,
 }
 
@@ -20,10 +20,10 @@ const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
 const FEWEST_TIMES: usize = 4;
 const MOST_ROWS: usize = 8;
-/// Of a longer step the first so many kernels are looked at.
+/// Most kernels looked at: the first ones of a longer step.
 const MOST_KERNELS: usize = 20_000;
 
-/// Of the middle step. A sequence that is only a part of a longer one which comes as often is left out.
+/// Finds the sequences of the middle step. A sequence that is only a part of a longer one which comes as often is left out.
 pub fn sequences(view: &View) -> Vec<SequenceRow> {
     let device = &view.trace.device;
     let list = &view.steps.list;

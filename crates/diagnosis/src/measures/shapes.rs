@@ -17,7 +17,7 @@ pub struct ShapeRow {
     pub precision: &'static str,
     pub calls: u64,
     pub seconds: f64,
-    /// Of the time of all rows.
+    /// Share of the time of all rows.
     pub share: f64,
     pub flops: f64,
     /// `None` where no peak of the device is known.

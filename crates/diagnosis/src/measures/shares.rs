@@ -1,7 +1,7 @@
-//! Whose the time is while calls run beside each other on several streams: divided by what each needs.
+//! Divides time among calls that run beside each other on several streams, in proportion to what each needs.
 //!
 //! A short kernel beside a long product waits for units that the product holds, and its own span grows as long as that
-//! wait. What it needs alone, by the nearer roof, says how much of the time is its own.
+//! wait. The time it needs alone, by the nearer roof, says how much of that is its own.
 
 use super::intervals::Span;
 

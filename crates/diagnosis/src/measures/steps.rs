@@ -33,7 +33,7 @@ pub struct Step {
 #[serde(rename_all = "kebab-case")]
 pub enum FoundBy {
     ProfilerMarks,
-    /// Of a framework, around each step.
+    /// Annotations of a framework, around each step.
     Annotations,
     OptimizerSpans,
     Period,
@@ -41,7 +41,7 @@ pub enum FoundBy {
     WholeTrace,
 }
 
-/// Whose clock cuts the steps. Where the host runs ahead, its marks say when work was ordered, not when it was done.
+/// Clock that cuts the steps. Where the host runs ahead, its marks say when work was ordered, not when it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasuredOn {
@@ -103,7 +103,7 @@ impl Steps {
     }
 }
 
-/// What the steps are found by, beside the trace.
+/// Inputs for finding the steps, beside the trace.
 pub struct Found<'v> {
     pub call_of: &'v [u32],
     pub parent: &'v [u32],

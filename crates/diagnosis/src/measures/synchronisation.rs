@@ -266,6 +266,6 @@ fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    // What comes later than that is not for want of work ordered ahead.
+    // Idle time beyond that is not for want of work ordered ahead.
     (restart - span.end).min(LONG_GAP_NANOS)
 }

@@ -13,7 +13,7 @@ use super::view::View;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Trust {
     pub verdict: Verdict,
-    /// What is wrong, the worst first, in sentences.
+    /// Problems, the worst first, in sentences.
     pub notes: Vec<String>,
     /// Share of the step that the profiler itself takes; see `overhead_from`. Where it is estimated, the bounds besides.
     pub profiler_overhead_share: Option<f64>,
@@ -39,7 +39,7 @@ pub enum Verdict {
     Broken,
 }
 
-/// What is known of the run without the profiler.
+/// Step time without the profiler, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unprofiled {
     pub step_seconds: Option<f64>,
@@ -203,7 +203,7 @@ fn sampled(view: &View, trust: &mut Trust) {
         let mean = steps.iter().sum::<i64>() as f64 / steps.len().max(1) as f64;
         (steps.len() >= 50).then(|| (median(steps), mean))
     };
-    // Of a device's calls the profiler leaves out some kinds, so theirs may have holes; of operators none.
+    // The profiler leaves out some kinds of device calls, so their numbers may have holes. It leaves out no operators.
     let Some((_, one_in)) = step_between(Category::CpuOp).filter(|(median, _)| *median >= 4.0) else { return };
     if step_between(Category::Runtime).is_some_and(|(median, _)| median < 16.0) {
         return;

@@ -15,7 +15,7 @@ pub struct View<'t> {
     pub parent: Vec<u32>,
     /// The host's call that queued each device span, or [`NONE`].
     pub call_of: Vec<u32>,
-    /// What each name does if it is a runtime call.
+    /// Call kind of each name, if it is a runtime call.
     call_kinds: Vec<CallKind>,
     /// Forward operators by sequence number.
     forward: Numbered,
@@ -33,7 +33,7 @@ impl<'t> View<'t> {
         View::with_steps(trace, None)
     }
 
-    /// Of a trace that was played again, whose steps were measured there when it was recorded.
+    /// Views a replayed trace; `recorded_on` says on which clock its steps were measured when it was recorded.
     pub fn played(trace: &'t Trace, recorded_on: MeasuredOn) -> View<'t> {
         View::with_steps(trace, Some(recorded_on))
     }
@@ -81,7 +81,7 @@ impl<'t> View<'t> {
         !self.busy.is_empty()
     }
 
-    /// What a host span does if it is a runtime call.
+    /// Call kind of a host span, if it is a runtime call.
     pub fn call_kind(&self, at: usize) -> Option<CallKind> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }

@@ -1,4 +1,4 @@
-//! What a processor's units could do, from its family and model: no datasheet states it, arithmetic does.
+//! Peak rates of a processor's units, computed from its family and model: no datasheet states them.
 
 /// As the processor names itself: `GenuineIntel`, family 6, model 143.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Units {
     /// Multiply-adds that start in one cycle, and how many fp32 numbers each takes.
     pub count: u32,
     pub lanes: u32,
-    /// What its tile unit does a cycle with bfloat16 numbers, a multiply-add counted as two, where it has one.
+    /// FLOPs per cycle of its tile unit with bfloat16 numbers, a multiply-add counted as two, where it has one.
     pub tile_flops_a_cycle: Option<u32>,
     pub source: &'static str,
 }

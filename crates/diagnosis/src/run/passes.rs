@@ -66,7 +66,7 @@ impl PassEffect {
         PASS_EFFECTS.iter().enumerate().find(|(_, effect)| effect.pass == pass)
     }
 
-    /// Of a place that it touches, the share of its time that stays.
+    /// Share of time that stays at a place that the pass touches.
     pub fn staying_share(&self, place: &PlaceStats, causal_share: f64) -> f64 {
         if place.time > 0.0 { ((self.stays)(place, causal_share) / place.time).clamp(0.0, 1.0) } else { 1.0 }
     }
@@ -254,7 +254,7 @@ fn remedy(place: &PlaceStats, passes: &Passes) -> String {
     })
 }
 
-/// Of the step: below it, an impact is low.
+/// Share of the step below which an impact is low.
 const HIGH_IMPACT: f64 = 0.10;
 
 /// A row of the workshop's table.
@@ -340,7 +340,7 @@ fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
     let mut rows: Vec<Judged> = ROWS.iter().map(|row| judged(row, facts)).collect();
     rows.push(launch_overhead(facts));
     rows.push(fragmentation(facts));
-    // What a missing pass can change first; of it the quadrant of the matrix, then the saving.
+    // Rows that a missing pass can change come first, by quadrant of the matrix, then by saving.
     rows.sort_by(|left, right| {
         let saved = |one: &Judged| one.saved.unwrap_or(0.0);
         let key = |one: &Judged| match saved(one) > WORTH * facts.breakdown.wall {

@@ -45,7 +45,7 @@ const LONGEST_GAP_NANOS: i64 = 10_000;
 /// Clocks of host and device differ by this much.
 const CLOCK_NANOS: i64 = 1_000;
 
-/// Of what the host did within `range`.
+/// Points of the host's work within `range`.
 pub fn points(view: &View, range: Span) -> Vec<Point> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let inside = |time: i64| (range.start..range.end).contains(&time);
@@ -53,7 +53,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
     ends.sort_unstable();
     let mut points = Vec::new();
     let mut gaps = Vec::new();
-    // Of each stream the work before, in order of its start.
+    // Previous work of each stream, in order of its start.
     let mut before: Vec<Option<usize>> = vec![None; view.trace.lanes.len()];
     for at in device.busy() {
         let lane = device.lane[at].0 as usize;

@@ -107,7 +107,7 @@ fn the_host_waits_for_the_device_and_no_longer() {
         (removal(&[(20, 92)], &[]), 92),
         // Earlier orders are earlier work.
         (removal(&[(0, 6)], &[]), 94),
-        // What the host does meanwhile is hidden behind the device.
+        // Host work meanwhile is hidden behind the device.
         (removal(&[(12, 20)], &[]), 100),
     ];
     check(100, &events, 100, &removals);

@@ -35,7 +35,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(row) = rows.max_by(|left, right| left.host_self_seconds.total_cmp(&right.host_self_seconds)) else {
         return Vec::new();
     };
-    // Of a run on the host alone the work is supposed to be there.
+    // A run on the host alone is supposed to have its work there.
     if on_host {
         return Vec::new();
     }

@@ -67,7 +67,7 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Of a chain around a large result, where the result is not written and read any more: its arithmetic.
+/// Share of a chain's time that stays where its large result is no longer written and read: its arithmetic.
 const LEFT_OF_HELD: f64 = 0.1;
 
 fn runs(evidence: &Evidence) -> Vec<Found> {

@@ -27,7 +27,7 @@ pub struct Thresholds {
     pub profiler_share: f64,
     pub stalled_share: f64,
     pub device_copies_share: f64,
-    /// Of TR121 to TR128: what a missing pass saves at most.
+    /// Thresholds of TR121 to TR128, on what a missing pass saves at most.
     pub pass_shares: [f64; 8],
 }
 

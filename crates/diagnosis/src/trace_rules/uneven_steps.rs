@@ -78,7 +78,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             )
         })
         .collect();
-    // Of the slow steps, the stops of the device that are too long for launches.
+    // Stops of the device in the slow steps that are too long for launches.
     let view = evidence.view;
     let stops = slow.iter().flat_map(|&index| gaps(&view.busy, steps[index].span));
     let stops = stops.filter(|gap| gap.nanos() > LONG_GAP_NANOS).collect();

@@ -189,7 +189,7 @@ fn a_loaders_work_is_done_beside_the_rest_of_the_step() {
     let (bound, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 800)]), &Measures::default());
     assert_eq!(expected.host, host(&[(25, 800)]).host, "a batch is handed over");
     assert_eq!(bound.host, host(&[(0, 10_000)]).host);
-    // Of 9,600 µs eight workers need 1,200 each; 400 of them lie beside the rest of the step.
+    // Eight workers share 9,600 µs, 1,200 each; 400 of those lie beside the rest of the step.
     let mut made = step();
     made.span("user_annotation", name, 1, 0, 9_600 * MICRO, "");
     made.operator("aten::x", 9_700 * MICRO, 9_740 * MICRO);

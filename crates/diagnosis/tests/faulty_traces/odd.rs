@@ -195,6 +195,6 @@ fn an_optimizers_mark_that_outlives_the_last_step_counts_up_to_its_end() {
         run.analysis().measures.patterns.optimizer.share_of_steps
     };
     let (closed, open) = (optimizers_share(0.0), optimizers_share(50_000.0));
-    // What is left of the last step is the wait at its end, an eighth of all four; the 50 ms are more than all of them.
+    // The rest of the last step is the wait at its end, an eighth of all four; the 50 ms are more than all of them.
     assert!(closed > 0.3 && open < closed + 0.2, "{closed} and {open}");
 }

@@ -56,7 +56,7 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
             }
         }
     };
-    // What is not a number is larger than any.
+    // NaN counts as larger than any number.
     let every = || (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let bits = every().map(|(row, column)| value(row, column).to_bits() & 0x7fff_ffff).max().unwrap_or(0);
     let largest = f32::from_bits(bits);

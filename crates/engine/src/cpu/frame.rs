@@ -1,4 +1,4 @@
-//! What a kernel sees of the arena during one call: its inputs to read and its outputs to write.
+//! A kernel's view of the arena during one call: its inputs to read and its outputs to write.
 
 use super::shared::Shared;
 use crate::ranks::Place;

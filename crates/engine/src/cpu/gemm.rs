@@ -32,7 +32,7 @@ use work::{Progress, work};
 use crate::cpu::isa::Isa;
 use crate::cpu::pool::{Barrier, Padded, Pool};
 
-/// What happens to the values that C holds before the product.
+/// Treatment of the values that C holds before the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accumulate {
     /// `c = alpha · a · b`
@@ -41,7 +41,7 @@ pub enum Accumulate {
     Add,
 }
 
-/// What products are computed in.
+/// Arithmetic that products are computed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     Single,
@@ -196,7 +196,7 @@ pub struct Alone<'a> {
 }
 
 impl Alone<'_> {
-    /// Which of the pool's workers this is.
+    /// Index of this worker in the pool.
     pub fn worker(&self) -> usize {
         self.worker
     }

@@ -9,7 +9,7 @@ pub const VARIABLE: &str = "HEADROOM_ISA";
 /// A level of vector instructions; a higher level includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// What the target guarantees (SSE2 on x86-64).
+    /// Instructions that the target guarantees (SSE2 on x86-64).
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -60,7 +60,7 @@ impl Isa {
     }
 }
 
-/// What [`VARIABLE`] holds and this machine cannot run.
+/// Value of [`VARIABLE`] that this machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableLevel(String);
 
@@ -129,7 +129,7 @@ fn may_use_tiles() -> bool {
 /// Compiles each function's plain body once for every [`Isa`] and generates `name(isa, arguments...)`, which picks the
 /// copy: the compiler vectorises the same loops with the registers of each level.
 ///
-/// What the compiler will not do by itself, the body has to say: a float sum is vectorised only over an explicit array
+/// The body has to say what the compiler will not do by itself: a float sum is vectorised only over an explicit array
 /// of partial sums, and a multiply and add are fused only by `mul_add` (which is a slow library call in the portable
 /// copy). Closures and small helpers are compiled for the level only where they are inlined.
 #[macro_export]

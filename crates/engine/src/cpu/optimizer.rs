@@ -172,7 +172,7 @@ impl Parameters<'_> {
         unreachable!("a chunk of some parameter")
     }
 
-    /// Of every chunk of every gradient, in order.
+    /// The sum of squares of every chunk of every gradient, in order.
     fn sums_of_squares<'s>(&self, team: &Team, at: &Frame, scratch: &'s mut [f32]) -> &'s [f32] {
         let partial = &mut scratch[..self.chunks()];
         team.pool.for_each_chunk(&mut *partial, 1, |chunk, partial| {

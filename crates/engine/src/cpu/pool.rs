@@ -226,7 +226,7 @@ impl Pool {
 
 /// A pool's team, held together by one thread.
 pub struct Held<'a> {
-    /// None inside another hold of the same pool.
+    /// Absent inside another hold of the same pool.
     pool: Option<&'a Pool>,
     _turn: Option<MutexGuard<'a, ()>>,
 }

@@ -22,11 +22,11 @@ pub enum Kind {
     OnDevice { what: What, node: u64 },
     /// On the host.
     DriverCall,
-    /// What was pushed when the call of this correlation was made, by its number.
+    /// Number of the push in force when the call of this correlation was made.
     Tie { pushed: u64 },
 }
 
-/// What the host was about when it called the driver.
+/// The host's purpose when it called the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// One of the plan's calls; none for what moves batches and losses.

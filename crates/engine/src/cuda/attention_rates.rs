@@ -8,7 +8,7 @@ use crate::device::{EngineError, Program, Target};
 use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
 use headroom_graph::{DType, Graph, GraphError, Precision, TensorType};
 
-/// What is measured: causal attention in bf16.
+/// Shape that is measured: causal attention in bf16.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionShape {
     pub batch: usize,

@@ -120,7 +120,7 @@ pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
     }
 }
 
-/// Of all sources: what was verified is verified for these.
+/// Hash of all sources: a verification holds for these alone.
 pub fn fingerprint() -> String {
     let units = all_units();
     let texts: Vec<String> = units.iter().map(|unit| unit.source.whole() + &unit.options.join(" ")).collect();

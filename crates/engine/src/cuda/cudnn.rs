@@ -54,7 +54,7 @@ pub enum Data {
     Boolean = 11,
 }
 
-/// What is done element by element.
+/// An operation that is done element by element.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum Pointwise {
@@ -226,7 +226,7 @@ pub enum Place {
 pub struct Graph {
     cudnn: Rc<Cudnn>,
     operations: Vec<Descriptor>,
-    /// What operations refer to.
+    /// Descriptors that operations refer to.
     parts: Vec<Descriptor>,
     values: Vec<(i64, Box<f32>)>,
     next: i64,

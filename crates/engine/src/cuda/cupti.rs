@@ -25,7 +25,7 @@ const KERNEL: u32 = 10;
 const EXTERNAL: u32 = 39;
 const KINDS: [u32; 6] = [COPY, FILL, KERNEL, DRIVER, RUNTIME, EXTERNAL];
 
-/// Whose ids are pushed: a kind that is left to programs.
+/// Kind of the external ids that we push: one that CUPTI leaves to programs.
 const OURS: u32 = 3;
 
 /// Bytes of a buffer that CUPTI fills; a kernel takes about 200.
@@ -49,7 +49,7 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// What completed buffers held, until it is fetched. Buffers come on whatever thread CUPTI likes.
+/// Records of completed buffers, until they are fetched. Buffers come on whatever thread CUPTI likes.
 static TOLD: Mutex<Vec<Record>> = Mutex::new(vec![]);
 
 /// CUPTI with its callbacks registered.
@@ -104,7 +104,7 @@ impl Tracer {
         Ok((records, self.pushed.take()))
     }
 
-    /// What the driver is called for until `pop`.
+    /// Ties the driver calls up to `pop` to `what`.
     pub fn push(&self, what: Pushed) {
         let mut pushed = self.pushed.borrow_mut();
         // SAFETY: takes numbers. A refusal shows as work that is tied to no call.
@@ -210,7 +210,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// None for a kind that was not asked for.
+    /// Returns `None` for a kind that was not asked for.
     ///
     /// # Safety
     /// `record` is one of CUPTI's.
@@ -269,7 +269,7 @@ impl Names {
     }
 }
 
-/// None for a driver call that nobody needs to know of.
+/// Returns `None` for a driver call that nobody needs to know of.
 fn read(fields: &Fields, names: &mut Names) -> Option<Record> {
     Some(match fields.kind {
         KERNEL => Record {

@@ -39,7 +39,7 @@ pub struct Context {
     pub name: String,
     /// Compute capability, such as (9, 0).
     pub capability: (u32, u32),
-    /// Which attention kernels it runs.
+    /// Level of the attention kernels that it runs.
     pub level: Level,
     pub multiprocessors: u32,
     /// Shared memory that a block may have when it asks, in bytes.
@@ -195,7 +195,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// What `queue` puts on this stream, as a graph to be launched again and again.
+    /// Captures the work that `queue` puts on this stream, as a graph to be launched again and again.
     pub fn captured(&self, queue: impl FnOnce() -> Result<(), CudaError>) -> Result<Replay, CudaError> {
         cu!(cuStreamBeginCapture_v2(self.0, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))?;
         let queued = queue();

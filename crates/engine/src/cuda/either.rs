@@ -6,7 +6,7 @@ use super::error::CudaError;
 use super::launch::{Action, Either, Side};
 use super::product::Products;
 
-/// What a library takes longer by than this share of our time is not worth it.
+/// A library is worth it only where its time is below this share of ours.
 const WORTH: f64 = 0.98;
 
 /// Seconds that each side is timed for at least, after a first run.
@@ -29,7 +29,7 @@ impl Either {
         Ok(())
     }
 
-    /// Of ours, and of theirs where it runs.
+    /// Seconds of our side, and of theirs where it runs.
     pub fn seconds(&self, stream: &Stream, products: &Products) -> Result<(f64, Option<f64>), CudaError> {
         let mut ours = Timed::new(&self.ours, stream, products)?;
         let Ok(mut theirs) = Timed::new(&self.theirs, stream, products) else { return Ok((ours.least, None)) };

@@ -1,4 +1,4 @@
-//! What can go wrong with a GPU, each with what was tried and what to do.
+//! Failures of a GPU, each with what was tried and what to do.
 
 use super::nccl_error::NcclError;
 use thiserror::Error;

@@ -1,16 +1,16 @@
-//! What the driver says of a GPU.
+//! A GPU as its driver describes it.
 
 use super::driver::{self, Context};
 use super::error::CudaError;
 use super::level::Level;
 use super::{health, library};
 
-/// What is known of a device before anything runs on it.
+/// Facts known of a device before anything runs on it.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub name: String,
     pub capability: (u32, u32),
-    /// Which tensor-core kernels attention uses.
+    /// Level of the tensor-core kernels that attention uses.
     pub level: Level,
     /// Shared memory that a block may have, in bytes.
     pub shared_memory: usize,

@@ -26,18 +26,18 @@ pub struct Health {
     pub samples: usize,
     pub multiprocessor_megahertz_median: f64,
     pub multiprocessor_megahertz_least: f64,
-    /// What the part allows.
+    /// The highest clock that the GPU allows.
     pub multiprocessor_megahertz_most: f64,
     pub memory_megahertz_median: f64,
     pub watts_median: f64,
     pub watts_most: f64,
     pub watts_limit: f64,
     pub celsius_most: f64,
-    /// What held the clocks down, and in what share of the samples, the most frequent first.
+    /// Causes that held the clocks down, each with its share of the samples, the most frequent first.
     pub held_back_by: Vec<(&'static str, f64)>,
 }
 
-/// What a part may have at most.
+/// Upper limits of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     pub multiprocessor_megahertz: u32,
@@ -56,7 +56,7 @@ const REASONS: [(u64, &str); 7] = [
 ];
 
 impl Health {
-    /// None of no samples.
+    /// Returns `None` when there are no samples.
     pub fn of(samples: &[Sample], limits: Limits) -> Option<Health> {
         let sorted = |figure: &dyn Fn(&Sample) -> f64| {
             let mut figures: Vec<f64> = samples.iter().map(figure).collect();
@@ -103,7 +103,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST_SAMPLES: usize = 100_000;
 
 impl Watch {
-    /// Of the GPU at this place of the bus; why not, where NVML cannot be had.
+    /// Watches the GPU at this bus address; the error says why NVML cannot be used.
     pub fn start(bus: &str) -> Result<Watch, String> {
         let functions = functions()?;
         let device = functions.device(bus)?;
@@ -121,7 +121,7 @@ impl Watch {
         Ok(Watch { limits, ends, looking })
     }
 
-    /// None where no look succeeded.
+    /// Returns `None` where no sample could be taken.
     pub fn end(self) -> Option<Health> {
         self.ends.store(true, Ordering::Relaxed);
         self.looking.thread().unpark();
@@ -129,7 +129,7 @@ impl Watch {
     }
 }
 
-/// Of NVIDIA's kernel module, such as `580.65.06`.
+/// Version of NVIDIA's kernel module, such as `580.65.06`.
 pub fn driver_version() -> Option<String> {
     let functions = functions().ok()?;
     let mut text = [0 as c_char; 96];

@@ -122,7 +122,7 @@ impl Trial {
     }
 }
 
-/// What runs beside the main lane and is not waited for yet.
+/// Work beside the main lane that is not waited for yet.
 pub struct Beside<'a> {
     main: &'a Stream,
     side: &'a Stream,

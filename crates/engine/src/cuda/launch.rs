@@ -1,4 +1,4 @@
-//! What a call does on the device: a list of kernels with their arguments, products, and memory set to zero.
+//! The device's work for a call: a list of kernels with their arguments, products, and memory set to zero.
 
 use super::cudnn::Placed;
 use super::driver::{Stream, cu, zero};
@@ -10,7 +10,7 @@ use std::ffi::c_void;
 pub enum Action {
     Kernel(Kernel),
     Product(Shape, Addresses),
-    /// Of operands in eight bits, with the places of what one is worth in each.
+    /// A product of 8-bit operands, with the addresses of their two scales.
     Scaled(Shape, Addresses, [u64; 2]),
     Zero {
         at: u64,
@@ -32,7 +32,7 @@ pub enum Side {
 
 /// Two ways to do the same work; `either` measures which is faster.
 pub struct Either {
-    /// What is done, and by which library: choices are kept under it.
+    /// Names the work and the library: choices are kept under it.
     pub key: String,
     pub ours: Vec<Action>,
     pub theirs: Vec<Action>,

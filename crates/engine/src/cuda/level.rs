@@ -1,4 +1,4 @@
-//! What a GPU's generation can do: which tensor-core kernels it runs, and which precisions it has.
+//! Capabilities of a GPU's generation: the tensor-core kernels that it runs, and the precisions that it has.
 
 use super::error::CudaError;
 use headroom_graph::Precision;
@@ -7,10 +7,10 @@ use std::fmt;
 /// Names a lower level than the device's own, so that its kernels can be tried on a newer device.
 pub const FORCED: &str = "HEADROOM_CUDA_LEVEL";
 
-/// Which instructions of the tensor cores the attention kernels use.
+/// Tensor-core instructions that the attention kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// None of them.
+    /// No tensor-core instructions.
     Plain,
     /// `mma.sync`, `ldmatrix` and `cp.async`, of every device from Ampere on.
     Ampere,

@@ -117,7 +117,7 @@ pub fn lower_all(
             let touched = |operands: &[Operand]| operands.iter().map(Operand::range).collect::<Vec<_>>();
             let updated = node.op.updates();
             let (mut reads, mut writes) = (touched(&inputs), touched(&outputs));
-            // What is updated is both.
+            // Updated inputs are both read and written.
             writes.extend(updated.iter().map(|&index| inputs[index].range()));
             reads.retain(|range| !range.is_empty());
             if let Some((sum, sums)) = summed {

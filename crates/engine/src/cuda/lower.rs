@@ -63,7 +63,7 @@ impl Operand {
     }
 }
 
-/// What lowering works with.
+/// State that lowering works with.
 pub struct Lowering<'a> {
     pub context: &'a Context,
     pub kernels: &'a mut Kernels,
@@ -152,7 +152,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What the device does for a call, in order.
+    /// Lowers a call to the device's actions, in order.
     pub fn lower(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         match call.op {
             Op::Add(_)

@@ -1,4 +1,4 @@
-//! What can go wrong between GPUs of several ranks, each with what to do.
+//! Failures between GPUs of several ranks, each with what to do.
 
 use std::path::PathBuf;
 use thiserror::Error;

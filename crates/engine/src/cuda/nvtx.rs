@@ -18,7 +18,7 @@ pub struct Labels {
 impl Labels {
     pub fn of(phase: &str, op: &str, module: &str) -> Labels {
         let text = |text: &str| CString::new(text).unwrap_or_default();
-        // What belongs to no module is known by its op.
+        // A call outside every module is known by its op.
         Labels { phase: text(phase), module: text(if module.is_empty() { op } else { module }) }
     }
 }
@@ -61,7 +61,7 @@ impl Ranges {
 
     /// After a call; `next` is the one that follows it in the plan.
     pub fn leave(&self, call: &Labels, next: Option<&Labels>) {
-        // What comes after the last of a phase is not known here: another micro-batch, an update, or nothing.
+        // The work after the last call of a phase is not known here: another micro-batch, an update, or nothing.
         if next.is_none_or(|next| next.phase != call.phase) {
             self.change(None);
         }

@@ -1,4 +1,4 @@
-//! What a GPU can do, measured: the rate of large products in each precision, of memory, and the cost of a launch.
+//! Measured peaks of a GPU: the rate of large GEMMs in each precision, of memory, and the cost of a launch.
 
 use super::driver::{self, Context, Event, Memory, Stream};
 use super::error::CudaError;

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
-/// What a product may use beside its operands.
+/// Bytes of workspace that a product may use beside its operands.
 pub const WORKSPACE: usize = 32 << 20;
 
 /// How many of cuBLASLt's proposals are timed, and how often each.

@@ -72,7 +72,7 @@ struct Captured {
 }
 
 impl Submitted {
-    /// Of all its replays; empty where one was not captured.
+    /// The call of each node, for every replay; empty where a replay was not captured.
     pub fn replay_nodes(&self) -> impl Iterator<Item = Vec<Option<CallId>>> {
         self.replays.iter().map(|replay| replay.as_ref().map_or(vec![], |captured| captured.nodes.clone()))
     }
@@ -86,7 +86,7 @@ impl Submitted {
         self.words.iter().sum()
     }
 
-    /// Of the first since the last collection; none where an update is not part of it.
+    /// Seconds of forward, backward and update in the first step since the last collection; absent where it has no update.
     fn phases(&self) -> Result<Option<[f64; 3]>, CudaError> {
         let Some([_, update]) = self.marks else { return Ok(None) };
         if !self.calls.contains(&update) {

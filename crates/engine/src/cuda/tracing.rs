@@ -37,7 +37,7 @@ impl Tracing {
     }
 }
 
-/// What is noted while a step is queued.
+/// Notes taken while a step is queued.
 pub enum Noted<'a> {
     Nothing,
     /// While it is captured: the call that each node belongs to.
@@ -92,7 +92,7 @@ impl Cuda {
             self.tracing = Tracing::open();
         }
         recorder.set_timing(Timing::DeviceEvents);
-        // What was queued before belongs to no recorded step.
+        // Work that was queued before belongs to no recorded step.
         let waited = self.wait_patiently();
         self.note(waited);
         if let Some(Err(why)) = self.tracing.tracer().map(Tracer::start) {
@@ -160,7 +160,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// What a person should know of how steps were recorded.
+    /// Notes for the reader on how steps were recorded.
     pub(super) fn recording_notes(&self) -> Vec<String> {
         let mut notes = vec![];
         if let Tracing::Missing(why) = &self.tracing {

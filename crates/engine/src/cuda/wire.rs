@@ -24,7 +24,7 @@ pub enum Together {
     Exchange {
         calls: Vec<WireCall>,
         later: bool,
-        /// What it reads is made; what it makes is there.
+        /// Recorded when its inputs are ready, and when its results are.
         ready: Event,
         done: Event,
     },
@@ -33,7 +33,7 @@ pub enum Together {
 }
 
 impl Together {
-    /// None where the call is not one between ranks.
+    /// Returns `None` where the call is not one between ranks.
     pub fn of(
         nodes: &[Node],
         node: &Node,
@@ -170,7 +170,7 @@ impl Wire {
         }
         let opened = Nccl::open();
         let host = std::env::var("NCCL_HOSTID").unwrap_or_else(|_| host_name());
-        // What each rank has: a failure, or the place of its GPU.
+        // Status of each rank: a failure, or the place of its GPU.
         let mine = match &opened {
             Ok(_) => format!("ok\t{host}\t{}", context.bus),
             Err(error) => format!("no\t{error}"),

@@ -5,7 +5,7 @@ use super::mpi::{Request, World};
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
-/// What a rank is busy with.
+/// The current activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// Saves, loads, writes: long without a call of the device.

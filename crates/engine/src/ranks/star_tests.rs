@@ -18,7 +18,7 @@ fn meeting(job: &str) -> Meeting {
 /// Long enough for the other rank to come on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// What each rank makes of its star.
+/// Runs `work` on the star of every rank and returns the results.
 fn together<T: Send + 'static>(size: usize, work: impl Fn(Star) -> T + Clone + Send + 'static) -> Vec<T> {
     let meeting = meeting("job");
     let start = |rank: usize| {

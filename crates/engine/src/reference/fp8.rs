@@ -37,7 +37,7 @@ pub fn quantize(op: &Quantize, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// What is rounded, row by row.
+/// The values to be rounded, row by row.
 fn made(op: &Quantize, sources: &[Tensor]) -> Vec<Vec<f64>> {
     let rows: Vec<Vec<Vec<f64>>> = sources.iter().map(|one| one.rows().map(<[f64]>::to_vec).collect()).collect();
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());

@@ -16,7 +16,7 @@ use headroom_training::trainer::{EndsStep, Trainer};
 
 const SEED: u64 = 42;
 
-/// What came of some steps.
+/// Results of some steps.
 struct Taken {
     losses: Vec<u32>,
     /// Shares of the step by step and leaf; empty for dense steps.

@@ -76,7 +76,7 @@ pub fn run(
             take_step(&mut trainer, &batch, update)?;
             busy += start.elapsed();
             trainer.read_choices();
-            // What everything is updated by, or what was chosen.
+            // A dense rule updates every parameter in every step, any other rule only those that it chose.
             updated = trainer.choices.as_ref().map_or(trainer.step * all, |choices| choices.updated_parameters());
         }
         losses.push(sources.held_out.iter().map(|set| f64::from(evaluate(&mut trainer, set))).collect::<Vec<f64>>());

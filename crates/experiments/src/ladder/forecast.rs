@@ -1,11 +1,11 @@
-//! What each step of the ladder is predicted to take: what was said when a pass was tried, else what was known at first.
+//! Predicted time at each rung of the ladder: as predicted when the pass was tried, else from what was known at first.
 
 use crate::prediction::{Calibration, Predicted};
 use headroom_engine::Program;
 use headroom_graph::passes::PassList;
 use std::collections::BTreeMap;
 
-/// What a step is predicted to take, without and with a pass.
+/// Predicted time of a step, without and with a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prediction {
     pub now: Predicted,

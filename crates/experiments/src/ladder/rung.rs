@@ -42,7 +42,7 @@ pub enum Verdict {
     Slower,
     /// Loss or gradients differ by more than the pass states.
     NotExact,
-    /// Of a list, which is not up for a decision.
+    /// Measured only: a list, which is not up for a decision.
     Measured,
 }
 
@@ -73,7 +73,7 @@ pub struct Surprise {
     /// Without and with the pass.
     pub predicted_seconds: (f64, f64),
     pub measured_seconds: (f64, f64),
-    /// What the whole pass was predicted to save, and saved, as shares of the step.
+    /// Savings of the whole pass, predicted and measured, as shares of the step.
     pub predicted_saving: f64,
     pub measured_saving: f64,
 }
@@ -82,7 +82,7 @@ pub struct Surprise {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
     pub passes: usize,
-    /// Of |predicted - measured| saving, as a share of the step.
+    /// Median of |predicted - measured| saving, as a share of the step.
     pub median_error: f64,
     /// Predictions off by at most 3% of the step or 35% of the saving.
     pub within_limit: usize,
@@ -125,7 +125,7 @@ fn saving(speedup: f64) -> f64 {
     1.0 - 1.0 / speedup
 }
 
-/// Of a pass on top of those before it; `exact` and `is_kept` are said of the list and of the pass.
+/// Judges a pass on top of those before it. `exact` is about the list, `is_kept` about the pass.
 pub(super) fn verdict(rung: &Rung, exact: bool, is_kept: bool) -> Verdict {
     let (before, after) = rung.memory;
     match rung.measured {

@@ -1,4 +1,4 @@
-//! What a fused operator is made of: the calls that would do the same apart.
+//! Parts of a fused operator: the separate calls that would do the same.
 
 use headroom_graph::ops::matmul::{Form, MatMul};
 use headroom_graph::{Op, TensorType};
@@ -14,7 +14,7 @@ pub enum Piece {
     Bytes { like: &'static [&'static str], bytes: f64 },
 }
 
-/// None for an operator that is not made of others.
+/// Empty for an operator that is not made of others.
 pub fn pieces(op: &Op, inputs: &[TensorType], bytes: u64) -> Vec<Piece> {
     let bytes = bytes as f64;
     let moved = |like: &'static [&'static str]| vec![Piece::Bytes { like, bytes }];

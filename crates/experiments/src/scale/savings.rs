@@ -1,4 +1,4 @@
-//! What each memory optimisation would save at one point, read off the plan.
+//! Memory that each optimisation would save at one point, read off the plan.
 
 use crate::planning::{MIB, PlannedStep};
 use headroom_engine::Target;

@@ -1,4 +1,4 @@
-//! Which remedies are tried, in which order, and which of them share a process.
+//! Remedies to try, in which order, and which of them share a process.
 
 use super::note::Offer;
 pub use super::outcome::Candidate;

@@ -33,7 +33,7 @@ const OTHER_LOADING: f64 = 2.0;
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
     pub class: Class,
-    /// What was kept before it, also with other random numbers of loading where loading was moved.
+    /// Runs of the variant kept before it, also with other random numbers of loading where loading was moved.
     pub references: Vec<Note>,
     /// The script as it is: how far its runs differ by themselves.
     pub originals: Vec<Note>,
@@ -145,7 +145,7 @@ fn differences(want: &Curve, have: &Curve, least: impl Fn(usize) -> f64) -> Vec<
     steps.map(of_step).collect()
 }
 
-/// What is compared: how it is read from a note, and the share of the largest that small ones are held against.
+/// Quantity to compare: how it is read from a note, and the share of the largest that small ones are held against.
 #[derive(Clone, Copy)]
 struct Compared {
     read: fn(&Note) -> Curve,

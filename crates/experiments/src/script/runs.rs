@@ -15,7 +15,7 @@ pub struct Runs {
     pub variant: Variant,
     pub way: Way,
     pub notes: Vec<Note>,
-    /// Of seconds of a step; also of processes whose losses are others on purpose.
+    /// Logarithms of seconds per step; also of processes whose losses differ on purpose.
     pub logs: Vec<f64>,
 }
 

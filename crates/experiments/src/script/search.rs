@@ -66,7 +66,7 @@ pub struct Search<'a> {
     best: usize,
     /// The last that was kept before anything was compiled.
     uncompiled: usize,
-    /// What was kept, each held against what was kept before it.
+    /// Kept variants, each held against the one kept before it.
     links: Vec<Link>,
     /// Those that were proved, by what they are of.
     proved: BTreeMap<usize, Link>,

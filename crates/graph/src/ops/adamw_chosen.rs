@@ -17,7 +17,7 @@ op! {
     pub struct AdamWChosen {
         pub rule: Rule,
         pub among: Among,
-        /// Of the lots, where they decide.
+        /// Seed of the random draw, where the rule makes one.
         pub seed: u64,
         pub beta1: f64,
         pub beta2: f64,

@@ -8,7 +8,7 @@ use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which product of a linear layer it is, and so along which axis its result is cut into values of their own.
+/// The product of a linear layer that this is, and so the axis along which its result is cut into separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `x · wᵀ`: columns, one value for each layer that reads `x`.

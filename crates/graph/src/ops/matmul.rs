@@ -7,7 +7,7 @@ use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which side is read transposed.
+/// Operand that is read transposed, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `a[m, k] · b[k, n]`: the gradient of a linear layer's input.

@@ -8,7 +8,7 @@ use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is rounded.
+/// The values that are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// One matrix, or several of the same number of rows side by side.
@@ -23,7 +23,7 @@ pub enum Of {
     SwiGluGrad,
 }
 
-/// Which copies are made.
+/// The copies that are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     Plain,

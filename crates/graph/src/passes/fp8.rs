@@ -71,7 +71,7 @@ struct Layer {
     part: Part,
     /// Left and right operand.
     operands: [Group; 2],
-    /// Which of them is weights.
+    /// Index of the operand that is weights, if either is.
     weights: Option<usize>,
     widths: Widths,
 }
@@ -136,7 +136,7 @@ impl Layer {
         Some(Layer { part, operands, weights, widths: Widths::new(&widths)? })
     }
 
-    /// What is rounded once for all that read it.
+    /// Groups that are rounded once for all their readers.
     fn groups(&self) -> Vec<Group> {
         let kept = |(index, group): (usize, &Group)| (self.weights != Some(index)).then(|| group.clone());
         self.operands.iter().enumerate().filter_map(kept).collect()

@@ -20,7 +20,7 @@ pub enum Layout {
     Together,
 }
 
-/// What vectors of 16 bytes want of a row's start.
+/// Alignment of a row's start, in bytes, that 16-byte vectors need.
 const ROW_ALIGNMENT: usize = 16;
 
 pub struct Block {

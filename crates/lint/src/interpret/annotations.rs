@@ -1,4 +1,4 @@
-//! What an annotation says of a value: `node: Node`, `nodes: List[Node]`, `masks: dict[str, Tensor]`.
+//! Facts that an annotation states about a value: `node: Node`, `nodes: List[Node]`, `masks: dict[str, Tensor]`.
 
 use ruff_python_ast::{Expr, Operator};
 

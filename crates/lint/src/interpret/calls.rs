@@ -344,7 +344,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         })
     }
 
-    /// What a loop over the value yields, loaders included.
+    /// The element that a loop over the value yields, loaders included.
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {

@@ -191,7 +191,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// What arithmetic on two values gives.
+    /// The result of arithmetic on two values.
     pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
         match (left, right) {
             (Value::Tensor(one), Value::Tensor(two)) => {

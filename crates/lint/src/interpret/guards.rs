@@ -40,7 +40,7 @@ impl Branches {
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// What the test of an `if` with this body says of its branches.
+    /// Classifies the branches of an `if` with this body, by its test.
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
         let in_loop = self.is_in_plain_loop();
@@ -114,7 +114,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     last if speaks_of_rank(last) => TAKEN,
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
                     last if says_cadence(last) => when_true(Guard::Cadence),
-                    // What is no number ends a run, or spoils a step: it does not go on for long.
+                    // A NaN or an infinity ends a run, or spoils a step: it does not go on for long.
                     "isnan" | "isinf" => when_true(Guard::Once),
                     "isfinite" => when_false(Guard::Once),
                     "any" | "all" => self.classify_inner(call),

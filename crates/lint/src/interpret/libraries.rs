@@ -1,4 +1,4 @@
-//! What functions of other libraries return: torch's above all.
+//! Return values of other libraries' functions: torch's above all.
 
 use ruff_python_ast::ExprCall;
 use ruff_text_size::Ranged;
@@ -214,7 +214,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 };
             }
             "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
-            // Of tensors that lie on the device; of others, a dataset like any other.
+            // A dataset of device tensors counts as a device tensor; otherwise it is a dataset like any other.
             "utils.data.TensorDataset" | "utils.data.dataset.TensorDataset"
                 if arguments.all().any(Value::holds_device) =>
             {
@@ -365,7 +365,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let element = self.element_of(&subject);
                 return match element {
                     Value::Tensor(tensor) => {
-                        // What is put together of pinned parts is new, and not pinned.
+                        // A tensor put together from pinned parts is new, and not pinned.
                         let home = if tensor.home == Home::Pinned { Home::Host } else { tensor.home };
                         let origin = match tensor.origin {
                             Origin::Data if home == Home::Host => self.made_part(node).unwrap_or(Origin::Data),
@@ -441,7 +441,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             first.chars().filter(|index| second.contains(*index) && !output.contains(*index)).collect();
         let is_between = summed.len() == 1 && own(first, second) && own(second, first);
         let right = match right {
-            // What is summed over stands in both alike: the second is transposed.
+            // Both operands carry the summed index alike: the second is transposed.
             Value::Tensor(tensor) if is_between => Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() }),
             Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
             _ => return None,

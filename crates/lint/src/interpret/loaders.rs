@@ -11,7 +11,7 @@ use crate::settings::literal;
 use crate::symbols::ClassId;
 use crate::value::{LoaderId, Value};
 
-/// What rules ask of a loader.
+/// Options of a loader that rules ask about.
 struct Options {
     workers: Option<Value>,
     pin_memory: Option<Value>,

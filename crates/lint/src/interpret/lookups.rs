@@ -1,4 +1,4 @@
-//! What a name or an attribute is worth where it stands.
+//! Values of names and attributes where they stand.
 
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 
@@ -38,7 +38,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 at_top.cloned().unwrap_or(Value::Unknown)
             }
             Some(Symbol::Module(module)) => Value::Module(module),
-            // What a star brings along does not hide Python's own: `from torch.distributed import *`.
+            // A star import does not hide Python's own names: `from torch.distributed import *`.
             Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
                 Value::External(format!("builtins.{name}"))
             }
@@ -190,7 +190,7 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// What a field's annotation in the class says: `width: int = 64`.
+    /// The value that a field's annotation in the class states: `width: int = 64`.
     fn field(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let body = &self.program.sources.symbols.classes[class].definition.body;

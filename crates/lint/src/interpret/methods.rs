@@ -83,7 +83,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
-        // What is moved to a device, or has methods of tensors alone, is one.
+        // A value that is moved to a device, or has methods that only tensors have, is a tensor.
         let is_known = operations::is_tensor_method(name) || matches!(name, "to" | "cuda");
         let tensor = Tensor { guessed: tensor.guessed && !is_known, ..tensor };
         match name {
@@ -190,7 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { role, boolean, ..tensor })
             }
             "bool" => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
-            // What was in it is gone.
+            // The old contents are gone.
             "fill_" | "zero_"
                 if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
                     && arguments.all().all(Value::is_sized) =>
@@ -198,7 +198,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
             }
             _ => {
-                // What is done in place leaves a mask one.
+                // An in-place operation leaves a mask a mask.
                 let keeps = operations::keeps_masks(name) || name.ends_with('_');
                 let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
                 let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
@@ -299,7 +299,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// What a container holds now, by its name or as an attribute of one of the given classes.
+    /// Records what a container holds now, by its name or as an attribute of one of the given classes.
     fn hold(&mut self, node: &'a ExprCall, owner: Option<&'a str>, container: Value) {
         if let Some(owner) = owner {
             self.names.insert(owner, container);

@@ -1,4 +1,4 @@
-//! What names alone suggest, where nothing better is known.
+//! Guesses from names alone, where nothing better is known.
 
 use std::borrow::Cow;
 

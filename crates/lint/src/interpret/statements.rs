@@ -113,7 +113,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Stmt::With(with) => {
                 self.run_with(with);
-                // What follows `with …: return` is reached where the block swallowed an error.
+                // Statements after `with …: return` are reached where the block swallowed an error.
                 around = matches!(with.body.last(), Some(Stmt::Return(_))).then_some(Frame::Handler);
             }
             Stmt::Try(attempt) => self.run_try(attempt),
@@ -477,7 +477,7 @@ fn body_range(body: &[Stmt]) -> TextRange {
 
 pub(super) type Names<'a> = rustc_hash::FxHashMap<&'a str, Value>;
 
-/// What names may hold where two paths meet.
+/// Joins what names may hold where two paths meet.
 pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {
     for (name, value) in other {
         match one.entry(name) {

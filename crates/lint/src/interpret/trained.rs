@@ -55,7 +55,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// What is bound to a name: where nothing is known of it, what the name itself tells.
+    /// The value bound to a name: where nothing is known of it, what the name itself tells.
     pub(super) fn bound_to(&self, name: &str, value: Value) -> Value {
         match value {
             // `model, state, step = load(…)`: what counts steps is a number, whatever it was packed with.

@@ -1,4 +1,4 @@
-//! What is written in another way and is the same, and what looks the same and is not.
+//! Code that is written in another way and is the same, and code that looks the same and is not.
 
 use super::{check, step_with};
 

@@ -1,4 +1,4 @@
-//! What counts as running once per step: each case is a training script, its marked lines must be reported, others not.
+//! Code that counts as running once per step: each case is a training script, its marked lines must be reported, others not.
 
 mod loaders;
 mod look_alikes;
@@ -229,7 +229,7 @@ class Learner:
         return loss.item()  # <-
 ";
     check("TP101", script);
-    // What runs the model again belongs to the step as well, unless it is held apart.
+    // A second run of the model belongs to the step as well, unless it is held apart.
     check("TP101", &script.replace("return loss.item()", "return self.net(x).item()"));
     let apart = "with torch.no_grad():\n            shown = self.net(x).item()\n        return shown";
     check("TP101", &script.replace("return loss.item()  # <-", apart));

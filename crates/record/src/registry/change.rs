@@ -82,7 +82,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Of as many values drawn with replacement.
+    /// Median of as many values, drawn with replacement.
     fn median_of(&mut self, values: &[f64]) -> f64 {
         let mut drawn: Vec<f64> =
             (0..values.len()).map(|_| values[(((self.next() >> 32) * values.len() as u64) >> 32) as usize]).collect();

@@ -7,7 +7,7 @@ use headroom_diagnosis::measures::memory::Point;
 use super::{milliseconds, percent};
 use crate::numbers::bytes;
 
-/// What is known, as a name and what is to be said of it.
+/// The known facts, each as a name and its text.
 pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let measures = &analysis.measures;
     let steps = analysis.steps.count();
@@ -96,7 +96,7 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// What the bytes of a point were for, from the lowest band up, with the class that colours it.
+/// The purpose of a point's bytes, from the lowest band up, with the class that colours it.
 pub(crate) type Band = (&'static str, &'static str, fn(&Point) -> u64);
 pub(crate) const BANDS: &[Band] = &[
     ("parameters", "from before the trace", |point| point.earlier),

@@ -31,7 +31,7 @@ assets! {
     "timeline_drawing.js" SCRIPT;
 }
 
-/// What pages share, and the script of each.
+/// Files that pages share, and the script of each page.
 fn all() -> impl Iterator<Item = Asset> {
     let scripts = Page::ALL.iter().map(|page| page.script());
     ASSETS.iter().copied().chain(scripts.map(|(name, text)| Asset { name, content_type: SCRIPT, text }))

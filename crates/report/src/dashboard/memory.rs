@@ -18,7 +18,7 @@ pub struct MemoryChart {
     pub seconds: Vec<f64>,
     /// Bytes, a list a category.
     pub bytes: Vec<Vec<f64>>,
-    /// What runs at each point, where that is known.
+    /// The work that runs at each point, where that is known.
     pub labels: Vec<String>,
     pub peak_bytes: f64,
     pub capacity_bytes: Option<f64>,
@@ -68,7 +68,7 @@ pub struct Alive {
     pub seconds: f64,
     /// All that the allocator says is live.
     pub total_bytes: u64,
-    /// Of it what the trace saw being allocated.
+    /// The part of it that the trace saw being allocated.
     pub seen_bytes: u64,
     /// The largest first.
     pub rows: Vec<AliveRow>,
@@ -89,7 +89,7 @@ pub struct AliveRow {
 
 const MOST_ROWS: usize = 60;
 
-/// What is alive `seconds` after the start of the first step, by who allocated it.
+/// Memory that is alive `seconds` after the start of the first step, by who allocated it.
 pub fn alive(trace: &Trace, seconds: f64) -> Alive {
     let view = View::new(trace);
     let origin = view.steps.host_range().start;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Operators {
-    /// What `share` is a share of.
+    /// The whole that `share` is a share of.
     pub share_of: &'static str,
     pub rows: Vec<Row>,
     pub kernels: Vec<Kernel>,

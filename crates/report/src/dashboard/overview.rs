@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Overview {
     pub title: String,
     pub subtitle: String,
-    /// What must be known before the figures are read.
+    /// Facts to know before the figures are read.
     pub notes: Vec<String>,
     pub headline: Vec<Figure>,
     pub breakdown: Vec<Part>,
@@ -18,7 +18,7 @@ pub struct Overview {
     pub no_roadmap: &'static str,
     pub roadmap: Vec<RoadmapRow>,
     pub roadmap_note: String,
-    /// What its second column is: effort or priority.
+    /// Title of the roadmap's second column: effort or priority.
     pub roadmap_by: &'static str,
     /// Files of the run that a browser can show.
     pub files: Vec<String>,
@@ -89,7 +89,7 @@ pub struct RoadmapRow {
     pub effort: String,
     /// Share of the step, as expected by a model of the fix, by itself; missing where there is none.
     pub expected_share: Option<f64>,
-    /// Of the step, at most, by itself.
+    /// Share of the step, at most, by itself.
     pub alone_share: Option<f64>,
     /// Beyond what the rows above it save; where savings do not add up this is missing.
     pub additional_share: Option<f64>,

@@ -20,7 +20,7 @@ pub struct RooflineChart {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Point {
     pub name: String,
-    /// What the table of operators is searched for to find it.
+    /// Search text that finds it in the table of operators.
     pub find: String,
     pub intensity: f64,
     pub flops_per_second: f64,

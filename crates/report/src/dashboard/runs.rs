@@ -24,12 +24,12 @@ pub struct RunRow {
     pub mfu_percent: Option<f64>,
     pub bound: Option<&'static str>,
     pub final_loss: Option<f64>,
-    /// Of a trace: the share of the step in which the device worked, and what stands first among its findings.
+    /// For a trace: the share of the step in which the device worked, and the first of its findings.
     pub busy_share: Option<f64>,
     pub first_finding: Option<String>,
 }
 
-/// What the list shows of a trace that was read.
+/// Figures that the list shows of a trace that was read.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFigures {
     pub device: Option<String>,
@@ -101,7 +101,7 @@ impl RunRow {
         }
     }
 
-    /// Of a trace nothing is known before it is read.
+    /// Makes the row of a trace: nothing is known of it before it is read.
     pub fn of_trace(id: String, name: String, folder: String, figures: Option<TraceFigures>) -> RunRow {
         let bare = RunRow::bare(id, name, folder, Kind::Trace, Status::Finished);
         let Some(figures) = figures else { return bare };

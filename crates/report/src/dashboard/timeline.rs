@@ -215,13 +215,13 @@ impl Spans<'_> {
     }
 }
 
-/// What is drawn as one lane, in the order in which they are shown. Python functions are dozens deep and would push a
-/// thread's work off the screen.
+/// Kinds of spans, each drawn as a lane of its own, in the order in which they are shown. Python functions are dozens deep
+/// and would push a thread's work off the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Band {
     Work,
     Stream,
-    /// What the profiler says of itself.
+    /// The profiler's spans about itself.
     Profiler,
     Python,
 }
@@ -248,7 +248,7 @@ fn rows(spans: &Spans) -> Vec<((Band, LaneId), Vec<Vec<usize>>)> {
         ends[row] = ends[row].max(start + spans.duration(at));
         lanes[lane].1[row].push(at);
     }
-    // Of each kind the fullest first.
+    // Within each kind, the fullest lane comes first.
     lanes.sort_by_key(|((band, lane), rows)| (*band, Reverse(rows.iter().map(Vec::len).sum::<usize>()), *lane));
     lanes
 }

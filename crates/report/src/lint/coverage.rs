@@ -1,4 +1,4 @@
-//! What a report without findings looked at, and what it could not.
+//! Coverage of a report without findings: what it looked at, and what it could not.
 
 use headroom_lint::{Coverage, SourceReport};
 

@@ -8,7 +8,7 @@ const CONTEXT: usize = 3;
 /// Beyond it the rest is shown as removed and added whole.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// What a patch tool reads; empty where the texts are the same.
+/// A unified diff, as patch tools read it; empty where the texts are the same.
 pub fn unified(path: &str, before: &str, after: &str) -> String {
     let difference = TextDiff::configure().algorithm(Algorithm::Myers).timeout(MOST_TIME).diff_lines(before, after);
     let (old, new) = (format!("a/{path}"), format!("b/{path}"));

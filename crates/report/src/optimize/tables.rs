@@ -101,7 +101,7 @@ fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
     if list.is_empty() { "Version 1".into() } else { format!("the list {}", parts.join(" and ")) }
 }
 
-/// What the figures of speed have in common.
+/// Explains what the figures of speed have in common.
 pub fn one_race(record: &ValidationRecord) -> String {
     let rounds = record.versions.last().map_or(0, |row| row.rounds);
     format!(
@@ -111,7 +111,7 @@ pub fn one_race(record: &ValidationRecord) -> String {
     )
 }
 
-/// What the operators' and findings' times are of.
+/// Names the step that the operators' and findings' times are of.
 pub fn one_step(record: &ValidationRecord) -> String {
     format!(
         "Times and shares are of one step, the median of {} recorded ones, {}: the rows add up to it.",

@@ -59,7 +59,7 @@ pub struct RawArguments<'a> {
     pub flops: Option<i64>,
     pub product: bool,
     pub live: &'a [u8],
-    /// What an event of phase `M` calls a process or a thread.
+    /// Name that an event of phase `M` gives to a process or a thread.
     pub name: &'a [u8],
     pub step: Option<i64>,
     pub is_operation: bool,

@@ -354,7 +354,7 @@ fn note_foreign(foreign: &mut Vec<String>, category: &str) {
     }
 }
 
-/// What the operator says of itself, where it says anything.
+/// Facts that the operator states about itself, where it states any.
 fn stated(arguments: &RawArguments, names: &mut Names) -> Option<Stated> {
     let says = !arguments.module.is_empty() || arguments.flops.is_some() || !arguments.phase.is_empty();
     let module = arguments.module.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));

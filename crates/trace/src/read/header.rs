@@ -1,4 +1,4 @@
-//! What stands beside the events at the top of a trace file.
+//! Metadata beside the events at the top of a trace file.
 
 use serde_json::Value;
 

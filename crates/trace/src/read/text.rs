@@ -19,7 +19,7 @@ pub const MOST_GZIP_RATIO: u64 = 200;
 /// Text that harms nobody, however well it packs.
 const FREE_TEXT_BYTES: u64 = 16 << 20;
 
-/// What the sender of blocks has to say at the end.
+/// Summary that the sender of blocks gives at the end.
 #[derive(Debug, Default)]
 pub struct Sent {
     pub bytes: u64,

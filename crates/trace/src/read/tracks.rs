@@ -25,14 +25,14 @@ pub struct Untyped {
     pub occupancy: u8,
 }
 
-/// What the events of phase `M` call processes and threads.
+/// Names that events of phase `M` give to processes and threads.
 #[derive(Clone, Debug, Default)]
 pub struct TrackNames {
     processes: Vec<(Label, String)>,
     threads: Vec<(Label, Label, String)>,
 }
 
-/// What lies on a lane.
+/// Kind of content on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Track {
     /// Work of a device.

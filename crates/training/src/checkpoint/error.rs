@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint, by file and by what differs.
+//! Errors of a checkpoint, by file and by what differs.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ use super::{CheckpointError, STATE_FILE};
 
 /// Links the checkpoint in `folder`, if there is one, into `step-N/`. One of that name is an earlier run's and gives way.
 pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
-    // What cannot be resumed from is not worth keeping, and no reason to refuse the save that replaces it.
+    // A checkpoint that cannot be resumed from is not worth keeping, and is not a reason to refuse the save that replaces it.
     let Ok(Some(current)) = StateFile::read(folder) else { return Ok(()) };
     if !FILES.iter().all(|file| folder.join(file).exists()) {
         return Ok(());

@@ -30,7 +30,7 @@ pub(super) fn named(sources: &[(Content, &TensorSpec)]) -> Vec<TensorSpec> {
 struct Layout {
     path: PathBuf,
     head: Vec<u8>,
-    /// Whose tensor begins at which byte.
+    /// Content, parameter and first byte of each tensor.
     places: Vec<(Content, String, u64)>,
     bytes: u64,
 }
@@ -120,7 +120,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// What this rank wrote lasts.
+    /// Syncs to disk what this rank wrote.
     pub fn finish(self) -> Result<(), CheckpointError> {
         for (layout, file) in &self.files {
             file.sync_all().map_err(FileError::new("write", &layout.path))?;

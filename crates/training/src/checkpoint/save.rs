@@ -27,7 +27,7 @@ pub struct Saver {
     _lock: File,
 }
 
-/// What a checkpoint is made of besides the tensors' numbers.
+/// Parts of a checkpoint besides the tensors' numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     pub config: &'a HfConfig,

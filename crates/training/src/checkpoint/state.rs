@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// Steps and micro-batches that a run can count to without its sums overflowing.
 const MOST_COUNTED: u64 = 1 << 60;
 
-/// What resuming needs besides weights and moments.
+/// State that resuming needs besides weights and moments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingState {
     /// Optimizer steps done.
@@ -35,7 +35,7 @@ pub struct TrainingState {
     /// Scales of tensors that are rounded to eight bits; empty in other precisions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scales: BTreeMap<String, Vec<f32>>,
-    /// What else the caller wants back; not looked at here.
+    /// Other entries that the caller wants back; not looked at here.
     #[serde(default)]
     pub extra: Map<String, Value>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Digests {
     pub model: String,
     pub optimizer: String,
     pub config: String,
-    /// Of this file without this key, as compact JSON; not in files of versions before 0.2.
+    /// Digest of this file without this key, as compact JSON; absent in files of versions before 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
@@ -134,7 +134,7 @@ fn take_own_digest(value: &mut Value) -> Result<(Option<String>, String), serde_
     let digests = value.get_mut("sha256").and_then(Value::as_object_mut);
     let then = digests.and_then(|digests| digests.shift_remove("state"));
     let now = hex(Sha256::new_with_prefix(serde_json::to_vec(value)?));
-    // What is not text is not a digest either, and differs from every one.
+    // A value that is not text is not a digest either, and differs from every digest.
     Ok((then.map(|then| then.as_str().map_or_else(|| then.to_string(), String::from)), now))
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with data, in the words of who gave it.
+//! Errors in data, in the words of whoever gave it.
 
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ pub enum DataError {
     #[error("token {id} at position {position} of {path} is outside the vocabulary of {vocab_size} (ids 0 to {})", vocab_size - 1)]
     OutsideVocabulary {
         path: PathBuf,
-        /// Which token of the file, or which element of the named tensor, counted from 0.
+        /// Position of the token in the file, or of the element in the named tensor, counted from 0.
         position: String,
         id: i64,
         vocab_size: usize,

@@ -18,7 +18,7 @@ fn is_started_only(op: &Op) -> bool {
     matches!(op, Op::AllReduce(op) if op.later) || matches!(op, Op::ReduceScatter(op) if op.later)
 }
 
-/// What a call sends and receives, in elements, and the type of most of them.
+/// Message of a collective call: the elements it sends and receives, and the type of most of them.
 pub fn message(graph: &Graph, call: usize) -> Option<WrittenMessage<'static>> {
     let node = graph.node(NodeId(call));
     let ranks = ranks(&node.op)?;

@@ -133,7 +133,7 @@ struct Ids {
 }
 
 impl Ids {
-    /// Of the run of its call that it lies in; a launch lies before it.
+    /// Id of the call's run that the activity lies in; a launch lies before its run.
     fn of(&self, one: &Activity) -> u32 {
         let Some(runs) = one.call.and_then(|call| self.by_call.get(&call.call)) else { return self.step };
         let within = runs.iter().find(|(start, end, _)| (*start..=*end).contains(&one.start));

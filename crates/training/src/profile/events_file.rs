@@ -4,7 +4,7 @@ use crate::run::StepRecord;
 use headroom_trace::write::tfevents::{write_scalars, write_start};
 use std::io::{self, Write};
 
-/// What every step of a run shares.
+/// Facts that every step of a run shares.
 pub struct EventsAbout {
     /// Seconds since 1970 at which the first step began.
     pub started: f64,

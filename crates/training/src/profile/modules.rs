@@ -1,4 +1,4 @@
-//! Whose work a call does: its module, or the modules that a fused call stands for, each with its share.
+//! The owner of a call's work: its module, or the modules that a fused call stands for, each with its share.
 
 use crate::models::build::{HEAD, LOSS};
 use headroom_graph::{Graph, Node, Op, Part, Role};
@@ -11,7 +11,7 @@ pub struct Owner {
     pub module: String,
     /// `gate+up` in that case.
     pub role: String,
-    /// Of each of the modules; empty where there is one.
+    /// Share of each module; empty where there is only one.
     pub shares: Vec<f64>,
 }
 

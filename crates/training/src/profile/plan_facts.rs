@@ -12,7 +12,7 @@ use headroom_trace::run::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the plan alone knows; the run's own figures are left for the caller to fill in.
+/// Header with the facts that the plan alone knows; the caller fills in the run's own figures.
 pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -> run::RunHeader {
     let shape = profiled.training.shape;
     run::RunHeader {

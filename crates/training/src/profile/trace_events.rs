@@ -35,7 +35,7 @@ fn optimizer_of(graph: &Graph) -> &'static str {
 pub struct Events<'a> {
     profiled: &'a Profiled<'a>,
     pub process: u32,
-    /// Whose memory it is; none for the host's.
+    /// Device that the memory belongs to; absent for the host's.
     device: Option<u32>,
     id: u32,
     shapes: Vec<(Vec<Vec<u64>>, Vec<&'static str>)>,

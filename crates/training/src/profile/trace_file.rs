@@ -10,7 +10,7 @@ use headroom_trace::{DeviceProperties, Distributed, ReadError, RunHeader, Trace,
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// What the trace says beside its events.
+/// Facts that the trace states beside its events.
 #[derive(Clone, Debug)]
 pub struct TraceAbout {
     pub process: u32,

@@ -35,7 +35,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// A process may take this many times as long as the script as it is, and this much more: compilers are slow.
 const PATIENCE: f64 = 5.0;
 const COMPILING: Duration = Duration::from_secs(180);
-/// What was begun has this many times as long as the script as it is, while there is time at all.
+/// A process that was begun gets at least this many times as long as the script as it is, while there is time at all.
 const AT_LEAST: f64 = 1.3;
 
 /// Between the request to end and the end.

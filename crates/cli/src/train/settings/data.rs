@@ -1,4 +1,4 @@
-//! What a run reads: opened and checked, not read from yet.
+//! Data sources of a run: opened and checked, not read from yet.
 
 use super::resumed::Resumed;
 use crate::kept;
@@ -15,7 +15,7 @@ pub struct Sources {
     pub evaluation: Option<Source>,
 }
 
-/// What was asked for.
+/// Data options as requested.
 pub struct Wanted {
     pub data: String,
     pub tokenizer: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a checkpoint remembers of its run, so that resuming needs no flags.
+//! Settings that a checkpoint remembers of its run, so that resuming needs no flags.
 
 use anyhow::Context;
 use headroom_graph::ops::adamw::Decays;

@@ -1,4 +1,4 @@
-//! What a step updates: the rule, held against the model's tree.
+//! Update rule of a step, checked against the model's tree.
 
 use super::resumed::Resumed;
 use crate::output;

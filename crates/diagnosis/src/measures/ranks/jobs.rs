@@ -1,4 +1,4 @@
-//! Which of several traces belong to one run.
+//! Picks those of several traces that belong to one run.
 
 use headroom_trace::Trace;
 

@@ -14,13 +14,13 @@ pub type Meeting = Vec<(usize, usize)>;
 pub struct Matched {
     pub meetings: Vec<Meeting>,
     pub aligned: Vec<bool>,
-    /// What to take from each rank's clock; 0 where it is not aligned.
+    /// Offset to subtract from each rank's clock; 0 where it is not aligned.
     pub offsets: Vec<i64>,
 }
 
 type Key<'a> = (Kind, &'a str, u64);
 
-/// What the same collective has in common on all ranks. A message's size is not part of it where ranks hand over different
+/// Key that the same collective has on all ranks. A message's size is not part of it where ranks hand over different
 /// amounts.
 fn key(collective: &Collective) -> Key<'_> {
     let bytes = if collective.kind.is_even() { collective.bytes } else { 0 };
@@ -106,7 +106,7 @@ fn met(ends: &[(i64, usize, usize)]) -> Vec<(i64, Meeting)> {
     meetings
 }
 
-/// What to take from each rank's clock to have the first one's; `None` where nothing ties it to the others.
+/// Offset to subtract from each rank's clock to get the first one's; `None` where nothing ties it to the others.
 fn clocks(ranks: &[Vec<(Collective, Option<&str>)>]) -> Vec<Option<i64>> {
     let mut offsets: Vec<Option<i64>> = vec![None; ranks.len()];
     if let Some(first) = (0..ranks.len()).find(|&rank| !ranks[rank].is_empty()) {

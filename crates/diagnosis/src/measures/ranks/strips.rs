@@ -60,7 +60,7 @@ pub fn strips(views: &[&View], waits: &[Vec<Span>], offsets: &[i64], one_clock: 
     Strips { seconds: length as f64 / 1e9, step: chosen.name.clone(), ranks: (0..views.len()).map(strip).collect() }
 }
 
-/// What of `set` lies in `window`, joined where a picture shows no gap.
+/// Parts of `set` that lie in `window`, joined where a picture shows no gap.
 fn drawn(set: &[Span], window: Span) -> Vec<[f64; 2]> {
     let gap = window.nanos() / PIECES;
     let mut joined: Vec<Span> = Vec::new();

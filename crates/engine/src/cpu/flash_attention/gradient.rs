@@ -36,7 +36,7 @@ fn longest_range(sizes: &AttentionSizes) -> usize {
     RANGE.min(sizes.seq)
 }
 
-/// What a thread works with, cut out of its tile.
+/// Buffers that a thread works with, cut out of its tile.
 struct Room<'a> {
     keys: &'a mut [f32],
     values: &'a mut [f32],

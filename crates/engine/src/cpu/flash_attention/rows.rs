@@ -1,4 +1,4 @@
-//! What happens to rows of scores, or of a head, at each instruction-set level: several rows a call.
+//! Kernels over rows of scores, or of a head, at each instruction-set level: several rows per call.
 
 use crate::by_isa;
 use crate::cpu::gemm::MatMut;
@@ -25,8 +25,8 @@ impl Rows {
 }
 
 by_lanes! {
-    /// What a row sees becomes `e^(score - largest)`, the rest of its keys zero. `figures` hold the largest score so far,
-    /// of keys before these, and get the largest of all and the sum of these keys.
+    /// Turns the scores that a row sees into `e^(score - largest)`, the rest of its keys into zero. `figures` hold the largest
+    /// score so far, of keys before these, and get the largest of all and the sum of these keys.
     pub fn soften<L>(scores: &mut [f32], rows: Rows, figures: &mut [(f32, f32)]) {
         for (index, (scores, figures)) in scores.chunks_mut(rows.stride).zip(figures).enumerate() {
             let (x, masked) = scores[..rows.keys].split_at_mut(rows.seen_by(index));
@@ -91,8 +91,8 @@ by_lanes! {
         }
     }
 
-    /// What a row of `p` sees holds scores and becomes weights, that of `ds` holds the weights' gradients and becomes the
-    /// scores'; the rest becomes zero. `figures`: the row's logarithm of the sum, and `dout · out`.
+    /// Turns the scores that a row of `p` sees into weights, and the weights' gradients in `ds` into the scores' gradients;
+    /// the rest becomes zero. `figures`: the row's logarithm of the sum, and `dout · out`.
     pub fn soften_gradient<L>(p: &mut [f32], ds: &mut [f32], rows: Rows, figures: &[(f32, f32)]) {
         let both = p.chunks_mut(rows.stride).zip(ds.chunks_mut(rows.stride));
         for (index, ((p, ds), figures)) in both.zip(figures).enumerate() {

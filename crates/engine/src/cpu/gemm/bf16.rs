@@ -27,7 +27,7 @@ pub const SPLIT_PRODUCTS: u32 = 6;
 #[cfg(target_arch = "x86_64")]
 const SPLIT_LENGTH_MIN: usize = 128;
 
-/// What a single-precision number becomes on its way into the packed panels.
+/// The form that a single-precision number takes in the packed panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg(target_arch = "x86_64")]
 enum Form {

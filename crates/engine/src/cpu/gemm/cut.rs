@@ -64,7 +64,7 @@ pub struct Cut<'a> {
     column_parts: usize,
 }
 
-/// What happens to operands on their way in.
+/// Rounding of the operands on their way in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rounding {
     None,

@@ -20,7 +20,7 @@ pub struct Rows<'a> {
     pub c: MatMut<'a>,
 }
 
-/// What the products do not have in common.
+/// The side on which the products differ.
 enum Parts<'a> {
     /// One left operand, several right ones.
     Columns(MatRef<'a>, &'a [Columns<'a>]),
@@ -67,7 +67,7 @@ impl Joined<'_> {
         self.a(0).cols
     }
 
-    /// Of a part of the rows.
+    /// The left operand of a part of the rows.
     pub(super) fn a(&self, part: usize) -> &MatRef<'_> {
         match &self.parts {
             Parts::Columns(a, _) => a,
@@ -75,7 +75,7 @@ impl Joined<'_> {
         }
     }
 
-    /// Of a part of the columns.
+    /// The right operand of a part of the columns.
     pub(super) fn b(&self, part: usize) -> &MatRef<'_> {
         match &self.parts {
             Parts::Columns(_, parts) => &parts[part].b,
@@ -83,7 +83,7 @@ impl Joined<'_> {
         }
     }
 
-    /// Of a part of the rows and one of the columns, of which one is the only one.
+    /// The C of a part of the rows and a part of the columns; one of the two is the only one.
     pub(super) fn c(&self, rows: usize, columns: usize) -> &MatMut<'_> {
         match &self.parts {
             Parts::Columns(_, parts) => &parts[columns].c,

@@ -53,7 +53,7 @@ impl Scratch {
 pub(super) struct Buffers {
     start: *mut f32,
     threads: usize,
-    /// What `start` lies in.
+    /// The memory that `start` lies in.
     _arena: Arena,
     /// The next unclaimed item of each thread's share of a product.
     pub(super) claims: Box<[Padded<AtomicUsize>]>,

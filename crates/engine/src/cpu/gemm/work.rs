@@ -17,7 +17,7 @@ use crate::cpu::pool::{Barrier, Padded};
 /// More would write to so many places at once that they drive each other out of L1.
 const PANELS_PACKED_AT_ONCE: usize = 4;
 
-/// What the team has in common while it works: each share's next unclaimed item, and the place to wait for each other.
+/// State that the team shares while it works: each share's next unclaimed item, and the place to wait for each other.
 pub struct Progress<'a> {
     /// All zero to begin with; at least one for each share.
     pub claims: &'a [Padded<AtomicUsize>],

@@ -7,7 +7,7 @@ use super::Lanes;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
-/// Of `(e^r - 1 - r) / r²`, highest power first.
+/// Coefficients of `(e^r - 1 - r) / r²`, highest power first.
 const POLYNOMIAL: [f32; 6] = [1.987_569_2e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
 /// Below and above, the result is zero or infinite.
 const LOWEST: f32 = -87.336_54;

@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and pinning a thread to one of them (Linux; elsewhere nothing is pinned).
+//! The CPUs that this process may use, and pinning a thread to one of them (Linux; elsewhere nothing is pinned).
 
 /// The CPUs of the calling thread's affinity mask, the one it runs on first; empty where that cannot be known.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]

@@ -19,8 +19,8 @@ pub const DV: i64 = 9;
 pub const DELTA: i64 = 10;
 pub const DQ_SUMS: i64 = 11;
 
-/// What a graph is made for: sizes, the elements from one row to the next of what it reads and writes, and the factor of
-/// scores. cuDNN wants whole tiles.
+/// Parameters of a graph: sizes, the row strides (in elements) of its inputs and outputs, and the scale of the scores.
+/// cuDNN wants whole tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub sizes: &'a AttentionSizes,

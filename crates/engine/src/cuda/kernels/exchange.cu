@@ -1,4 +1,4 @@
-// What a replayed step exchanges with the host, through memory that both see: inputs in, results out, and a count of steps.
+// Exchange between a replayed step and the host, through memory that both see: inputs in, results out, and a count of steps.
 
 struct Input {
     u32* to;

@@ -9,7 +9,7 @@
 // side, so a row's scores live in 16 neighbouring lanes: row reductions are shuffles, and the score tile that goes
 // through shared memory needs no block barrier.
 //
-// What the launching side mirrors (OWN is 64 for the plain names, 32 for the _small ones):
+// Launch sizes that the host mirrors (OWN is 64 for the plain names, 32 for the _small ones):
 //   STRIDE = ceil(HEAD_DIM / 4) * 4, plus 4 where that is a multiple of 8
 //   tiles = ceil(seq / OWN);   block = 128 threads;   grid as below
 //   flash_forward[_small]       tiles*batch*heads             shared 4*((OWN + 128)*STRIDE + OWN*68 + 192)

@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_unit(const Sources& s, u32 row, u32 col, Un
     }
 }
 
-// What is rounded, of one row; the gradient of a SwiGLU has a second result, for `up`.
+// Makes one row of the values to be rounded; the gradient of a SwiGLU has a second result, for `up`.
 template <int OF>
 __device__ __forceinline__ void make_row(const Unit<OF>& unit, int r, float (&x)[8], float (&second)[8]) {
 #pragma unroll
@@ -238,7 +238,7 @@ EACH(swiglu_grad, SWIGLU_GRAD, 2)
 
 __device__ __forceinline__ float power(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
 
-// What one is worth, so that `largest` is in range with a margin; `top` is the exponent of the format's largest number, which is
+// The scale that brings `largest` into range with a margin; `top` is the exponent of the format's largest number, which is
 // 1.75 times a power of two.
 __device__ float unit_for(float largest, int top, int margin, bool& left) {
     int own = (int)(__float_as_uint(largest) >> 23) - 127;

@@ -55,7 +55,7 @@ impl Update<'_> {
 }
 
 impl Update<'_> {
-    /// What the update changes, and what it only reads.
+    /// Memory that the update changes, and memory that it only reads.
     pub fn ranges(&self) -> (Vec<Range<u64>>, Range<u64>) {
         let changed = [Some(self.weight), Some(self.first), Some(self.second), self.half];
         (changed.into_iter().flatten().map(Operand::range).collect(), self.gradient.range())

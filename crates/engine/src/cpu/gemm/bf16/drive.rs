@@ -28,7 +28,7 @@ const ROW_PANELS_MIN: usize = 4;
 const ROW_PANELS_MAX: usize = 8;
 /// Items a worker that keep the wait for the last one short.
 const ITEMS_A_WORKER: usize = 4;
-/// What it costs to pack a unit of a left panel again, and to add to a square of C once more, in comparable numbers.
+/// Relative costs of packing a unit of a left panel again, and of adding to a square of C once more.
 const PACKING_AGAIN: usize = 1;
 const ADDING_AGAIN: usize = 2;
 
@@ -37,7 +37,7 @@ struct Cut<'a> {
     unit: Bf16Unit,
     form: Form,
     buffer: Piece,
-    /// Of the only left operand, if not all.
+    /// Rows of the only left operand, if not all.
     rows: Option<Range<usize>>,
     /// Panels of all left operands, one operand after the other.
     row_panels: usize,
@@ -218,7 +218,7 @@ impl<'a> Cut<'a> {
         unsafe { stage.at.add(self.place(stage, block, panel - stage.panels.start, stage.panels.len())) }
     }
 
-    /// Of `panels` panels over the stage's depth: block after block, in each panel after panel.
+    /// Offset of a panel's block among `panels` panels over the stage's depth: block after block, in each panel after panel.
     fn place(&self, stage: &Stage, block: usize, panel: usize, panels: usize) -> usize {
         let before = self.block_units(block).start - self.block_units(stage.blocks.start).start;
         before * panels * self.form.parts() * UNIT_NUMBERS + panel * self.numbers(block)

@@ -21,7 +21,7 @@ pub const UNIT_NUMBERS: usize = SIDE * UNIT;
 
 pub const VECTOR: usize = 16;
 
-/// Which lanes hold what is really there.
+/// Mask of the lanes that hold real data.
 pub fn mask(lanes: usize) -> __mmask16 {
     if lanes >= VECTOR { !0 } else { (1 << lanes) - 1 }
 }

@@ -5,7 +5,7 @@
 //! missing: 24 bits in all, so nothing is lost (short of numbers so small that bfloat16 does not reach down to them). A
 //! unit of a panel is three units of [`super::pack`], one part after the other.
 //!
-//! What is not finite goes into the third part, the others zero: that one meets only the first part of the other operand,
+//! Non-finite numbers go into the third part, the others zero: that one meets only the first part of the other operand,
 //! so infinity times a number has the sign of that number, and times zero is NaN.
 
 use std::arch::x86_64::*;

@@ -7,7 +7,7 @@ use super::Form;
 use super::pack::{SIDE, UNIT, UNIT_NUMBERS, VECTOR};
 use super::unit::Bf16Unit;
 
-/// What C holds at first.
+/// Initial value of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     Zero,

@@ -1,4 +1,4 @@
-//! What multiplies bfloat16 numbers on this machine.
+//! The unit that multiplies bfloat16 numbers on this machine.
 
 use crate::cpu::isa::Isa;
 use std::fmt;

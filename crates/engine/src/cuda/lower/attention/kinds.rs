@@ -1,11 +1,11 @@
-//! Which attention kernels a call gets, and what they need: tiles, threads, shared memory, scratch.
+//! The attention kernels that a call gets, and what they need: tiles, threads, shared memory, scratch.
 
 use super::{CUDNN_OWN, LONG};
 use crate::cuda::compile::{FLASH_BACKWARD, FLASH_BACKWARD_MMA, FLASH_FORWARD, FLASH_FORWARD_MMA, FLASH_PLAIN, Unit};
 use headroom_graph::ops::attention::AttentionSizes;
 
-/// Which kernels: Hopper's tensor cores, those of any device from Ampere on, or exact arithmetic for any head and storage,
-/// by the end of their names.
+/// Families of kernels: for Hopper's tensor cores, for those of any device from Ampere on, or with exact arithmetic for any
+/// head and storage, by the end of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Hopper,
@@ -13,12 +13,12 @@ pub enum Kind {
     Plain(&'static str),
 }
 
-/// What a block of the gradients at the level of Ampere holds in shared memory.
+/// Tiles that a block of the Ampere-level gradients holds in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Of 64 keys.
+    /// Tiles of 64 keys.
     pub keys: usize,
-    /// Of queries: one that is worked on, one that arrives meanwhile.
+    /// Tiles of queries: one that is worked on, one that arrives meanwhile.
     pub stages: usize,
 }
 
