@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn a_comment_begins_with_its_subject() {
-        let text = "/// What it does.\n/// Does it. What for?\n    // Of two the first\nlet what = 1; // What\n//! Offers\n";
+        let text =
+            "/// What it does.\n/// Does it. What for?\n    // Of two the first\nlet what = 1; // What\n//! Offers\n";
         let found = problems_in(check, &[("a.rs", text)]);
         assert!(found.len() == 2 && found[0].starts_with("a.rs:1:") && found[1].starts_with("a.rs:3:"), "{found:?}");
         assert_eq!(problems_in(check, &[("a.py", "# None is left\n// What\n")]).len(), 1);

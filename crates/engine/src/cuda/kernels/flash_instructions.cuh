@@ -69,7 +69,7 @@ __device__ __forceinline__ void add_to(float4* to, float4 value) {
     atomicAdd(&to->w, value.w);
 #endif
 }
-// Whose turn it is. The first asks and goes on; what was handed on before is read behind a barrier and past the first-level
+// Reads the turn. The first asks and goes on; what was handed on before is read behind a barrier and past the first-level
 // cache, where it lies since before the turn was given (a fence here costs 4% of the pass). Behind the second it is seen in any case.
 __device__ __forceinline__ int peek_turn(const int* from) {
     int value;

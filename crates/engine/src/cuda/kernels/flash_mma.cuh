@@ -1,7 +1,7 @@
 // Causal attention on the tensor cores of any device from Ampere on (mma.sync, ldmatrix, cp.async), bf16 in and out, float
 // accumulators. No atomics but a block's ticket: the same input gives the same bits.
 //
-// What the launching side mirrors:
+// Mirrored by the launching side:
 //   TILE_BYTES = 8192 * ceil(HEAD_DIM / 64);   tiles(n) = ceil(seq / (64 * n))
 //   flash_forward_mma_bf16         block 128, grid tiles(2)*batch*heads, shared 4*TILE_BYTES + 1024
 //   flash_forward_small_mma_bf16   block 128, grid tiles(1)*batch*heads, shared 3*TILE_BYTES + 1024

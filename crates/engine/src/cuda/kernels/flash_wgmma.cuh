@@ -7,7 +7,7 @@
 // such a tile, read either along its columns (scores) or along its rows (weighted sums): one layout serves both.
 // A "group" is a warpgroup of 128 threads; it owns one tile of queries (forward, dq) or of keys (dk, dv).
 //
-// What the launching side mirrors (GROUPS is 2 for the plain names, 1 for the _small ones):
+// Mirrored by the launching side (GROUPS is 2 for the plain names, 1 for the _small ones):
 //   TILE_BYTES = 8192 * ceil(HEAD_DIM / 64)
 //   block = 128 * GROUPS threads;   tiles(n) = ceil(seq / (64 * n))
 //   flash_forward[_small]_bf16   grid tiles(GROUPS)*batch*heads     shared (GROUPS + 4)*TILE_BYTES + 1024
@@ -172,5 +172,5 @@ __device__ __forceinline__ void store_tile(const float (&values)[OUTPUTS], float
     }
 }
 
-// Which warpgroup of the block; read through a shuffle, which tells the compiler that a warp agrees on it.
+// Warpgroup of the block; read through a shuffle, which tells the compiler that a warp agrees on it.
 __device__ __forceinline__ int group_of_thread() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }

@@ -1,4 +1,4 @@
-// What every kernel file starts with: short names of types, and bf16. No header of the toolkit is needed.
+// The start of every kernel file: short names of types, and bf16. No header of the toolkit is needed.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
