@@ -10,8 +10,9 @@ import os
 
 NAME = "loader-workers"
 CLASS = "same"
-# Batches that all workers together make ahead at least: more of them only take memory.
+# Batches that all workers together make ahead, and each at most: more of them only take memory.
 AHEAD = 8
+PREFETCH = 4
 MOST = 16
 
 
@@ -28,7 +29,12 @@ def applies(facts):
 
 def is_served(loader):
     enough = loader["workers"] >= (1 if loader["iterable"] else cores())
-    return enough and loader["persistent"] and loader["workers"] * (loader["prefetch"] or 0) >= AHEAD
+    return enough and loader["persistent"] and (loader["prefetch"] or 0) >= prefetch(loader["workers"])
+
+
+def prefetch(workers):
+    """Batches that each of the workers makes ahead."""
+    return min(PREFETCH, -(-AHEAD // max(1, workers)))
 
 
 def install(hook):
@@ -67,10 +73,10 @@ def changed(hook, module, dataset, arguments, named):
     if may_stay and not named.get("persistent_workers"):
         named["persistent_workers"] = True
         done.append("workers that stay" if not done else "kept between epochs")
-    prefetch = -(-AHEAD // max(1, workers))
-    if (named.get("prefetch_factor") or 2) < prefetch:
-        named["prefetch_factor"] = prefetch
-        done.append(f"{prefetch} batches ahead each")
+    ahead = prefetch(workers)
+    if (named.get("prefetch_factor") or 2) < ahead:
+        named["prefetch_factor"] = ahead
+        done.append(f"{ahead} batches ahead each")
     if done:
         hook.did("DataLoader", "got " + ", ".join(done))
     else:
