@@ -9,11 +9,21 @@ use std::path::absolute;
 use toml::Value;
 
 /// Flags about where a run writes: another run needs places of its own.
-const PLACES: [&str; 9] =
-    ["config", "output-dir", "overwrite", "name", "save", "save-every", "keep", "keep-best", "tensorboard"];
+const PLACES: [&str; 10] = [
+    "config",
+    "output-dir",
+    "profile-dir",
+    "overwrite",
+    "name",
+    "save",
+    "save-every",
+    "keep",
+    "keep-best",
+    "tensorboard",
+];
 
 /// Those of them that are paths.
-const WRITTEN: [&str; 4] = ["config", "output-dir", "save", "tensorboard"];
+const WRITTEN: [&str; 5] = ["config", "output-dir", "profile-dir", "save", "tensorboard"];
 
 /// Flags that hold the path of a file or folder to read.
 const PATHS: [&str; 5] = ["data", "eval-data", "tokenizer", "init-from", "resume"];

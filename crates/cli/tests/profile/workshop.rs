@@ -69,6 +69,8 @@ fn commands_of_the_course_do_what_they_say() {
         assert_eq!(traces, 2, "{folder}: {names:?}");
     }
     assert!(!files("profiles").contains(&"config.json".to_string()), "a copy of the profile is not the run");
+    succeeds("train --size nano --num-steps 2 --profile-dir ./alone");
+    succeeds("train --config alone/run.toml");
 
     let existing = "profile --analyze-existing ./output/pytorch_profiling --generate-report --output-dir ./detailed";
     let analyzed = succeeds(existing);
