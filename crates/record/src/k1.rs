@@ -149,21 +149,22 @@ impl K1Record {
             ("design.dense_steps_per_phase", Origin::Computed),
             ("total_seconds", Origin::Measured),
         ]);
-        let lists = [
-            ("runs", !self.runs.is_empty()),
-            ("arms", !self.arms.is_empty()),
-            ("comparisons", !self.comparisons.is_empty()),
-        ];
-        for (list, _) in lists.iter().filter(|(_, filled)| *filled) {
-            // Means and differences of measured losses are measured; what is concluded from them is computed.
-            provenance.set(list, Origin::Measured);
-        }
-        if !self.comparisons.is_empty() {
+        let results = [("runs", self.runs.len()), ("arms", self.arms.len()), ("comparisons", self.comparisons.len())];
+        set_origins(&mut provenance, &results);
+        self.provenance = provenance;
+        self
+    }
+}
+
+/// Origins of the lists of an experiment that are not empty.
+pub(crate) fn set_origins(provenance: &mut Provenance, lists: &[(&str, usize)]) {
+    for (list, _) in lists.iter().filter(|(_, length)| *length > 0) {
+        // Means and differences of measured losses are measured; what is concluded from them is computed.
+        provenance.set(list, Origin::Measured);
+        if *list == "comparisons" {
             provenance.set("comparisons.p_value", Origin::Computed);
             provenance.set("comparisons.adjusted_p_value", Origin::Computed);
         }
-        self.provenance = provenance;
-        self
     }
 }
 

@@ -1,7 +1,7 @@
 //! `k1-tree.json`: K-1's own tree under every rule of updating and against a LLaMA of equal parameters, run by run. It is written whole
 //! after every run, and is all that resuming goes by.
 
-use crate::k1::Estimate;
+use crate::k1::{Estimate, set_origins};
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -195,19 +195,8 @@ impl K1TreeRecord {
             ("design.budgets", Origin::Computed),
             ("total_seconds", Origin::Measured),
         ]);
-        let lists = [
-            ("runs", !self.runs.is_empty()),
-            ("arms", !self.arms.is_empty()),
-            ("comparisons", !self.comparisons.is_empty()),
-        ];
-        for (list, _) in lists.iter().filter(|(_, filled)| *filled) {
-            // Means and differences of measured losses are measured; what is concluded from them is computed.
-            provenance.set(list, Origin::Measured);
-        }
-        if !self.comparisons.is_empty() {
-            provenance.set("comparisons.p_value", Origin::Computed);
-            provenance.set("comparisons.adjusted_p_value", Origin::Computed);
-        }
+        let results = [("runs", self.runs.len()), ("arms", self.arms.len()), ("comparisons", self.comparisons.len())];
+        set_origins(&mut provenance, &results);
         self.provenance = provenance;
         self
     }

@@ -115,19 +115,23 @@ fn arms(record: &K1Record, budget: Budget) -> Table {
     }
 }
 
-fn with_half(estimate: &Estimate) -> String {
+pub(crate) fn with_half(estimate: &Estimate) -> String {
     match (estimate.ci95_low, estimate.ci95_high) {
         (Some(low), Some(high)) => format!("{:.3} ± {:.3}", estimate.mean, (high - low) / 2.0),
         _ => format!("{:.3}", estimate.mean),
     }
 }
 
+pub(crate) fn interval(difference: &Estimate) -> String {
+    match (difference.ci95_low, difference.ci95_high) {
+        (Some(low), Some(high)) => format!("{low:+.3} to {high:+.3}"),
+        _ => String::new(),
+    }
+}
+
 fn comparisons(record: &K1Record) -> Table {
     let row = |one: &K1Comparison| {
-        let interval = match (one.difference.ci95_low, one.difference.ci95_high) {
-            (Some(low), Some(high)) => format!("{low:+.3} to {high:+.3}"),
-            _ => String::new(),
-        };
+        let interval = interval(&one.difference);
         vec![
             one.budget.words().into(),
             one.figure.replace('_', " "),

@@ -1,8 +1,8 @@
 //! The experiment on K-1's own tree as text: a line per run, answers, tables, and the same as Markdown.
 
+use crate::k1::{interval, with_half};
 use crate::numbers::{grouped, rate, seconds};
 use crate::table::{Table, columns, markdown_list, markdown_table};
-use headroom_record::k1::Estimate;
 use headroom_record::k1_tree::{Equal, K1TreeComparison, K1TreeMean, K1TreeRecord, K1TreeRun};
 
 /// Said when a run is done.
@@ -123,19 +123,9 @@ fn means(record: &K1TreeRecord, task: &str, equal: Equal) -> Table {
     }
 }
 
-fn with_half(estimate: &Estimate) -> String {
-    match (estimate.ci95_low, estimate.ci95_high) {
-        (Some(low), Some(high)) => format!("{:.3} ± {:.3}", estimate.mean, (high - low) / 2.0),
-        _ => format!("{:.3}", estimate.mean),
-    }
-}
-
 fn comparisons(record: &K1TreeRecord) -> Table {
     let row = |one: &K1TreeComparison| {
-        let interval = match (one.difference.ci95_low, one.difference.ci95_high) {
-            (Some(low), Some(high)) => format!("{low:+.3} to {high:+.3}"),
-            _ => String::new(),
-        };
+        let interval = interval(&one.difference);
         vec![
             one.task.clone(),
             one.equal.words().into(),
