@@ -168,6 +168,7 @@ def record(arguments, folder, command):
 def run(arguments):
     arguments.out.mkdir(parents=True, exist_ok=True)
     size = ["--small"] if arguments.small else []
+    compressing = []
     for script in arguments.scripts or SCRIPTS:
         began = time.time()
         referee(script, arguments.out / f"{script}.as_is.json", size, device=True)
@@ -177,11 +178,11 @@ def run(arguments):
         done = record(arguments, folder, [sys.executable, str(HERE / f"{script}.py"), *size])
         if done.returncode != 0:
             sys.stderr.write(f"{script}: {done.stderr[-3000:]}\n")
-        for trace in folder.rglob("*.pt.trace.json"):
-            with open(trace, "rb") as source, gzip.open(f"{trace}.gz", "wb", compresslevel=4) as target:
-                shutil.copyfileobj(source, target)
-            trace.unlink()
+        # Compressed beside the next script, on one core of many.
+        compressing += [subprocess.Popen(["gzip", "-1", str(trace)]) for trace in folder.rglob("*.pt.trace.json")]
         sys.stderr.write(f"{script}: {time.time() - began:.0f} s\n")
+    for process in compressing:
+        process.wait()
 
 
 def median(values):
