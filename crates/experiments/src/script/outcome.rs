@@ -74,7 +74,7 @@ impl Outcome {
             }
             Outcome::KeptTogether(names) => format!("kept: faster together with {}", names.join(", ")),
             Outcome::WithinNoise => "within noise".into(),
-            Outcome::NoGainTogether(names) => format!("together with {}: no gain", names.join(", ")),
+            Outcome::NoGainTogether(names) => format!("together with {}: no gain beyond the noise", names.join(", ")),
             Outcome::Undecided(Doubt::Noise) => "not decided: processes differ by too much".into(),
             Outcome::Undecided(Doubt::Time) => "not decided: no time was left for another process".into(),
             Outcome::Undecided(Doubt::Proof) => {

@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
         self.measured[own].variant = self.narrowed(own, &names);
         let promises = unit.iter().any(|one| one.predicted.is_some_and(|share| share >= LARGE));
         let doubt = self.take_turns(own, promises, rest);
-        let verdict = self.verdict(own, doubt);
+        let verdict = self.verdict(own, doubt, promises);
         let speedup = self.speedup(own, self.best, MISSED);
         let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
         match (&mut found[..], verdict) {
@@ -220,6 +220,7 @@ impl<'a> Search<'a> {
             }
             (rows, Outcome::WithinNoise | Outcome::Slower) => {
                 for row in rows {
+                    row.speedup = Some(speedup);
                     row.outcome = Outcome::NoGainTogether(others(&names, row.candidate.remedy.name));
                 }
             }
@@ -246,7 +247,9 @@ impl<'a> Search<'a> {
     /// Until it is faster, is not worth more, or time is short. One process alone keeps a remedy only where remedies that promise
     /// much would have no time otherwise; one that promises little itself leaves them their time, decided or not.
     fn take_turns(&mut self, own: usize, promises: bool, rest: &[Unit]) -> Doubt {
-        while self.measured[own].logs.len() < self.repeats.most {
+        // The last to be tried takes the time that nothing else asks for.
+        let most = if rest.is_empty() { 2 * self.repeats.most } else { self.repeats.most };
+        while self.measured[own].logs.len() < most {
             let likely = self.speedup(own, self.best, MISSED);
             let may_be_smaller = likely.low <= AS_FAST && self.is_smaller(own);
             if likely.high < 1.0 || likely.ratio < WORTH && likely.high < UNDECIDED && !may_be_smaller {
@@ -277,13 +280,16 @@ impl<'a> Search<'a> {
         Doubt::Noise
     }
 
-    fn verdict(&mut self, own: usize, doubt: Doubt) -> Outcome {
+    /// A remedy that promises much stays undecided while it may be much faster. One that no finding asks for, and that was not faster
+    /// in all its processes, brings no gain beyond the noise.
+    fn verdict(&mut self, own: usize, doubt: Doubt, promises: bool) -> Outcome {
         let likely = self.speedup(own, self.best, MISSED);
         let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
         let is_smaller = likely.low > AS_FAST && self.is_smaller(own);
+        let is_open = likely.high > UNDECIDED && (promises || doubt != Doubt::Noise || likely.ratio > UNDECIDED);
         match () {
             () if likely.high < 1.0 => Outcome::Slower,
-            () if !is_faster && !is_smaller && likely.high > UNDECIDED => Outcome::Undecided(doubt),
+            () if !is_faster && !is_smaller && is_open => Outcome::Undecided(doubt),
             () if !is_faster && !is_smaller => Outcome::WithinNoise,
             () => match self.refusal(own) {
                 Some(outcome) => outcome,
