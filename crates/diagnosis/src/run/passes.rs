@@ -210,10 +210,13 @@ fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
 }
 
 /// Seconds per step that a place could come down to, and the passes for it that are not applied yet: with those passes, else at
-/// its roof.
+/// its roof. No pass is named for an operator that is there to be looked at alone.
 pub fn target(place: &PlaceStats, facts: &StepFacts) -> (f64, Vec<String>) {
-    let missing: Vec<&PassEffect> =
-        PASS_EFFECTS.iter().filter(|effect| (effect.touches)(place) && facts.passes.lacks(effect.pass)).collect();
+    let needed = !facts.instrumentation.contains(&place.name);
+    let missing: Vec<&PassEffect> = PASS_EFFECTS
+        .iter()
+        .filter(|effect| needed && (effect.touches)(place) && facts.passes.lacks(effect.pass))
+        .collect();
     let stays = |effect: &&PassEffect| place.time * effect.staying_share(place, facts.causal_share);
     let time = missing.iter().map(stays).fold(place.floor.min(place.time), f64::min);
     (time, missing.iter().map(|effect| effect.pass.to_string()).collect())

@@ -168,6 +168,8 @@ fn a_target_is_the_roof_until_a_missing_pass_takes_more_away() {
     assert_eq!(of(&query, &["fuse-qkv", "fuse-norm"]), (0.3, vec!["fuse-qkv".to_string()]));
     let activation = place("silu", "layers.*.mlp", "forward", 0.5, 0.3);
     assert_eq!(of(&activation, &["fuse-swiglu"]), (0.0, vec!["fuse-swiglu".to_string()]));
+    let watched = place("gradient_norm", "optimizer", "optimizer", 0.5, 0.3);
+    assert_eq!(of(&watched, &["fuse-optimizer"]), (0.3, vec![]));
     // A cache made it faster than the roof: there is nothing to gain.
     let cached = place("silu", "layers.*.mlp", "forward", 0.2, 0.3);
     assert_eq!(of(&cached, &[]), (0.2, vec![]));
