@@ -1,6 +1,7 @@
 //! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
 
 mod patch;
+mod phase_3;
 mod precisions;
 mod record;
 mod script;
@@ -44,8 +45,9 @@ use std::time::{Duration, Instant};
 
 /// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, searches for lists forwards (best
 /// predicted first) and backwards (by leaving out), lets all of them take turns in one race, keeps the fastest, and checks it:
-/// loss and gradients, the loss curve, bytes, memory, speed. Then precisions, each behind gates of its own; what they prove is
-/// kept for `--precision auto`. `--json` prints validation.json's content, with `--passes` precisions.json's.
+/// loss and gradients, the loss curve, bytes, memory, speed. Then Phase 3 of the course's roadmap on top of it: activation
+/// checkpointing, and precisions, each behind gates of its own; what they prove is stored for `--precision auto`, and part of
+/// the recommendation with `--allow precision`. `--json` prints validation.json's content, with `--passes` precisions.json's.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A row of the table of sizes
@@ -198,7 +200,6 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     let mut record = record_of(&about, &ladder, peaks.rates.product_flops);
     if !arguments.ranks.is_empty() {
         record.among_ranks = among_ranks(arguments, &step, &setting, &ladder, &peaks.rates)?;
-        record = record.with_provenance();
     }
     let others = match wanted_precisions.is_empty() {
         true => None,
@@ -207,6 +208,9 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
             Some(try_precisions(arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
         }
     };
+    record.phase_3 = phase_3::rows(&ladder, others.as_ref(), arguments.script.precisions());
+    record.reference_points = phase_3::points(&ladder.points);
+    let record = record.with_provenance();
     entry.figures(headline(&record, &step));
     entry.version(&ladder.kept.label());
     write_json(&output_dir.join(VALIDATION_FILE), &record)?;

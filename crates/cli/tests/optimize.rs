@@ -124,6 +124,69 @@ fn the_recommended_list_is_the_best_one_measured_and_the_same_everywhere() {
 }
 
 #[test]
+fn phase_3_follows_the_passes_and_the_reference_points_are_timed() {
+    let place = place();
+    let done = optimize(place.path(), &["--output-dir", "out", "--allow", "precision"]);
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{}", said(&done));
+    let folder = place.path().join("out");
+    let read = |file: &str| -> Value { serde_json::from_slice(&fs::read(folder.join(file)).unwrap()).unwrap() };
+    let (record, precisions) = (read("validation.json"), read("precisions.json"));
+    check_provenance(&record).unwrap();
+    check_provenance(&precisions).unwrap();
+    let rows = record["phase_3"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mixed precision bf16", "activation checkpointing", "memory layout"]);
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row:#}"));
+    for row in &rows[..2] {
+        assert!(number(row, "predicted_speedup") > 0.0 && row["rounds"].as_u64().unwrap() >= 4, "{row:#}");
+        let (low, high) = (number(row, "measured_ci95_low"), number(row, "measured_ci95_high"));
+        assert!((low..=high).contains(&number(row, "measured_speedup")), "{row:#}");
+        let gates = row["gates"].as_object().unwrap();
+        assert!(gates.contains_key("determinism") && gates.contains_key("throughput"), "{row:#}");
+    }
+    // A precision is part of the recommendation where it was proved, as that was allowed here.
+    let (bf16, proved) = (&rows[0], &precisions["precisions"][0]);
+    assert_eq!((&bf16["measured_speedup"], &bf16["kept"]), (&proved["measured_speedup"], &proved["proved"]));
+    assert!((1e-6..0.1).contains(&number(bf16, "gradient_difference")), "bf16 is neither exact nor wrong: {bf16:#}");
+    // Recomputing is exact and takes calls; the least memory of so small a model is not among its activations.
+    let again = &rows[1];
+    assert!(number(again, "gradient_difference") < 1e-5, "{again:#}");
+    assert!(number(again, "memory_after_mb") <= number(again, "memory_before_mb"), "{again:#}");
+    assert!(number(again, "predicted_speedup") < 1.0, "{again:#}");
+    assert_eq!(again["gates"]["accuracy"]["result"], "pass");
+    let layout = &rows[2];
+    assert!(
+        layout["measured_speedup"].is_null() && layout["note"].as_str().unwrap().contains("transposed"),
+        "{layout:#}"
+    );
+
+    let points = record["reference_points"].as_array().unwrap();
+    let at: Vec<(u64, u64, &str)> = points
+        .iter()
+        .map(|point| {
+            let number = |key: &str| point[key].as_u64().unwrap();
+            (number("batch_size"), number("seq_len"), point["name"].as_str().unwrap())
+        })
+        .collect();
+    let wanted = [(1, 16), (2, 32)].map(|(batch, length)| ["v1", "v2", "kept"].map(|list| (batch, length, list)));
+    assert_eq!(at, wanted.concat());
+    for point in points {
+        let (low, high) = (number(point, "ci95_low"), number(point, "ci95_high"));
+        assert!(low > 0.0 && (low..=high).contains(&number(point, "samples_per_sec")), "{point:#}");
+    }
+    // At the asked shape they are the race's own figures.
+    assert_eq!(points[2]["speedup"], record["versions"].as_array().unwrap().last().unwrap()["measured_speedup"]);
+    let text = fs::read_to_string(folder.join("optimize.md")).unwrap();
+    for shown in [&text, &said(&done)] {
+        for wanted in ["Phase 3, on top of the kept list", "Throughput at the reference points", "2 × 32", "samples/s"]
+        {
+            assert!(shown.contains(wanted), "`{wanted}` is not in\n{shown}");
+        }
+    }
+    assert!(text.contains("| 3 additional | [ ] memory layout |"), "{text}");
+}
+
+#[test]
 fn operators_findings_and_the_step_are_of_one_step() {
     let place = place();
     let done = optimize(place.path(), &["--json"]);

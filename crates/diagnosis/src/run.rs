@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::measures::Measures;
 use crate::measures::calls::Calls;
 use crate::measures::view::View;
-use passes::{Passes, StepFacts, bottlenecks, roofline_targets};
+use passes::{Passes, StepFacts, bottlenecks, roofline_targets, target};
 
 /// As `analyze --format json` writes it under `run`; each record is also a file of the run folder.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -78,7 +78,7 @@ pub fn run_figures(view: &View, calls: &Calls, measures: &Measures) -> RunFigure
     let header = calls.header;
     let (times, peak) = (times(header), peak_origin(header));
     let breakdown = operators::step_breakdown(view, calls);
-    let places = operators::by_place(calls, breakdown.wall);
+    let places = operators::by_place(view, calls, breakdown.wall);
     let flops_analysis = arithmetic::flops_analysis(view, calls);
     let efficiency_metrics = efficiency(header, &flops_analysis, breakdown.wall);
     let computational_intensity = {
@@ -120,6 +120,10 @@ pub fn run_figures(view: &View, calls: &Calls, measures: &Measures) -> RunFigure
     };
     let facts = figures.step_facts();
     let (found, targets) = (bottlenecks(&facts), roofline_targets(&facts));
+    let by_place: Vec<_> = facts.places.iter().map(|place| target(place, &facts)).collect();
+    for (place, (time, passes)) in figures.operator_analysis.by_place.iter_mut().zip(by_place) {
+        (place.target_time, place.target_passes) = (time, passes);
+    }
     figures.operator_analysis.bottlenecks = found;
     figures.roofline_data.optimization_targets = targets;
     figures.roofline_data.points = points(&figures.operator_analysis);

@@ -109,6 +109,12 @@ pub fn memory_of_precision((before, after): (usize, usize), limit: f64) -> Gate 
     gate("memory", figure, limit, figure <= limit, "planned memory over that of the precision before it".into())
 }
 
+/// Planned bytes without and with a change, as a share of those without it.
+pub fn memory_over((before, after): (usize, usize), limit: f64, over: &str) -> Gate {
+    let figure = after as f64 / before.max(1) as f64;
+    gate("memory", figure, limit, figure <= limit, format!("planned memory over that of {over}"))
+}
+
 /// The whole interval must lie above 1: what is not shown to be faster is not taken.
 pub fn throughput_over(speedup: &Speedup, over: &str) -> Gate {
     Gate {
@@ -270,6 +276,9 @@ mod tests {
         let planned = memory_of_precision((200, 150), 0.75);
         assert_eq!((planned.figure, planned.limit, planned.answer), (0.75, 0.75, Answer::Pass));
         assert!(!memory_of_precision((200, 151), 0.75).passed());
+        let over = memory_over((200, 201), 1.0, "the kept list");
+        assert_eq!((over.answer, over.about.as_str()), (Answer::Fail, "planned memory over that of the kept list"));
+        assert!(memory_over((200, 200), 1.0, "").passed());
         let at = |seq_len, baseline, kept| LengthMemory { seq_len, baseline, kept, fixed: 10 };
         let gate = memory(&[at(8, 100, 50), at(16, 200, 150)]);
         assert_eq!((gate.figure, gate.limit), (0.75, 1.0));

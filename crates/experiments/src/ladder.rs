@@ -1,14 +1,20 @@
 //! The ladder: passes are searched for forwards, best predicted first, and backwards, by leaving out; all lists that come of it
 //! and the versions then take turns in one race, and its fastest is kept.
 
+mod checkpointing;
 mod finals;
 mod forecast;
+mod layout;
+mod points;
 mod rung;
 mod search;
 
+pub use checkpointing::Checkpointing;
+pub use layout::LayoutFacts;
+pub use points::Point;
 pub use rung::{Accuracy, Rung, Surprise, Verdict, accuracy};
 
-use crate::bench::{Bench, ExperimentError, Setting, Variant, fastest_calls};
+use crate::bench::{Bench, ExperimentError, Setting, Variant, fastest_calls, program};
 use crate::findings::{BaselineProfile, baseline_profile};
 use crate::gates::{self, Outputs};
 use crate::prediction::Calibration;
@@ -64,6 +70,12 @@ pub struct Ladder {
     /// Lists that may be as fast as the kept one, and how fast they are against it.
     pub as_good: Vec<(PassList, Speedup)>,
     pub validation: Validation,
+    /// Activation checkpointing on top of the kept list: Phase 3 of the workshop's roadmap.
+    pub checkpointing: Checkpointing,
+    /// Memory layout, which is not a choice.
+    pub layout: LayoutFacts,
+    /// Version 1, Version 2 and the kept list at two shapes.
+    pub points: Vec<Point>,
 }
 
 /// Receives progress while the ladder is climbed.
@@ -84,6 +96,9 @@ pub const BETWEEN_OPERATORS: &str = "between operators";
 const FORWARD_UNTIL: f64 = 0.25;
 const BACKWARD_UNTIL: f64 = 0.5;
 const FINALS_UNTIL: f64 = 0.95;
+
+/// Checkpointing has this part of the time, on top of it.
+const SHARE_OF_CHECKPOINTING: u32 = 12;
 
 pub fn climb(
     step: &StepConfig,
@@ -136,7 +151,14 @@ pub fn climb(
         Ablation::No => vec![],
     };
     let (list, speedup, as_good) = (finals.list(kept), finals.over_baseline(kept), finals.as_good(kept));
+    let mut points = points::at_asked_shape(&finals, kept, step.shape);
     drop(finals);
+
+    watcher.doing("trying activation checkpointing in turns with the kept list");
+    let short = Patience { time: wanted.patience.time / SHARE_OF_CHECKPOINTING, ..quick };
+    let checkpointing = checkpointing::try_checkpointing(&climber, &list, &checks, short)?;
+    watcher.doing("timing Version 1, Version 2 and the kept list at twice the batch and length");
+    points.extend(points::at_larger_shape(&climber, &list, &wanted.patience, wanted.room, watcher)?);
 
     watcher.doing("checking the gates");
     let validation = validate(step, setting, &Variant::of(&list), wanted.curve_steps, &speedup, wanted.min_speedup)?;
@@ -148,9 +170,12 @@ pub fn climb(
         tried,
         versions,
         ablation,
-        kept: list,
+        kept: list.clone(),
         as_good,
         validation,
+        checkpointing,
+        layout: layout::layout_of(&program(step, &Variant::of(&list), Keep::OnlyTheLoss)?.program),
+        points,
     })
 }
 

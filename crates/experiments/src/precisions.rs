@@ -5,7 +5,7 @@ use crate::bench::{Bench, ExperimentError, Setting, Variant, program};
 use crate::gates::{self, Gate, Outputs};
 use crate::ladder::Watcher;
 use crate::turns::{Clock, Patience, Speedup};
-use crate::validation::outputs_and_curve;
+use crate::validation::{outputs, outputs_and_curve};
 use headroom_engine::Program;
 use headroom_graph::cost::{Rates, predicted_seconds};
 use headroom_graph::{Op, Precision};
@@ -29,6 +29,9 @@ pub struct PrecisionRung {
     pub measured: Speedup,
     /// Planned bytes of the one before and of this one.
     pub memory: (usize, usize),
+    /// Differences from Version 1 in single precision, same weights.
+    pub loss_difference: f64,
+    pub gradient_difference: f64,
     pub gates: Vec<Gate>,
 }
 
@@ -62,6 +65,7 @@ pub fn climb(
     let single = Variant { plant: None, ..variant.clone() };
     watcher.doing("taking single precision as the reference of the other precisions");
     let reference = outputs_and_curve(&at(Precision::Fp32), &single, setting, asked.curve_steps)?;
+    let version_1 = outputs(&at(Precision::Fp32), &Variant::baseline(), setting)?;
     let tried: Vec<(Precision, Rates)> =
         asked.precisions.iter().copied().filter(|(precision, _)| *precision != Precision::Fp32).collect();
     let rates = |precision: Precision| {
@@ -80,12 +84,15 @@ pub fn climb(
         let memory = (standing.memory.total(), bench.memory.total());
         let before = predicted(&standing.program, &rates);
         drop(bench);
+        let (loss_difference, gradient_difference) = gates::difference(&version_1, &outputs(&own, variant, setting)?);
         let rung = PrecisionRung {
             precision,
             over,
             predicted: before / predicted(&program(&own, variant, Keep::OnlyTheLoss)?.program, &rates),
             measured,
             memory,
+            loss_difference,
+            gradient_difference,
             gates: gates_of(&own, setting, variant, &reference, asked.curve_steps, (&measured, memory))?,
         };
         if rung.is_proved() {

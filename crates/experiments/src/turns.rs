@@ -109,6 +109,17 @@ impl Rounds {
         self.count += 1;
     }
 
+    /// Seconds of one contestant, the geometric mean over the rounds that it was in; `None` before its first round.
+    pub fn seconds(&self, of: usize) -> Option<Interval> {
+        let logs: Vec<f64> = self.logs.get(of)?.iter().copied().filter(|log| !log.is_nan()).collect();
+        if logs.is_empty() {
+            return None;
+        }
+        let mean = trimmed_mean(&logs, MISSED / f64::from(self.looks));
+        let exp = |log: f64| log.exp().min(f64::MAX);
+        Some(Interval { value: exp(mean.value), low: exp(mean.low), high: exp(mean.high) })
+    }
+
     /// How much faster one is than another.
     pub fn speedup(&self, of: usize, over: usize) -> Speedup {
         let rounds = |contestant: usize| self.differences(contestant, 0).len();

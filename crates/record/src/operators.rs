@@ -51,8 +51,11 @@ pub struct PlaceStats {
     pub phase: String,
     /// Calls a step.
     pub count: u64,
-    /// Seconds a step.
+    /// Seconds per step on the device. On a CPU the device is the CPU.
     pub time: f64,
+    /// Seconds per step that the host spent in the calls: launching them, or on a CPU computing them.
+    #[serde(default)]
+    pub host_time: f64,
     /// Share of the step's wall time.
     pub percent_of_step: f64,
     pub flops: u64,
@@ -62,6 +65,12 @@ pub struct PlaceStats {
     /// Seconds a step that the nearer roof allows.
     pub floor: f64,
     pub percent_of_roof: f64,
+    /// Seconds per step that would stay with the passes of `target_passes`, else at the nearer roof: a bound, not a promise.
+    #[serde(default)]
+    pub target_time: f64,
+    /// Passes that change these calls and are not applied yet.
+    #[serde(default)]
+    pub target_passes: Vec<String>,
 }
 
 impl PlaceStats {
@@ -205,6 +214,7 @@ impl OperatorRecord {
             ("operator_stats.cuda_memory_usage", Origin::Computed),
             ("by_place", Origin::Computed),
             ("by_place.time", times),
+            ("by_place.host_time", times),
             ("by_place.percent_of_step", times),
             ("step_breakdown", times),
             ("step_breakdown.steps", Origin::Computed),
@@ -253,6 +263,7 @@ mod tests {
             phase: "forward".into(),
             count: 1,
             time: 1.0,
+            host_time: 1.0,
             percent_of_step: 1.0,
             flops: 1,
             bytes: 1,
@@ -260,6 +271,8 @@ mod tests {
             bound: Bound::MemoryBound,
             floor: 1.0,
             percent_of_roof: 1.0,
+            target_time: 1.0,
+            target_passes: vec![],
         };
         assert_eq!(place.label(), "matmul · layers.*.mlp.up_proj · forward");
     }
@@ -268,7 +281,7 @@ mod tests {
     fn times_have_the_origin_they_came_from_and_counts_are_computed() {
         for times in [Origin::Measured, Origin::Assumed] {
             let provenance = OperatorRecord::provenance(times);
-            for key in ["operator_stats", "by_place.time", "step_breakdown", "patterns"] {
+            for key in ["operator_stats", "by_place.time", "by_place.host_time", "step_breakdown", "patterns"] {
                 assert_eq!(provenance.origin_of(key), Some(times), "{key}");
             }
             for key in ["operator_stats.count", "by_place", "step_breakdown.steps", "patterns.distinct_kernels"] {

@@ -1,8 +1,8 @@
 //! precisions.json: what each precision was predicted to bring, what it brought, and the gates it held. Kept beside the
 //! device's peaks as well, where `--precision auto` finds it.
 
+use crate::gate::GateRecord;
 use crate::provenance::{Origin, Provenance};
-use crate::validation::GateRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,6 +44,11 @@ pub struct PrecisionRow {
     pub memory_after_mb: f64,
     /// All gates passed.
     pub proved: bool,
+    /// Relative differences of loss and gradients (in norm) from Version 1 in single precision, same weights.
+    #[serde(default)]
+    pub loss_difference: Option<f64>,
+    #[serde(default)]
+    pub gradient_difference: Option<f64>,
     pub gates: BTreeMap<String, GateRecord>,
 }
 
@@ -105,6 +110,8 @@ mod tests {
             memory_before_mb: 2.0,
             memory_after_mb: 1.0,
             proved,
+            loss_difference: Some(1e-4),
+            gradient_difference: None,
             gates: [("gradients".to_string(), gate)].into(),
         }
     }

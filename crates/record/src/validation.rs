@@ -1,5 +1,7 @@
 //! validation.json: what each optimisation was predicted to bring, what it brought, and the gates of the final list.
 
+pub use crate::gate::GateRecord;
+use crate::phase_3::{PhaseThreeRow, ReferencePoint, set_origins};
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,6 +53,12 @@ pub struct ValidationRecord {
     /// The kept list on several ranks, where that was asked for: nothing of it was run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub among_ranks: Vec<RankForecast>,
+    /// Phase 3 of the workshop's roadmap, on top of the kept list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phase_3: Vec<PhaseThreeRow>,
+    /// Throughput at the asked shape and at twice its batch and length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reference_points: Vec<ReferencePoint>,
     pub provenance: Provenance,
 }
 
@@ -188,20 +196,6 @@ pub struct Targets {
     pub kernels_after: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GateRecord {
-    /// `pass`, `fail` or, of `throughput`, `undecided`: the interval holds the limit.
-    pub result: String,
-    pub figure: f64,
-    pub limit: f64,
-    pub about: String,
-    /// 95% interval of a figure that was timed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ci95_low: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ci95_high: Option<f64>,
-}
-
 impl ValidationRecord {
     /// The same with the origin of every figure.
     pub fn with_provenance(mut self) -> ValidationRecord {
@@ -269,6 +263,7 @@ fn provenance(of: &ValidationRecord) -> Provenance {
         provenance.set("among_ranks", Origin::Computed);
     }
     provenance.set("prediction", Origin::Measured);
+    set_origins(&mut provenance, &of.phase_3, &of.reference_points);
     provenance
 }
 
@@ -372,6 +367,20 @@ mod tests {
                 efficiency_percent: 75.0,
                 memory_per_rank_mb: 10.0,
                 messages: "assumed messages".into(),
+            }],
+            phase_3: vec![PhaseThreeRow { name: "memory layout".into(), ..PhaseThreeRow::default() }],
+            reference_points: vec![ReferencePoint {
+                batch_size: 8,
+                seq_len: 128,
+                name: "v1".into(),
+                passes: vec![],
+                samples_per_sec: 60.0,
+                ci95_low: 58.0,
+                ci95_high: 62.0,
+                speedup: 1.0,
+                speedup_ci95_low: 1.0,
+                speedup_ci95_high: 1.0,
+                rounds: 8,
             }],
             provenance: Provenance::default(),
         }

@@ -16,6 +16,7 @@ use headroom_diagnosis::trace_rules::TraceFinding;
 
 use crate::numbers::grouped;
 use crate::table::Table;
+use crate::targets;
 
 pub use html::html;
 pub(crate) use html::page;
@@ -129,8 +130,10 @@ fn operator_table(analysis: &Analysis) -> Table {
     let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
     let time = |seconds: f64| milliseconds(seconds / steps);
     let head = match device {
-        true => vec!["operator", "calls", "device, self", "device, total", "host, self", "host, total", "share"],
-        false => vec!["operator", "calls", "host, self", "host, total", "share"],
+        true => {
+            vec!["operator", "calls", "device, self", "device, total", "host, self", "host, total", "share", "target"]
+        }
+        false => vec!["operator", "calls", "host, self", "host, total", "share", "target"],
     };
     let rows = analysis.measures.operators.rows.iter().take(MOST_ROWS).map(|row| {
         let mut cells = vec![format!("`{}`", row.name), grouped(row.calls)];
@@ -138,6 +141,7 @@ fn operator_table(analysis: &Analysis) -> Table {
             cells.extend([time(row.device_self_seconds), time(row.device_total_seconds)]);
         }
         cells.extend([time(row.host_self_seconds), time(row.host_total_seconds), percent(row.share)]);
+        cells.push(targets::of_operator(analysis, &row.name));
         cells
     });
     Table { head, rows: rows.collect() }

@@ -26,4 +26,5 @@ pub mod script;
 pub mod study;
 pub mod svg;
 pub mod table;
+mod targets;
 pub mod training;

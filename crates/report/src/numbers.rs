@@ -70,6 +70,11 @@ pub fn seconds(time: f64) -> String {
     }
 }
 
+/// `0.54×`, whatever side of 1 it lies on.
+pub fn times(speedup: f64) -> String {
+    format!("{speedup:.2}×")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

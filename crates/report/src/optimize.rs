@@ -2,6 +2,7 @@
 
 mod html;
 mod markdown;
+pub mod phase_3;
 mod plots;
 pub mod precisions;
 mod tables;

@@ -122,6 +122,8 @@ fn row(rung: &PrecisionRung) -> PrecisionRow {
         memory_before_mb: rung.memory.0 as f64 / MIB,
         memory_after_mb: rung.memory.1 as f64 / MIB,
         proved: rung.is_proved(),
+        loss_difference: Some(rung.loss_difference.min(f64::MAX)),
+        gradient_difference: Some(rung.gradient_difference.min(f64::MAX)),
         gates: rung.gates.iter().map(gate).collect(),
     }
 }

@@ -125,6 +125,32 @@ fn only_recorded_steps_are_marked_and_each_has_its_line() {
 }
 
 #[test]
+fn the_ten_costliest_operators_have_device_time_host_time_calls_and_target() {
+    let said = said(&nano().output);
+    let (_, table) = said.split_once("Top operators by self time\n").unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    let head: Vec<&str> = lines[0].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(head[..6], ["device time", "share", "host time", "calls", "of roof", "target"]);
+    assert!(lines[11].contains("On a CPU device time is the CPU's own"), "ten rows, then the note: {table}");
+    let places = nano().json("operator_analysis.json")["by_place"].as_array().unwrap().clone();
+    for (line, place) in lines[1..11].iter().zip(&places) {
+        // Nothing but the CPU computes here. Version 2 leaves four passes out, and those alone are named.
+        assert_eq!(place["host_time"], place["time"], "{place}");
+        let (time, target) = (place["time"].as_f64().unwrap(), place["target_time"].as_f64().unwrap());
+        assert!((0.0..=time).contains(&target), "{place}");
+        for pass in place["target_passes"].as_array().unwrap() {
+            let pass = pass.as_str().unwrap();
+            assert!(["fuse-swiglu", "fuse-norm", "fuse-rope", "fuse-loss"].contains(&pass), "{place}");
+            assert!(line.contains(pass), "{line}");
+        }
+    }
+    for file in ["report.md", "report.html"] {
+        let text = fs::read_to_string(nano().folder.join(file)).unwrap();
+        assert!(["device time", "host time", "target"].iter().all(|column| text.contains(column)), "{file}");
+    }
+}
+
+#[test]
 fn the_page_stands_alone_and_shows_each_part() {
     let page = fs::read_to_string(nano().folder.join("report.html")).unwrap();
     for fetched in ["http:", "https:", "src=", "@import", "url("] {

@@ -50,7 +50,7 @@ pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<Op
 }
 
 /// One row per operator at one kind of place, in a mean recorded step, the costliest first.
-pub fn by_place(calls: &Calls, wall: f64) -> Vec<PlaceStats> {
+pub fn by_place(view: &View, calls: &Calls, wall: f64) -> Vec<PlaceStats> {
     let roles = Roles::new(&calls.header.roles);
     let mut rows: BTreeMap<(Phase, String, &str), PlaceStats> = BTreeMap::new();
     for call in &calls.list {
@@ -62,6 +62,7 @@ pub fn by_place(calls: &Calls, wall: f64) -> Vec<PlaceStats> {
             phase: call.phase.name().into(),
             count: 0,
             time: 0.0,
+            host_time: 0.0,
             percent_of_step: 0.0,
             flops: 0,
             bytes: 0,
@@ -69,9 +70,15 @@ pub fn by_place(calls: &Calls, wall: f64) -> Vec<PlaceStats> {
             bound: Bound::OverheadBound,
             floor: 0.0,
             percent_of_roof: 0.0,
+            target_time: 0.0,
+            target_passes: vec![],
         });
         row.count += 1;
         row.time += call.seconds / calls.steps;
+        row.host_time += match calls.header.timing {
+            Timing::HostClock => call.seconds,
+            _ => view.host_span(call.at).nanos() as f64 / 1e9,
+        } / calls.steps;
         row.flops += call.stated.flops;
         row.bytes += call.stated.bytes;
         row.floor += call.floor / calls.steps;

@@ -209,6 +209,19 @@ fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
     furthest_from_roof(facts.places).into_iter().take(TARGETS).map(target).collect()
 }
 
+/// Seconds per step that a place could come down to, and the passes for it that are not applied yet: with those passes, else at
+/// its roof. No pass is named for an operator that is there to be looked at alone.
+pub fn target(place: &PlaceStats, facts: &StepFacts) -> (f64, Vec<String>) {
+    let needed = !facts.instrumentation.contains(&place.name);
+    let missing: Vec<&PassEffect> = PASS_EFFECTS
+        .iter()
+        .filter(|effect| needed && (effect.touches)(place) && facts.passes.lacks(effect.pass))
+        .collect();
+    let stays = |effect: &&PassEffect| place.time * effect.staying_share(place, facts.causal_share);
+    let time = missing.iter().map(stays).fold(place.floor.min(place.time), f64::min);
+    (time, missing.iter().map(|effect| effect.pass.to_string()).collect())
+}
+
 pub fn roofline_targets(facts: &StepFacts) -> Vec<RooflineTarget> {
     let target = |place: &PlaceStats| RooflineTarget {
         target: place.label(),

@@ -12,6 +12,7 @@ fn place(name: &str, module: &str, phase: &str, time: f64, floor: f64) -> PlaceS
         phase: phase.into(),
         count: 4,
         time,
+        host_time: time,
         percent_of_step: time * 100.0,
         flops: 1,
         bytes: 1,
@@ -19,6 +20,8 @@ fn place(name: &str, module: &str, phase: &str, time: f64, floor: f64) -> PlaceS
         bound: Bound::ComputeBound,
         floor,
         percent_of_roof: 100.0 * floor / time,
+        target_time: 0.0,
+        target_passes: vec![],
     }
 }
 
@@ -151,4 +154,23 @@ fn what_is_there_to_be_looked_at_is_part_of_no_row_and_nothing_is_no_negative_sh
         let nothing = row(found, "Softmax Operations").percent_of_time.unwrap();
         assert!(nothing == 0.0 && nothing.is_sign_positive(), "{nothing}");
     });
+}
+
+#[test]
+fn a_target_is_the_roof_until_a_missing_pass_takes_more_away() {
+    let of = |place: &PlaceStats, missing: &[&str]| {
+        let found = std::cell::RefCell::new((0.0, vec![]));
+        check(std::slice::from_ref(place), missing, |facts, _| *found.borrow_mut() = target(place, facts));
+        found.into_inner()
+    };
+    let query = place("matmul", "layers.*.self_attn.q_proj", "forward", 0.5, 0.3);
+    assert_eq!(of(&query, &[]), (0.3, vec![]));
+    assert_eq!(of(&query, &["fuse-qkv", "fuse-norm"]), (0.3, vec!["fuse-qkv".to_string()]));
+    let activation = place("silu", "layers.*.mlp", "forward", 0.5, 0.3);
+    assert_eq!(of(&activation, &["fuse-swiglu"]), (0.0, vec!["fuse-swiglu".to_string()]));
+    let watched = place("gradient_norm", "optimizer", "optimizer", 0.5, 0.3);
+    assert_eq!(of(&watched, &["fuse-optimizer"]), (0.3, vec![]));
+    // A cache made it faster than the roof: there is nothing to gain.
+    let cached = place("silu", "layers.*.mlp", "forward", 0.2, 0.3);
+    assert_eq!(of(&cached, &[]), (0.2, vec![]));
 }

@@ -7,6 +7,7 @@ use crate::bench::{ExperimentError, Variant, program};
 use crate::turns::{LEAST_ROUNDS, Patience, Rounds, Speedup, race};
 use headroom_engine::Program;
 use headroom_graph::passes::{OFFERED, PassList};
+use headroom_record::statistics::Interval;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::Keep;
 use std::time::Instant;
@@ -80,7 +81,7 @@ impl<'a> Finals<'a> {
         Ok(self.entries.len() - 1)
     }
 
-    fn find(&self, list: &PassList) -> Option<usize> {
+    pub fn find(&self, list: &PassList) -> Option<usize> {
         self.entries.iter().position(|entry| entry.list == *list)
     }
 
@@ -95,6 +96,11 @@ impl<'a> Finals<'a> {
     /// The first list is the baseline.
     pub fn over_baseline(&self, of: usize) -> Speedup {
         self.speedup(of, 0)
+    }
+
+    /// Seconds per step of a list, in the rounds that it was in.
+    pub fn seconds(&self, of: usize) -> Option<Interval> {
+        self.rounds.seconds(of)
     }
 
     pub fn race_all(&mut self, until: Instant, watcher: &mut dyn Watcher) -> Result<(), ExperimentError> {

@@ -106,6 +106,21 @@ fn what_slows_everybody_does_not_count() {
 }
 
 #[test]
+fn seconds_of_a_contestant_are_of_the_rounds_that_it_was_in() {
+    let mut rounds = Rounds::new(1);
+    let first = rounds.join();
+    (0..8).for_each(|_| rounds.push(&[(first, 2.0)]));
+    let late = rounds.join();
+    assert_eq!(rounds.seconds(late), None);
+    (0..8).for_each(|round| rounds.push(&[(first, 2.0), (late, if round % 2 == 0 { 1.0 } else { 4.0 })]));
+    let found = rounds.seconds(late).unwrap();
+    assert!((found.value - 2.0).abs() < 1e-9 && found.low < 2.0 && found.high > 2.0, "{found:?}");
+    let steady = rounds.seconds(first).unwrap();
+    assert!((steady.low - 2.0).abs() < 1e-9 && (steady.high - 2.0).abs() < 1e-9, "{steady:?}");
+    assert_eq!(rounds.seconds(9), None);
+}
+
+#[test]
 fn a_speed_up_stands_when_it_is_narrow_enough() {
     let of = |low: f64, high: f64| Speedup { ratio: (low + high) / 2.0, low, high, rounds: 8 };
     assert!((of(0.9, 1.1).half_width() - 0.1).abs() < 1e-12 && (of(1.8, 2.2).half_width() - 0.1).abs() < 1e-12);

@@ -11,6 +11,7 @@ use super::{how_steps_were_found, milliseconds, no_findings, operator_table, par
 use super::{roadmap_table, together, withholds_idle};
 use crate::names;
 use crate::table::markdown_table;
+use crate::targets;
 
 pub fn markdown(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -91,6 +92,7 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let steps = analysis.steps.count();
     writeln!(out, "\n## Operators\n\n{}", markdown_table(&operator_table(analysis)))?;
+    writeln!(out, "{}", targets::note(super::has_device_time(analysis)))?;
     if analysis.measures.kernels.rows.is_empty() {
         return Ok(());
     }

@@ -12,6 +12,7 @@ use super::{critical_path, device_of, effort, has_device_time, how_steps_were_fo
 use super::{no_findings, place_of, together, true_step, withholds_idle};
 use crate::names::{self, shortened};
 use crate::numbers::{self, bytes};
+use crate::targets;
 
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
@@ -128,17 +129,24 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let device = has_device_time(analysis);
     let column = |text: String| if device { format!("{text:>12} ") } else { String::new() };
     let head = column("device/step".into());
-    writeln!(out, "\n{:<44} {:>8} {head}{:>12} {:>7}", "operator", "calls", "host/step", "share")?;
+    let target = |name: &str| targets::of_operator(analysis, name);
+    let last =
+        if measures.operators.rows.iter().take(10).all(|row| target(&row.name).is_empty()) { "" } else { "  target" };
+    writeln!(out, "\n{:<44} {:>8} {head}{:>12} {:>7}{last}", "operator", "calls", "host/step", "share")?;
     for row in measures.operators.rows.iter().take(10) {
-        writeln!(
-            out,
-            "{:<44} {:>8} {}{:>12} {:>7}",
+        let line = format!(
+            "{:<44} {:>8} {}{:>12} {:>7}  {}",
             shortened(&row.name, 44),
             row.calls,
             column(milliseconds(row.device_self_seconds / steps)),
             milliseconds(row.host_self_seconds / steps),
-            percent(row.share)
-        )?;
+            percent(row.share),
+            target(&row.name)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if !last.is_empty() {
+        writeln!(out, "  {}", targets::note(device))?;
     }
     if measures.kernels.rows.is_empty() {
         return Ok(());

@@ -1,5 +1,6 @@
 //! The table of operators and kernels, each in its module, per step.
 
+use crate::targets;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::places::places;
 use headroom_diagnosis::measures::view::View;
@@ -32,6 +33,8 @@ pub struct Row {
     pub intensity: Option<f64>,
     pub bound: Option<&'static str>,
     pub percent_of_roof: Option<f64>,
+    /// Time that it could come down to, and the pass for it, in words.
+    pub target: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -54,13 +57,15 @@ pub fn of_run(record: &OperatorRecord) -> Operators {
         phase: place.phase.clone(),
         calls: place.count as f64,
         seconds: place.time,
-        host_seconds: place.time,
+        // A file of an earlier version does not have it.
+        host_seconds: if place.host_time > 0.0 { place.host_time } else { place.time },
         share: place.percent_of_step / 100.0,
         flops: Some(place.flops as f64),
         bytes: Some(place.bytes as f64),
         intensity: Some(place.intensity),
         bound: Some(place.bound.word()),
         percent_of_roof: Some(place.percent_of_roof),
+        target: Some(targets::of_place(place)),
     };
     Operators { share_of: "the step", rows: record.by_place.iter().map(row).collect(), kernels: vec![] }
 }
@@ -85,6 +90,7 @@ pub fn of_trace(trace: &Trace, analysis: &Analysis) -> Operators {
             share: seconds / whole,
             intensity: roof.map(|row| row.intensity),
             bound: roof.and_then(|row| row.bound).map(Bound::word),
+            target: roof.map(|row| targets::of_operator(analysis, &row.name)),
             percent_of_roof: roof.filter(|row| row.roof_seconds > 0.0).map(|row| row.percent_of_roof),
             ..Row::default()
         }

@@ -1,8 +1,7 @@
 //! The ladder as one HTML page.
 
 use super::plots::{ladder_plot, saving_plot};
-use super::precisions;
-use super::tables;
+use super::{phase_3, precisions, tables};
 use crate::page::{Page, list, matrix, note, table};
 use headroom_record::precisions::PrecisionsRecord;
 use headroom_record::validation::ValidationRecord;
@@ -51,6 +50,13 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
     page.section("Impact against effort", &matrix(&tables::matrix(record)));
     page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));
     page.section("Success metrics", &table(&tables::targets(record), "narrow"));
+    if !record.reference_points.is_empty() {
+        let points = table(&phase_3::points(record), "narrow") + &note(phase_3::POINTS_NOTE);
+        page.section(phase_3::POINTS_TITLE, &points);
+    }
+    if !record.phase_3.is_empty() {
+        page.section(phase_3::TITLE, &(table(&phase_3::table(record), "") + &list(&phase_3::notes(record))));
+    }
     let growth = tables::growth(record).map_or(String::new(), |line| note(&line));
     page.section("Memory over the length of the sequence", &(table(&tables::lengths(record), "narrow") + &growth));
     page.section("Gates of what was kept", &table(&tables::gates(record), ""));

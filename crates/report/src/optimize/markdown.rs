@@ -1,6 +1,6 @@
 //! The ladder as Markdown.
 
-use super::tables;
+use super::{phase_3, tables};
 use crate::table::{markdown_list as list, markdown_table as table};
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
@@ -26,6 +26,12 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Impact against effort", tables::matrix(record).iter().map(quadrant).collect::<Vec<_>>().join("\n"));
     section("Roadmap", table(&tables::roadmap(record)));
     section("Success metrics", table(&tables::targets(record)));
+    if !record.reference_points.is_empty() {
+        section(phase_3::POINTS_TITLE, table(&phase_3::points(record)) + &line(phase_3::POINTS_NOTE));
+    }
+    if !record.phase_3.is_empty() {
+        section(phase_3::TITLE, format!("{}\n{}", table(&phase_3::table(record)), list(&phase_3::notes(record))));
+    }
     let growth = tables::growth(record).map_or(String::new(), |line| format!("\n{line}\n"));
     section("Memory over the length of the sequence", table(&tables::lengths(record)) + &growth);
     section("Gates of what was kept", table(&tables::gates(record)));

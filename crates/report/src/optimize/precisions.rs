@@ -100,6 +100,8 @@ mod tests {
                 memory_before_mb: 20.0,
                 memory_after_mb: 10.0,
                 proved,
+                loss_difference: None,
+                gradient_difference: None,
                 gates: [
                     ("gradients".to_string(), gate(result, 0.12, 0.2)),
                     ("memory".to_string(), gate("pass", 0.5, 1.0)),

@@ -1,9 +1,12 @@
 //! The tables of an optimisation, as text that every form of the report shows alike.
 
+use super::phase_3;
 use crate::numbers::{metric, mfu, mfu_cell, seconds};
 use crate::table::Table;
 use headroom_record::flops::is_possible_mfu;
 use headroom_record::validation::{ValidationRecord, ValidationRow};
+
+pub use crate::numbers::times;
 
 pub fn title(record: &ValidationRecord) -> String {
     format!("Optimisation of LLaMA {}", record.size)
@@ -41,6 +44,7 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
             kept.measured_ci95_low, kept.measured_ci95_high
         ));
     }
+    lines.extend(phase_3::summary(record));
     if let Some(best) = record.as_good.first() {
         let others = match record.as_good.len() {
             1 => String::new(),
@@ -238,13 +242,20 @@ pub fn roadmap(record: &ValidationRecord) -> Table {
                 row.verdict.clone(),
             ]);
         }
+        let (mut also_predicted, mut also_measured) = (1.0, 1.0);
+        if number == PHASES.len() {
+            (also_predicted, also_measured) = phase_3::kept_speedup(record);
+            rows.extend(
+                phase_3::roadmap(record).into_iter().map(|cells| [vec![phase.to_string()], cells.to_vec()].concat()),
+            );
+        }
         let kept = of_phase.iter().filter(|row| row.kept);
         let product = |of: fn(&ValidationRow) -> f64| kept.clone().map(|row| of(row)).product::<f64>();
         rows.push(vec![
             phase.to_string(),
             "kept ones together".into(),
-            times(product(|row| row.predicted_speedup.unwrap_or(1.0))),
-            times(product(|row| row.measured_speedup)),
+            times(also_predicted * product(|row| row.predicted_speedup.unwrap_or(1.0))),
+            times(also_measured * product(|row| row.measured_speedup)),
             String::new(),
         ]);
     }
@@ -252,6 +263,13 @@ pub fn roadmap(record: &ValidationRecord) -> Table {
         let predicted = kept.predicted_speedup.map_or(String::new(), times);
         let measured = times(kept.measured_speedup);
         rows.push(vec!["overall".into(), "measured against Version 1".into(), predicted, measured, String::new()]);
+        if phase_3::summary(record).is_some() {
+            let (predicted, measured) = phase_3::kept_speedup(record);
+            let predicted = kept.predicted_speedup.map_or(String::new(), |own| times(own * predicted));
+            let measured = times(kept.measured_speedup * measured);
+            let label = "computed: the kept list times Phase 3".into();
+            rows.push(vec!["overall".into(), label, predicted, measured, String::new()]);
+        }
     }
     Table { head: vec!["phase", "pass", "predicted", "measured", "verdict"], rows }
 }
@@ -331,11 +349,6 @@ pub const AMONG_RANKS: &str = "On several ranks, each with the whole batch (pred
 pub fn messages(record: &ValidationRecord) -> Option<String> {
     let first = record.among_ranks.first()?;
     Some(format!("the kept list's measured step and the plan's exchanges, by {}", first.messages))
-}
-
-/// `0.54×`, whatever side of 1 it lies on.
-pub fn times(speedup: f64) -> String {
-    format!("{speedup:.2}×")
 }
 
 pub fn interval(row: &ValidationRow) -> String {

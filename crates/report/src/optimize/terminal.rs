@@ -1,6 +1,6 @@
 //! The ladder in short, for the terminal.
 
-use super::tables;
+use super::{phase_3, tables};
 use crate::table::{Table, columns};
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
@@ -33,6 +33,18 @@ pub fn terminal(record: &ValidationRecord) -> String {
         section("Ablation: all passes, against all but one", &tables::ablation(record));
     }
     section("Success metrics", &tables::targets(record));
+    if !record.reference_points.is_empty() {
+        section(phase_3::POINTS_TITLE, &phase_3::points(record));
+    }
+    if !record.phase_3.is_empty() {
+        section(phase_3::TITLE, &phase_3::table(record));
+        for note in phase_3::notes(record) {
+            let _ = writeln!(out, "  {}", note.replace('`', ""));
+        }
+    }
+    let mut section = |title: &str, table: &Table| {
+        let _ = write!(out, "\n{title}\n{}", columns(table));
+    };
     section("Gates of what was kept", &without(tables::gates(record), "limit"));
     if let Some(by) = tables::messages(record) {
         section(tables::AMONG_RANKS, &tables::among_ranks(record));

@@ -13,7 +13,8 @@ pub fn markdown(profile: &Profile) -> String {
     };
     section("Summary", &table(&tables::summary(profile)));
     section("Where a step goes", &table(&tables::breakdown(profile)));
-    section("Top operators by self time", &(table(&tables::top_operators(profile)) + &noted(tables::ROOF_NOTE)));
+    let notes = noted(&tables::target_note(profile)) + &noted(tables::ROOF_NOTE);
+    section("Top operators by self time", &(table(&tables::top_operators(profile)) + &notes));
     section("Patterns", &table(&tables::patterns(profile)));
     section("Memory", &format!("{}\n{}", table(&tables::memory(profile)), list(&tables::memory_notes(profile))));
     section("Bottlenecks", &(table(&tables::bottlenecks(profile)) + &noted(tables::BOUND_NOTE)));

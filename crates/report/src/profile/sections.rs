@@ -22,7 +22,12 @@ pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
     let mut sections = vec![
         ("Bottlenecks", table(&tables::bottlenecks(profile), "") + &note(tables::BOUND_NOTE)),
         ("Impact against effort", quadrants(profile)),
-        ("Top operators by self time", table(&tables::top_operators(profile), "") + &note(tables::ROOF_NOTE)),
+        (
+            "Top operators by self time",
+            table(&tables::top_operators(profile), "")
+                + &note(&tables::target_note(profile))
+                + &note(tables::ROOF_NOTE),
+        ),
         ("Patterns", table(&tables::patterns(profile), "narrow")),
         ("Roofline", roofline(profile)),
         ("Memory", memory(profile)),

@@ -3,8 +3,10 @@
 use super::{AboutRun, Profile};
 use crate::numbers::{bytes, grouped, metric, mfu, seconds};
 use crate::table::Table;
+use crate::targets;
 use headroom_record::operators::{BottleneckCategory, Level};
 use headroom_record::performance::{GpuState, PerformanceRecord};
+use headroom_trace::run::Timing;
 
 pub const TOP: usize = 15;
 
@@ -223,7 +225,9 @@ pub fn top_operators(profile: &Profile) -> Table {
             format!("{} · {}", place.module, place.phase),
             seconds(place.time),
             format!("{:.1}%", place.percent_of_step),
+            seconds(place.host_time),
             place.count.to_string(),
+            targets::of_place(place),
             metric(place.flops as f64, "FLOP"),
             bytes(place.bytes),
             format!("{:.1}", place.intensity),
@@ -234,9 +238,11 @@ pub fn top_operators(profile: &Profile) -> Table {
     let head = vec![
         "operator",
         "where",
-        "self time",
+        "device time",
         "share",
+        "host time",
         "calls",
+        "target",
         "FLOPs",
         "bytes",
         "FLOPs/byte",
@@ -244,6 +250,11 @@ pub fn top_operators(profile: &Profile) -> Table {
         "of its roof",
     ];
     Table { head, rows: rows.collect() }
+}
+
+/// Explains the columns of the table of operators.
+pub fn target_note(profile: &Profile) -> String {
+    targets::note(profile.run.header.timing != Timing::HostClock)
 }
 
 pub fn patterns(profile: &Profile) -> Table {

@@ -4,9 +4,10 @@ use super::Profile;
 use super::tables;
 use crate::numbers::seconds;
 use crate::table::{Table, columns};
+use crate::targets;
 use std::fmt::Write;
 
-const TOP: usize = 8;
+const TOP: usize = 10;
 const BAR: usize = 24;
 
 pub fn terminal(profile: &Profile, files: &[String]) -> String {
@@ -24,6 +25,7 @@ pub fn terminal(profile: &Profile, files: &[String]) -> String {
     }
     let _ = writeln!(out, "  {:<20} {:>10} 100.00%", "the whole step", seconds(breakdown.wall));
     let _ = write!(out, "\nTop operators by self time\n{}", columns(&top(profile)));
+    let _ = writeln!(out, "  {}", tables::target_note(profile));
     let _ = write!(out, "\nPatterns\n{}", columns(&headless(tables::patterns(profile))));
     let _ = write!(out, "\nBottlenecks by priority\n{}", columns(&bottlenecks(profile)));
     out += "\nMemory\n";
@@ -39,19 +41,22 @@ fn headless(mut table: Table) -> Table {
     table
 }
 
-/// Time, share, roof and what.
+/// The course's columns (device time, host time, calls, target), share, roof and the operator.
 fn top(profile: &Profile) -> Table {
     let rows = profile.run.operator_analysis.by_place.iter().take(TOP).map(|place| {
         let roof = format!("{:.0}%", place.percent_of_roof);
         vec![
             seconds(place.time),
             format!("{:.1}%", place.percent_of_step),
+            seconds(place.host_time),
             place.count.to_string(),
             roof,
+            targets::of_place(place),
             place.label(),
         ]
     });
-    Table { head: vec!["self time", "share", "calls", "of roof", "operator · where · phase"], rows: rows.collect() }
+    let head = vec!["device time", "share", "host time", "calls", "of roof", "target", "operator · where · phase"];
+    Table { head, rows: rows.collect() }
 }
 
 fn bottlenecks(profile: &Profile) -> Table {

@@ -1,5 +1,6 @@
 //! The command line of a script's optimisation.
 
+use crate::optimize::phase_3::Precisions;
 use headroom_experiments::remedies::{REMEDIES, named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(next_help_heading = "For a PyTorch script (after --)")]
 pub struct ScriptArguments {
-    /// Also try remedies of this class: `precision` (bf16) moves losses by more than rounding does
-    #[arg(long, value_name = "CLASS", value_parser = ["precision"], requires = "command")]
+    /// Also try remedies of this class: `precision` (bf16) moves losses by more than rounding does. Without a script: keep the
+    /// precision that Phase 3 proves
+    #[arg(long, value_name = "CLASS", value_parser = ["precision"])]
     pub(super) allow: Option<String>,
     /// Try these remedies alone
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
@@ -44,6 +46,11 @@ pub struct ScriptArguments {
 impl ScriptArguments {
     pub fn is_given(&self) -> bool {
         !self.command.is_empty()
+    }
+
+    /// Whether a proved precision of our own model is kept or only reported.
+    pub(in crate::optimize) fn precisions(&self) -> Precisions {
+        if self.allow.is_some() { Precisions::Kept } else { Precisions::Reported }
     }
 }
 

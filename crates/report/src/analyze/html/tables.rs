@@ -12,10 +12,12 @@ use crate::numbers::{grouped, metric};
 use crate::page::{kernel_cell, note, table};
 use crate::svg::escape;
 use crate::table::Table;
+use crate::targets;
 
 pub(super) fn operators(analysis: &Analysis) -> String {
     let about = note("Times per step. Self: without what an operator calls. Share: of all self time.");
-    table(&operator_table(analysis), "") + &about + &shapes(analysis)
+    let target = note(&targets::note(has_device_time(analysis)));
+    table(&operator_table(analysis), "") + &about + &target + &shapes(analysis)
 }
 
 /// Operators that were given several shapes, each with its share of the time; folded, for it is long.

@@ -24,6 +24,7 @@ start(async () => {
     { title: "self time", help: "a step", number: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
     { title: "share", help: `of ${data.share_of}`, number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, largest(data.rows), share(row.share)) },
     hostDiffers && { title: "on the host", help: "self time a step", number: true, value: (row) => row.host_seconds, cell: (row) => seconds(row.host_seconds) },
+    has("target") && { title: "target", help: "time with the named pass, else at the roof", value: (row) => row.target || null },
     has("flops") && { title: "FLOPs", number: true, value: (row) => row.flops, cell: (row) => metric(row.flops) },
     has("bytes") && { title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => bytes(row.bytes) },
     has("intensity") && { title: "FLOPs/byte", number: true, value: (row) => row.intensity, cell: (row) => ratio(row.intensity) },
