@@ -27,3 +27,4 @@ pub mod study;
 pub mod svg;
 pub mod table;
 pub mod training;
+pub mod workshop;
