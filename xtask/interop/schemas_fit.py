@@ -82,7 +82,14 @@ def explain(_):
     return {"$schema": DIALECT, "title": "headroom explain --format json"} | root
 
 
-MADE = {"analyze": analyze, "compare": compare, "explain": explain, "lint": lint, "runs": runs}
+def workshop(types):
+    """A record sheet, or the marks of a folder."""
+    schema = Schema(types)
+    root = {"anyOf": [schema.of("RecordSheet"), schema.of("Marks")]}
+    return whole(root, schema, "headroom workshop sheet and check --json")
+
+
+MADE = {"analyze": analyze, "compare": compare, "explain": explain, "lint": lint, "runs": runs, "workshop": workshop}
 
 
 def texts():
@@ -131,6 +138,9 @@ def documents(binary, folder):
     yield "runs", "the list", printed("runs", "list", "--json")
     yield "runs", "one", printed("runs", "show", "--json", "one")
     yield "runs", "two", printed("runs", "compare", "--json", "one", "two")
+    yield "workshop", "a sheet", printed("workshop", "sheet", "--json", "1")
+    yield "workshop", "a filled sheet", printed("workshop", "sheet", "--json", "1", "--from", ".")
+    yield "workshop", "marks", printed("workshop", "check", "--json", "one")
 
 
 def examples(folder):
@@ -156,7 +166,7 @@ def invalid(binary, folder):
         checked += 1
         for error in list(validators[name].iter_errors(document))[:5]:
             yield f"{name}, {which}: {error.json_path}: {error.message[:300]}"
-    if checked < 15:
+    if checked < 18:
         yield f"only {checked} documents were looked at"
     if validators["explain"].is_valid({"code": "TP101"}) or validators["analyze"].is_valid({}):
         yield "a schema lets everything through"

@@ -1,5 +1,5 @@
 //! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `release`,
-//! `screenshots`, `targets`, `tidy`, `torch`, `wheel` and `bench`.
+//! `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -22,6 +22,7 @@ mod test;
 mod tidy;
 mod torch;
 mod wheel;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -85,6 +86,8 @@ enum Command {
     Torch(torch::Arguments),
     /// The Python wheel, built, installed into a fresh environment and used there
     Wheel(wheel::Arguments),
+    /// The answers on the workshop's pages, filled from stored outputs; --run stores those of this machine
+    Workshop(workshop::Arguments),
     /// Headroom against its peers, taking turns in one run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Torch(arguments) => torch::run(&arguments),
         Command::Wheel(arguments) => wheel::run(&arguments),
+        Command::Workshop(arguments) => workshop::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
     };
     match outcome {

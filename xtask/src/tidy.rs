@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: fast checks of the tree, each with file, line and what to do.
 
+mod answers;
 mod attributes;
 mod cycles;
 mod decisions;
@@ -35,6 +36,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("import cycles", cycles::check),
     ("dependencies", dependencies::check),
     ("wording", wording::check),
+    ("answers", answers::check),
 ];
 
 /// The text files of the repository as git sees them, those not yet added included.

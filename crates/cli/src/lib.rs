@@ -35,6 +35,7 @@ mod undecided;
 mod verified;
 mod verify;
 mod version;
+mod workshop;
 
 use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -97,6 +98,7 @@ enum Command {
     Serve(serve::Arguments),
     Mcp(mcp::Arguments),
     Explain(explain::Arguments),
+    Workshop(workshop::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Write man pages and completions into a folder (for packages)
@@ -165,6 +167,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Mcp(arguments) => mcp::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Workshop(arguments) => workshop::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Pages(arguments) => pages::run(&arguments),
         Command::Race(arguments) => race::run(arguments),

@@ -30,6 +30,7 @@ pub mod temporary;
 pub mod timeline;
 pub mod timestamp;
 pub mod validation;
+pub mod workshop;
 
 /// The version of the files' layout. It changes when a key changes meaning or goes away, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;

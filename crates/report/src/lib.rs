@@ -28,3 +28,4 @@ pub mod svg;
 pub mod table;
 mod targets;
 pub mod training;
+pub mod workshop;

@@ -28,7 +28,7 @@ enum Document {
 use Document::{Lines, One};
 
 /// Every command and form of it that prints results. `{}` is a number that no other run has: folders of its own.
-const RESULTS: [(&str, Document); 29] = [
+const RESULTS: [(&str, Document); 31] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
     ("train --size nano --show-tree", One),
@@ -51,6 +51,8 @@ const RESULTS: [(&str, Document); 29] = [
     ("lint silenced.py --add-noqa", One),
     ("explain", One),
     ("explain TP101", One),
+    ("workshop sheet 1", One),
+    ("workshop check run1", One),
     ("runs list", One),
     ("runs show main", One),
     ("runs compare main 2", One),
@@ -157,7 +159,7 @@ fn a_recording_shown_as_text_leaves_the_scripts_output_where_it_was() {
 }
 
 /// For every command what it is asked for and how it then ends: 0 done, 1 no, 2 bad input, 3 the run itself failed.
-const ENDINGS: [(&str, i32); 67] = [
+const ENDINGS: [(&str, i32); 72] = [
     ("train --size nano --num-steps 2 --output-dir e0", 0),
     ("train --size mini", 2),
     ("train --size nano --num-steps 40 --output-dir e1 --learning-rate 1e30", 3),
@@ -203,6 +205,11 @@ const ENDINGS: [(&str, i32); 67] = [
     ("explain", 0),
     ("explain TP999", 2),
     ("explain > /dev/full", 3),
+    ("workshop sheet 1", 0),
+    ("workshop sheet 7", 2),
+    ("workshop check run1", 1),
+    ("workshop check home", 2),
+    ("workshop sheet 1 > /dev/full", 3),
     ("runs list", 0),
     ("runs list --status unheard-of", 2),
     ("runs list > /dev/full", 3),
@@ -254,7 +261,7 @@ fn every_command_ends_with_the_exit_codes_that_are_documented() {
             assert!(covered.contains(&(name.clone(), code)), "{name} has no line that ends with {code}");
         }
     }
-    for name in ["compare", "lint", "analyze", "optimize", "regress"] {
+    for name in ["compare", "lint", "analyze", "optimize", "regress", "workshop"] {
         assert!(covered.contains(&(name.into(), 1)), "{name} can say no");
     }
     let long = format!("train {SMALL} --num-steps 1000000 --output-dir long");

@@ -7,6 +7,7 @@ mod colour;
 mod commands;
 mod convention;
 mod corpus;
+mod coursework;
 mod data;
 mod determinism;
 mod evaluation;

@@ -1,23 +1,41 @@
 //! The documents of `docs/workshop`: every command in them is run, at a small size.
 
 use crate::home::place_with_peaks;
+use crate::place::Place;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The `headroom` lines of the fenced `sh` blocks, in order.
-fn commands(document: &str) -> Vec<String> {
+/// A block of commands by the words behind its `sh`: those that need PyTorch are run by `cargo xtask torch`, those for a GPU by hand.
+const RUN_HERE: [&str; 2] = ["```sh", "```sh cpu"];
+const RUN_ELSEWHERE: [&str; 2] = ["```sh torch", "```sh h200"];
+
+/// The `headroom` lines of the fenced blocks that begin with one of `fences`, in order.
+fn commands(document: &str, fences: &[&str]) -> Vec<String> {
     let mut found = vec![];
-    let mut inside = false;
-    for line in document.lines() {
-        match line {
-            "```sh" => inside = true,
-            "```" => inside = false,
-            line if inside && line.starts_with("headroom ") => found.push(line.to_string()),
-            line if inside => assert!(line.is_empty() || line.starts_with('#'), "not a command of ours: {line}"),
-            _ => {}
+    let (mut in_block, mut inside) = (false, false);
+    for line in document.lines().map(str::trim) {
+        if line.starts_with("```") {
+            in_block = !in_block;
+            let is_known = !line.starts_with("```sh") || RUN_HERE.contains(&line) || RUN_ELSEWHERE.contains(&line);
+            assert!(is_known, "a block that no machine runs: {line}");
+            inside = in_block && fences.contains(&line);
+        } else if inside {
+            let is_ours = line.starts_with("headroom ") || line.starts_with("python ");
+            assert!(is_ours || line.is_empty() || line.starts_with('#'), "not a command of ours: {line}");
+            found.extend(is_ours.then(|| line.split(" #").next().unwrap_or(line).trim().to_string()));
         }
     }
     found
+}
+
+/// Pages in the order in which they are worked through: README, the numbered parts, the others.
+fn pages() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workshop");
+    let mut pages: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+    pages.sort_by_key(|path| (name(path) != "README.md", !name(path).starts_with(char::is_numeric), name(path)));
+    pages
 }
 
 /// The same command on the smallest model and for few steps: seconds become fractions of one.
@@ -40,6 +58,14 @@ pub fn small(command: &str) -> String {
         };
         words.push(smaller.into());
         before = word;
+    }
+    if command.contains(" k1 ") {
+        // `short_experiment` gives its own.
+        for flag in ["--steps", "--seeds", "--time"] {
+            if let Some(at) = words.iter().position(|word| word == flag) {
+                words.drain(at..(at + 2).min(words.len()));
+            }
+        }
     }
     let mut line = words.join(" ").replacen("headroom", "$HEADROOM", 1);
     // Commands that take long, or whose answer depends on how busy the machine is, get shorter or looser flags.
@@ -67,24 +93,27 @@ pub fn short_experiment(line: &str) -> &'static str {
 
 #[test]
 fn every_command_of_the_workshop_runs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workshop");
-    let mut documents: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    documents.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
-    documents.sort();
-    assert!(documents.len() >= 5, "{documents:?}");
+    let pages = pages();
+    assert!(pages.len() >= 7, "{pages:?}");
     // One place for all: later exercises compare with runs of earlier ones.
     let place = place_with_peaks();
+    for script in fs::read_dir(pages[0].parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
+        if script.extension().is_some_and(|kind| kind == "py") {
+            fs::copy(&script, place.path(&script.file_name().unwrap().to_string_lossy())).unwrap();
+        }
+    }
     let mut run = 0;
-    for document in documents {
-        for command in commands(&fs::read_to_string(&document).unwrap()) {
+    for page in pages {
+        for command in commands(&fs::read_to_string(&page).unwrap(), &RUN_HERE) {
             let line = small(&command) + short_experiment(&command);
             let done = place.shell(&line);
-            // A ladder at toy size may well fail a gate, which is an answer too.
-            let answers: &[i32] = if command.contains(" optimize") { &[0, 1] } else { &[0] };
+            // A ladder at toy size may well fail a gate, a script has findings, and toy runs are not those that are asked for.
+            let may_say_no = [" optimize", " lint ", " workshop check "].iter().any(|name| command.contains(name));
+            let answers: &[i32] = if may_say_no { &[0, 1] } else { &[0] };
             assert!(
                 done.code.is_some_and(|code| answers.contains(&code)),
                 "{}: {command}\nas {line}\n{}{}",
-                document.display(),
+                page.display(),
                 done.stdout,
                 done.stderr
             );
@@ -94,10 +123,29 @@ fn every_command_of_the_workshop_runs() {
     assert!(run >= 15, "{run} commands");
 }
 
+/// Sheets name the commands of their pages, those of PyTorch and of GPUs among them.
+#[test]
+fn every_command_of_a_record_sheet_stands_on_its_page() {
+    let place = Place::new();
+    for part in 0..=6 {
+        let page =
+            pages().into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with(&part.to_string()));
+        let page = fs::read_to_string(page.unwrap_or_else(|| panic!("there is no page of part {part}"))).unwrap();
+        let all = commands(&page, &[RUN_HERE, RUN_ELSEWHERE].concat());
+        let sheet = place.succeeds(&format!("workshop sheet {part}")).stdout;
+        let named = commands(&sheet, &RUN_HERE);
+        assert!(!named.is_empty(), "{sheet}");
+        for command in named {
+            assert!(all.contains(&command), "part {part} has no `{command}`, only {all:#?}");
+        }
+    }
+}
+
 #[test]
 fn commands_are_made_small_and_stay_themselves() {
     let text = "text\n```sh\nheadroom study tiny small --versions v1 # all\n\n```\n```console\n$ headroom no\n```\n";
-    assert_eq!(commands(text), ["headroom study tiny small --versions v1 # all"]);
-    assert_eq!(small(&commands(text)[0]), "$HEADROOM study nano  --versions v1 --num-steps 10");
+    assert_eq!(commands(text, &RUN_HERE), ["headroom study tiny small --versions v1"]);
+    assert_eq!(small(&commands(text, &RUN_HERE)[0]), "$HEADROOM study nano  --versions v1 --num-steps 10");
+    assert_eq!(small("headroom k1 --seeds 3 --time 30 --output-dir a"), "$HEADROOM k1 --output-dir a");
     assert_eq!(small("headroom train --size small --num-steps 50"), "$HEADROOM train --size nano --num-steps 10");
 }

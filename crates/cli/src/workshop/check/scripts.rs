@@ -1,0 +1,80 @@
+//! Folders of a PyTorch script: its recordings, the remedies tried on it; and the report of a folder analysed again.
+
+use super::Answers;
+use super::training::written;
+use crate::analyze;
+use crate::workshop::folders::record;
+use headroom_record::script::ScriptRecord;
+use headroom_record::validation::VALIDATION_FILE;
+use serde_json::Value;
+use std::path::Path;
+
+const ANALYSIS_FILE: &str = "analysis.json";
+
+pub fn report(place: &Path) -> Result<Answers, String> {
+    let analysis: Value = record(place, ANALYSIS_FILE)?;
+    let findings = analysis["findings"].as_array().ok_or_else(|| format!("{ANALYSIS_FILE} has no findings"))?;
+    let steps = analysis["steps"]["list"].as_array().map_or(0, Vec::len);
+    Ok(Answers {
+        complete: Ok(format!("{} findings", findings.len())),
+        as_asked: written(place, "report.md"),
+        report: written(place, "report.html"),
+        agree: match analysis["measures"].is_object() {
+            true => Ok(format!("measures of {steps} steps")),
+            false => Err(format!("{ANALYSIS_FILE} holds no measures")),
+        },
+    })
+}
+
+/// Traces that `headroom record` left: they are read and measured here, whatever the folder is called.
+pub fn recording(place: &Path) -> Result<Answers, String> {
+    let traces = analyze::read_traces(&[place.to_path_buf()], headroom_trace::GzipRatio::Usual);
+    let traces = traces.map_err(|error| error.to_string())?;
+    let count = traces.len();
+    let traces = analyze::one_run(traces, &place.display().to_string()).map_err(|error| error.to_string())?;
+    let thresholds = analyze::thresholds(&[]).map_err(|error| error.to_string())?;
+    let measured = analyze::measured(&traces, &[], analyze::About::default(), thresholds);
+    let analysis = measured.map_err(|error| error.to_string())?;
+    let (steps, operators) = (&analysis.steps.list, analysis.measures.operators.rows.len());
+    // Any list of objects reads as a trace without events.
+    if operators == 0 {
+        return Err("no operator was recorded".to_string());
+    }
+    Ok(Answers {
+        complete: Ok(format!("{count} traces, {operators} operators")),
+        as_asked: match &analysis.run {
+            Some(_) => Err("the trace is of a run of headroom's own, not of a script".to_string()),
+            None => Ok(format!("a trace of {} steps of a script", steps.len())),
+        },
+        report: Ok(format!("`headroom analyze` reads it: {} findings", analysis.findings.len())),
+        agree: match steps.iter().all(|step| step.seconds > 0.0) && !steps.is_empty() {
+            true => Ok("every step took time".to_string()),
+            false => Err("no step is found in it".to_string()),
+        },
+    })
+}
+
+/// `headroom optimize -- python …`.
+pub fn remedies(place: &Path) -> Result<Answers, String> {
+    let found: ScriptRecord = record(place, VALIDATION_FILE)?;
+    let tried = found.remedies.iter().filter(|row| row.was_tried).count();
+    let failed = found.gates.iter().find(|(name, gate)| *name != "throughput" && gate.result == "fail");
+    Ok(Answers {
+        complete: match tried {
+            0 => Err("no remedy was tried".to_string()),
+            _ => Ok(format!("{tried} remedies tried, {} kept", found.kept.len())),
+        },
+        as_asked: match found.command.iter().any(|word| word.ends_with(".py")) {
+            true => Ok(found.command.join(" ")),
+            false => Err(format!("`{}` names no script", found.command.join(" "))),
+        },
+        report: written(place, "optimize.html"),
+        agree: match failed {
+            Some((name, gate)) => Err(format!("the gate {name} fails: {} beyond {}", gate.figure, gate.limit)),
+            None if found.ci95_low <= found.speedup && found.speedup <= found.ci95_high => {
+                Ok(format!("{:.2}× inside its interval, losses agree", found.speedup))
+            }
+            None => Err("the speed-up lies outside its interval".to_string()),
+        },
+    })
+}

@@ -1,0 +1,111 @@
+//! Parts of the course as data: the runs that each leaves behind and the figures to write down. The table is in `parts`.
+
+mod figures;
+mod parts;
+
+pub use parts::PARTS;
+
+pub struct Part {
+    pub number: u64,
+    pub title: &'static str,
+    pub steps: &'static [Step],
+    pub agreements: &'static [Agreement],
+}
+
+/// One command of a page.
+pub struct Step {
+    pub title: &'static str,
+    pub command: &'static str,
+    /// The folder that the command leaves, as the pages name it.
+    pub run: Option<ExpectedRun>,
+    pub figures: &'static [&'static [Figure]],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ExpectedRun {
+    pub folder: &'static str,
+    pub holds: Expected,
+    pub machines: Machines,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Machines {
+    All,
+    /// Counts only where it is there.
+    Gpu,
+}
+
+/// Records that the folder of a step must hold, and with which settings.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected {
+    Training(Training),
+    Study {
+        sizes: &'static [&'static str],
+        versions: &'static [&'static str],
+    },
+    Sweep {
+        size: &'static str,
+        passes: &'static str,
+        batches: &'static [u64],
+        sequences: &'static [u64],
+    },
+    /// Every pass on Version 1.
+    Ladder {
+        size: &'static str,
+    },
+    /// A report of a folder that was analysed again.
+    Report,
+    /// K-1's rules on a LLaMA, on its own tree, and its habits timed.
+    Rules,
+    Tree,
+    TreeSpeed,
+    /// Traces of a script.
+    Recording,
+    /// Remedies tried on a script.
+    Remedies,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Training {
+    pub size: &'static str,
+    /// As `--passes` takes them.
+    pub passes: &'static str,
+    /// At least so many.
+    pub steps: u64,
+    pub writes: Writes,
+    /// The reservation stays within so many MiB.
+    pub within_mb: Option<f64>,
+}
+
+/// Files beyond those of every run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Writes {
+    Nothing,
+    Intensity,
+    Profile,
+}
+
+/// Two runs that must end with the same loss: they train the same model on the same batches.
+pub struct Agreement {
+    pub first: &'static str,
+    pub second: &'static str,
+    pub about: &'static str,
+}
+
+pub struct Figure {
+    pub name: &'static str,
+    /// File of the run folder and dotted key; `None` where the command only prints it.
+    pub source: Option<(&'static str, &'static str, Unit)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    Count,
+    Seconds,
+    Mebibytes,
+    Percent,
+    /// A ratio, written with ×.
+    Times,
+    Number,
+    Words,
+}

@@ -1,0 +1,172 @@
+//! `headroom workshop`: sheets are filled from runs, and marks are given for what the records say, whatever folders are called.
+
+use crate::home::place_with_peaks;
+use crate::place::Place;
+use serde_json::Value;
+use std::fs;
+
+const PLAIN: &str = "train --size tiny --passes v1 --num-steps 20";
+const BASELINE: &str = "profile --size tiny --passes v1 --num-steps 20 --output-dir runs/baseline";
+
+/// The two runs of part 1 that are compared.
+fn place_of_a_student() -> Place {
+    let place = place_with_peaks();
+    place.succeeds(&format!("{PLAIN} --output-dir runs/plain"));
+    place.succeeds(BASELINE);
+    place
+}
+
+/// The marks of one run of a part, found by the folder's name on the page.
+fn marks(place: &Place, folder: &str, part: usize, run: &str) -> (Option<i32>, Value) {
+    let done = place.run(&format!("workshop check {folder} --json"));
+    let marks: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", done.stderr));
+    let parts = marks["parts"].as_array().unwrap();
+    let part = parts.iter().find(|entry| entry["part"] == part).unwrap();
+    let found = part["runs"].as_array().unwrap().iter().find(|entry| entry["folder"] == run).unwrap();
+    (done.code, found.clone())
+}
+
+/// Names of the checks that failed, with why.
+fn failures(run: &Value) -> Vec<String> {
+    let failed = run["checks"].as_array().unwrap().iter().filter(|check| check["passed"] == false);
+    failed.map(|check| format!("{}: {}", check["name"].as_str().unwrap(), check["note"].as_str().unwrap())).collect()
+}
+
+fn edit(place: &Place, file: &str, change: impl FnOnce(&mut Value)) {
+    let mut record = place.json(file);
+    change(&mut record);
+    place.write(file, record.to_string());
+}
+
+#[test]
+fn marks_follow_from_the_records_of_a_folder() {
+    let place = place_of_a_student();
+    for folder in [".", "runs"] {
+        let done = place.succeeds(&format!("workshop check {folder}"));
+        for line in [
+            "Part 1, Baseline: 9 of 17 points",
+            "ok    complete: 20 steps on cpu",
+            "ok    as asked: tiny, --passes v1, 20 steps",
+            "ok    report: report.html",
+            "ok    agrees: final losses",
+            "not there: headroom study tiny small",
+            "nothing wrong",
+        ] {
+            assert!(done.stdout.contains(line), "{line}\n{}", done.stdout);
+        }
+    }
+    let alone = place.succeeds("workshop check runs/baseline").stdout;
+    assert!(alone.contains("Part 1, Baseline: 4 of 4 points\n  runs/baseline"), "{alone}");
+
+    // Another name is no hindrance, and a good name is no proof.
+    fs::rename(place.path("runs/plain"), place.path("runs/mine")).unwrap();
+    let (code, found) = marks(&place, ".", 1, "runs/plain");
+    assert_eq!((code, found["found"].as_str(), failures(&found)), (Some(0), Some("runs/mine"), vec![]));
+    place.succeeds("train --size nano --passes v2 --num-steps 12 --output-dir runs/plain");
+    let (code, found) = marks(&place, ".", 1, "runs/plain");
+    assert_eq!(code, Some(1));
+    let failed = failures(&found).join("\n");
+    for words in ["as asked: size nano, not tiny", "passes fuse-qkv", "batch 8 × 64, not 8 × 128", "12 steps, not 20"]
+    {
+        assert!(failed.contains(words), "{words}: {failed}");
+    }
+    assert!(!failed.contains("figures agree"), "{failed}");
+    place.refuses("workshop check home", &["holds no run of the workshop"]);
+    place.refuses("workshop check nowhere", &["is not a folder"]);
+    place.refuses("workshop sheet 7", &["7 is not in 0..=6"]);
+}
+
+#[test]
+fn figures_that_were_changed_by_hand_do_not_agree() {
+    let place = place_of_a_student();
+    let file = |name: &str| format!("runs/baseline/{name}");
+    let kept = |name: &str| (file(name), place.read(&file(name)));
+    let check = |changed: &str, change: &dyn Fn(&mut Value), words: &str| {
+        let (path, before) = kept(changed);
+        edit(&place, &path, change);
+        let (code, found) = marks(&place, ".", 1, "runs/baseline");
+        let failed = failures(&found).join("\n");
+        assert!(code == Some(1) && failed.contains(words), "{words}: {failed}");
+        place.write(&path, before);
+    };
+    let summary = "performance_summary.json";
+    check(summary, &|record| record["performance_summary"]["final_loss"] = 8.0.into(), "the loss rose");
+    check(summary, &|record| record["performance_summary"]["final_loss"] = 1.0.into(), "below the data's entropy");
+    check(summary, &|record| record["performance_summary"]["final_loss"] = Value::Null, "not a number");
+    check(summary, &|record| record["performance_summary"]["avg_training_speed"] = 900.0.into(), "samples per second");
+    check(summary, &|record| record["training_params"]["batch_size"] = 4.into(), "are not of one run");
+    check(summary, &|record| record["statistics"] = Value::Null, "complete: performance_summary.json does not read");
+    check(
+        "config.json",
+        &|record| record["configuration"]["parameters"] = 5.into(),
+        "parameters, and the size tiny has",
+    );
+    let operators = "operator_analysis.json";
+    check(operators, &|record| record["patterns"]["kernels_per_step"] = 12.into(), "kernels are listed");
+    check(operators, &|record| record["step_breakdown"]["wall"] = 99.0.into(), "times by part");
+    check("flops_profile.json", &|record| record["flops_analysis"]["forward_flops"] = 1.into(), "FLOPs by phase");
+    check("memory_analysis.json", &|record| record["peak_memory_mb"] = 900.0.into(), "memory by category");
+    fs::remove_file(place.path(&file("report.html"))).unwrap();
+    let (_, found) = marks(&place, ".", 1, "runs/baseline");
+    assert_eq!(failures(&found), ["report: report.html is missing or empty"]);
+
+    edit(&place, "runs/plain/performance_summary.json", |record| {
+        record["performance_summary"]["final_loss"] = 6.9.into()
+    });
+    let (_, found) = marks(&place, ".", 1, "runs/plain and runs/baseline");
+    assert!(failures(&found)[0].contains("not the same model"), "{found}");
+}
+
+#[test]
+fn a_sheet_is_filled_from_the_runs_that_are_there() {
+    let place = place_of_a_student();
+    let empty = place.succeeds("workshop sheet 1").stdout;
+    assert!(empty.contains("| kernels per step |  |"), "{empty}");
+    place.succeeds("workshop sheet 1 --from . --output sheet.md");
+    let filled = String::from_utf8(place.read("sheet.md")).unwrap();
+    let row = "| kernels per step | 244 | `patterns.kernels_per_step` in `runs/baseline/operator_analysis.json` |";
+    assert!(filled.contains(row), "{filled}");
+    assert!(filled.contains("| small: samples per second |  |"), "a run that is not there leaves its figures empty");
+    let loss = place.json("runs/plain/performance_summary.json")["performance_summary"]["final_loss"].as_f64().unwrap();
+    assert!(filled.contains(&format!("| final loss | {loss:.4} |")), "{filled}");
+    place.refuses("workshop sheet 1 --from nowhere", &["is not a folder"]);
+    place.refuses("workshop sheet 1 --output runs", &["is a folder"]);
+}
+
+/// The experiments of the other parts at toy size: complete, but not of the size that is asked for.
+#[test]
+fn experiments_are_judged_by_their_own_records() {
+    let place = place_with_peaks();
+    let runs = [
+        (
+            "study nano --versions v1 --num-steps 4 --output-dir runs/sizes",
+            1,
+            "as asked: without the sizes tiny, small",
+        ),
+        (
+            "scale --size nano --passes v1 --batch 2,4 --seq 16,32 --plan-only --output-dir runs/scaling",
+            2,
+            "as asked: size nano",
+        ),
+        (
+            "optimize --size nano --batch-size 2 --seq-len 16 --rounds 4 --time 1 --curve-steps 2 --min-speedup 0.001 \
+             --precisions none --output-dir runs/optimize",
+            4,
+            "as asked: size nano, not tiny",
+        ),
+        ("k1 --size nano --sources 1 --steps 2 --seeds 2 --eval-batches 1 --output-dir runs/k1", 5, ""),
+    ];
+    for (line, part, wrong) in runs {
+        let done = place.run(line);
+        assert!(matches!(done.code, Some(0 | 1)), "{line}\n{}", done.stderr);
+        let folder = line.split(' ').next_back().unwrap();
+        let (_, found) = marks(&place, ".", part, folder);
+        let failed = failures(&found);
+        // The gates of a toy ladder may fail, which is told apart from the size.
+        let failed: Vec<&String> = failed.iter().filter(|line| !line.starts_with("figures agree")).collect();
+        match wrong {
+            "" => assert_eq!(failed, [] as [&String; 0], "{line}"),
+            words => assert!(failed.len() == 1 && failed[0].contains(words), "{line}: {failed:?}"),
+        }
+    }
+}
