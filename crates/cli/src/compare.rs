@@ -43,8 +43,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if is_any(Answer::Undecided) {
         output::note("not decided: more recorded steps narrow the interval; --undecided fail makes this exit 1");
     }
-    let is_no = is_any(Answer::Fail) || is_any(Answer::Undecided) && arguments.undecided.is_no();
-    Ok(ExitCode::from(u8::from(is_no)))
+    let is_failure = is_any(Answer::Fail) || is_any(Answer::Undecided) && arguments.undecided.is_failure();
+    Ok(ExitCode::from(u8::from(is_failure)))
 }
 
 /// One side, whose traces must be of one run.

@@ -2,7 +2,7 @@
 
 mod link;
 
-use crate::ranks::{self, Company};
+use crate::ranks::{self, RankGroup};
 use crate::shown::{Plain, Shown};
 use crate::train::start::cuda_options;
 use crate::{kept, output, verified, verify};
@@ -52,7 +52,7 @@ pub struct Arguments {
 }
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
-pub fn run(arguments: Arguments, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
     let device: DeviceSpec = arguments.device.parse()?;
     *company = ranks::connected(device, RANK_TIMEOUT)?;
     if let Some(company) = company {
@@ -220,7 +220,7 @@ fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (vendor, family, model) = processor_model()?;
     let units = units(&Processor { vendor, family, model })?;
     let clock = clock_hertz(Duration::from_millis(50))?;
-    let in_tiles = (isa == Isa::Amx).then_some(units.tile_flops_a_cycle).flatten().map(f64::from);
+    let in_tiles = (isa == Isa::Amx).then_some(units.tile_flops_per_cycle).flatten().map(f64::from);
     let (a_cycle, what) = match in_tiles {
         Some(flops) => {
             let products = f64::from(SPLIT_PRODUCTS);
@@ -228,7 +228,7 @@ fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
         }
         None => {
             let what = format!("{} multiply-add units of {} lanes × 2", units.count, units.lanes);
-            (f64::from(units.flops_a_cycle()), what)
+            (f64::from(units.flops_per_cycle()), what)
         }
     };
     let rate = |a_cycle: f64| threads as f64 * a_cycle * clock;

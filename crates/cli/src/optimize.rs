@@ -2,8 +2,8 @@
 
 mod patch;
 mod precisions;
-mod record;
 mod script;
+mod validation_record;
 
 use crate::memory_size::parse_bytes;
 use crate::output;
@@ -35,12 +35,12 @@ use headroom_training::data::BatchShape;
 use headroom_training::models::{SIZES, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
-use record::{Surroundings, record_of};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use validation_record::{Surroundings, record_of};
 
 /// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, searches for lists forwards (best
 /// predicted first) and backwards (by leaving out), lets all of them take turns in one race, keeps the fastest, and checks it:
@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             seed: arguments.seed,
             output_dir: arguments.output_dir,
             json: arguments.shown.is_json(),
-            undecided_fails: arguments.undecided.is_no(),
+            undecided_fails: arguments.undecided.is_failure(),
         };
         return script::run(arguments.script, shared, entry);
     }
@@ -230,7 +230,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
             gate.about
         ));
     }
-    Ok(if is_no(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if is_failure(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// The kept list on as many ranks as were asked for, predicted from its measured step.
@@ -283,8 +283,8 @@ fn try_precisions(
 const SHARE_OF_PRECISIONS: u32 = 6;
 
 /// Is the answer no? A gate that is not decided is one only where that was asked for.
-fn is_no(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
-    gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided.is_no())
+fn is_failure(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
+    gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided.is_failure())
 }
 
 const UNDECIDED_HELP: &str =
@@ -428,7 +428,7 @@ mod tests {
             };
             [("memory".to_string(), gate("pass")), ("throughput".to_string(), gate(result))].into()
         };
-        let answers = |undecided| ["pass", "fail", "undecided"].map(|result| is_no(&gates(result), undecided));
+        let answers = |undecided| ["pass", "fail", "undecided"].map(|result| is_failure(&gates(result), undecided));
         assert_eq!(answers(Undecided::Pass), [false, true, false]);
         assert_eq!(answers(Undecided::Fail), [false, true, true]);
     }

@@ -7,7 +7,7 @@ pub mod peaks;
 mod records;
 
 use crate::output;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::registry::Entry;
 use crate::train::arguments::Arguments;
 use crate::train::plan::Planned;
@@ -32,7 +32,7 @@ use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
 use peaks::Peaks;
-use records::Made;
+use records::ProfileRecords;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Profiler {
         arguments: &Arguments,
         settings: &Settings,
         planned: &Planned,
-        company: Option<&Company>,
+        company: Option<&RankGroup>,
     ) -> anyhow::Result<Option<Profiler>> {
         let flags = &arguments.profiling;
         if !Profiler::is_wanted(arguments) {
@@ -199,7 +199,7 @@ impl Profiler {
         let (Some(analysed), Some(recording)) = (analysed, &trainer.recording) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
-        let made = Made::new(self, &analysed.analysis, settings, outcome, performance)?;
+        let made = ProfileRecords::new(self, &analysed.analysis, settings, outcome, performance)?;
         entry.amend(|figures| {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
             figures.bound = Some(made.intensity.memory_bound_vs_compute_bound);

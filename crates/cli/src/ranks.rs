@@ -17,7 +17,7 @@ use headroom_trace::Distributed;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::data::Source;
 use headroom_training::trainer::Trainer;
-use neighbours::{Seat, Share, share_of};
+use neighbours::{RankPlacement, Share, share_of};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const FOR_RANK_0: Duration = Duration::from_secs(2);
 /// Time for a launcher to pass on the last words of a rank.
 const BEFORE_THE_END: Duration = Duration::from_millis(200);
 
-pub struct Company {
+pub struct RankGroup {
     pub launched: Launched,
     ranks: Arc<Ranks>,
     /// All ranks came to the end of the run together, whatever it was.
@@ -38,7 +38,7 @@ pub struct Company {
 }
 
 /// Joins the others, where a launcher started several. From then on rank 0 alone speaks, but for errors.
-pub fn join(arguments: &Arguments) -> anyhow::Result<Option<Company>> {
+pub fn join(arguments: &Arguments) -> anyhow::Result<Option<RankGroup>> {
     let device: DeviceSpec = arguments.machine.device.parse()?;
     connected(device, arguments.machine.rank_timeout)
 }
@@ -64,9 +64,9 @@ pub fn check_alone(command: Option<&'static str>) -> anyhow::Result<()> {
 }
 
 /// The same for any command.
-pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Option<Company>> {
+pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Option<RankGroup>> {
     let Some(launched) = launch::from_environment()? else { return Ok(None) };
-    output::speak_as(launched.rank);
+    output::set_output_rank(launched.rank);
     let by = launched.by.name();
     ensure!(
         device != DeviceSpec::Null,
@@ -87,10 +87,10 @@ pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Opt
             Ranks::connect(&launched, patience)?
         }
     };
-    Ok(Some(Company { launched, ranks: Arc::new(ranks), ended: Cell::new(false) }))
+    Ok(Some(RankGroup { launched, ranks: Arc::new(ranks), ended: Cell::new(false) }))
 }
 
-impl Company {
+impl RankGroup {
     pub fn rank(&self) -> usize {
         self.launched.rank
     }
@@ -123,9 +123,9 @@ impl Company {
     /// This rank's share of its machine, whatever launcher started it. Keeps to CPUs that no other rank uses, unless more threads were asked
     /// for than there are such.
     pub fn settle(&self, threads: Option<usize>) -> Result<Share, RanksError> {
-        let seat = Seat::here(affinity::allowed_cpus());
+        let seat = RankPlacement::here(affinity::allowed_cpus());
         let said = self.ranks.gather(&seat.to_bytes())?;
-        let seats: Vec<Seat> = said.iter().map(|words| Seat::from_bytes(words)).collect();
+        let seats: Vec<RankPlacement> = said.iter().map(|words| RankPlacement::from_bytes(words)).collect();
         let share = share_of(&seats, self.rank());
         if share.sharing > 1 && !share.cpus.is_empty() && threads.is_none_or(|threads| threads <= share.cpus.len()) {
             affinity::keep_to(&share.cpus);
@@ -217,7 +217,7 @@ impl Company {
 
     /// Leaves together with the others, or ends all of them where this one failed by itself.
     pub fn part(self, failed: Option<u8>) {
-        let Company { mut ranks, ended, .. } = self;
+        let RankGroup { mut ranks, ended, .. } = self;
         match (failed.filter(|_| !ended.get()), Arc::get_mut(&mut ranks)) {
             (Some(code), _) => {
                 // A launcher that is told to end all ranks may drop what they printed just before.

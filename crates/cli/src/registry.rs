@@ -104,7 +104,7 @@ impl Registry {
         }
         let connection = match open_to_write(path) {
             // Earlier records can still be read.
-            Err(error) if read_only::is_the_reason(&error) => read_only::open(path).unwrap_or(Err(error)),
+            Err(error) if read_only::is_read_only_location(&error) => read_only::open(path).unwrap_or(Err(error)),
             opened => opened,
         };
         Ok(Registry { connection: connection?, path: path.to_path_buf() })

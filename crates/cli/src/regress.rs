@@ -109,8 +109,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         let help = if arguments.rerun.is_some() { "more rounds" } else { "--rerun, which runs both in turns" };
         output::note(&format!("help: {help}, or a machine that does nothing else; --undecided fail makes this exit 1"));
     }
-    let is_no = answer.regressed() || answer.is_undecided() && arguments.undecided.is_no();
-    Ok(ExitCode::from(u8::from(is_no)))
+    let is_failure = answer.regressed() || answer.is_undecided() && arguments.undecided.is_failure();
+    Ok(ExitCode::from(u8::from(is_failure)))
 }
 
 fn judged(registry: &Registry, baseline: &RunRow, which: &str) -> anyhow::Result<RunRow> {

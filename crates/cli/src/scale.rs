@@ -10,7 +10,7 @@ use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::shown::{Plain, Shown};
 use crate::signals::{self, Interrupt};
-use crate::study::rates::{held_against, room};
+use crate::study::rates::{reference_rates, room};
 use crate::study::state::compact;
 use crate::train::request::TrainRequest;
 use crate::train::settings::Settings;
@@ -97,7 +97,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     let base = train_request(&arguments, None)?.settings()?.0;
     let sweeps = Sweeps::of(&arguments, &base)?;
-    let peaks = held_against(&base)?;
+    let peaks = reference_rates(&base)?;
     let rates = peaks.rates;
     let step = base.step(0);
     let mut points = sweeps.plan(&step, base.threads, &rates)?;

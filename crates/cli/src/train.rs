@@ -26,7 +26,7 @@ use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::files::host_name;
 use crate::profile::{self, Profiler};
-use crate::ranks::{self, Company};
+use crate::ranks::{self, RankGroup};
 use crate::registry::{self, About, Entry};
 use crate::shown::Stream as Format;
 use crate::signals::{self, Interrupt};
@@ -35,7 +35,7 @@ use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
 use config_file::RUN_FILE;
 use estimate::Estimate;
-use folder::{IfTaken, RunFolder};
+use folder::{IfFolderExists, RunFolder};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::LoadWatch;
 use headroom_record::atomic::{FileError, write_atomically};
@@ -74,14 +74,14 @@ const READY: &str = "The machine is ready: device, memory, folder and three step
 pub fn run_profiled(
     mut arguments: Arguments,
     entry: &mut Entry,
-    company: &mut Option<Company>,
+    company: &mut Option<RankGroup>,
 ) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
     run(arguments, entry, company)
 }
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
-pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.profiling.analyze_existing {
         return existing::run(folder, arguments.output.folder());
     }
@@ -136,7 +136,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         &settings,
         &planned,
         estimate.as_ref(),
-        estimate::ranks_line(&settings, &planned, company.map(Company::line)),
+        estimate::ranks_line(&settings, &planned, company.map(RankGroup::line)),
     );
     if format == Format::Text {
         output::text(&opening)?;
@@ -258,7 +258,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
         let rounding = trainer.rounding();
         let attribution = attribution.as_ref();
-        let made = Made {
+        let made = RunResults {
             profiler: profiler.as_ref(),
             trainer: &trainer,
             attribution,
@@ -276,7 +276,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
 }
 
 fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
-    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    let if_taken = if flags.overwrite { IfFolderExists::Overwrite } else { IfFolderExists::Refuse };
     match flags.folder() {
         Some(path) => RunFolder::claim(path, if_taken),
         None => RunFolder::claim_new(started, &settings.size),
@@ -296,7 +296,7 @@ fn open_checkpoints(
         return Ok(None);
     };
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
-    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    let if_taken = if flags.overwrite { IfFolderExists::Overwrite } else { IfFolderExists::Refuse };
     Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
 }
 
@@ -313,7 +313,7 @@ fn events(folder: &Path, arguments: &Arguments, settings: &Settings, need: &Memo
     let host = if arguments.output.redact { "host".into() } else { host_name() };
     let about = EventsAbout {
         started: 0.0,
-        samples_a_step: settings.samples_a_step(),
+        samples_per_step: settings.samples_per_step(),
         seq_len: settings.shape.seq_len,
         peak_memory_mb: need.peak.total() as f64 / MIB,
         reserved_memory_mb: need.total() as f64 / MIB,
@@ -360,7 +360,7 @@ fn go_back(
     let Ok(checkpoint) = Checkpoint::open(folder) else { return Ok(None) };
     persist::load_all(trainer, &checkpoint)?;
     trainer.scale_rate(LOWER_RATE);
-    progress.went_back(trainer.step, LOWER_RATE);
+    progress.rolled_back(trainer.step, LOWER_RATE);
     let (_, sources) = Settings::resolve(arguments)?;
     Ok(Some(Prefetcher::start(sources.training, trainer.data_position)?))
 }
@@ -386,7 +386,7 @@ const CHOICES_FILE: &str = "products.txt";
 
 /// Results of a run beside its outcome.
 #[derive(Clone, Copy)]
-struct Made<'a> {
+struct RunResults<'a> {
     profiler: Option<&'a Profiler>,
     trainer: &'a Trainer,
     attribution: Option<&'a AttributionRecord>,
@@ -402,10 +402,10 @@ fn conclude(
     ended: &Ended,
     flags: &OutputArguments,
     format: Format,
-    made: Made,
+    made: RunResults,
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
-    let Made { profiler, trainer, attribution, rounding, .. } = made;
+    let RunResults { profiler, trainer, attribution, rounding, .. } = made;
     let mut analysed = None;
     let mut record = summary::performance_record(settings, ended);
     if let Some(rounding) = rounding {

@@ -9,7 +9,7 @@ pub enum Undecided {
 
 impl Undecided {
     /// Makes this an answer of no?
-    pub fn is_no(self) -> bool {
+    pub fn is_failure(self) -> bool {
         self == Undecided::Fail
     }
 }

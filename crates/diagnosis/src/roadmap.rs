@@ -101,7 +101,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         let by_worth = rounded(worth(right)).cmp(&rounded(worth(left))).then(by_cost);
         is_rest(left).cmp(&is_rest(right)).then(by_worth)
     });
-    let now = view.steps.seconds_a_step(view.steps.wall_nanos());
+    let now = view.steps.seconds_per_step(view.steps.wall_nanos());
     let (mut removed, mut expected_removed) = (Removal::default(), Removal::default());
     let (mut saved_so_far, mut expected_so_far) = (0.0f64, 0.0f64);
     let mut items = Vec::new();

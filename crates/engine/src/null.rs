@@ -81,7 +81,7 @@ impl Device for Null {
         Ok(())
     }
 
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
         std::mem::replace(&mut self.recorder, recorder)
     }
 

@@ -8,12 +8,12 @@
 
 mod error;
 mod exchange;
+mod heartbeats;
 mod jobs;
 pub mod launch;
 mod library;
 pub mod measure;
 mod mpi;
-mod pulse;
 mod say;
 mod shared;
 mod star;
@@ -108,8 +108,8 @@ impl Ranks {
     }
 
     /// A rank that has gone, where its connection tells. Nothing where words are exchanged just now, or go through MPI.
-    pub(crate) fn gone(&self) -> Option<usize> {
-        self.star.as_ref()?.try_lock().ok()?.gone()
+    pub(crate) fn lost_rank(&self) -> Option<usize> {
+        self.star.as_ref()?.try_lock().ok()?.lost_rank()
     }
 
     pub fn rank(&self) -> usize {

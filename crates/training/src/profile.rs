@@ -4,7 +4,7 @@
 //! as for anybody's.
 
 mod collectives;
-mod device_lanes;
+mod device_tracks;
 pub mod events_file;
 mod modules;
 mod plan_facts;

@@ -327,7 +327,7 @@ fn nodes_that_never_were_chosen_have_not_moved() {
     let mut trainer = Case { update: "topk:1", ..CASE }.trained(3);
     trainer.read_choices();
     let distances = moved(&mut trainer, Start::Drawn(SEED)).unwrap();
-    let record = trainer.choices.as_ref().unwrap().record("topk:1".into(), SEED, &distances);
+    let record = trainer.choices.as_ref().unwrap().attribution_record("topk:1".into(), SEED, &distances);
     for (node, updates) in record.updates.iter().enumerate() {
         assert_eq!(record.moved[node] > Some(0.0), *updates > 0, "{}", record.nodes[node]);
     }

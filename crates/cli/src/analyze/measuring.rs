@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use headroom_diagnosis::measures::ranks::{Runs, told_apart};
+use headroom_diagnosis::measures::ranks::{Runs, group_by_run};
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
@@ -50,7 +50,7 @@ pub struct SeveralRuns {
 
 impl SeveralRuns {
     pub fn of(traces: Vec<Trace>) -> Result<SeveralRuns> {
-        let Runs { members, why } = told_apart(&traces);
+        let Runs { members, why } = group_by_run(&traces);
         let mut traces: Vec<Option<Trace>> = traces.into_iter().map(Some).collect();
         let runs: Vec<Vec<Trace>> =
             members.iter().map(|run| run.iter().filter_map(|&at| traces[at].take()).collect()).collect();

@@ -1,6 +1,6 @@
 //! `headroom device` under a launcher: how long messages between the ranks take.
 
-use crate::ranks::{Company, device_of};
+use crate::ranks::{RankGroup, device_of};
 use crate::shown::{Plain, Shown};
 use crate::train::start::cuda_options;
 use crate::{kept, output};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Every rank measures; rank 0 tells and keeps.
-pub fn run(company: &Company, device: &str, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
+pub fn run(company: &RankGroup, device: &str, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let ranks = company.ranks();
     let (between, library, machine, measured) = match device_of(device, &company.launched).parse()? {
         DeviceSpec::Cuda(ordinal) => {

@@ -1,7 +1,7 @@
 //! The rungs after the passes: precisions, tried with one list, and what they proved kept for `--precision auto`.
 
 use super::On;
-use super::record::gate;
+use super::validation_record::gate;
 use crate::output;
 use crate::profile::peaks::Peaks;
 use crate::proved::{self, model_named};

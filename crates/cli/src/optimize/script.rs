@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use telling::{Told, counted, headline, milliseconds, row_in_words, shown, verdict};
+use telling::{RecordContext, counted, headline, milliseconds, row_in_words, shown, verdict};
 
 /// Options that the command shares with the optimisation of our own model.
 pub struct Shared {
@@ -119,9 +119,9 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let wanted =
         Wanted { precision: arguments.allow.is_some(), only: arguments.only.clone(), skip: arguments.skip.clone() };
     let (tried, left) = candidates(&offered, &expected(&analysis), &wanted);
-    let about = Told { arguments, analysis: &analysis, began };
+    let about = RecordContext { arguments, analysis: &analysis, began };
     if arguments.dry_run {
-        let record = about.record(search.originals(), &dry(tried), left, None);
+        let record = about.script_record(search.originals(), &dry(tried), left, None);
         return shown(&record, shared, results, "").map(|()| ExitCode::SUCCESS);
     }
     tell(&format!("trying {}", counted(tried.len(), "remedy", "remedies")));
@@ -140,12 +140,12 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         return interrupted(entry, &interrupt);
     }
     let found = found.map_err(|why| not_measured(why, arguments.warmup_steps + arguments.steps))?;
-    let mut record = about.record(&found.originals, &found.rows, left, Some(&found));
+    let mut record = about.script_record(&found.originals, &found.rows, left, Some(&found));
     proposal.ran(&found);
     if arguments.apply && verdict(&record, shared.undecided_fails) == ExitCode::SUCCESS {
         proposal.apply(&folder, &found.speedup)?;
     }
-    record.patch = proposal.record();
+    record.patch = proposal.patch_record();
     record.seconds = began.elapsed().as_secs_f64();
     let record = record.with_provenance();
     entry.figures(headline(&record));
@@ -176,7 +176,7 @@ fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Resu
     let mark = into.join(OURS);
     std::fs::write(&mark, OURS_SAYS).map_err(FileError::new("write", &mark))?;
     let (traces, measured) =
-        processes.record(into).map_err(|why| RunFailed(format!("the script was not recorded: {why}")))?;
+        processes.record_trace(into).map_err(|why| RunFailed(format!("the script was not recorded: {why}")))?;
     let analysis = analyze::analysis_of(&traces, &[], thresholds(&[])?)?;
     if let Some(first) = analysis.findings.first() {
         tell(&format!("first finding: {}", first.message));

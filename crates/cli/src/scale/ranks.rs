@@ -7,7 +7,7 @@ use crate::profile::peaks::Peaks;
 use crate::registry::{About, Entry, Headline};
 use crate::signals::Interrupt;
 use crate::study::child::{ChildEnd, run_program};
-use crate::study::rates::held_against;
+use crate::study::rates::reference_rates;
 use crate::train::request::TrainRequest;
 use crate::train::settings::Settings;
 use anyhow::{Context, ensure};
@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     // Each rank has as many threads as it will have beside the others: one rank alone would use all cores otherwise.
     let threads = arguments.threads.map_or((cores / most).max(1), usize::from);
     let launcher = launcher_words(arguments, device)?;
-    let peaks = held_against(&base)?;
+    let peaks = reference_rates(&base)?;
     let folder = new_folder(arguments, RANK_SCALING_FILE)?;
     entry.begin(&About {
         folder: Some(&folder),

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::cache::Cache;
 use super::catalog::{Catalog, Entry};
 use super::guard::{self, Token};
-use super::listen::Visitor;
+use super::listen::Connection;
 use super::pages::{self, Answer};
 use super::{Access, changes, folder, reply};
 
@@ -97,14 +97,14 @@ async fn guarded(Shared(state): App, request: Request, next: Next) -> Reply {
     if let Err(refusal) = guard::check_shape(uri, headers, state.port) {
         return reply::refusal(refusal);
     }
-    let visitor = request.extensions().get::<Visitor>().cloned();
+    let visitor = request.extensions().get::<Connection>().cloned();
     if uri.path().strip_prefix('/').is_some_and(|given| state.token.matches(given)) {
-        visitor.iter().for_each(Visitor::let_in);
+        visitor.iter().for_each(Connection::mark_authenticated);
         return reply::welcome(&guard::set_cookie(state.port, &state.token));
     }
     match guard::check_sender(method, headers, state.port, &state.token) {
         Ok(()) => {
-            visitor.iter().for_each(Visitor::let_in);
+            visitor.iter().for_each(Connection::mark_authenticated);
             next.run(request).await
         }
         Err(refusal) => reply::refusal(refusal),

@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::plan::plan_run;
-use super::rates::held_against;
+use super::rates::reference_rates;
 use super::request::{check_same, request};
 use anyhow::{Context, bail, ensure};
 use headroom_graph::cost::Rates;
@@ -165,7 +165,7 @@ fn check_all(request: &StudyRequest, rows: &[StudyRow]) -> anyhow::Result<(Study
         let any_rates = Rates { product_flops: 1.0, bytes: 1.0, call_seconds: 0.0 };
         let planned = plan_run(request, row, any_rates)?;
         if found.is_none() {
-            let peaks = held_against(&planned.settings)?;
+            let peaks = reference_rates(&planned.settings)?;
             let machine = &planned.settings.machine;
             let described = StudyMachine {
                 name: peaks.device,

@@ -84,7 +84,7 @@ fn batch_line(settings: &Settings) -> String {
     };
     let on_ranks = match settings.ranks {
         1 => String::new(),
-        ranks => format!(" on each of {ranks} ranks: {} sequences a step", settings.samples_a_step()),
+        ranks => format!(" on each of {ranks} ranks: {} sequences a step", settings.samples_per_step()),
     };
     format!("{} × {} tokens{accumulated}{on_ranks}", settings.shape.batch_size, settings.shape.seq_len)
 }

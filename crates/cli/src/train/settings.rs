@@ -112,7 +112,8 @@ impl Settings {
         let last_step = last_step(arguments, &before, first_step)?;
         let seed = arguments.training.seed.or(state.map(|state| state.seed)).unwrap_or(42);
         let update = update_of(arguments, &before, state, &model, seed)?;
-        let optimizer = optimizer::resolved(arguments, &before, update, &optimizer::Usual::of(&model, last_step))?;
+        let optimizer =
+            optimizer::resolved(arguments, &before, update, &optimizer::TrainingDefaults::of(&model, last_step))?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
         let sources = wanted.open(&SourceSettings::new(asked, vocab_size, seed))?;
@@ -221,7 +222,7 @@ impl Settings {
     }
 
     /// Sequences of a step, on all ranks together.
-    pub fn samples_a_step(&self) -> usize {
+    pub fn samples_per_step(&self) -> usize {
         self.shape.batch_size * self.optimizer.accumulation * self.ranks
     }
 

@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::Settings;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::signals::Interrupt;
 use crate::{kept, output, verified};
 use headroom_engine::DeviceSpec;
@@ -23,9 +23,9 @@ pub fn trainer(
     settings: &Settings,
     planned: Planned,
     interrupt: &Interrupt,
-    company: Option<&Company>,
+    company: Option<&RankGroup>,
 ) -> anyhow::Result<Trainer> {
-    let ranks = company.map(Company::ranks);
+    let ranks = company.map(RankGroup::ranks);
     let device = build_device(arguments, settings, &planned.programs(), ranks.clone())?;
     let Planned { training, evaluation, .. } = planned;
     let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);

@@ -98,7 +98,7 @@ fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting
     let gap = stop.span;
     idle.total_seconds += seconds(gap.nanos());
     idle.longest_seconds = idle.longest_seconds.max(seconds(gap.nanos()));
-    let Some(before) = stop.dry() else {
+    let Some(before) = stop.starved() else {
         let loading_nanos = covered(loading, gap);
         idle.data_loading_seconds += seconds(loading_nanos);
         idle.unknown_seconds += seconds(gap.nanos() - loading_nanos);
@@ -125,7 +125,7 @@ fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting
 /// Whether a device span is of a graph, or a copy or fill of what the graph after it reads.
 fn begins_a_graph(view: &View, at: usize) -> bool {
     let device = &view.trace.device;
-    let kinds = (at..device.len()).take_while(|&next| device.lane[next] == device.lane[at]).map(|next| {
+    let kinds = (at..device.len()).take_while(|&next| device.track[next] == device.track[at]).map(|next| {
         let call = Some(view.call_of[next]).filter(|call| *call != NONE)?;
         view.call_kind(call as usize)
     });

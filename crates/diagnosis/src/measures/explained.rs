@@ -20,7 +20,7 @@ fn sentence(view: &View, stop: &Stop) -> String {
     let before = named(stop.before(view)).unwrap_or_else(|| "the start".into());
     let after = named(stop.after()).unwrap_or_else(|| "the end".into());
     let milliseconds = stop.span.nanos() as f64 / 1e6;
-    let host = match host_in(view, stop.dry().unwrap_or(stop.span)) {
+    let host = match host_in(view, stop.starved().unwrap_or(stop.span)) {
         _ if stop.stalled().nanos() * 2 > stop.span.nanos() => {
             "the work was queued: it waited for another stream, another rank or something outside of the file"
                 .to_string()

@@ -89,7 +89,7 @@ fn queue_depths(view: &View, calls: &[(i64, usize)]) -> Vec<i64> {
     calls
         .iter()
         .map(|&(time, at)| {
-            let queue = unfinished.entry(device.lane[at].0).or_default();
+            let queue = unfinished.entry(device.track[at].0).or_default();
             while queue.peek().is_some_and(|Reverse(end)| *end <= time) {
                 queue.pop();
             }

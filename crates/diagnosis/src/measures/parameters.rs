@@ -185,7 +185,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
             continue;
         }
         let goes_on = |&last: &usize| {
-            host.lane[last] == host.lane[at]
+            host.track[last] == host.track[at]
                 && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS
                 && view.steps.at_host(host.start[last]) == view.steps.at_host(host.start[at])
         };

@@ -353,7 +353,7 @@ fn small_kernels(view: &View) -> SmallKernels {
         // A reduction over the same elements is fused with what surrounds it.
         let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction) && !held.contains(&at);
         let goes_on = |&last: &usize| {
-            device.lane[last] == device.lane[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
+            device.track[last] == device.track[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
         };
         let repeats = run.len() >= 2 && run[run.len() - 2..].iter().all(|&last| device.name[last] == device.name[at]);
         if !fits || repeats || !run.last().is_some_and(goes_on) {

@@ -16,7 +16,7 @@ use super::steps::FoundBy;
 use super::view::View;
 use crate::peaks::links::link_of;
 use jobs::rank_of;
-pub use jobs::{Job, Runs, dated, largest_job, told_apart};
+pub use jobs::{Job, Runs, dated, group_by_run, largest_job};
 use matching::{Matched, Meeting, matched};
 use strips::Strips;
 
@@ -145,13 +145,13 @@ pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Rank
     let exposed_waits = without(&merged(waits.iter().map(|wait| wait.wait).collect()), &compute(analyzed_view));
     let sets = sums.iter().map(|sum| merged(sum.waits.clone())).collect::<Vec<_>>();
     let exposed_wait =
-        |(view, waits): (&&View, &Vec<Span>)| view.steps.seconds_a_step(total(&without(waits, &compute(view))));
+        |(view, waits): (&&View, &Vec<Span>)| view.steps.seconds_per_step(total(&without(waits, &compute(view))));
     let mean_waiting = views.iter().zip(&sets).map(exposed_wait).sum::<f64>() / views.len() as f64;
     let strips = strips::strips(views, &sets, &offsets, aligned.iter().all(|aligned| *aligned), analyzed);
     let straggler = straggler(&rows, meetings.len(), &missing);
     Some(Ranks {
         meetings: meetings.len(),
-        waiting_seconds: analyzed_view.steps.seconds_a_step(total(&exposed_waits)),
+        waiting_seconds: analyzed_view.steps.seconds_per_step(total(&exposed_waits)),
         mean_waiting_seconds: mean_waiting,
         straggler,
         notes: notes(&rows, &aligned, &meetings, &missing, world),
@@ -233,20 +233,20 @@ impl Row<'_> {
         RankRow {
             rank: self.rank,
             trace: self.trace.name.clone(),
-            step_seconds: steps.seconds_a_step(steps.wall_nanos()),
+            step_seconds: steps.seconds_per_step(steps.wall_nanos()),
             busy_share: steps.share(inside(if self.view.has_device_work() { &self.view.busy } else { &compute })),
-            compute_seconds: steps.seconds_a_step(inside(&compute)),
-            exposed_seconds: steps.seconds_a_step(inside(&exposed(self.view))),
+            compute_seconds: steps.seconds_per_step(inside(&compute)),
+            exposed_seconds: steps.seconds_per_step(inside(&exposed(self.view))),
             collectives: spans.len(),
             collective_seconds: seconds(spans.iter().map(|span| span.nanos()).sum()),
             met: sums.met,
             last_share: sums.last as f64 / sums.met.max(1) as f64,
             waited_seconds: seconds(sums.waits.iter().map(|wait| wait.nanos()).sum()),
-            transfer_seconds: steps.seconds_a_step(sums.transfer),
-            pipeline_wait_seconds: steps.seconds_a_step(total(&without(&merged(sums.pipeline.clone()), &compute))),
+            transfer_seconds: steps.seconds_per_step(sums.transfer),
+            pipeline_wait_seconds: steps.seconds_per_step(total(&without(&merged(sums.pipeline.clone()), &compute))),
             waits_for: (nanos > 0).then(|| self.numbers[most]),
-            waits_for_seconds: steps.seconds_a_step(nanos),
-            caused_seconds: steps.seconds_a_step(sums.caused),
+            waits_for_seconds: steps.seconds_per_step(nanos),
+            caused_seconds: steps.seconds_per_step(sums.caused),
         }
     }
 }

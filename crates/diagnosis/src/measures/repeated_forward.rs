@@ -78,8 +78,8 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         }
         // One of the operators within has the number of the node that computes the gradient.
         let is_learnt = view.within(at).any(|inner| learnt.contains(&host.sequence[inner]));
-        let goes_on = last == Some((false, host.lane[at].0));
-        last = Some((is_learnt, host.lane[at].0));
+        let goes_on = last == Some((false, host.track[at].0));
+        last = Some((is_learnt, host.track[at].0));
         if is_learnt {
             trained.extend(view.module_of(at));
             *with.entry(step).or_default().entry(layer).or_default() += 1;

@@ -289,7 +289,7 @@ fn no_steps(view: &View, trust: &mut Trust) {
 
 fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     let steps = &view.steps;
-    let step_seconds = steps.seconds_a_step(steps.wall_nanos());
+    let step_seconds = steps.seconds_per_step(steps.wall_nanos());
     if step_seconds <= 0.0 {
         return;
     }

@@ -58,9 +58,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
     // In stops too long for a launch the host was at something that may be done earlier, or beside the device's work.
-    let dry = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::dry);
-    let dry = merged(dry.filter(|span| span.nanos() > 0).collect());
-    found.removal = Removal { host: without(&dry, &explained), ..Removal::default() };
+    let starved = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::starved);
+    let starved = merged(starved.filter(|span| span.nanos() > 0).collect());
+    found.removal = Removal { host: without(&starved, &explained), ..Removal::default() };
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }

@@ -14,7 +14,7 @@ pub const RULE: TraceRule = TraceRule {
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let live = &evidence.measures.memory.live_after_steps;
-    let grows = |pair: &[u64]| pair[1] as f64 > pair[0] as f64 * (1.0 + evidence.thresholds.growth_a_step);
+    let grows = |pair: &[u64]| pair[1] as f64 > pair[0] as f64 * (1.0 + evidence.thresholds.growth_per_step);
     if live.len() < 3 || !live.windows(2).all(grows) {
         return Vec::new();
     }

@@ -15,7 +15,7 @@ pub struct Thresholds {
     pub small_kernels_share: f64,
     pub optimizer_kernels_per_step: f64,
     pub memory_share_of_device: f64,
-    pub growth_a_step: f64,
+    pub growth_per_step: f64,
     pub roof_share: f64,
     pub roof_percent: f64,
     pub exposed_share: f64,
@@ -44,7 +44,7 @@ impl Default for Thresholds {
             small_kernels_share: 0.03,
             optimizer_kernels_per_step: 100.0,
             memory_share_of_device: 0.9,
-            growth_a_step: 0.005,
+            growth_per_step: 0.005,
             roof_share: 0.03,
             roof_percent: 20.0,
             exposed_share: 0.03,
@@ -180,7 +180,7 @@ const TRIGGERS: &[Trigger] = &[
         field: |all| &mut all.memory_share_of_device,
     },
     // growth of live memory from step to step
-    Trigger { code: "TR112", name: "growth-a-step", unit: Unit::Share, field: |all| &mut all.growth_a_step },
+    Trigger { code: "TR112", name: "growth-a-step", unit: Unit::Share, field: |all| &mut all.growth_per_step },
     // time of an operator above its roof
     Trigger { code: "TR113", name: "roof-share", unit: Unit::Share, field: |all| &mut all.roof_share },
     // how much of its roof an operator may reach and still be reported

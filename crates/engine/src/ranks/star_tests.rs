@@ -95,7 +95,7 @@ fn a_rank_that_goes_is_noticed_at_once_and_named_to_all() {
     assert!(begin.elapsed() < Duration::from_secs(10), "the patience was 20 s");
     let gone = together(2, |mut star| {
         while star.rank == 0 {
-            if let Some(rank) = star.gone() {
+            if let Some(rank) = star.lost_rank() {
                 return Some(rank);
             }
         }

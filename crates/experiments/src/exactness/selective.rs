@@ -96,7 +96,7 @@ fn taken(open: &Open, config: &StepConfig, steps: usize) -> Result<Taken, Exactn
         return Err(run(error.to_string()));
     }
     let Some(choices) = &trainer.choices else { return Ok(Taken { losses, shares: vec![], wrong: 0 }) };
-    let record = choices.record(String::new(), SEED, &distances);
+    let record = choices.attribution_record(String::new(), SEED, &distances);
     let pairs = record.updates.iter().zip(&record.moved);
     let wrong = pairs.filter(|(updates, moved)| (**updates > 0) != (**moved > Some(0.0))).count();
     Ok(Taken { losses, shares: choices.kept().iter().map(|step| step.shares.clone()).collect(), wrong })

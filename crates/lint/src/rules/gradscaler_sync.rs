@@ -39,7 +39,7 @@ fn check(check: &mut Check) {
         let is_here = file == program.file_of(call.context);
         let edits = if is_here { vec![set_keyword(site, "fused", "True")] } else { Vec::new() };
         check.report_as(
-            worth::of_record(program, call.context),
+            worth::of_logged_value(program, call.context),
             call.context,
             call.node,
             message,

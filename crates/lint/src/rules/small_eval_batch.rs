@@ -23,11 +23,11 @@ fn check(check: &mut Check) {
     let program = check.program;
     check_batches_by_hand(check);
     let batch = |loader: &Loader| loader.batch_size.as_ref().and_then(|value| value.known_integer());
-    for loader in &program.made.loaders {
+    for loader in &program.constructed.loaders {
         let Some(size) = batch(loader).filter(|_| super::evaluates(program, loader)) else { continue };
         let file = program.file_of(loader.context);
         let training = program
-            .made
+            .constructed
             .loaders
             .iter()
             .filter(|other| program.file_of(other.context) == file && !super::evaluates(program, other));

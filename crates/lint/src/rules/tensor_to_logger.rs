@@ -33,7 +33,7 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(shown.context, shown.expression));
         let message = format!("formatting `{text}` reads it from the device, and the host waits, at every step");
-        let notice = worth::of_record(program, shown.context);
+        let notice = worth::of_logged_value(program, shown.context);
         let fix = fix(program, shown.context, shown.statement);
         check.report_as(notice, shown.context, shown.expression, message, fix);
     }
@@ -43,7 +43,7 @@ fn check(check: &mut Check) {
         }
         let message =
             format!("`{}` is handed a device value and reads it, and the host waits, at every step", call.name);
-        let notice = worth::of_record(program, call.context);
+        let notice = worth::of_logged_value(program, call.context);
         check.report_as(notice, call.context, call.node, message, fix(program, call.context, call.statement));
     }
 }

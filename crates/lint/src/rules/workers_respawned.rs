@@ -25,7 +25,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for (id, loader) in program.made.loaders.iter().enumerate() {
+    for (id, loader) in program.constructed.loaders.iter().enumerate() {
         let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
         let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
         if is_kept

@@ -141,9 +141,9 @@ fn busiest_device(events: &MemoryEvents) -> Option<u16> {
 /// The innermost operator on the event's thread at its time.
 fn allocator(view: &View, event: usize) -> (String, String) {
     let (host, events) = (&view.trace.host, &view.trace.memory);
-    let (lane, time) = (events.lane[event], events.time[event]);
-    let before = host.lane.partition_point(|&other| other < lane);
-    let after = host.lane.partition_point(|&other| other <= lane);
+    let (track, time) = (events.track[event], events.time[event]);
+    let before = host.track.partition_point(|&other| other < track);
+    let after = host.track.partition_point(|&other| other <= track);
     let next = before + host.start[before..after].partition_point(|&start| start <= time);
     let mut around = if next > before { next as u32 - 1 } else { NONE };
     while around != NONE && host.end(around as usize) < time {

@@ -4,7 +4,7 @@ use super::values::{in_command_line, value_of};
 use super::{Outcome, Writer, shown, spot};
 use headroom_experiments::remedies::Remedy;
 use headroom_experiments::remedies::edit::{At, Edit, Value};
-use headroom_experiments::script::places::{Made, Place};
+use headroom_experiments::script::places::{ConstructedObject, Place};
 use headroom_lint::rewrite::arguments::Argument;
 
 /// A call, by its number in the note.
@@ -121,7 +121,7 @@ impl Writer<'_> {
     }
 }
 
-fn made(made: &[Made]) -> Vec<Call<'_>> {
+fn made(made: &[ConstructedObject]) -> Vec<Call<'_>> {
     made.iter()
         .enumerate()
         .map(|(number, one)| Call { number, place: one.place.as_ref(), names: vec![one.class.as_str(), "__init__"] })

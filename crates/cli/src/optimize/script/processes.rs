@@ -125,7 +125,7 @@ impl<'a> Processes<'a> {
     }
 
     /// Measures the script as it is and records it into a folder, in one process: the traces, by rank, and the measurement.
-    pub fn record(&mut self, into: &Path) -> Result<(Vec<PathBuf>, Option<Note>), String> {
+    pub fn record_trace(&mut self, into: &Path) -> Result<(Vec<PathBuf>, Option<Note>), String> {
         let measuring = self.measuring;
         let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
             record_into(command, into, place);

@@ -103,7 +103,7 @@ impl Proposal {
         files.map(|file| unified(&file.path.display().to_string(), &file.before, &file.after)).collect()
     }
 
-    pub fn record(&self) -> Option<PatchRecord> {
+    pub fn patch_record(&self) -> Option<PatchRecord> {
         if self.nothing_kept {
             return None;
         }
@@ -140,7 +140,7 @@ mod tests {
     fn files_outside_of_the_working_folder_are_never_written() {
         let mut found = proposal(&["train.py", "/elsewhere/train.py", "../other/train.py"], None);
         found.leave_other_folders_alone();
-        assert_eq!(found.record().unwrap().files, ["train.py"]);
+        assert_eq!(found.patch_record().unwrap().files, ["train.py"]);
         assert_eq!(found.patch.by_hand.len(), 2);
     }
 

@@ -9,26 +9,26 @@ use headroom_training::optimizer::{Method, OptimizerConfig, Update};
 use headroom_training::schedule::{Schedule, Shape};
 
 /// How a model is trained where nothing else is asked for.
-pub struct Usual {
+pub struct TrainingDefaults {
     learning_rate: f64,
     warmup_steps: u64,
     clip: f64,
 }
 
-impl Usual {
+impl TrainingDefaults {
     /// From this width on, a model is trained with more care.
     const WIDE: usize = 1024;
     const MOST_WARMUP: u64 = 100;
 
-    pub fn of(model: &ModelConfig, last_step: u64) -> Usual {
+    pub fn of(model: &ModelConfig, last_step: u64) -> TrainingDefaults {
         const RATE: f64 = 3e-4;
-        match model.hidden_dim >= Usual::WIDE {
-            true => Usual {
-                learning_rate: RATE * Usual::WIDE as f64 / model.hidden_dim as f64,
-                warmup_steps: (last_step / 5).clamp(1, Usual::MOST_WARMUP),
+        match model.hidden_dim >= TrainingDefaults::WIDE {
+            true => TrainingDefaults {
+                learning_rate: RATE * TrainingDefaults::WIDE as f64 / model.hidden_dim as f64,
+                warmup_steps: (last_step / 5).clamp(1, TrainingDefaults::MOST_WARMUP),
                 clip: 1.0,
             },
-            false => Usual { learning_rate: RATE, warmup_steps: 0, clip: 0.0 },
+            false => TrainingDefaults { learning_rate: RATE, warmup_steps: 0, clip: 0.0 },
         }
     }
 }
@@ -37,7 +37,7 @@ pub fn resolved(
     arguments: &Arguments,
     before: &Resumed,
     update: Update,
-    usual: &Usual,
+    usual: &TrainingDefaults,
 ) -> anyhow::Result<OptimizerConfig> {
     let flags = &arguments.training;
     let house = OptimizerConfig::updating(update);
