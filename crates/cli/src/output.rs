@@ -1,4 +1,4 @@
-//! Standard output for results, standard error for everything else. A reader that went away is no failure of the run.
+//! Standard output for results, standard error for everything else. A reader that went away is not a failure of the run.
 
 pub mod colour;
 
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 static RANK: OnceLock<usize> = OnceLock::new();
 
 /// From now on this process speaks as the rank of this number.
-pub fn speak_as(rank: usize) {
+pub fn set_output_rank(rank: usize) {
     let _ = RANK.set(rank);
 }
 

@@ -7,7 +7,7 @@ pub mod peaks;
 mod records;
 
 use crate::output;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::registry::Entry;
 use crate::train::arguments::Arguments;
 use crate::train::plan::Planned;
@@ -32,7 +32,7 @@ use headroom_training::recording::Recording;
 use headroom_training::run::Outcome;
 use headroom_training::trainer::Trainer;
 use peaks::Peaks;
-use records::Made;
+use records::ProfileRecords;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Profiler {
         arguments: &Arguments,
         settings: &Settings,
         planned: &Planned,
-        company: Option<&Company>,
+        company: Option<&RankGroup>,
     ) -> anyhow::Result<Option<Profiler>> {
         let flags = &arguments.profiling;
         if !Profiler::is_wanted(arguments) {
@@ -150,8 +150,8 @@ impl Profiler {
         notes.extend(trainer.device.recording_notes());
         match watched.map(|watch| watch.map(Watch::end)) {
             Some(Ok(Some(health))) => *record = record.clone().with_gpu_state(state_of(&health)),
-            Some(Ok(None)) => notes.push("clocks and power are not known: NVML gave no sample".into()),
-            Some(Err(why)) => notes.push(format!("clocks and power are not known: {why}")),
+            Some(Ok(None)) => notes.push("clocks and power are unknown: NVML gave no sample".into()),
+            Some(Err(why)) => notes.push(format!("clocks and power are unknown: {why}")),
             None => {}
         }
         record.profiler_config.profile_steps = analysis.steps.list.len() as u64;
@@ -199,7 +199,7 @@ impl Profiler {
         let (Some(analysed), Some(recording)) = (analysed, &trainer.recording) else {
             return Ok("nothing was recorded: the run ended before its first recorded step\n".into());
         };
-        let made = Made::new(self, &analysed.analysis, settings, outcome, performance)?;
+        let made = ProfileRecords::new(self, &analysed.analysis, settings, outcome, performance)?;
         entry.amend(|figures| {
             figures.mfu_percent = Some(made.flops.efficiency_metrics.mfu_percent);
             figures.bound = Some(made.intensity.memory_bound_vs_compute_bound);
@@ -236,8 +236,8 @@ fn how_timed(analysis: &Analysis) -> Option<String> {
     };
     let (steps, launches) = (analysis.steps.count(), &analysis.measures.launches);
     Some(format!(
-        "kernels timed by the GPU itself (CUPTI) in {steps:.0} steps, {how}: {:.0} kernels and {:.0} driver calls that queue \
-         work per step, each step waited for",
+        "kernels timed by the GPU itself (CUPTI) in {steps:.0} steps, {how}: {:.0} kernels and {:.0} driver calls that queue work \
+         per step, with a wait after each step",
         analysis.measures.kernels.per_step,
         (launches.count + launches.graph_launches) as f64 / steps
     ))
@@ -278,7 +278,7 @@ fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<
     let first = arguments.profiling.flops_profile_step.unwrap_or(before + skipped + 1);
     ensure!(
         (before + 1..=last).contains(&first),
-        "--flops-profile-step {first} is not a step of this run\n  help: it takes steps {} to {last}",
+        "--flops-profile-step {first} is not a step of this run\n  help: choose from steps {} to {last}",
         before + 1
     );
     Ok(first..=last.min(first + arguments.profiling.profile_steps - 1))

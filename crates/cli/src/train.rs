@@ -26,7 +26,7 @@ use crate::failure::RunFailed;
 use crate::output;
 use crate::profile::files::host_name;
 use crate::profile::{self, Profiler};
-use crate::ranks::{self, Company};
+use crate::ranks::{self, RankGroup};
 use crate::registry::{self, About, Entry};
 use crate::shown::Stream as Format;
 use crate::signals::{self, Interrupt};
@@ -35,7 +35,7 @@ use arguments::{OutputArguments, SpikeChoice};
 use checkpoints::Checkpoints;
 use config_file::RUN_FILE;
 use estimate::Estimate;
-use folder::{IfTaken, RunFolder};
+use folder::{IfFolderExists, RunFolder};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::LoadWatch;
 use headroom_record::atomic::{FileError, write_atomically};
@@ -68,20 +68,20 @@ use std::time::SystemTime;
 use summary::Ended;
 use tensorboard::Events;
 
-const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n";
+const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was saved\n";
 
 /// `headroom profile`: everything is recorded and reported.
 pub fn run_profiled(
     mut arguments: Arguments,
     entry: &mut Entry,
-    company: &mut Option<Company>,
+    company: &mut Option<RankGroup>,
 ) -> anyhow::Result<ExitCode> {
     arguments.profiling.generate_report = true;
     run(arguments, entry, company)
 }
 
 /// `company` is filled where this is one of several ranks; who calls parts with it.
-pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Company>) -> anyhow::Result<ExitCode> {
+pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.profiling.analyze_existing {
         return existing::run(folder, arguments.output.folder());
     }
@@ -92,7 +92,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
     }
     let started = utc_iso(SystemTime::now());
     let format = arguments.output.shown.format();
-    let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
+    let interrupt = signals::listen(|| output::note("finishing the step (ask again to stop immediately)"))?;
     registry::check_name(arguments.output.name.as_deref())?;
     ensure!(
         !arguments.output.overwrite || arguments.output.folder().is_some() || arguments.output.save.is_some(),
@@ -115,11 +115,12 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
     } else if let Some(ranks) = arguments.machine.ranks {
         ensure!(
             settings.device == DeviceSpec::Null,
-            "--ranks {ranks} plans a run of so many ranks and is for --device null\n  help: mpirun -n {ranks} headroom train starts one"
+            "--ranks {ranks} plans a run of that many ranks and is for --device null\n  help: mpirun -n {ranks} headroom train \
+             starts one"
         );
         settings = settings.among(ranks as usize, None, &arguments);
     } else if settings.passes.asks_for_ranks() {
-        output::note("note: passes of several ranks mean nothing to one; a launcher such as mpirun starts several");
+        output::note("note: passes for several ranks have no effect on one; a launcher such as mpirun starts several");
     }
     if arguments.training.show_tree {
         return show_tree::run(&settings, format);
@@ -136,7 +137,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         &settings,
         &planned,
         estimate.as_ref(),
-        estimate::ranks_line(&settings, &planned, company.map(Company::line)),
+        estimate::ranks_line(&settings, &planned, company.map(RankGroup::line)),
     );
     if format == Format::Text {
         output::text(&opening)?;
@@ -227,7 +228,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         }
         company.ended_together();
     }
-    // The other ranks of a machine are no other programs.
+    // The other ranks of a machine do not count as other programs.
     let other_load = load.filter(|_| company.is_none()).and_then(|load| load.others());
     let spikes = std::mem::take(&mut progress.spikes);
     let printed = progress.finish();
@@ -258,7 +259,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
         let attribution = attribution::write(&mut trainer, &settings, &folder.path)?;
         let rounding = trainer.rounding();
         let attribution = attribution.as_ref();
-        let made = Made {
+        let made = RunResults {
             profiler: profiler.as_ref(),
             trainer: &trainer,
             attribution,
@@ -276,7 +277,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Com
 }
 
 fn claim_folder(flags: &OutputArguments, settings: &Settings, started: &str) -> anyhow::Result<RunFolder> {
-    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    let if_taken = if flags.overwrite { IfFolderExists::Overwrite } else { IfFolderExists::Refuse };
     match flags.folder() {
         Some(path) => RunFolder::claim(path, if_taken),
         None => RunFolder::claim_new(started, &settings.size),
@@ -291,12 +292,12 @@ fn open_checkpoints(
 ) -> anyhow::Result<Option<Checkpoints>> {
     let Some(path) = &flags.save else {
         if settings.resume.is_some() && !flags.validate_setup {
-            output::note("note: what this run learns is not saved; --save DIR keeps it");
+            output::note("note: the weights of this run are not saved; --save DIR saves them");
         }
         return Ok(None);
     };
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
-    let if_taken = if flags.overwrite { IfTaken::Overwrite } else { IfTaken::Refuse };
+    let if_taken = if flags.overwrite { IfFolderExists::Overwrite } else { IfFolderExists::Refuse };
     Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
 }
 
@@ -313,7 +314,7 @@ fn events(folder: &Path, arguments: &Arguments, settings: &Settings, need: &Memo
     let host = if arguments.output.redact { "host".into() } else { host_name() };
     let about = EventsAbout {
         started: 0.0,
-        samples_a_step: settings.samples_a_step(),
+        samples_per_step: settings.samples_per_step(),
         seq_len: settings.shape.seq_len,
         peak_memory_mb: need.peak.total() as f64 / MIB,
         reserved_memory_mb: need.total() as f64 / MIB,
@@ -360,7 +361,7 @@ fn go_back(
     let Ok(checkpoint) = Checkpoint::open(folder) else { return Ok(None) };
     persist::load_all(trainer, &checkpoint)?;
     trainer.scale_rate(LOWER_RATE);
-    progress.went_back(trainer.step, LOWER_RATE);
+    progress.rolled_back(trainer.step, LOWER_RATE);
     let (_, sources) = Settings::resolve(arguments)?;
     Ok(Some(Prefetcher::start(sources.training, trainer.data_position)?))
 }
@@ -386,7 +387,7 @@ const CHOICES_FILE: &str = "products.txt";
 
 /// Results of a run beside its outcome.
 #[derive(Clone, Copy)]
-struct Made<'a> {
+struct RunResults<'a> {
     profiler: Option<&'a Profiler>,
     trainer: &'a Trainer,
     attribution: Option<&'a AttributionRecord>,
@@ -402,10 +403,10 @@ fn conclude(
     ended: &Ended,
     flags: &OutputArguments,
     format: Format,
-    made: Made,
+    made: RunResults,
     entry: &mut Entry,
 ) -> anyhow::Result<()> {
-    let Made { profiler, trainer, attribution, rounding, .. } = made;
+    let RunResults { profiler, trainer, attribution, rounding, .. } = made;
     let mut analysed = None;
     let mut record = summary::performance_record(settings, ended);
     if let Some(rounding) = rounding {
@@ -464,22 +465,20 @@ fn how_it_ended(
     interrupt: &Interrupt,
 ) -> anyhow::Result<ExitCode> {
     let saved = match checkpoints {
-        Some(checkpoints) => format!("saved; --resume {} goes on from it", checkpoints.folder.display()),
-        None => "not saved: --save DIR keeps a checkpoint".into(),
+        Some(checkpoints) => format!("saved; --resume {} continues from it", checkpoints.folder.display()),
+        None => "not saved: --save DIR saves a checkpoint".into(),
     };
     let and = if checkpoints.is_some() { "and" } else { "but" };
     match end {
         End::Finished | End::StoppedEarly => return Ok(ExitCode::SUCCESS),
         End::Interrupted => output::note(&format!("interrupted: step {step} was finished {and} {saved}")),
         End::GivenUp if checkpoints.is_some_and(Checkpoints::has_saved) || (checkpoints.is_none() && step > 0) => {
-            output::note(&format!("interrupted: step {} was given up unfinished; step {step} is {saved}", step + 1));
+            output::note(&format!("interrupted: step {} was abandoned; step {step} is {saved}", step + 1));
         }
-        End::GivenUp => {
-            output::note(&format!("interrupted: step {} was given up unfinished; nothing is saved", step + 1))
-        }
+        End::GivenUp => output::note(&format!("interrupted: step {} was abandoned; nothing is saved", step + 1)),
         End::Failed(RunError::Data(error)) => return Err(error.into()),
         End::Failed(error @ RunError::OtherRank { .. }) => return Err(error.into()),
-        // Saving had been tried and found possible; what changed since is no fault of the input.
+        // Saving had been tried and found possible; a change since then is not a fault of the input.
         End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
     }
     Ok(interrupt.exit_code())

@@ -1,6 +1,6 @@
 //! Verdict on a gate whose interval leaves it open.
 
-/// Exit code of a gate that is not decided.
+/// Exit code of an undecided gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Undecided {
     Pass,
@@ -8,8 +8,8 @@ pub enum Undecided {
 }
 
 impl Undecided {
-    /// Makes this an answer of no?
-    pub fn is_no(self) -> bool {
+    /// Does this make the answer no?
+    pub fn is_failure(self) -> bool {
         self == Undecided::Fail
     }
 }

@@ -1,7 +1,6 @@
 //! Measures: functions from a trace to figures.
 
 mod anomaly;
-mod asked_again;
 mod attention_by_kernels;
 pub mod breakdown;
 mod by_hand;
@@ -47,6 +46,7 @@ pub mod rates;
 pub mod read_loops;
 pub mod recomputed;
 pub mod recorded;
+mod repeated_backward;
 mod repeated_forward;
 pub mod repeats;
 pub mod roofline;

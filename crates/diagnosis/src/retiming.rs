@@ -12,7 +12,7 @@ use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::profiler_cost::{EventCosts, MOST as MOST_SEEN, cost_spans, staging};
 use crate::measures::steps::{MeasuredOn, is_fetch};
 use crate::measures::view::View;
-use crate::simulation::{HostClock, NOT_PLAYED, Play, Removal, Simulation};
+use crate::simulation::{HostClock, NOT_PLAYED, Removal, Replay, Simulation};
 
 /// The step without the profiler: measured, or estimated from the number of recorded events.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -20,7 +20,7 @@ pub struct TrueStep {
     /// `measured`: steps were timed with nothing attached; `given`: on the command line; `estimated`: by recorded events.
     pub from: &'static str,
     pub seconds: f64,
-    /// Measured: the interval that holds the median with 95%. Estimated: with the dearest and the cheapest events that were seen.
+    /// Measured: the 95% interval of the median. Estimated: with the most and the least expensive events that were seen.
     pub lower_seconds: f64,
     pub upper_seconds: f64,
     /// Steps that were timed.
@@ -28,18 +28,18 @@ pub struct TrueStep {
     /// The step as recorded, and by the light profiler where there was one.
     pub recorded_seconds: f64,
     pub light_seconds: Option<f64>,
-    /// The step after playing it again, which all shares are of; the recorded one where nothing was played.
+    /// The replayed step, to which all shares refer; the recorded step where nothing was replayed.
     pub played_seconds: f64,
-    /// Cost of recording each event: fitted so that the play takes the true time, or assumed.
+    /// Cost of recording each event: fitted so that the replay takes the true time, or assumed.
     pub cost_per_event: Option<EventCosts>,
-    /// Share of the operators and calls that light and full trace have in common, where both were joined.
+    /// Share of the operators and calls that the light and the full trace have in common, where both were joined.
     pub joined_share: Option<f64>,
-    /// Reserves, in sentences.
+    /// Caveats, in sentences.
     pub notes: Vec<String>,
 }
 
 /// A trace whose steps take the true time.
-pub struct Played {
+pub struct RetimedTrace {
     pub trace: Trace,
     /// Clock that cut the steps of the recording that the times come from.
     pub recorded_on: MeasuredOn,
@@ -67,7 +67,7 @@ const MANY_WAITS: f64 = 10.0;
 const STEPS_TO_ESTIMATE_BY: usize = 8;
 
 /// The trace played again, where the true time is known: from its header, or `given` in seconds per step.
-pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
+pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     let recorded = mean_step(view);
     let timed = view.trace.header.recording.as_ref().map_or(&[][..], |recording| &recording.true_step_seconds);
     if recorded <= 0.0 || view.trace.header.headroom.is_some() {
@@ -91,14 +91,15 @@ pub fn played(view: &View, given: Option<f64>) -> Option<Played> {
         (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
     });
     if light.is_some() && joined.is_none() {
-        step.notes.push("light and full trace differ too much to be joined: the full one alone is played".to_string());
+        step.notes
+            .push("the light and full traces differ too much to be joined: only the full one is replayed".to_string());
     }
     let recorded_on = light.as_ref().filter(|_| joined.is_some()).unwrap_or(view).steps.measured_on;
     let (costs, trace) = joined.unwrap_or_else(|| as_timed(view, seconds));
     step.cost_per_event = Some(costs);
     step.played_seconds = mean_step(&View::played(&trace, recorded_on));
     step.notes.extend(miss(&step));
-    Some(Played { trace, recorded_on, step })
+    Some(RetimedTrace { trace, recorded_on, step })
 }
 
 /// The trace with the times of a play that takes the true time, and what recording an event cost in it.
@@ -110,7 +111,7 @@ fn as_timed(view: &View, true_seconds: f64) -> (EventCosts, Trace) {
     let simulation = Simulation::new(view);
     let usual = recording(view, EventCosts::shared(view), view.steps.host_range());
     let cost = simulation.run(&Removal::default()) - simulation.run(&usual);
-    match loader::as_slow_as_timed(view, view.steps.seconds_a_step(cost.max(0)), true_seconds) {
+    match loader::with_true_loader_time(view, view.steps.seconds_per_step(cost.max(0)), true_seconds) {
         Some(trace) => of_view(&View::played(&trace, view.steps.measured_on)),
         None => of_view(view),
     }
@@ -124,7 +125,7 @@ fn miss(step: &TrueStep) -> Option<String> {
         false => "the recorded steps were shorter than the timed ones",
     };
     let (played, truth) = (1e3 * step.played_seconds, 1e3 * step.seconds);
-    (miss.abs() > MISS).then(|| format!("played again, the step takes {played:.2} ms and not {truth:.2}: {why}"))
+    (miss.abs() > MISS).then(|| format!("replayed, the step takes {played:.2} ms instead of {truth:.2}: {why}"))
 }
 
 /// The lighter the profiler, the nearer to the truth.
@@ -133,7 +134,7 @@ fn light_view<'t>(view: &View<'t>) -> Option<View<'t>> {
 }
 
 fn mean_step(view: &View) -> f64 {
-    view.steps.seconds_a_step(view.steps.wall_nanos())
+    view.steps.seconds_per_step(view.steps.wall_nanos())
 }
 
 /// The step without the profiler by the number of recorded events, where no true time is known.
@@ -171,12 +172,12 @@ pub fn estimated(view: &View) -> TrueStep {
         ((1.0 - noise) * kept * with(most), (1.0 + noise) * with(least).max(step.seconds));
     let waits = waits_per_step(view);
     let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();
-    let device = view.steps.seconds_a_step(device);
+    let device = view.steps.seconds_per_step(device);
     if waits > MANY_WAITS && device > 0.0 && (1.0 - NOISE) * device < step.lower_seconds {
         step.lower_seconds = (1.0 - NOISE) * device;
         step.notes.push(format!(
-            "the host waits for the device {waits:.0} times per step: what recording costs there cannot be told \
-             from the number of events, so the lower bound of the step is the device's own work"
+            "the host waits for the device {waits:.0} times per step: the number of events does not show what \
+             recording costs there, so the lower bound of the step is the device's own work"
         ));
     }
     step
@@ -205,7 +206,7 @@ fn loading_share(view: &View) -> f64 {
 fn waits_for_workers(view: &View) -> f64 {
     let fetches = view.host_spans_named(|name| is_fetch(name) && name.contains("MultiProcessing"));
     let fetches = merged(fetches.into_iter().map(|at| view.host_span(at)).collect());
-    view.steps.seconds_a_step(view.steps.ordered.iter().map(|step| covered(&fetches, *step)).sum())
+    view.steps.seconds_per_step(view.steps.ordered.iter().map(|step| covered(&fetches, *step)).sum())
 }
 
 /// Waits of the host for the device.
@@ -224,7 +225,7 @@ fn recording(view: &View, costs: EventCosts, range: Span) -> Removal {
 }
 
 /// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
-fn fit(view: &View, true_seconds: f64) -> (EventCosts, Play) {
+fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     let simulation = Simulation::new(view);
     let usual = EventCosts::shared(view);
     let removal = |factor: f64| recording(view, usual.times(factor), view.steps.host_range());
@@ -274,7 +275,7 @@ fn graph_gaps(simulation: &Simulation, host: &Removal, wanted: i64) -> f64 {
 }
 
 /// The trace with the times of a play, and copies from pageable memory as long as they are without `costs`.
-fn replayed(view: &View, play: &Play, costs: EventCosts) -> Trace {
+fn replayed(view: &View, play: &Replay, costs: EventCosts) -> Trace {
     let clock = HostClock::new(play);
     let mut trace = view.trace.clone();
     trace.light = None;
@@ -305,7 +306,7 @@ fn replayed(view: &View, play: &Play, costs: EventCosts) -> Trace {
 fn keep_order_of_streams(trace: &mut Trace) {
     let device = &mut trace.device;
     for at in 1..device.len() {
-        if device.lane[at] == device.lane[at - 1] {
+        if device.track[at] == device.track[at - 1] {
             device.start[at] = device.start[at].max(device.start[at - 1]);
         }
     }

@@ -7,14 +7,14 @@ use headroom_trace::CallKind;
 
 use crate::measures::intervals::{Span, covered, holds, merged};
 use crate::measures::view::View;
-use points::{Point, What, points};
+use points::{Point, PointKind, points};
 
 /// Time to take out: on the host, and of device spans, which get a new duration.
 #[derive(Clone, Debug, Default)]
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
-    /// More of the host's time: of those who launch what is gone. By itself it is no saving of a finding's.
+    /// More of the host's time: the launches of removed work. By itself it does not count as a finding's saving.
     pub launchers: Vec<Span>,
     /// Work follows work on a stream without a gap, as in one kernel; a graph comes close.
     pub without_gaps: bool,
@@ -56,14 +56,14 @@ pub struct Simulation {
     points: Vec<Point>,
     /// Points at which the host waits.
     waits: usize,
-    lanes: usize,
+    tracks: usize,
     device_spans: usize,
     /// Time that the host has to spare: launches that waited for room in a full queue, and what recording took of it.
     spare: Vec<Span>,
 }
 
 /// One replay: when everything happened in it.
-pub struct Play {
+pub struct Replay {
     /// Start of each device span that the steps ordered; [`NOT_PLAYED`] for the others.
     pub device_start: Vec<i64>,
     /// Waits of the host that are still there, as they were and as they are.
@@ -96,9 +96,9 @@ impl Simulation {
         Simulation {
             host,
             device_free: view.steps.range().start,
-            waits: points.iter().filter(|point| matches!(point.what, What::Wait { .. })).count(),
+            waits: points.iter().filter(|point| matches!(point.what, PointKind::Wait { .. })).count(),
             points,
-            lanes: view.trace.lanes.len(),
+            tracks: view.trace.tracks.len(),
             device_spans: view.trace.device.len(),
             spare: blocked(view),
         }
@@ -121,11 +121,11 @@ impl Simulation {
         (self.run(&Removal::default()) - self.run(removal)).max(0)
     }
 
-    pub fn play(&self, removal: &Removal) -> Play {
+    pub fn play(&self, removal: &Removal) -> Replay {
         let removed = merged([removal.host.as_slice(), &removal.launchers, &self.spare].concat());
         let share = if removal.quick_host { QUICK_HOST_SHARE } else { 1.0 };
         let mut clock = Clock { removed: &removed, next: 0, passed: 0, from: self.host.start, share };
-        let mut stream_ends = vec![self.device_free; self.lanes];
+        let mut stream_ends = vec![self.device_free; self.tracks];
         let mut last_end = self.device_free;
         let mut device_start = vec![NOT_PLAYED; self.device_spans];
         let mut device_end = vec![NOT_PLAYED; self.device_spans];
@@ -137,8 +137,8 @@ impl Simulation {
         let mut lag = 0;
         for point in &self.points {
             match point.what {
-                What::Order { device, lane, delay, gap, is_in_graph, after, waited_by, duration } => {
-                    let (device, lane) = (device as usize, lane as usize);
+                PointKind::Order { device, track, delay, gap, is_in_graph, after, waited_by, duration } => {
+                    let (device, track) = (device as usize, track as usize);
                     let ordered = clock.without_removed(point.time) + lag;
                     let duration = removal.device.get(&device).copied().unwrap_or(duration);
                     let duration = match removal.quick_device {
@@ -150,20 +150,20 @@ impl Simulation {
                         () if is_in_graph => gap - (removal.graph_gaps * gap.max(0) as f64) as i64,
                         () => gap,
                     };
-                    let mut start = (stream_ends[lane] + gap).max(ordered + delay);
+                    let mut start = (stream_ends[track] + gap).max(ordered + delay);
                     if let Some((other, distance)) = after
                         && device_end[other as usize] != NOT_PLAYED
                     {
                         start = start.max(device_end[other as usize] + distance);
                     }
                     (device_start[device], device_end[device]) = (start, start + duration);
-                    stream_ends[lane] = start + duration;
+                    stream_ends[track] = start + duration;
                     last_end = last_end.max(start + duration);
                     if let Some(done) = done_by_wait.get_mut(waited_by as usize) {
                         *done = (*done).max(start + duration);
                     }
                 }
-                What::Wait { end, after_device } => {
+                PointKind::Wait { end, after_device } => {
                     finished_end = finished_end.max(done_by_wait[wait]);
                     wait += 1;
                     let was_removed = holds(&removed, point.time);
@@ -178,7 +178,7 @@ impl Simulation {
             }
         }
         let host_end = clock.without_removed(self.host.end) + lag;
-        Play { device_start, waits, end: host_end.max(last_end), removed }
+        Replay { device_start, waits, end: host_end.max(last_end), removed }
     }
 }
 
@@ -231,13 +231,13 @@ impl Clock<'_> {
 
 /// Where a moment of the host lies in a play.
 pub struct HostClock<'p> {
-    play: &'p Play,
+    play: &'p Replay,
     /// Length of the removed spans before each.
     passed: Vec<i64>,
 }
 
 impl<'p> HostClock<'p> {
-    pub fn new(play: &'p Play) -> HostClock<'p> {
+    pub fn new(play: &'p Replay) -> HostClock<'p> {
         let mut sum = 0;
         let passed = play.removed.iter().map(|span| {
             sum += span.nanos();

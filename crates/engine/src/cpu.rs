@@ -279,7 +279,7 @@ impl Device for Cpu {
         self.parted.clone().map(EngineError::from)
     }
 
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
         std::mem::replace(&mut self.recorder, recorder)
     }
 

@@ -12,7 +12,6 @@ mod either;
 pub(crate) mod error;
 mod facts;
 pub mod health;
-mod lanes;
 mod launch;
 mod level;
 mod library;
@@ -26,6 +25,7 @@ mod peaks;
 mod pieces;
 mod product;
 mod queue;
+mod replay_modes;
 mod tracing;
 mod watch;
 mod wire;
@@ -59,7 +59,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use tracing::Tracing;
-use wire::{Together, Wire};
+use wire::{PreparedCollective, Wire};
 
 /// Scratch that is reserved in any case.
 const LEAST_SCRATCH: usize = 1 << 20;
@@ -144,7 +144,7 @@ struct Prepared {
     /// Only the update needs what it makes, and it uses no scratch: it may run beside the calls that follow.
     beside: bool,
     /// Done with the other ranks, before the actions.
-    together: Option<Together>,
+    together: Option<PreparedCollective>,
 }
 
 /// Are actions run that do something only before the first step is done?
@@ -386,12 +386,12 @@ impl Cuda {
         Ok(())
     }
 
-    /// Queues one call, within its ranges where those are wanted; `lane` says which workspace its products use.
+    /// Queues one call, within its ranges where those are wanted; `workspace` is the index of the workspace that its products use.
     fn run_call(
         &self,
         program: usize,
         call: usize,
-        (stream, lane): (&Stream, usize),
+        (stream, workspace): (&Stream, usize),
         first_uses: FirstUses,
     ) -> Result<(), CudaError> {
         let program = &self.programs[program];
@@ -409,8 +409,9 @@ impl Cuda {
         };
         let runs = |action: &&Action| first_uses == FirstUses::Run || !action.is_for_first_use();
         let mut actions = program.calls[call].actions.iter().filter(runs);
-        let ran = exchanged
-            .and_then(|()| self.patiently(|| actions.try_for_each(|action| action.run(stream, lane, &self.products))));
+        let ran = exchanged.and_then(|()| {
+            self.patiently(|| actions.try_for_each(|action| action.run(stream, workspace, &self.products)))
+        });
         if let Some(ranges) = &self.ranges {
             ranges.leave(&program.labels[call], program.labels.get(call + 1));
         }

@@ -171,7 +171,7 @@ pub trait Device {
     }
 
     /// From now on every call is written down in `recorder`, or none is; gives back the recorder that was at work before.
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder>;
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder>;
 
     /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
     fn clock(&self) -> Duration;

@@ -1,5 +1,5 @@
-//! A device that computes nothing: each call takes the time predicted for it. What a run would need and take, for sizes
-//! and machines that are not at hand.
+//! A device that computes nothing: each call takes the time predicted for it. It predicts the memory and time of a run, for
+//! sizes and machines that are not at hand.
 
 use crate::at_once;
 use crate::device::{Device, EngineError, Finished, Program, Submission, Taken};
@@ -81,7 +81,7 @@ impl Device for Null {
         Ok(())
     }
 
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
         std::mem::replace(&mut self.recorder, recorder)
     }
 

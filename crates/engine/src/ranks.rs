@@ -8,12 +8,12 @@
 
 mod error;
 mod exchange;
+mod heartbeats;
 mod jobs;
 pub mod launch;
 mod library;
 pub mod measure;
 mod mpi;
-mod pulse;
 mod say;
 mod shared;
 mod star;
@@ -70,7 +70,7 @@ impl Ranks {
             Ok(answer) => answer?,
             Err(RecvTimeoutError::Timeout) => return Err(RanksError::NotAllCame { seconds: patience.as_secs_f64() }),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(RanksError::Thread { error: "it ended before it could tell".into() });
+                return Err(RanksError::Thread { error: "it ended before it could answer".into() });
             }
         };
         if (rank, size) != (launched.rank, launched.size) {
@@ -97,7 +97,7 @@ impl Ranks {
     /// Meets the others at rank 0's port.
     pub fn meet(launched: &Launched, meeting: &Meeting, patience: Duration) -> Result<Ranks, RanksError> {
         let star = Some(Mutex::new(Star::meet(launched, meeting, patience)?));
-        let library = format!("NCCL, and words through {}", meeting.host);
+        let library = format!("NCCL, with control messages through {}", meeting.host);
         let &Launched { rank, size, .. } = launched;
         Ok(Ranks { rank, size, library, shared: Arc::new(Shared::new(patience)), thread: None, star })
     }
@@ -108,8 +108,8 @@ impl Ranks {
     }
 
     /// A rank that has gone, where its connection tells. Nothing where words are exchanged just now, or go through MPI.
-    pub(crate) fn gone(&self) -> Option<usize> {
-        self.star.as_ref()?.try_lock().ok()?.gone()
+    pub(crate) fn lost_rank(&self) -> Option<usize> {
+        self.star.as_ref()?.try_lock().ok()?.lost_rank()
     }
 
     pub fn rank(&self) -> usize {

@@ -23,7 +23,7 @@ impl CallSpan {
 /// One thing that a GPU or its driver did, on the device's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
-    pub what: What,
+    pub what: ActivityKind,
     /// A kernel's or a driver call's own name.
     pub name: Arc<str>,
     pub start: Duration,
@@ -41,7 +41,7 @@ pub struct CallId {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ActivityKind {
     Kernel {
         stream: u32,
         grid: [u32; 3],
@@ -63,8 +63,10 @@ impl Activity {
     /// The stream it ran on; absent for work of the host.
     pub fn stream(&self) -> Option<u32> {
         match self.what {
-            What::Kernel { stream, .. } | What::Copy { stream, .. } | What::Fill { stream, .. } => Some(stream),
-            What::DriverCall => None,
+            ActivityKind::Kernel { stream, .. }
+            | ActivityKind::Copy { stream, .. }
+            | ActivityKind::Fill { stream, .. } => Some(stream),
+            ActivityKind::DriverCall => None,
         }
     }
 }

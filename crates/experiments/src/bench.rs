@@ -42,7 +42,7 @@ pub struct Setting {
 pub struct Variant {
     pub passes: PassList,
     /// Fault that a test plants behind its back, so that a gate has something to catch.
-    pub plant: Option<Plant>,
+    pub plant: Option<PlantedFault>,
 }
 
 impl Variant {
@@ -58,7 +58,7 @@ impl Variant {
 
 /// A fault: a rewriting that is wrong, and what happens before every step.
 #[derive(Clone, Copy)]
-pub struct Plant {
+pub struct PlantedFault {
     pub rewrite: Pass,
     pub before_step: fn(&mut Trainer),
 }
@@ -142,7 +142,7 @@ impl Bench {
     }
 
     /// So many steps with every call written down.
-    pub fn record(&mut self, steps: usize) -> Result<Recording, ExperimentError> {
+    pub fn record_steps(&mut self, steps: usize) -> Result<Recording, ExperimentError> {
         let first = self.trainer.step + 1;
         let wanted = first..=first + steps as u64 - 1;
         self.trainer.recording = Some(Recording::of_steps(wanted.clone(), &self.program, 1));
@@ -160,7 +160,7 @@ impl Bench {
 
     /// Seconds of each call, the fastest of some recorded steps: what the machine does when left alone.
     pub fn call_seconds(&mut self, steps: usize) -> Result<Vec<f64>, ExperimentError> {
-        let recording = self.record(steps)?;
+        let recording = self.record_steps(steps)?;
         Ok(fastest_calls(&recording, self.calls()))
     }
 

@@ -109,7 +109,7 @@ pub fn climb(
     watcher.doing("profiling Version 1");
     let climber = Climber { step, setting };
     let mut baseline = climber.warm(&PassList::none())?;
-    let mut recording = baseline.record(RECORDED)?;
+    let mut recording = baseline.record_steps(RECORDED)?;
     let mut calibration = Calibration::default();
     calibration.learn(&baseline.program, &fastest_calls(&recording, baseline.calls()));
     recording.keep_median_step();

@@ -1,7 +1,7 @@
 //! Faults planted behind a list of passes, each of which the gate that is there for it must catch.
 
 use headroom_engine::{DeviceSpec, Opening, Target};
-use headroom_experiments::bench::{Bench, Plant, Setting, Variant};
+use headroom_experiments::bench::{Bench, PlantedFault, Setting, Variant};
 use headroom_experiments::gates::{Answer, Gate};
 use headroom_experiments::ladder::Watcher;
 use headroom_experiments::precisions::{Asked, climb, gates_of, proved};
@@ -38,7 +38,7 @@ const CURVE_STEPS: usize = 10;
 
 fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mut Trainer)) -> Variant {
     let rewrite = Pass { name: "planted", rewrite };
-    Variant { passes: PassList::version_2(), plant: Some(Plant { rewrite, before_step }) }
+    Variant { passes: PassList::version_2(), plant: Some(PlantedFault { rewrite, before_step }) }
 }
 
 /// The gates of a variant that is as fast as `speedup` says.

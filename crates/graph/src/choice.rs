@@ -83,7 +83,7 @@ impl FromStr for Rule {
             Some(("topk", "all")) => Ok(Rule::All),
             Some(("topk", digits)) => Ok(Rule::TopK(count(digits)?)),
             Some(("random", digits)) => Ok(Rule::Random(count(digits)?)),
-            _ => Err(format!("`{text}` is none of topk:K, topk:all, path, random:K")),
+            _ => Err(format!("`{text}` is not one of topk:K, topk:all, path, random:K")),
         }
     }
 }
@@ -109,7 +109,7 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
 }
 
 /// A leaf's lot at a step: a mix of seed, step and leaf alone, so that a resumed run draws what it would have drawn.
-pub fn lot(seed: u64, step: u32, leaf: u32) -> u32 {
+pub fn leaf_draw(seed: u64, step: u32, leaf: u32) -> u32 {
     let mut word = seed ^ (u64::from(step) << 32 | u64::from(leaf)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
         word = (word ^ word >> 31).wrapping_mul(factor);
@@ -150,12 +150,12 @@ mod tests {
         let leaves = 21;
         let mut won = vec![0; leaves as usize];
         for step in 1..=4200 {
-            let best = (0..leaves).max_by_key(|leaf| lot(42, step, *leaf)).unwrap();
+            let best = (0..leaves).max_by_key(|leaf| leaf_draw(42, step, *leaf)).unwrap();
             won[best as usize] += 1;
         }
         // 200 each on average; five standard deviations are 69.
         assert!(won.iter().all(|times| (131..270).contains(times)), "{won:?}");
-        assert_ne!(lot(42, 1, 0), lot(43, 1, 0));
+        assert_ne!(leaf_draw(42, 1, 0), leaf_draw(43, 1, 0));
     }
 
     #[test]

@@ -92,7 +92,7 @@ mod tests {
     }
 
     const STEP: &str = "parameter w: f32[4]\ninput x: f32[4]\ninput rates: f32[3]\n";
-    const SGD: &str = "sgd{momentum=0, weight_decay=0, decays=all, halves=0}";
+    const SGD: &str = "sgd{momentum=0, weight_decay=0, decays=all, bf16_copies=0}";
 
     #[test]
     fn a_weight_is_not_updated_from_one_ranks_gradient() {

@@ -33,73 +33,73 @@ pub fn half_name(parameter: &str) -> String {
 pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, GraphError> {
     let parameters = || graph.value_ids().filter(|&id| graph.get(id).source == Source::Parameter);
     let of: BTreeMap<ValueId, Kept> = parameters().map(|id| (id, kept(graph.get(id)))).collect();
-    let halved: Vec<&str> =
+    let in_bf16: Vec<&str> =
         of.iter().filter(|(_, kept)| **kept == Kept::Half).map(|(id, _)| &*graph.get(*id).name).collect();
     // A parameter's moments are named after it.
     let is_half = |value: &Value| match value.source {
-        Source::Parameter => halved.contains(&&*value.name),
-        Source::State(Category::OptimizerState) => halved.iter().any(|name| value.name.ends_with(name)),
+        Source::Parameter => in_bf16.contains(&&*value.name),
+        Source::State(Category::OptimizerState) => in_bf16.iter().any(|name| value.name.ends_with(name)),
         Source::State(Category::Parameters) => {
-            weight_of_shard(&value.name).is_some_and(|weight| halved.contains(&weight))
+            weight_of_shard(&value.name).is_some_and(|weight| in_bf16.contains(&weight))
         }
         _ => false,
     };
     let mut copy = Copy::with_types(graph, |value| if is_half(value) { in_half(&value.ty) } else { value.ty.clone() });
-    let mut halves: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    let mut bf16_copies: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut masters: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     for id in parameters().filter(|id| of[id] == Kept::HalfWithMaster) {
         let half = copy.state_of(id, &half_name(&graph.get(id).name), in_half(graph.ty(id)), Category::Parameters);
-        halves.insert(id, half);
+        bf16_copies.insert(id, half);
         masters.insert(id, copy.moved(id));
         copy.redirect(id, half);
     }
     for node in graph.nodes() {
-        if node.phase != Phase::Optimizer || halves.is_empty() {
+        if node.phase != Phase::Optimizer || bf16_copies.is_empty() {
             copy.node(node)?;
             continue;
         }
         masters.iter().for_each(|(&old, &master)| copy.redirect(old, master));
         let mut inputs: Vec<ValueId> = node.inputs.iter().map(|&input| copy.moved(input)).collect();
         let op = match node.op {
-            Op::AdamW(op) => match halves.get(&node.inputs[0]) {
+            Op::AdamW(op) => match bf16_copies.get(&node.inputs[0]) {
                 Some(&half) => {
                     inputs.insert(5, half);
-                    Op::AdamW(crate::ops::adamw::AdamW { halves: 1, ..op })
+                    Op::AdamW(crate::ops::adamw::AdamW { bf16_copies: 1, ..op })
                 }
                 None => Op::AdamW(op),
             },
-            Op::Sgd(op) => match halves.get(&node.inputs[0]) {
+            Op::Sgd(op) => match bf16_copies.get(&node.inputs[0]) {
                 Some(&half) => {
                     inputs.insert(3 + op.buffers(), half);
-                    Op::Sgd(crate::ops::sgd::Sgd { halves: 1, ..op })
+                    Op::Sgd(crate::ops::sgd::Sgd { bf16_copies: 1, ..op })
                 }
                 None => Op::Sgd(op),
             },
-            Op::MuonUpdate(op) => match halves.get(&node.inputs[0]) {
+            Op::MuonUpdate(op) => match bf16_copies.get(&node.inputs[0]) {
                 Some(&half) => {
                     inputs.push(half);
-                    Op::MuonUpdate(crate::ops::muon::MuonUpdate { halves: 1, ..op })
+                    Op::MuonUpdate(crate::ops::muon::MuonUpdate { bf16_copies: 1, ..op })
                 }
                 None => Op::MuonUpdate(op),
             },
             Op::AdamWAll(op) => {
                 let weights = (0..op.parameters).map(|parameter| node.inputs[1 + 4 * parameter]);
-                let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();
+                let copies: Vec<ValueId> = weights.filter_map(|weight| bf16_copies.get(&weight).copied()).collect();
                 inputs.extend(&copies);
-                Op::AdamWAll(crate::ops::adamw_all::AdamWAll { halves: copies.len(), ..op })
+                Op::AdamWAll(crate::ops::adamw_all::AdamWAll { bf16_copies: copies.len(), ..op })
             }
             Op::AdamWChosen(op) => {
                 let weights = (0..op.parameters).map(|parameter| node.inputs[AdamWChosen::place(parameter)]);
-                let copies: Vec<ValueId> = weights.filter_map(|weight| halves.get(&weight).copied()).collect();
+                let copies: Vec<ValueId> = weights.filter_map(|weight| bf16_copies.get(&weight).copied()).collect();
                 inputs.extend(&copies);
-                Op::AdamWChosen(AdamWChosen { halves: copies.len(), ..op })
+                Op::AdamWChosen(AdamWChosen { bf16_copies: copies.len(), ..op })
             }
             // Updates write shards, and what is gathered is the weight that a copy follows.
             Op::AllGather(op) => {
                 let whole = &node.inputs[..op.tensors];
-                let copies: Vec<ValueId> = whole.iter().filter_map(|weight| halves.get(weight).copied()).collect();
+                let copies: Vec<ValueId> = whole.iter().filter_map(|weight| bf16_copies.get(weight).copied()).collect();
                 inputs.extend(&copies);
-                Op::AllGather(AllGather { halves: copies.len(), ..op })
+                Op::AllGather(AllGather { bf16_copies: copies.len(), ..op })
             }
             other => other,
         };
@@ -137,7 +137,8 @@ mod tests {
         graph.output("loss", loss);
         let gradients = differentiate(&mut graph, &[(loss, seed)], &[table, gain]).unwrap();
         graph.enter("optimizer", Phase::Optimizer);
-        let update = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays: Decays::All, halves: 0 };
+        let update =
+            AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays: Decays::All, bf16_copies: 0 };
         for (parameter, gradient) in [table, gain].into_iter().zip(gradients) {
             let (name, ty) = (graph.get(parameter).name.to_string(), graph.ty(parameter).clone());
             let first = graph.state(&format!("first_moment.{name}"), ty.clone(), Category::OptimizerState);
@@ -165,7 +166,7 @@ mod tests {
         let master = graph.named("table").unwrap();
         for node in graph.nodes() {
             let reads_master = node.inputs.contains(&master);
-            assert_eq!(reads_master, matches!(node.op, Op::AdamW(op) if op.halves == 1), "{}", node.op.name());
+            assert_eq!(reads_master, matches!(node.op, Op::AdamW(op) if op.bf16_copies == 1), "{}", node.op.name());
         }
         let loss = graph.output_named("loss").unwrap();
         assert_eq!(graph.ty(loss).dtype, DType::F32);

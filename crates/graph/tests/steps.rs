@@ -115,7 +115,7 @@ fn step(passes: &PassList, clips: bool) -> Result<Graph, GraphError> {
         scale = Some(made[0]);
     }
     let settings = [("beta1", "0.9"), ("beta2", "0.999"), ("eps", "0.00000001"), ("weight_decay", "0.01")];
-    let adamw = op("adamw", &[&settings[..], &[("decays", "all"), ("halves", "0")]].concat());
+    let adamw = op("adamw", &[&settings[..], &[("decays", "all"), ("bf16_copies", "0")]].concat());
     for ((&parameter, [first, second]), &gradient) in parameters.iter().zip(moments).zip(&gradients) {
         let inputs: Vec<ValueId> = [parameter, first, second, gradient, rates].into_iter().chain(scale).collect();
         graph.add(adamw, &inputs)?;

@@ -28,7 +28,7 @@ pub enum Purpose {
     /// Asked whether it is a number at all: a run goes on, or not.
     Finite,
     /// Goes to a log, a meter or a dictionary of results: nothing of the step waits for it.
-    Record,
+    Log,
     /// Leaves out work that the device could do unasked.
     Skip,
     /// Stops, or passes over, what must not be trained on.

@@ -15,7 +15,7 @@ use super::uses::uses_of;
 pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
     let function = program.notes.contexts.get(product.context).function;
     let Some((queries, keys)) = operands(program, function, product.weights) else { return false };
-    let (queries, keys) = (Made::of(program, function, queries), Made::of(program, function, keys));
+    let (queries, keys) = (Derivation::of(program, function, queries), Derivation::of(program, function, keys));
     let is_plain = !queries.is_odd && !keys.is_odd && (!queries.ends_open || queries.is_moved);
     let is_one = queries.inputs.len() == 1 && keys.inputs.len() == 1;
     // `forward(q, k, v)`: what projects them stands elsewhere, and this is all that is done to them.
@@ -73,7 +73,7 @@ impl<'a> Visitor<'a> for Finder<'a> {
 
 /// The input that a value is made of, and what was done to it on the way.
 #[derive(Default)]
-struct Made<'a> {
+struct Derivation<'a> {
     /// Parameters of the function.
     inputs: FxHashSet<&'a str>,
     /// Made in the function, and not only handed in.
@@ -88,22 +88,24 @@ struct Made<'a> {
 /// Names are followed through assignments this often.
 const MOST_NAMES: usize = 24;
 
-impl<'a> Made<'a> {
-    fn of(program: &Program<'a>, function: FunctionId, value: &'a Expr) -> Made<'a> {
-        let Some(definition) = program.sources.symbols.functions[function].definition else { return Made::default() };
-        let mut made = Made::default();
+impl<'a> Derivation<'a> {
+    fn of(program: &Program<'a>, function: FunctionId, value: &'a Expr) -> Derivation<'a> {
+        let Some(definition) = program.sources.symbols.functions[function].definition else {
+            return Derivation::default();
+        };
+        let mut derivation = Derivation::default();
         let (mut open, mut seen) = (vec![value], FxHashSet::default());
         while let Some(expression) = open.pop() {
             let mut parts = Parts::default();
             parts.visit_expr(expression);
             for call in parts.calls {
                 // The keys' own transposition is a part of the product.
-                made.look_at(call, std::ptr::eq(expression, value));
+                derivation.look_at(call, std::ptr::eq(expression, value));
             }
             for subscript in parts.firsts {
                 let is_input =
                     matches!(subscript, Expr::Name(name) if definition.parameters.includes(name.id.as_str()));
-                made.is_odd |= is_input;
+                derivation.is_odd |= is_input;
             }
             for name in parts.names {
                 if !seen.insert(name) || seen.len() > MOST_NAMES {
@@ -113,13 +115,13 @@ impl<'a> Made<'a> {
                 let stored = uses.iter().filter(|one| one.is_store && one.expression.start() < value.start());
                 let values: Vec<&Expr> = stored.filter_map(|one| value_for(one.statement, name)).collect();
                 if definition.parameters.includes(name) && !matches!(name, "self" | "cls") {
-                    made.inputs.insert(name);
+                    derivation.inputs.insert(name);
                 }
-                made.is_bound |= !values.is_empty();
+                derivation.is_bound |= !values.is_empty();
                 open.extend(values);
             }
         }
-        made
+        derivation
     }
 
     fn look_at(&mut self, call: &ExprCall, is_operand: bool) {

@@ -48,7 +48,7 @@ pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let mut coverage = Coverage {
         steps: loops.count() + of_kind(|name| name != "forward" && name != "backward"),
         forward_passes: of_kind(|name| name == "forward"),
-        loaders: program.made.loaders.iter().filter(|loader| is_asked(program.file_of(loader.context))).count(),
+        loaders: program.constructed.loaders.iter().filter(|loader| is_asked(program.file_of(loader.context))).count(),
         trainers: Vec::new(),
     };
     coverage.add(Coverage { trainers: trainers.map(str::to_string).collect(), ..Coverage::default() });

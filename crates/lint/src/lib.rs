@@ -174,7 +174,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
         sources: program::Sources { files, symbols, index, classes, only_methods, settings },
         functions: Vec::new(),
         notes: program::Notes::default(),
-        made: program::Made::default(),
+        constructed: program::Constructed::default(),
         heat: context::Heat::default(),
         groups: topics::Groups::none(),
         places: program::Places::default(),

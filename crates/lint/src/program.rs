@@ -19,7 +19,7 @@ pub struct Program<'a> {
     pub sources: Sources<'a>,
     pub functions: Vec<FunctionFacts<'a>>,
     pub notes: Notes<'a>,
-    pub made: Made<'a>,
+    pub constructed: Constructed<'a>,
     pub heat: Heat,
     pub groups: Groups,
     pub places: Places,
@@ -55,7 +55,7 @@ pub struct Notes<'a> {
 
 /// Loaders, optimizers and scalers. Their numbers stay the same from round to round.
 #[derive(Default)]
-pub struct Made<'a> {
+pub struct Constructed<'a> {
     pub loaders: Vec<Loader<'a>>,
     pub loader_ids: FxHashMap<(FileId, TextSize), LoaderId>,
     /// Loaders that several callers hand to the same attribute, by the one that stands for them.
@@ -256,12 +256,12 @@ impl<'a> Program<'a> {
     }
 
     pub fn loader(&self, id: LoaderId) -> &Loader<'a> {
-        &self.made.loaders[id]
+        &self.constructed.loaders[id]
     }
 
     /// The file and the call that made an optimizer or a scaler.
     pub fn site(&self, id: SiteId) -> (FileId, &'a ExprCall) {
-        self.made.sites[id]
+        self.constructed.sites[id]
     }
 
     /// The methods that run instead of one that only says what is to be written: `raise NotImplementedError`, `pass`.

@@ -72,7 +72,7 @@ fn of_surroundings(program: &Program, function: FunctionId, expression: &Expr, i
             Some(if is_place || of_tensor { Purpose::Needed } else { Purpose::Key })
         }
         Expr::Slice(_) => Some(Purpose::Needed),
-        Expr::FString(_) | Expr::Dict(_) => Some(Purpose::Record),
+        Expr::FString(_) | Expr::Dict(_) => Some(Purpose::Log),
         Expr::If(choice) if choice.test.range().contains_range(inner) => {
             let leaves_out = choice.body.is_none_literal_expr() || choice.orelse.is_none_literal_expr();
             Some(if leaves_out { Purpose::Needed } else { Purpose::Skip })
@@ -148,18 +148,18 @@ fn of_argument(call: &ExprCall, inner: TextRange) -> Option<Purpose> {
         return Some(Purpose::Needed);
     }
     if name == "dict" {
-        return Some(Purpose::Record);
+        return Some(Purpose::Log);
     }
     // `losses.append(x)` and `meter.update(x)` keep it; `math.log(x)` hands it on.
     let is_statement_like = matches!(name, "append" | "extend");
-    if is_statement_like || says_record(call, name, inner) {
-        return Some(Purpose::Record);
+    if is_statement_like || is_logging_call(call, name, inner) {
+        return Some(Purpose::Log);
     }
     if HANDS_ON.contains(&name) { None } else { Some(Purpose::Other) }
 }
 
 /// Whether what is called writes down what it is handed, by its name or by its owner's.
-fn says_record(call: &ExprCall, name: &str, inner: TextRange) -> bool {
+fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
     let lower = name.to_ascii_lowercase();
     let owner = match &*call.func {
         Expr::Attribute(attribute) => super::names_in(&attribute.value).first().copied().unwrap_or_default(),
@@ -198,14 +198,14 @@ fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: 
             .purpose((function, name.range(), deep), || of_name(program, function, statement, name.id.as_str(), deep)),
         // `logs["loss"] = …`
         Expr::Subscript(subscript) => match &*subscript.slice {
-            Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => Purpose::Record,
+            Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => Purpose::Log,
             _ => Purpose::Other,
         },
         Expr::Attribute(attribute) => {
             if counts(attribute.attr.as_str()) {
                 Purpose::Needed
             } else {
-                Purpose::Record
+                Purpose::Log
             }
         }
         Expr::Tuple(tuple) => tuple
@@ -239,7 +239,7 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
         is_read = true;
         worst = worst.max(of_part(program, function, one.statement, one.expression.range(), deep - 1));
     }
-    if is_read { worst } else { Purpose::Record }
+    if is_read { worst } else { Purpose::Log }
 }
 
 /// A number that a function hands back: by what its callers do with it, else by the function's name.
@@ -251,7 +251,7 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
         let caller = program.notes.contexts.get(call.context).function;
         // A result that nobody takes could have been left where it was.
         if matches!(call.statement, Stmt::Expr(inner) if inner.value.range() == call.node.range()) {
-            return Purpose::Record;
+            return Purpose::Log;
         }
         of_part(program, caller, call.statement, call.node.range(), deep - 1)
     };
@@ -284,7 +284,7 @@ fn by_name(name: &str) -> Purpose {
     let lower = name.to_ascii_lowercase();
     match lower.split('_').any(|word| RESULTS.iter().any(|known| word.starts_with(known))) {
         _ if counts(name) => Purpose::Needed,
-        true => Purpose::Record,
+        true => Purpose::Log,
         false => Purpose::Other,
     }
 }

@@ -8,7 +8,7 @@ use super::value::{LoaderId, Value};
 
 /// Whether a loop over the loader trains; none where no loop over it is seen.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
-    let is_it = |id: &LoaderId| std::ptr::eq(program.made.loaders[*id].node, loader.node);
+    let is_it = |id: &LoaderId| std::ptr::eq(program.constructed.loaders[*id].node, loader.node);
     let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
     loops.peek()?;
     Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
@@ -60,7 +60,7 @@ pub fn only_measures(program: &Program, loader: &Loader) -> bool {
 }
 
 fn id_of(program: &Program, loader: &Loader) -> Option<LoaderId> {
-    program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
+    program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
 }
 
 /// `zip(train_loader, valid_loader)` in a loop of steps: half of the data decides on the other's behalf.
@@ -97,8 +97,9 @@ fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> 
         return false;
     }
     let function = |loader: &Loader| program.notes.contexts.get(loader.context).function;
-    let is_beside = |other: &LoaderId| *other != id && function(&program.made.loaders[*other]) == function(loader);
-    (0..program.made.loaders.len()).filter(is_beside).any(|other| {
+    let is_beside =
+        |other: &LoaderId| *other != id && function(&program.constructed.loaders[*other]) == function(loader);
+    (0..program.constructed.loaders.len()).filter(is_beside).any(|other| {
         program.notes.loops.iter().any(|around| trains(program, around) && is_over(program, around, other))
     })
 }
@@ -160,7 +161,7 @@ pub fn phase_of(name: &str) -> Option<Phase> {
 /// Whether a value is the loader, or stands for several that it is one of.
 pub fn may_be(program: &Program, value: &Value, id: LoaderId) -> bool {
     let Value::Loader(Some(known)) = value else { return false };
-    *known == id || program.made.alike.get(known).is_some_and(|all| all.contains(&id))
+    *known == id || program.constructed.alike.get(known).is_some_and(|all| all.contains(&id))
 }
 
 /// Whether the call's first argument is the loader, handed in perhaps.
@@ -178,14 +179,14 @@ pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
         let names = || around.iterated.map(crate::names_in).unwrap_or_default();
         !passed.is_empty() && names().iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
     };
-    let alike = |known: &usize| program.made.alike.get(known).is_some_and(|all| all.contains(&id));
+    let alike = |known: &usize| program.constructed.alike.get(known).is_some_and(|all| all.contains(&id));
     if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
         return true;
     }
     // An argument that is a loader by its annotation alone, or by nothing.
     let Value::Loader(Some(known)) = around.value else { return is_passed() };
     // `loader = DataLoader(…)` in two branches, of which one runs.
-    let (one, other) = (&program.made.loaders[known], &program.made.loaders[id]);
+    let (one, other) = (&program.constructed.loaders[known], &program.constructed.loaders[id]);
     let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
     let is_twin = owner(one) == owner(other) && !named(one).is_empty() && named(one) == named(other);
     known == id || is_twin || is_passed()

@@ -215,7 +215,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter) && given()
         }
         // A logger or a meter of the project's own.
-        (Callee::Function(function), name) if records(name) => {
+        (Callee::Function(function), name) if is_logging_name(name) => {
             let owner = program.sources.symbols.functions[*function].class;
             let reads = |inner: &Call| {
                 let is_sink = inner.callee == Callee::Method && inner.name.starts_with("add_scalar");
@@ -231,7 +231,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
 }
 
 /// `update`, `log_training`, `write_scalars`: names of methods that keep what they are given.
-fn records(name: &str) -> bool {
+fn is_logging_name(name: &str) -> bool {
     matches!(name, "update" | "add") || name.split('_').any(|word| matches!(word, "log" | "write" | "record"))
 }
 

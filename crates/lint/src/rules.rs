@@ -190,7 +190,7 @@ fn maker_of<'p, 'a>(program: &'p Program<'a>, moved: &Call, made: TextRange) -> 
 
 /// Loaders that feed something: a demonstration at the end of a file without training is left out.
 fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
-    program.made.loaders.iter().filter(|loader| {
+    program.constructed.loaders.iter().filter(|loader| {
         let file = program.file_of(loader.context);
         let is_demonstration = program.function_of(loader.context).definition.is_none()
             && !program.groups.mentions(file, Topic::Trains)
@@ -205,7 +205,7 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
 /// A loader that is read where it is made, by loops that do not train: the trial at the end of a dataset's file, the
 /// mean and deviation of all samples. One that is handed on or given back may train elsewhere.
 fn is_aside(program: &Program, loader: &Loader) -> bool {
-    let Some(id) = program.made.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
+    let Some(id) = program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
         return false;
     };
     let function = program.notes.contexts.get(loader.context).function;

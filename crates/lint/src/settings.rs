@@ -186,7 +186,7 @@ impl<'a> Visitor<'a> for Collector {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         self.add_assigned(statement);
         if let Stmt::ClassDef(class) = statement
-            && is_plain_record(class)
+            && is_plain_dataclass(class)
         {
             for field in &class.body {
                 if let Stmt::AnnAssign(field) = field
@@ -254,7 +254,7 @@ fn holds_settings(call: &ruff_python_ast::ExprCall) -> bool {
     matches!(name, "HParams" | "Namespace" | "SimpleNamespace" | "AttrDict" | "EasyDict" | "edict" | "ConfigDict")
 }
 
-fn is_plain_record(class: &StmtClassDef) -> bool {
+fn is_plain_dataclass(class: &StmtClassDef) -> bool {
     class.decorator_list.iter().any(|decorator| {
         let mut at = &decorator.expression;
         if let Expr::Call(call) = at {

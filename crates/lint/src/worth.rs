@@ -20,7 +20,7 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
     let is_step = || matches!(program.place(context), Place::Loop | Place::Hook);
     let is_worth = match purpose {
         Purpose::Finite | Purpose::Key => false,
-        Purpose::Record => !waits_anyway(program, context),
+        Purpose::Log => !waits_anyway(program, context),
         Purpose::Skip => true,
         Purpose::Other | Purpose::Guard | Purpose::Needed => is_step() && is_repeated_within_step(program, context),
     };
@@ -47,7 +47,7 @@ pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: im
 }
 
 /// A value that is put down at every step, unless the host waits there anyway.
-pub fn of_record(program: &Program, context: ContextId) -> Notice {
+pub fn of_logged_value(program: &Program, context: ContextId) -> Notice {
     if waits_anyway(program, context) { Notice::Pedantic } else { Notice::Default }
 }
 
@@ -77,7 +77,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
 /// A whole tensor that is copied back: where it is put aside, and a step is known to reach it.
 pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
-    let is_kept = purpose(program, function, statement, range) == Purpose::Record;
+    let is_kept = purpose(program, function, statement, range) == Purpose::Log;
     let is_reached = matches!(program.place(context), Place::Loop | Place::Hook | Place::Reached);
     if is_kept && is_reached { Notice::Default } else { Notice::Pedantic }
 }

@@ -49,7 +49,7 @@ pub struct PlaceStats {
     #[serde(default)]
     pub role: String,
     pub phase: String,
-    /// Calls a step.
+    /// Calls per step.
     pub count: u64,
     /// Seconds per step on the device. On a CPU the device is the CPU.
     pub time: f64,
@@ -62,7 +62,7 @@ pub struct PlaceStats {
     pub bytes: u64,
     pub intensity: f64,
     pub bound: Bound,
-    /// Seconds a step that the nearer roof allows.
+    /// Seconds per step that the nearer roof allows.
     pub floor: f64,
     pub percent_of_roof: f64,
     /// Seconds per step that would stay with the passes of `target_passes`, else at the nearer roof: a bound, not a promise.

@@ -6,13 +6,13 @@ use crate::names::NameId;
 /// A number that is not given.
 pub const NONE: u32 = u32::MAX;
 
-/// A thread of the host, or a stream of a device, by its place in [`crate::Trace::lanes`].
+/// A thread of the host, or a stream of a device, by its place in [`crate::Trace::tracks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LaneId(pub u32);
+pub struct TrackId(pub u32);
 
 /// A row of the trace viewer: a process and one of its threads, or a device and one of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct Track {
     pub process: Label,
     pub thread: Label,
 }
@@ -33,13 +33,13 @@ impl Label {
     }
 }
 
-/// Spans on the host: operators, annotations, Python functions and runtime calls, ordered by lane, then start, the
+/// Spans on the host: operators, annotations, Python functions and runtime calls, ordered by track, then start, the
 /// longer first.
 #[derive(Clone, Debug, Default)]
 pub struct HostSpans {
     pub name: Vec<NameId>,
     pub category: Vec<Category>,
-    pub lane: Vec<LaneId>,
+    pub track: Vec<TrackId>,
     pub start: Vec<i64>,
     pub duration: Vec<i64>,
     /// External id of an operator or annotation; correlation of a runtime call with the device's work; or [`NONE`].
@@ -54,12 +54,12 @@ pub struct HostSpans {
     pub stated: Vec<u32>,
 }
 
-/// Spans on devices, ordered by lane and start.
+/// Spans on devices, ordered by track and start.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceSpans {
     pub name: Vec<NameId>,
     pub category: Vec<Category>,
-    pub lane: Vec<LaneId>,
+    pub track: Vec<TrackId>,
     pub start: Vec<i64>,
     pub duration: Vec<i64>,
     /// The runtime call that queued it, or [`NONE`].
@@ -78,7 +78,7 @@ pub struct DeviceSpans {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryEvents {
     pub time: Vec<i64>,
-    pub lane: Vec<LaneId>,
+    pub track: Vec<TrackId>,
     pub address: Vec<u64>,
     pub bytes: Vec<i64>,
     /// All that is live on the device after the event, and what its allocator holds.

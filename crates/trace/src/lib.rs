@@ -12,7 +12,7 @@ pub mod validate;
 pub mod write;
 
 pub use category::{CallKind, Category};
-pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, Lane, LaneId, MemoryEvents, NONE};
+pub use columns::{DeviceSpans, HOST_MEMORY, HostSpans, Label, MemoryEvents, NONE, Track, TrackId};
 pub use counters::Sample;
 pub use messages::Message;
 pub use names::{NameId, Names};

@@ -1,13 +1,13 @@
 //! Messages of collectives, as the profiler notes them beside their kernels.
 
-use crate::columns::LaneId;
+use crate::columns::TrackId;
 use crate::names::NameId;
 
 /// The message of a collective's kernel. Text that is not given is empty, a number 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// The kernel it belongs to: its lane and start.
-    pub lane: LaneId,
+    /// The kernel it belongs to: its track and start.
+    pub track: TrackId,
     pub start: i64,
     /// `allreduce`, `_allgather_base`: as the profiler spells it.
     pub collective: NameId,
@@ -21,11 +21,11 @@ pub struct Message {
 
 /// Messages in order of their kernels.
 pub fn sort(messages: &mut [Message]) {
-    messages.sort_by_key(|message| (message.lane, message.start));
+    messages.sort_by_key(|message| (message.track, message.start));
 }
 
-/// The message of the kernel on `lane` that starts at `start`.
-pub fn find(messages: &[Message], lane: LaneId, start: i64) -> Option<&Message> {
-    let at = messages.binary_search_by_key(&(lane, start), |message| (message.lane, message.start)).ok()?;
+/// The message of the kernel on `track` that starts at `start`.
+pub fn find(messages: &[Message], track: TrackId, start: i64) -> Option<&Message> {
+    let at = messages.binary_search_by_key(&(track, start), |message| (message.track, message.start)).ok()?;
     messages.get(at)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::columns::{DeviceSpans, HostSpans, Lane, LaneId, MemoryEvents};
+use crate::columns::{DeviceSpans, HostSpans, MemoryEvents, Track, TrackId};
 use crate::counters::Sample;
 use crate::messages::{self, Message};
 use crate::names::{NameId, Names};
@@ -14,7 +14,7 @@ pub struct Trace {
     pub name: String,
     pub header: Header,
     pub names: Names,
-    pub lanes: Vec<Lane>,
+    pub tracks: Vec<Track>,
     pub host: HostSpans,
     /// Rows of the few operators that state their module, phase, FLOPs or bytes.
     pub stated: Vec<Stated>,
@@ -22,7 +22,7 @@ pub struct Trace {
     pub memory: MemoryEvents,
     /// In order of time.
     pub counters: Vec<Sample>,
-    /// Messages of collectives, in order of lane and start.
+    /// Messages of collectives, in order of track and start.
     pub messages: Vec<Message>,
     pub reading: Reading,
     /// Other steps of the same run, recorded with a light profiler.
@@ -96,8 +96,8 @@ impl Trace {
         self.names.get(id)
     }
 
-    pub fn lane(&self, id: LaneId) -> &Lane {
-        &self.lanes[id.0 as usize]
+    pub fn track(&self, id: TrackId) -> &Track {
+        &self.tracks[id.0 as usize]
     }
 
     /// Facts that the host span at `at` states about itself.
@@ -107,7 +107,7 @@ impl Trace {
 
     /// The message of the device span at `at`, where it is a collective that states one.
     pub fn message(&self, at: usize) -> Option<&Message> {
-        messages::find(&self.messages, self.device.lane[at], self.device.start[at])
+        messages::find(&self.messages, self.device.track[at], self.device.start[at])
     }
 
     /// The rank in a distributed run; 0 where the trace says nothing of one.

@@ -17,7 +17,7 @@ pub fn perfetto_problems(text: &str) -> Vec<String> {
         return vec!["it has no list \"traceEvents\"".into()];
     };
     let mut problems = Vec::new();
-    let mut lanes: BTreeMap<(i64, i64), Vec<Span>> = BTreeMap::new();
+    let mut tracks: BTreeMap<(i64, i64), Vec<Span>> = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
         if let Some(text) = control_character(event) {
             problems.push(format!("event {index} has a control character in {text:?}"));
@@ -38,12 +38,12 @@ pub fn perfetto_problems(text: &str) -> Vec<String> {
         }
         match (nanos(&event["ts"]), nanos(&event["dur"])) {
             (Some(start), Some(duration)) if duration >= 0 => {
-                lanes.entry((process, thread)).or_default().push(Span { start, end: start + duration, index });
+                tracks.entry((process, thread)).or_default().push(Span { start, end: start + duration, index });
             }
             _ => problems.push(format!("span {index} lacks a time or a duration")),
         }
     }
-    for ((process, thread), spans) in lanes {
+    for ((process, thread), spans) in tracks {
         problems.extend(
             crossing(spans).into_iter().map(|text| format!("on pid {process}, tid {thread} {text}, and must nest")),
         );

@@ -247,7 +247,7 @@ fn memory_and_counters_come_in_the_order_of_time_whatever_the_files() {
         (&[100, 200, 300][..], &[1_000, 2_000, 3_000][..])
     );
     assert_eq!(columns.device, [1, 2, 3]);
-    let threads: Vec<_> = columns.lane.iter().map(|lane| trace.lane(*lane).thread.number()).collect();
+    let threads: Vec<_> = columns.track.iter().map(|track| trace.track(*track).thread.number()).collect();
     assert_eq!(threads, [Some(1), Some(2), Some(3)]);
     assert_eq!(trace.counters.iter().map(|sample| sample.value).collect::<Vec<_>>(), [4.0, 9.0]);
 }

@@ -1,4 +1,4 @@
-//! Real traces are read whole; damaged ones as far as they go; what is no trace is refused in one sentence.
+//! Reads real traces whole and damaged ones as far as they go, and refuses anything else in one sentence.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn the_figures_of_an_event_are_those_in_the_file() {
     let copy = trace.device.bytes.iter().position(|bytes| *bytes == 33_024).expect("is there");
     assert_eq!(trace.name(trace.device.name[copy]), "Memcpy HtoD (Pageable -> Device)");
     assert_eq!((trace.device.correlation[copy], trace.device.external[copy]), (13_579, 73));
-    assert_eq!(trace.lane(trace.device.lane[copy]).thread, Label::Number(7));
+    assert_eq!(trace.track(trace.device.track[copy]).thread, Label::Number(7));
     let triu = trace.names.iter().find(|(_, name)| name.contains("triu_tril_kernel")).expect("is there").0;
     let kernel = trace.device.name.iter().position(|name| *name == triu).expect("is there");
     assert_eq!((trace.device.grid[kernel], trace.device.block[kernel]), ([64, 1, 1], [128, 1, 1]));
@@ -65,9 +65,9 @@ fn the_figures_of_an_event_are_those_in_the_file() {
 #[test]
 fn spans_are_ordered_by_lane_and_start() {
     let trace = read_file(&data("slow")).expect("is a trace");
-    let keys: Vec<_> = (0..trace.host.len()).map(|at| (trace.host.lane[at], trace.host.start[at])).collect();
+    let keys: Vec<_> = (0..trace.host.len()).map(|at| (trace.host.track[at], trace.host.start[at])).collect();
     assert!(keys.is_sorted());
-    let keys: Vec<_> = (0..trace.device.len()).map(|at| (trace.device.lane[at], trace.device.start[at])).collect();
+    let keys: Vec<_> = (0..trace.device.len()).map(|at| (trace.device.track[at], trace.device.start[at])).collect();
     assert!(keys.is_sorted());
 }
 
@@ -220,7 +220,7 @@ fn what_is_no_trace_is_refused_with_a_reason() {
     assert!(refusal("b.json", b"import torch\n").contains("it is not JSON"));
     assert!(refusal("c.json", b"{\"loss\": 1.5}").contains("has no \"traceEvents\""));
     assert!(refusal("d.json", b"{\"loss\": [1.5").contains("it ends before its first event"));
-    assert!(refusal("e.json", b"\x7fELF\x02\x01").contains("is no profiler trace"));
+    assert!(refusal("e.json", b"\x7fELF\x02\x01").contains("is not a profiler trace"));
     assert!(read(&folder.path().join("missing.json")).expect_err("is missing").to_string().contains("cannot read"));
 }
 
@@ -262,9 +262,9 @@ fn more_threads_than_any_machine_has_are_all_told_apart() {
     };
     let text = format!("[{}]", (0..140_000).map(|at| event(at % 70_000)).collect::<Vec<_>>().join(","));
     let trace = read_bytes(text.as_bytes()).expect("is a trace");
-    assert_eq!((trace.lanes.len(), trace.reading.damaged_events), (70_000, 0));
-    assert!(trace.host.lane.chunks(2).all(|pair| pair[0] == pair[1]), "two events each, side by side");
-    assert_eq!(trace.lane(trace.host.lane[2 * 69_999]).thread, Label::Number(69_999));
+    assert_eq!((trace.tracks.len(), trace.reading.damaged_events), (70_000, 0));
+    assert!(trace.host.track.chunks(2).all(|pair| pair[0] == pair[1]), "two events each, side by side");
+    assert_eq!(trace.track(trace.host.track[2 * 69_999]).thread, Label::Number(69_999));
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Choices {
     }
 
     /// The file of all steps so far. `moved` is in the order of the parameters.
-    pub fn record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
+    pub fn attribution_record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
         AttributionRecord {
             update,
             seed,

@@ -105,7 +105,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches a step.
+    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches per step.
     pub fn of_steps(wanted: RangeInclusive<u64>, program: &Program, accumulation: usize) -> Recording {
         // One step more than is kept, for those that are forgotten.
         let steps = (wanted.end() + 1).saturating_sub(*wanted.start()) as usize + 1;
@@ -115,7 +115,7 @@ impl Recording {
             queued: false,
             steps: Vec::with_capacity(steps),
             parts: Vec::with_capacity(steps * (5 * accumulation + 1)),
-            recorder: Some(Recorder::with_room_for(steps * calls_a_step(program, accumulation))),
+            recorder: Some(Recorder::with_room_for(steps * calls_per_step(program, accumulation))),
             mode: Mode::Off,
             begun: (Duration::ZERO, 0, 0),
             turns: Turns::default(),
@@ -226,7 +226,7 @@ impl Recording {
             self.base_unix_nanos = now.saturating_sub(device.clock()).as_nanos() as u64;
         }
         let calls = self.recorder.as_ref().map_or(0, Recorder::len);
-        device.record(self.recorder.take());
+        device.set_recorder(self.recorder.take());
         self.begun = (device.clock(), self.parts.len(), calls);
     }
 
@@ -243,7 +243,7 @@ impl Recording {
         if mode != Mode::Off {
             device.wait();
             let end = device.clock();
-            self.recorder = device.record(None);
+            self.recorder = device.set_recorder(None);
             if matches!(self.timing(), Timing::Kernels | Timing::ReplayedKernels) {
                 self.phases_of_device(parts, calls, start, end);
             }
@@ -299,7 +299,7 @@ fn parts_of_calls(spans: &[CallSpan], phases: &[Phase], from: Duration, to: Dura
 }
 
 /// Calls that one optimizer step runs: forward and backward once a micro-batch, then the update.
-pub fn calls_a_step(program: &Program, accumulation: usize) -> usize {
+pub fn calls_per_step(program: &Program, accumulation: usize) -> usize {
     let of = |phase: Phase| program.plan.phase(phase).len();
     (of(Phase::Forward) + of(Phase::Backward)) * accumulation + of(Phase::Optimizer)
 }

@@ -65,10 +65,10 @@ impl Stream {
         let mut index = first_index;
         let mut rest = elements;
         while !rest.is_empty() {
-            let lane = (index % 4) as usize;
-            let count = rest.len().min(4 - lane);
+            let word = (index % 4) as usize;
+            let count = rest.len().min(4 - word);
             let (now, later) = rest.split_at_mut(count);
-            now.copy_from_slice(&normals_of(self.block(index / 4))[lane..lane + count]);
+            now.copy_from_slice(&normals_of(self.block(index / 4))[word..word + count]);
             index += count as u64;
             rest = later;
         }

@@ -25,7 +25,7 @@ pub struct Schedule {
 
 /// One step as it went.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepRecord {
+pub struct CompletedStep {
     pub step: u64,
     /// Before the update; none where nothing is computed.
     pub loss: Option<f32>,
@@ -63,8 +63,8 @@ impl EvaluationSet {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
-    On,
+pub enum AfterEvaluation {
+    Continue,
     Stop,
 }
 
@@ -75,11 +75,11 @@ pub trait Observer {
     /// Choices of the steps so far, where steps choose; called before these steps are logged.
     fn chose(&mut self, _choices: &Choices) {}
     /// The steps since the last call: every log interval, and once more at the end.
-    fn logged(&mut self, steps: &[StepRecord]);
+    fn logged(&mut self, steps: &[CompletedStep]);
     fn evaluated(&mut self, evaluation: Evaluation);
     /// After an evaluation was told: does the run go on?
-    fn judge(&mut self, _trainer: &mut Trainer) -> Result<Go, CheckpointError> {
-        Ok(Go::On)
+    fn judge(&mut self, _trainer: &mut Trainer) -> Result<AfterEvaluation, CheckpointError> {
+        Ok(AfterEvaluation::Continue)
     }
     /// The loss has left its course.
     fn diverged(&mut self, _spike: &Spike) {}
@@ -92,11 +92,11 @@ pub enum RunError {
     NotFinite { step: u64, cause: NotFinite },
     #[error("the device failed after step {step}: {error}")]
     Device { step: u64, error: EngineError },
-    /// Told to end at once; the weights are those of the step before.
-    #[error("step {step} was given up unfinished")]
+    /// Told to stop immediately; the weights are from the previous step.
+    #[error("step {step} was abandoned unfinished")]
     GivenUp { step: u64 },
     /// A rank was told to stop; the step was not begun.
-    #[error("step {step} was not begun")]
+    #[error("step {step} was not started")]
     Stopped { step: u64 },
     #[error("rank {rank}: {why}")]
     OtherRank { rank: usize, why: String },
@@ -129,7 +129,7 @@ pub enum End {
 
 #[derive(Debug)]
 pub struct Outcome {
-    pub steps: Vec<StepRecord>,
+    pub steps: Vec<CompletedStep>,
     pub evaluations: Vec<Evaluation>,
     pub end: End,
 }
@@ -234,7 +234,7 @@ fn run_until_done(
             break;
         }
         taken?;
-        let mut go = Go::On;
+        let mut go = AfterEvaluation::Continue;
         if let Some(set) = evaluation
             && schedule.evaluate_every > 0
             && (step.is_multiple_of(schedule.evaluate_every) || step == schedule.last_step)
@@ -247,9 +247,9 @@ fn run_until_done(
             }
             outcome.evaluations.push(done);
             observer.evaluated(done);
-            let stops = observer.judge(trainer)? == Go::Stop;
+            let stops = observer.judge(trainer)? == AfterEvaluation::Stop;
             let stops = trainer.any_rank(stops).map_err(|error| RunError::Device { step, error })?;
-            go = if stops { Go::Stop } else { Go::On };
+            go = if stops { AfterEvaluation::Stop } else { AfterEvaluation::Continue };
         }
         if saves {
             observer.save(trainer)?;
@@ -259,7 +259,7 @@ fn run_until_done(
             outcome.end = End::Interrupted;
             break;
         }
-        if go == Go::Stop && step < schedule.last_step {
+        if go == AfterEvaluation::Stop && step < schedule.last_step {
             outcome.end = End::StoppedEarly;
             break;
         }
@@ -275,7 +275,7 @@ fn run_until_done(
 fn watch(
     trainer: &mut Trainer,
     guard: &mut Guard,
-    steps: &[StepRecord],
+    steps: &[CompletedStep],
     on_spike: OnSpike,
     observer: &mut dyn Observer,
 ) -> Result<(), RunError> {
@@ -298,7 +298,7 @@ fn recorded_step(
     schedule: &Schedule,
     stop: &AtomicBool,
     finished: &mut Vec<Finished>,
-) -> Result<StepRecord, RunError> {
+) -> Result<CompletedStep, RunError> {
     let step = trainer.step + 1;
     let _stepping = trainer.ranks.as_ref().map(|ranks| ranks.stepping());
     if let Some(recording) = &mut trainer.recording {
@@ -322,7 +322,7 @@ fn one_step(
     data: &mut Prefetcher,
     schedule: &Schedule,
     stop: &AtomicBool,
-) -> Result<StepRecord, RunError> {
+) -> Result<CompletedStep, RunError> {
     let step = trainer.step + 1;
     let mut waited = Duration::ZERO;
     for micro in 1..=schedule.accumulation {
@@ -358,7 +358,7 @@ fn one_step(
         }
     }
     let recording = trainer.recording.as_ref();
-    Ok(StepRecord {
+    Ok(CompletedStep {
         step,
         loss: None,
         learning_rate: trainer.learning_rate(schedule.last_step),
@@ -372,7 +372,7 @@ fn one_step(
 /// Fills in losses, norms and times of steps that the device has finished by now.
 fn settle(
     trainer: &mut Trainer,
-    records: &mut [StepRecord],
+    records: &mut [CompletedStep],
     accumulation: usize,
     finished: &mut Vec<Finished>,
 ) -> Result<(), RunError> {

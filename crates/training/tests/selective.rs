@@ -318,7 +318,7 @@ fn a_dense_checkpoint_goes_on_with_a_choice_and_an_uneven_one_only_with_one() {
     save(&CASE, &mut CASE.trained(3), folder.path());
     let uneven = Checkpoint::open(folder.path()).unwrap();
     let error = persist::load_all(&mut dense.trainer(), &uneven).unwrap_err();
-    assert!(error.to_string().contains("different numbers of steps"), "{error}");
+    assert!(error.to_string().contains("different numbers of times"), "{error}");
     persist::load_all(&mut all.trainer(), &uneven).unwrap();
 }
 
@@ -327,7 +327,7 @@ fn nodes_that_never_were_chosen_have_not_moved() {
     let mut trainer = Case { update: "topk:1", ..CASE }.trained(3);
     trainer.read_choices();
     let distances = moved(&mut trainer, Start::Drawn(SEED)).unwrap();
-    let record = trainer.choices.as_ref().unwrap().record("topk:1".into(), SEED, &distances);
+    let record = trainer.choices.as_ref().unwrap().attribution_record("topk:1".into(), SEED, &distances);
     for (node, updates) in record.updates.iter().enumerate() {
         assert_eq!(record.moved[node] > Some(0.0), *updates > 0, "{}", record.nodes[node]);
     }

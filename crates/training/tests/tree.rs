@@ -247,7 +247,7 @@ fn a_record_is_kept_by_node() {
     let mut trainer = Case { update: "topk:1", ..CASE }.trained(3);
     trainer.read_choices();
     let distances = moved(&mut trainer, Start::Drawn(SEED)).unwrap();
-    let record = trainer.choices.as_ref().unwrap().record("topk:1".into(), SEED, &distances);
+    let record = trainer.choices.as_ref().unwrap().attribution_record("topk:1".into(), SEED, &distances);
     assert_eq!((record.nodes.len(), record.parameters.iter().sum::<u64>()), (9 + 3, model(false).parameters().total()));
     for (node, updates) in record.updates.iter().enumerate() {
         assert_eq!(record.moved[node] > Some(0.0), *updates > 0, "{}", record.nodes[node]);

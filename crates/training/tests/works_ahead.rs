@@ -14,7 +14,7 @@ use headroom_training::models::Size;
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::recording::Recording;
-use headroom_training::run::{End, Evaluation, Observer, Schedule, StepRecord, run};
+use headroom_training::run::{CompletedStep, End, Evaluation, Observer, Schedule, run};
 use headroom_training::trainer::Trainer;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -75,9 +75,9 @@ impl Device for Ahead {
         !self.recorded
     }
 
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
         self.recorded = recorder.is_some();
-        self.cpu.record(recorder)
+        self.cpu.set_recorder(recorder)
     }
 
     fn clock(&self) -> Duration {
@@ -85,12 +85,12 @@ impl Device for Ahead {
     }
 }
 
-struct Told(Vec<StepRecord>);
+struct Told(Vec<CompletedStep>);
 
 impl Observer for Told {
     fn stepped(&mut self, _: u64) {}
 
-    fn logged(&mut self, steps: &[StepRecord]) {
+    fn logged(&mut self, steps: &[CompletedStep]) {
         self.0.extend_from_slice(steps);
     }
 
@@ -101,7 +101,7 @@ impl Observer for Told {
     }
 }
 
-fn told(accumulation: usize, open: fn(Cpu) -> Box<dyn Device>) -> Vec<StepRecord> {
+fn told(accumulation: usize, open: fn(Cpu) -> Box<dyn Device>) -> Vec<CompletedStep> {
     let model = Size::named("nano").unwrap().model();
     let step = StepConfig {
         model: model.clone(),
@@ -139,7 +139,7 @@ fn every_step_has_its_own_loss_and_time_before_while_and_after_some_are_recorded
     for accumulation in [1, 2] {
         let at_once = told(accumulation, |cpu| Box::new(cpu));
         let ahead = told(accumulation, |cpu| Box::new(Ahead { cpu, recorded: false }));
-        let losses = |steps: &[StepRecord]| steps.iter().map(|step| (step.step, step.loss)).collect::<Vec<_>>();
+        let losses = |steps: &[CompletedStep]| steps.iter().map(|step| (step.step, step.loss)).collect::<Vec<_>>();
         assert_eq!(losses(&ahead), losses(&at_once));
         assert_eq!(ahead.len() as u64, STEPS);
         for step in ahead.iter().chain(&at_once) {

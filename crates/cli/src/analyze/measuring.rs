@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use headroom_diagnosis::measures::ranks::{Runs, told_apart};
+use headroom_diagnosis::measures::ranks::{Runs, group_by_run};
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
@@ -33,7 +33,7 @@ fn folder_of_traces(path: &Path) -> &Path {
     let is_of_course = path.file_name().is_some_and(|name| OF_THE_COURSE.iter().any(|folder| name == *folder));
     match path.parent().filter(|parent| is_of_course && !path.exists() && parent.is_dir()) {
         Some(parent) => {
-            crate::output::note(&format!("traces of a run lie in its folder: {} is read", parent.display()));
+            crate::output::note(&format!("the traces of a run are in its own folder: reading {}", parent.display()));
             parent
         }
         None => path,
@@ -50,7 +50,7 @@ pub struct SeveralRuns {
 
 impl SeveralRuns {
     pub fn of(traces: Vec<Trace>) -> Result<SeveralRuns> {
-        let Runs { members, why } = told_apart(&traces);
+        let Runs { members, why } = group_by_run(&traces);
         let mut traces: Vec<Option<Trace>> = traces.into_iter().map(Some).collect();
         let runs: Vec<Vec<Trace>> =
             members.iter().map(|run| run.iter().filter_map(|&at| traces[at].take()).collect()).collect();
@@ -79,7 +79,7 @@ pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Resul
         bail!("no trace to analyze");
     };
     if let Some(rank) = about.rank.filter(|rank| *rank != analysis.trace.rank) {
-        bail!("--rank {rank}: none of the traces is of that rank");
+        bail!("--rank {rank}: no trace comes from that rank");
     }
     Ok(analysis)
 }

@@ -1,6 +1,6 @@
 //! The files of a profile: which there are, how they are named, and writing them, each whole or not at all.
 
-use super::records::Made;
+use super::records::ProfileRecords;
 use super::{Analysed, Profiler};
 use crate::train::settings::Settings;
 use anyhow::Context;
@@ -91,7 +91,7 @@ pub fn write_all(
     profiler: &Profiler,
     folder: &Path,
     profiled: &Profiled,
-    (Analysed { about, analysis }, made): (&Analysed, &Made),
+    (Analysed { about, analysis }, made): (&Analysed, &ProfileRecords),
     settings: &Settings,
     (outcome, performance, attribution): (&Outcome, &PerformanceRecord, Option<&AttributionRecord>),
 ) -> anyhow::Result<String> {
@@ -103,7 +103,7 @@ pub fn write_all(
         let started = profiled.recording.base_unix_nanos;
         let events = EventsAbout {
             started: started as f64 / 1e9,
-            samples_a_step: settings.shape.batch_size * profiled.accumulation,
+            samples_per_step: settings.shape.batch_size * profiled.accumulation,
             seq_len: settings.shape.seq_len,
             peak_memory_mb: made.memory.peak_memory_mb,
             reserved_memory_mb: made.memory.reserved_memory_mb,

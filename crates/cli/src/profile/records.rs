@@ -16,7 +16,7 @@ use headroom_record::timeline::TimelineRecord;
 use headroom_training::run::Outcome;
 
 /// Every record of a profile.
-pub struct Made {
+pub struct ProfileRecords {
     pub flops: FlopsRecord,
     pub intensity: IntensityRecord,
     pub roofline: RooflineRecord,
@@ -25,19 +25,19 @@ pub struct Made {
     pub timeline: TimelineRecord,
 }
 
-impl Made {
+impl ProfileRecords {
     pub fn new(
         profiler: &Profiler,
         analysis: &Analysis,
         settings: &Settings,
         outcome: &Outcome,
         performance: &PerformanceRecord,
-    ) -> anyhow::Result<Made> {
+    ) -> anyhow::Result<ProfileRecords> {
         let run = analysis.run.as_ref().context("the trace of the recorded steps does not say what ran")?;
         let timestamp = performance.timestamp.clone();
         let mut operators = OperatorRecord { timestamp: timestamp.clone(), ..run.operator_analysis.clone() };
         sort(&mut operators.operator_stats, profiler.sort_by);
-        Ok(Made {
+        Ok(ProfileRecords {
             flops: FlopsRecord {
                 schema_version: SCHEMA_VERSION,
                 model_info: ModelInfo {
@@ -77,7 +77,7 @@ impl Made {
 }
 
 fn step_by_step(outcome: &Outcome, flops: u64) -> Vec<StepFlops> {
-    let row = |record: &headroom_training::run::StepRecord| {
+    let row = |record: &headroom_training::run::CompletedStep| {
         let time = record.times.total.as_secs_f64();
         let flops_per_sec = flops as f64 / time.max(1e-12);
         StepFlops { step: record.step, loss: record.loss.map(f64::from), flops, time, flops_per_sec }

@@ -2,7 +2,7 @@
 
 /// A rank's machine and the CPUs that it may use, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct RankPlacement {
     machine: String,
     cpus: Vec<usize>,
 }
@@ -18,13 +18,13 @@ pub struct Share {
     pub cpus: Vec<usize>,
 }
 
-impl Seat {
-    pub fn here(mut cpus: Vec<usize>) -> Seat {
+impl RankPlacement {
+    pub fn here(mut cpus: Vec<usize>) -> RankPlacement {
         // Containers of one machine have names of their own, and the same kernel.
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let machine = read("/proc/sys/kernel/random/boot_id").or_else(|| read("/proc/sys/kernel/hostname"));
         cpus.sort_unstable();
-        Seat { machine: machine.unwrap_or_default().trim().into(), cpus }
+        RankPlacement { machine: machine.unwrap_or_default().trim().into(), cpus }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -32,15 +32,15 @@ impl Seat {
         format!("{} {}", self.machine, cpus.join(",")).into_bytes()
     }
 
-    pub fn from_bytes(words: &[u8]) -> Seat {
+    pub fn from_bytes(words: &[u8]) -> RankPlacement {
         let text = String::from_utf8_lossy(words);
         let (machine, cpus) = text.rsplit_once(' ').unwrap_or((&text, ""));
-        Seat { machine: machine.into(), cpus: cpus.split(',').filter_map(|cpu| cpu.parse().ok()).collect() }
+        RankPlacement { machine: machine.into(), cpus: cpus.split(',').filter_map(|cpu| cpu.parse().ok()).collect() }
     }
 }
 
 /// Ranks with the same CPUs get a part each; those whose launcher gave them CPUs of their own keep them.
-pub fn share_of(seats: &[Seat], rank: usize) -> Share {
+pub fn share_of(seats: &[RankPlacement], rank: usize) -> Share {
     let own = &seats[rank];
     let ranks = seats.iter().filter(|seat| seat.machine == own.machine).count();
     let with: Vec<usize> = (0..seats.len()).filter(|other| seats[*other] == *own).collect();
@@ -54,8 +54,8 @@ pub fn share_of(seats: &[Seat], rank: usize) -> Share {
 mod tests {
     use super::*;
 
-    fn seats(all: &[(&str, &[usize])]) -> Vec<Seat> {
-        all.iter().map(|(machine, cpus)| Seat { machine: (*machine).into(), cpus: cpus.to_vec() }).collect()
+    fn seats(all: &[(&str, &[usize])]) -> Vec<RankPlacement> {
+        all.iter().map(|(machine, cpus)| RankPlacement { machine: (*machine).into(), cpus: cpus.to_vec() }).collect()
     }
 
     #[test]
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn seats_travel_as_bytes() {
-        let seat = Seat { machine: "a b".into(), cpus: vec![3, 17] };
-        assert_eq!(Seat::from_bytes(&seat.to_bytes()), seat);
-        let unknown = Seat { machine: "a".into(), cpus: vec![] };
-        assert_eq!(Seat::from_bytes(&unknown.to_bytes()), unknown);
+        let seat = RankPlacement { machine: "a b".into(), cpus: vec![3, 17] };
+        assert_eq!(RankPlacement::from_bytes(&seat.to_bytes()), seat);
+        let unknown = RankPlacement { machine: "a".into(), cpus: vec![] };
+        assert_eq!(RankPlacement::from_bytes(&unknown.to_bytes()), unknown);
     }
 }

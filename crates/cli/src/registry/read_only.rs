@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Whether opening failed because of where the database lies, not because of what it is.
-pub fn is_the_reason(error: &RegistryError) -> bool {
+pub fn is_read_only_location(error: &RegistryError) -> bool {
     let RegistryError::Database { source, .. } = error else { return false };
     matches!(
         source.sqlite_error_code(),
@@ -53,7 +53,7 @@ mod tests {
         let registry = Registry { connection, path };
         assert_eq!(registry.list(&Filter::default()).unwrap().len(), 1);
         let refused = registry.begin(&start("tiny")).unwrap_err();
-        assert!(is_the_reason(&refused) && refused.to_string().contains("set HEADROOM_HOME"), "{refused}");
+        assert!(is_read_only_location(&refused) && refused.to_string().contains("set HEADROOM_HOME"), "{refused}");
     }
 
     #[test]

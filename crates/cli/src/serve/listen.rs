@@ -42,7 +42,7 @@ pub async fn bind(port: u16) -> Result<TcpListener> {
 /// Answers until the process is ended.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let strangers = Arc::new(Strangers::default());
+    let strangers = Arc::new(UnauthenticatedConnections::default());
     for number in 0.. {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
@@ -53,9 +53,9 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
             strangers.send_the_oldest_away();
         }
         let place = places.clone().acquire_owned().await.context("the server's places are gone")?;
-        let visitor = Visitor { number, strangers: strangers.clone() };
+        let visitor = Connection { number, strangers: strangers.clone() };
         let service = TowerToHyperService::new(router.clone().layer(Extension(visitor.clone())));
-        let leaving = Leaving(visitor);
+        let leaving = ForgetOnDrop(visitor);
         let task = tokio::spawn(async move {
             let connection = http1::Builder::new()
                 .max_buf_size(MOST_HEAD_BYTES)
@@ -63,7 +63,7 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(Read { stream, taken: 0, deadline: None }), service);
-            // A browser that went away, or that sent what is no HTTP: its loss alone.
+            // A browser that went away, or that did not send HTTP, harms only itself.
             let _ = connection.await;
             drop((leaving, place));
         });
@@ -74,9 +74,9 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
 
 /// Connections that have not shown the token yet, in the order in which they came.
 #[derive(Default)]
-struct Strangers(Mutex<BTreeMap<u64, AbortHandle>>);
+struct UnauthenticatedConnections(Mutex<BTreeMap<u64, AbortHandle>>);
 
-impl Strangers {
+impl UnauthenticatedConnections {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,24 +91,24 @@ impl Strangers {
 
 /// A connection, as the requests on it know it.
 #[derive(Clone)]
-pub struct Visitor {
+pub struct Connection {
     number: u64,
-    strangers: Arc<Strangers>,
+    strangers: Arc<UnauthenticatedConnections>,
 }
 
-impl Visitor {
+impl Connection {
     /// It has shown the token: its place is its own.
-    pub fn let_in(&self) {
+    pub fn mark_authenticated(&self) {
         self.strangers.lock().remove(&self.number);
     }
 }
 
 /// Forgets a connection that has ended, however it ended.
-struct Leaving(Visitor);
+struct ForgetOnDrop(Connection);
 
-impl Drop for Leaving {
+impl Drop for ForgetOnDrop {
     fn drop(&mut self) {
-        self.0.let_in();
+        self.0.mark_authenticated();
     }
 }
 

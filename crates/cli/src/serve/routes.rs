@@ -17,7 +17,7 @@ use serde_json::json;
 use super::cache::Cache;
 use super::catalog::{Catalog, Entry};
 use super::guard::{self, Token};
-use super::listen::Visitor;
+use super::listen::Connection;
 use super::pages::{self, Answer};
 use super::{Access, changes, folder, reply};
 
@@ -97,14 +97,14 @@ async fn guarded(Shared(state): App, request: Request, next: Next) -> Reply {
     if let Err(refusal) = guard::check_shape(uri, headers, state.port) {
         return reply::refusal(refusal);
     }
-    let visitor = request.extensions().get::<Visitor>().cloned();
+    let visitor = request.extensions().get::<Connection>().cloned();
     if uri.path().strip_prefix('/').is_some_and(|given| state.token.matches(given)) {
-        visitor.iter().for_each(Visitor::let_in);
+        visitor.iter().for_each(Connection::mark_authenticated);
         return reply::welcome(&guard::set_cookie(state.port, &state.token));
     }
     match guard::check_sender(method, headers, state.port, &state.token) {
         Ok(()) => {
-            visitor.iter().for_each(Visitor::let_in);
+            visitor.iter().for_each(Connection::mark_authenticated);
             next.run(request).await
         }
         Err(refusal) => reply::refusal(refusal),
@@ -177,7 +177,7 @@ async fn timeline(Shared(state): App, Path(id): Path<String>) -> Reply {
 
 async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, String)>) -> Reply {
     let Some(microseconds) = microseconds.parse::<f64>().ok().filter(|time| time.is_finite()) else {
-        return reply::problem(StatusCode::BAD_REQUEST, "the moment is no number of microseconds");
+        return reply::problem(StatusCode::BAD_REQUEST, "the moment is not a number of microseconds");
     };
     with_entry(state, id, move |entry, state| answer(pages::alive(entry, &state.cache, microseconds / 1e6))).await
 }
@@ -240,5 +240,5 @@ async fn with_entry(
 /// Files and measures take their time; the socket is not kept waiting for them.
 async fn blocking(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed over this request"))
+    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed on this request"))
 }

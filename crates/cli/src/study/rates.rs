@@ -10,7 +10,7 @@ use headroom_engine::cuda;
 use headroom_graph::cost::Rates;
 use headroom_record::provenance::Origin;
 
-pub struct HeldAgainst {
+pub struct ReferenceRates {
     /// The processor's or the GPU's name.
     pub device: String,
     pub rates: Rates,
@@ -19,11 +19,11 @@ pub struct HeldAgainst {
 }
 
 /// A processor's are kept or measured now; a GPU's are measured now.
-pub fn held_against(settings: &Settings) -> anyhow::Result<HeldAgainst> {
+pub fn reference_rates(settings: &Settings) -> anyhow::Result<ReferenceRates> {
     let DeviceSpec::Cuda(ordinal) = settings.device else {
         let peaks = Peaks::find(settings)?;
         let device = settings.machine.cpu_name.clone();
-        return Ok(HeldAgainst { device, rates: peaks.rates, source: peaks.source, origin: peaks.origin });
+        return Ok(ReferenceRates { device, rates: peaks.rates, source: peaks.source, origin: peaks.origin });
     };
     let device = settings.gpu.as_ref().map_or("a GPU".into(), |gpu| gpu.name.clone());
     output::note(&format!("measuring {device} (about 10 seconds)"));
@@ -33,10 +33,10 @@ pub fn held_against(settings: &Settings) -> anyhow::Result<HeldAgainst> {
     let unit = precision.trim_end_matches("-pure");
     let found = peaks.products.iter().find(|(name, _)| *name == unit);
     let (_, product_flops) = found.with_context(|| format!("there is no measured peak for {precision}"))?;
-    Ok(HeldAgainst {
+    Ok(ReferenceRates {
         device,
         rates: Rates { product_flops: *product_flops, bytes: peaks.bytes, call_seconds: peaks.replay_seconds },
-        source: format!("{unit} products, measured before these runs"),
+        source: format!("{unit} GEMMs, measured before these runs"),
         origin: Origin::Measured,
     })
 }

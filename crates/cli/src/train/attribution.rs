@@ -24,7 +24,7 @@ pub fn write(
     };
     let moved = moved(trainer, start)?;
     let Some(choices) = &trainer.choices else { return Ok(None) };
-    let record = choices.record(settings.optimizer.update.to_string(), settings.seed, &moved);
+    let record = choices.attribution_record(settings.optimizer.update.to_string(), settings.seed, &moved);
     write_json(&folder.join(ATTRIBUTION_FILE), &record)?;
     Ok(Some(record))
 }

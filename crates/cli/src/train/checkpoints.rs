@@ -1,6 +1,6 @@
 //! Where a run's checkpoints go: the folder of `--save`, gone again when none was saved.
 
-use super::folder::{IfTaken, make_folders, remove_folders};
+use super::folder::{IfFolderExists, make_folders, remove_folders};
 use super::settings::Settings;
 use anyhow::bail;
 use headroom_training::checkpoint::{CheckpointError, Saver, file_of_checkpoint};
@@ -29,7 +29,7 @@ impl Checkpoints {
         keep: NonZeroUsize,
         run_folder: &Path,
         resumed: Option<&Path>,
-        if_taken: IfTaken,
+        if_taken: IfFolderExists,
     ) -> anyhow::Result<Checkpoints> {
         let made = make_folders(folder)?;
         if is_same(folder, run_folder) {
@@ -40,14 +40,14 @@ impl Checkpoints {
             );
         }
         let own = resumed.is_some_and(|resumed| is_same(folder, resumed));
-        if let (Some(file), IfTaken::Refuse, false) = (file_of_checkpoint(folder)?, if_taken, own) {
+        if let (Some(file), IfFolderExists::Refuse, false) = (file_of_checkpoint(folder)?, if_taken, own) {
             if folder.join(".lock").exists() {
                 // That it is being written to this very moment is the better reason.
                 Saver::open(folder, keep)?;
             }
             bail!(
-                "{} holds another model already ({file}), which the first checkpoint would replace\n  help: name another \
-                 folder, go on with that one by --resume {}, or add --overwrite",
+                "{} holds another model already ({file}), which the first checkpoint would replace\n  help: name another folder, \
+                 continue that one with --resume {}, or add --overwrite",
                 folder.display(),
                 folder.display()
             );

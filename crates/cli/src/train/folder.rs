@@ -42,7 +42,7 @@ fn remove_files(path: &Path) -> Result<(), FileError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IfTaken {
+pub enum IfFolderExists {
     Refuse,
     Overwrite,
 }
@@ -80,10 +80,10 @@ impl RunFolder {
                 Err(error) => return Err(FileError::new("make the folder", &path)(error).into()),
             }
         }
-        bail!("runs/ holds a thousand runs of this very second\n  help: name one with --output-dir")
+        bail!("runs/ holds a thousand runs from this very second\n  help: name one with --output-dir")
     }
 
-    pub fn claim(path: &Path, if_taken: IfTaken) -> anyhow::Result<RunFolder> {
+    pub fn claim(path: &Path, if_taken: IfFolderExists) -> anyhow::Result<RunFolder> {
         ensure!(
             path.is_dir() || !path.exists(),
             "{} is a file, and a run needs a folder\n  help: name another with --output-dir",
@@ -92,7 +92,7 @@ impl RunFolder {
         let made = make_folders(path)?;
         let folder = RunFolder::locked(path, made)?;
         let taken = FILES.into_iter().find(|file| path.join(file).exists());
-        if let (Some(file), IfTaken::Refuse) = (taken, if_taken) {
+        if let (Some(file), IfFolderExists::Refuse) = (taken, if_taken) {
             // The files here belong to another run and must not be cleared away.
             bail!(
                 "{} holds another run already ({file})\n  help: name another folder, or add --overwrite",
@@ -184,7 +184,7 @@ impl RunFolder {
     }
 }
 
-/// Nothing was trained: nothing stays. What cannot be removed was not ours or is in use, and stays.
+/// Nothing was trained: nothing stays. A file that cannot be removed was not ours or is in use, and stays.
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if self.kept {

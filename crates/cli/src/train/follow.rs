@@ -7,12 +7,12 @@ use super::settings::{Settings, Sources};
 use super::{Input, ends_together, how_it_ended, schedule, start};
 use crate::failure;
 use crate::profile::Profiler;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::signals::Interrupt;
 use headroom_engine::ranks::RanksError;
 use headroom_training::checkpoint::CheckpointError;
 use headroom_training::persist;
-use headroom_training::run::{self as training, Evaluation, Go, Observer, StepRecord};
+use headroom_training::run::{self as training, AfterEvaluation, CompletedStep, Evaluation, Observer};
 use headroom_training::trainer::Trainer;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub fn run(
     sources: Sources,
     planned: Planned,
     interrupt: &Interrupt,
-    company: &Company,
+    company: &RankGroup,
 ) -> anyhow::Result<ExitCode> {
     // Rank 0 has measured the machine by then, where that was needed.
     let folder = if Profiler::is_wanted(arguments) { Some(company.folder(None)?) } else { None };
@@ -58,7 +58,7 @@ pub fn run(
 }
 
 struct Follower<'a> {
-    company: &'a Company,
+    company: &'a RankGroup,
     saves: Option<&'a Path>,
     keeps_best: bool,
 }
@@ -70,19 +70,19 @@ fn handover(error: RanksError) -> CheckpointError {
 impl Observer for Follower<'_> {
     fn stepped(&mut self, _: u64) {}
 
-    fn logged(&mut self, _: &[StepRecord]) {}
+    fn logged(&mut self, _: &[CompletedStep]) {}
 
     fn evaluated(&mut self, _: Evaluation) {}
 
     /// Evaluations are the same on all ranks, and rank 0 says what they are worth.
-    fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
+    fn judge(&mut self, trainer: &mut Trainer) -> Result<AfterEvaluation, CheckpointError> {
         if self.keeps_best
             && self.company.better(None).map_err(handover)?
             && let Some(folder) = self.saves
         {
             self.part(trainer, &folder.join(BEST))?;
         }
-        Ok(Go::On)
+        Ok(AfterEvaluation::Continue)
     }
 
     /// Rank 0 commits what all ranks write.

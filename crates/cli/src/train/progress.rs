@@ -7,7 +7,7 @@ use super::heartbeat::Heartbeat;
 use super::settings::Settings;
 use super::tensorboard::Events;
 use crate::output;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::shown::Stream;
 use headroom_engine::machine::resident_bytes;
 use headroom_record::atomic::FileError;
@@ -17,7 +17,7 @@ use headroom_training::checkpoint::CheckpointError;
 use headroom_training::choices::Choices;
 use headroom_training::guard::Spike;
 use headroom_training::patience::{Counts, Patience, Verdict};
-use headroom_training::run::{Evaluation, Go, Observer, StepRecord};
+use headroom_training::run::{AfterEvaluation, CompletedStep, Evaluation, Observer};
 use headroom_training::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub struct Progress<'a> {
     /// Losses that left their course, in words.
     pub spikes: Vec<String>,
     /// The other ranks, who wait while this one saves.
-    pub company: Option<&'a Company>,
+    pub company: Option<&'a RankGroup>,
 }
 
 impl Progress<'_> {
@@ -55,8 +55,8 @@ impl Progress<'_> {
     }
 
     /// The run goes on from an earlier step.
-    pub fn went_back(&mut self, step: u64, factor: f64) {
-        self.say(&format!("back to the checkpoint of step {step}, with {factor} times the rate"));
+    pub fn rolled_back(&mut self, step: u64, factor: f64) {
+        self.say(&format!("going back to the checkpoint of step {step}, with {factor} times the learning rate"));
     }
 
     /// A line that a bar does not stand for.
@@ -71,8 +71,8 @@ impl Progress<'_> {
         }
     }
 
-    fn samples_a_step(&self) -> f64 {
-        self.settings.samples_a_step() as f64
+    fn samples_per_step(&self) -> f64 {
+        self.settings.samples_per_step() as f64
     }
 }
 
@@ -88,9 +88,9 @@ impl Observer for Progress<'_> {
         self.working_on = choices.working_on(self.log_interval);
     }
 
-    fn logged(&mut self, steps: &[StepRecord]) {
+    fn logged(&mut self, steps: &[CompletedStep]) {
         let Some(newest) = steps.last() else { return };
-        let samples = self.samples_a_step();
+        let samples = self.samples_per_step();
         for record in steps {
             self.object(json!({
                 "step": record.step,
@@ -109,7 +109,7 @@ impl Observer for Progress<'_> {
             loss: newest.loss.map(f64::from),
             seconds: seconds / steps.len() as f64,
             recent: samples * steps.len() as f64 / seconds.max(1e-9),
-            overall: self.speed.steps_a_second().map(|speed| speed * samples),
+            overall: self.speed.steps_per_second().map(|speed| speed * samples),
         };
         self.folder.progress(&ProgressLine {
             step: line.step,
@@ -139,20 +139,20 @@ impl Observer for Progress<'_> {
             events.evaluation(evaluation);
         }
         self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
-        // The one at a run's end is no regular one: with more steps it would not have been.
+        // The evaluation at a run's end is not a regular one: with more steps it would not have happened.
         let every = self.settings.eval_every.max(1);
         let counts = if evaluation.step.is_multiple_of(every) { Counts::Yes } else { Counts::No };
         self.verdict = self.patience.tell(evaluation.step, evaluation.loss, counts);
     }
 
-    fn judge(&mut self, trainer: &mut Trainer) -> Result<Go, CheckpointError> {
+    fn judge(&mut self, trainer: &mut Trainer) -> Result<AfterEvaluation, CheckpointError> {
         if let Some(company) = self.company.filter(|_| self.settings.keep_best && self.checkpoints.is_some()) {
             let better = self.verdict == Verdict::Better;
             company.better(Some(better)).map_err(|error| CheckpointError::Handover(error.into()))?;
         }
         match (self.verdict, self.patience.best) {
             (Verdict::Better, _) if self.settings.keep_best => {
-                let Some(checkpoints) = &mut self.checkpoints else { return Ok(Go::On) };
+                let Some(checkpoints) = &mut self.checkpoints else { return Ok(AfterEvaluation::Continue) };
                 checkpoints.save_best(trainer, self.settings, &self.patience)?;
                 if let Some(company) = self.company {
                     company.saved().map_err(|error| CheckpointError::Handover(error.into()))?;
@@ -165,11 +165,11 @@ impl Observer for Progress<'_> {
                     "stopped early after {} evaluations without improvement: the best was {:.4} after step {}",
                     self.patience.since, best.loss, best.step
                 ));
-                return Ok(Go::Stop);
+                return Ok(AfterEvaluation::Stop);
             }
             _ => {}
         }
-        Ok(Go::On)
+        Ok(AfterEvaluation::Continue)
     }
 
     fn diverged(&mut self, spike: &Spike) {
@@ -204,14 +204,14 @@ pub struct Speed {
 }
 
 impl Speed {
-    fn add<'a>(&mut self, records: impl Iterator<Item = &'a StepRecord>) {
+    fn add<'a>(&mut self, records: impl Iterator<Item = &'a CompletedStep>) {
         for record in records {
             self.steps += 1;
             self.seconds += record.times.total.as_secs_f64();
         }
     }
 
-    fn steps_a_second(&self) -> Option<f64> {
+    fn steps_per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.steps as f64 / self.seconds)
     }
 }

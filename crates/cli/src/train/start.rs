@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::plan::Planned;
 use super::settings::Settings;
-use crate::ranks::Company;
+use crate::ranks::RankGroup;
 use crate::signals::Interrupt;
 use crate::{kept, output, verified};
 use headroom_engine::DeviceSpec;
@@ -23,9 +23,9 @@ pub fn trainer(
     settings: &Settings,
     planned: Planned,
     interrupt: &Interrupt,
-    company: Option<&Company>,
+    company: Option<&RankGroup>,
 ) -> anyhow::Result<Trainer> {
-    let ranks = company.map(Company::ranks);
+    let ranks = company.map(RankGroup::ranks);
     let device = build_device(arguments, settings, &planned.programs(), ranks.clone())?;
     let Planned { training, evaluation, .. } = planned;
     let mut trainer = Trainer::new(device, &settings.model, training, evaluation, settings.optimizer);
@@ -82,7 +82,7 @@ pub fn cuda_options(ordinal: usize) -> Options {
 /// The measured peaks of this machine, or assumed ones, said so.
 fn rates(settings: &Settings) -> Rates {
     kept_rates(settings).unwrap_or_else(|| {
-        output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
+        output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine");
         ASSUMED_RATES
     })
 }
@@ -128,7 +128,7 @@ fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()
         let left_out = checkpoint.config().left_out();
         if !left_out.is_empty() {
             output::note(&format!(
-                "note: training here has no dropout: {} of the checkpoint left out",
+                "note: headroom trains without dropout and ignores the checkpoint's {}",
                 left_out.join(", ")
             ));
         }

@@ -13,7 +13,7 @@ use headroom_record::performance::{
 use headroom_record::provenance::Origin;
 use headroom_record::statistics::{StepStatistics, step_statistics};
 use headroom_training::memory::MemoryNeed;
-use headroom_training::run::{Outcome, StepRecord};
+use headroom_training::run::{CompletedStep, Outcome};
 use headroom_training::scales::Rounding;
 use headroom_training::trainer::StepTimes;
 use std::time::Duration;
@@ -62,12 +62,12 @@ pub struct Ended<'a> {
 
 impl Ended<'_> {
     /// After the warm-up; a run shorter than that is measured by its last step. Where a device takes steps one after the
-    /// other, those that a recorder waited for are no measure of its speed, if there are others enough.
-    fn counted(&self) -> Vec<StepRecord> {
+    /// other, those that a recorder waited for are not a measure of its speed, if there are others enough.
+    fn counted(&self) -> Vec<CompletedStep> {
         const ENOUGH: usize = 5;
         let steps = &self.outcome.steps;
         let counted = &steps[(self.warmup_steps as usize).min(steps.len().saturating_sub(1))..];
-        let in_a_row: Vec<StepRecord> = counted.iter().copied().filter(|record| !record.alone).collect();
+        let in_a_row: Vec<CompletedStep> = counted.iter().copied().filter(|record| !record.alone).collect();
         if in_a_row.len() >= ENOUGH { in_a_row } else { counted.to_vec() }
     }
 
@@ -84,12 +84,12 @@ fn warnings(spikes: &[String], other_load: Option<f64>, statistics: &StepStatist
     let mut warnings = spikes.to_vec();
     if let Some(percent) = other_load.map(|share| 100.0 * share).filter(|percent| *percent > HIGH_LOAD_PERCENT) {
         warnings.push(format!(
-            "other programs took {percent:.0}% of the processors while the steps ran: on a machine left alone they are faster"
+            "other programs took {percent:.0}% of the processors while the steps ran: on an idle machine they are faster"
         ));
     }
     if let Some(share) = statistics.relative_half_width().filter(|share| *share > NOISY) {
         warnings.push(format!(
-            "steps differ so much that their median is known to ±{:.0}% only: smaller differences between runs are noise",
+            "steps differ so much that their median is known only to ±{:.0}%: smaller differences between runs are noise",
             100.0 * share
         ));
     }
@@ -159,11 +159,11 @@ pub fn times_origin(settings: &Settings) -> Origin {
     if settings.device == DeviceSpec::Null { Origin::Computed } else { Origin::Measured }
 }
 
-fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> PerformanceSummary {
-    let samples_a_step = settings.samples_a_step();
+fn summary(settings: &Settings, ended: &Ended, measured: &[CompletedStep]) -> PerformanceSummary {
+    let samples_per_step = settings.samples_per_step();
     let steps = &ended.outcome.steps;
     let total: f64 = measured.iter().map(|record| seconds(record.times.total)).sum();
-    let speed = (total > 0.0).then(|| (measured.len() * samples_a_step) as f64 / total);
+    let speed = (total > 0.0).then(|| (measured.len() * samples_per_step) as f64 / total);
     let average = |part: fn(&StepTimes) -> Duration| {
         let sum: f64 = measured.iter().map(|record| seconds(part(&record.times))).sum();
         (!measured.is_empty()).then(|| sum / measured.len() as f64)
@@ -172,10 +172,10 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[StepRecord]) -> Perfo
     let busy =
         measured.iter().map(|record| seconds(record.times.forward + record.times.backward + record.times.optimizer));
     PerformanceSummary {
-        total_samples: (steps.len() * samples_a_step) as u64,
+        total_samples: (steps.len() * samples_per_step) as u64,
         avg_training_speed: speed,
         tokens_per_sec: speed.map(|speed| speed * settings.shape.seq_len as f64),
-        steps_per_sec: speed.map(|speed| speed / samples_a_step as f64),
+        steps_per_sec: speed.map(|speed| speed / samples_per_step as f64),
         final_loss: losses.last().copied(),
         avg_loss: (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64),
         loss_floor: settings.floor_nats,
@@ -221,6 +221,6 @@ mod tests {
         let said = warnings(&["the loss left its course".into()], Some(0.43), &noisy);
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[1].starts_with("other programs took 43% of the processors"), "{}", said[1]);
-        assert!(said[2].contains("known to ±40% only"), "{}", said[2]);
+        assert!(said[2].contains("known only to ±40%"), "{}", said[2]);
     }
 }

@@ -4,7 +4,7 @@ use crate::profile::files::events_name;
 use headroom_record::atomic::FileError;
 use headroom_trace::write::tfevents::{write_scalars, write_start};
 use headroom_training::profile::events_file::{EventsAbout, scalars};
-use headroom_training::run::{Evaluation, StepRecord};
+use headroom_training::run::{CompletedStep, Evaluation};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Events {
         Ok(Events { path, out, about, error: None })
     }
 
-    pub fn steps(&mut self, steps: &[StepRecord]) {
+    pub fn steps(&mut self, steps: &[CompletedStep]) {
         // They are told together; each ended as long before as those after it took.
         let mut at = now() - steps.iter().map(|record| record.times.total.as_secs_f64()).sum::<f64>();
         for record in steps {

@@ -11,7 +11,7 @@ use crate::server::Server;
 
 /// Promises of the dashboard on a quiet machine.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
-const FRAMES_A_SECOND: f64 = 30.0;
+const FRAMES_PER_SECOND: f64 = 30.0;
 /// Builds without optimisation and busy machines take longer; `cargo xtask bench dashboard` holds figures to the promise.
 const SLACK: f64 = 3.0;
 /// A file that the bench wants the figures in.
@@ -83,7 +83,7 @@ fn half_a_million_events_open_at_once_and_pan_smoothly() {
     let pans = [("whole run", 1.2), ("a step", 10.0), ("near", 1000.0)].map(|(name, zoom)| (name, pan(&browser, zoom)));
     if let Some(path) = std::env::var_os(FIGURES) {
         let pans = pans.iter().map(|(name, pan)| {
-            json!({ "view": name, "frames_per_second": pan.frames_a_second, "longest_paint_ms": pan.longest_paint,
+            json!({ "view": name, "frames_per_second": pan.frames_per_second, "longest_paint_ms": pan.longest_paint,
                 "longest_frame_ms": pan.longest_frame })
         });
         let figures = json!({
@@ -96,13 +96,13 @@ fn half_a_million_events_open_at_once_and_pan_smoothly() {
     assert!(from_the_command < OPENS_WITHIN.mul_f64(SLACK), "opened after {from_the_command:?}");
     assert!(first_paint < OPENS_WITHIN.as_secs_f64() * SLACK, "first frame after {first_paint} s");
     for (name, pan) in pans {
-        assert!(pan.frames_a_second > FRAMES_A_SECOND / SLACK, "{name}: {} frames a second", pan.frames_a_second);
+        assert!(pan.frames_per_second > FRAMES_PER_SECOND / SLACK, "{name}: {} frames a second", pan.frames_per_second);
     }
 }
 
 /// Frames while the key for "right" is held for a second; times in milliseconds.
 struct Pan {
-    frames_a_second: f64,
+    frames_per_second: f64,
     longest_paint: f64,
     /// From one frame to the next.
     longest_frame: f64,
@@ -140,6 +140,6 @@ fn pan(browser: &Browser, zoom: f64) -> Pan {
          }}));"
     );
     let answer = browser.run_until_told(&script);
-    let [frames_a_second, longest_paint, longest_frame] = [0, 1, 2].map(|at| answer[at].as_f64().unwrap());
-    Pan { frames_a_second, longest_paint, longest_frame }
+    let [frames_per_second, longest_paint, longest_frame] = [0, 1, 2].map(|at| answer[at].as_f64().unwrap());
+    Pan { frames_per_second, longest_paint, longest_frame }
 }

@@ -42,22 +42,22 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
         return ScoresByKernels::default();
     }
     let range = view.steps.range();
-    let mut lanes: Vec<Vec<usize>> = vec![Vec::new(); view.trace.lanes.len()];
+    let mut tracks: Vec<Vec<usize>> = vec![Vec::new(); view.trace.tracks.len()];
     let kernels = device.busy().filter(|&at| device.category[at] == Category::Kernel);
     for at in kernels.filter(|&at| (range.start..range.end).contains(&device.start[at])) {
-        lanes[device.lane[at].0 as usize].push(at);
+        tracks[device.track[at].0 as usize].push(at);
     }
     let mut result = ScoresByKernels::default();
-    for lane in &lanes {
-        for (place, &at) in lane.iter().enumerate() {
+    for track in &tracks {
+        for (place, &at) in track.iter().enumerate() {
             let pass = passes[device.name[at].index()];
             let told =
                 || view.operator_of_device(at).is_some_and(|at| view.host_name(at).starts_with("aten::_softmax"));
             if pass == Pass::Neither || told() {
                 continue;
             }
-            let mut before = lane[..place].iter().rev().copied();
-            let mut after = lane[place + 1..].iter().copied();
+            let mut before = track[..place].iter().rev().copied();
+            let mut after = track[place + 1..].iter().copied();
             let earlier = next_product(&kinds, view, &mut before, MOST_BETWEEN);
             let later = next_product(&kinds, view, &mut after, MOST_BETWEEN);
             let (Some((mut beside, first)), Some((more, second))) = (earlier, later) else { continue };
@@ -83,7 +83,7 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
     }
 }
 
-/// The next product, and the kernels up to it, which are no others than those that change scores one by one.
+/// The next product, and the kernels up to it, all of which change scores element by element.
 fn next_product(
     kinds: &[Kind],
     view: &View,

@@ -56,7 +56,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
         return Vec::new();
     }
     let waits = named(&|at| view.call_kind(at) == Some(CallKind::Synchronise));
-    let operators = named(&|at| host.category[at] == Category::CpuOp && host.lane[at] == host.lane[spans[0].0]);
+    let operators = named(&|at| host.category[at] == Category::CpuOp && host.track[at] == host.track[spans[0].0]);
     let is_python = |span: &Span| (covered(&operators, *span) as f64) < MOST_IN_OPERATORS * span.nanos() as f64;
     let spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).filter(is_python).collect();
     let often = spans.len() * 2 > view.steps.ordered.len();

@@ -31,7 +31,7 @@ pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let is_operator = |&at: &usize| host.category[at] == Category::CpuOp;
     let Some(outer) = view.ancestors(reading).filter(is_operator).last() else { return Vec::new() };
     let is_outermost = |at: &usize| is_operator(at) && !view.ancestors(*at).skip(1).any(|outer| is_operator(&outer));
-    let before = (0..outer).rev().take(MOST_SPANS).take_while(|&at| host.lane[at] == host.lane[outer]);
+    let before = (0..outer).rev().take(MOST_SPANS).take_while(|&at| host.track[at] == host.track[outer]);
     let of_it = before
         .filter(is_outermost)
         .take(MOST)

@@ -62,7 +62,7 @@ impl Cold {
     }
 
     /// Forgets setup that most of several steps do: it is a habit and not a start.
-    pub fn forget_what_recurs(&mut self, steps: &[Span]) {
+    pub fn forget_recurring_setup(&mut self, steps: &[Span]) {
         let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
         if steps.len() >= 2 && steps.iter().filter(|step| is_much(step)).count() * 2 > steps.len() {
             *self = Cold::default();

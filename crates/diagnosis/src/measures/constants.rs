@@ -180,7 +180,7 @@ fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v 
     let host = &view.trace.host;
     let frame = user_frame(view, &view.python_stack(at)).0;
     (at + 1..host.len())
-        .take_while(move |&next| host.lane[next] == host.lane[at])
+        .take_while(move |&next| host.track[next] == host.track[at])
         .filter(|&next| host.category[next] == Category::CpuOp && !has_operator_around(view, next))
         .take_while(move |&next| user_frame(view, &view.python_stack(next)).0 == frame)
 }
@@ -215,7 +215,7 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
     let host = &view.trace.host;
     (0..at)
         .rev()
-        .take_while(|&before| host.lane[before] == host.lane[at])
+        .take_while(|&before| host.track[before] == host.track[at])
         .filter(|&before| host.category[before] == Category::CpuOp && !has_operator_around(view, before))
         .take_while(|&before| SHAPERS.contains(&view.host_name(before)) || FACTORIES.contains(&view.host_name(before)))
         .take(8)

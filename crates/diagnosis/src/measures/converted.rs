@@ -75,7 +75,7 @@ pub fn converted(view: &View) -> Converted {
 fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usize> + 'v {
     let host = &view.trace.host;
     (0..call).rev().take(MOST_SPANS).take_while(move |&at| {
-        host.lane[at] == host.lane[call] && !view.call_kind(at).is_some_and(CallKind::queues_work)
+        host.track[at] == host.track[call] && !view.call_kind(at).is_some_and(CallKind::queues_work)
     })
 }
 

@@ -11,7 +11,7 @@ use super::view::View;
 pub struct CriticalPath {
     pub device_seconds: f64,
     pub host_seconds: f64,
-    /// From an order to the start of its work, where the device was waiting for it.
+    /// From a launch to the start of its work, where the device was waiting for it.
     pub launch_seconds: f64,
     /// Kernels on the path, the longest first.
     pub kernels: Vec<PathRow>,
@@ -70,7 +70,7 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 time = device.start[at];
                 let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
                 // On its own stream, past annotations; else whatever ended last before it on any.
-                let on_stream = (0..at).rev().take_while(|&before| device.lane[before] == device.lane[at]);
+                let on_stream = (0..at).rev().take_while(|&before| device.track[before] == device.track[at]);
                 let on_stream = on_stream.take(64).find(|&before| sets_length(view, before));
                 let queued = on_stream.filter(|&before| ordered.is_none_or(|ordered| ordered < device.end(before)));
                 // Never later, and on another stream strictly earlier, so that spans cannot lead back to each other.

@@ -1,10 +1,10 @@
 //! Nodes of the graph that two backward passes of one step go through: a pass per loss over what the losses share.
 
 use hashbrown::HashMap;
-use headroom_trace::{LaneId, NONE, NameId};
+use headroom_trace::{NONE, NameId, TrackId};
 
-use super::asked_again::{asked_again, numbers_left};
 use super::recomputed::Recomputed;
+use super::repeated_backward::{numbers_to_differentiate, repeated_backward};
 use super::view::{View, is_backward_node};
 
 /// Fewer nodes are a sum that is differentiated by itself.
@@ -16,9 +16,9 @@ const LEAST_SHARE: f64 = 0.1;
 pub fn differentiated_again(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
-    let mut first: HashMap<(usize, LaneId, u32, NameId), usize> = HashMap::new();
+    let mut first: HashMap<(usize, TrackId, u32, NameId), usize> = HashMap::new();
     let (mut numbered, mut again, mut spans) = (0usize, 0usize, Vec::new());
-    let mut nodes: HashMap<(LaneId, usize), Vec<usize>> = HashMap::new();
+    let mut nodes: HashMap<(TrackId, usize), Vec<usize>> = HashMap::new();
     let mut was_again = false;
     for at in view.host_spans_named(is_backward_node) {
         let Some(step) = view.steps.at_host(host.start[at]) else { continue };
@@ -34,9 +34,9 @@ pub fn differentiated_again(view: &View) -> Recomputed {
             continue;
         }
         numbered += 1;
-        nodes.entry((host.lane[at], step)).or_default().push(at);
+        nodes.entry((host.track[at], step)).or_default().push(at);
         // Each thread that runs a replica of the model counts anew.
-        let before = *first.entry((step, host.lane[at], host.sequence[at], host.name[at])).or_insert(at);
+        let before = *first.entry((step, host.track[at], host.sequence[at], host.name[at])).or_insert(at);
         // A gradient that is differentiated itself comes back through the same nodes, and has to.
         was_again = before != at && !leaves_a_graph(view, before) && !leaves_a_graph(view, at);
         if was_again {
@@ -44,7 +44,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
             spans.push(view.host_span(at));
         }
     }
-    let asked = asked_again(view, &nodes);
+    let asked = repeated_backward(view, &nodes);
     again += asked.len();
     spans.extend(asked.into_iter().map(|at| view.host_span(at)));
     let per_step = again as f64 / view.steps.count();
@@ -56,7 +56,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
 
 /// Operators within the node have numbers of their own: their results are to be differentiated.
 fn leaves_a_graph(view: &View, node: usize) -> bool {
-    !numbers_left(view, node).is_empty()
+    !numbers_to_differentiate(view, node).is_empty()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const MOST_SPANS: usize = 5_000;
 pub fn graph_break(view: &View, reading: usize) -> Option<Span> {
     let host = &view.trace.host;
     let launches = |&at: &usize| view.call_kind(at) == Some(CallKind::Launch);
-    let same_thread = |&at: &usize| host.lane[at] == host.lane[reading];
+    let same_thread = |&at: &usize| host.track[at] == host.track[reading];
     let before = (0..reading).rev().take(MOST_SPANS).take_while(same_thread).find(launches)?;
     let later = (reading + 1..host.len()).take(MOST_SPANS).take_while(same_thread);
     let after = later.filter(|&at| host.start[at] >= host.end(reading)).find(|at| launches(at))?;

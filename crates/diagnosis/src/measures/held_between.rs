@@ -81,7 +81,7 @@ fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
     }
     for (place, part) in parts.iter().enumerate().skip(first + 1) {
         let (&last, &next) = (parts[place - 1].kernels.last()?, part.kernels.first()?);
-        if device.lane[last] != device.lane[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS {
+        if device.track[last] != device.track[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS {
             return None;
         }
         // Another input of that size would have to be read.

@@ -27,8 +27,8 @@ pub struct Memory {
     pub curve: Vec<Point>,
 }
 
-/// Live bytes by what they are for: as a run of ours states it, else as far as the life of an allocation shows it. What was
-/// live before such a trace began (parameters, optimizer state) is `earlier`.
+/// Live bytes by purpose: as a headroom run states it, otherwise as far as the lifetime of an allocation shows it. Memory that
+/// was live before such a trace began (parameters, optimizer state) is `earlier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub seconds: f64,
@@ -213,18 +213,18 @@ impl Phases {
         let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
         let mut by_lane: HashMap<u32, Vec<Span>> = HashMap::new();
         for at in view.host_spans_named(is_backward_node) {
-            by_lane.entry(view.trace.host.lane[at].0).or_default().push(view.host_span(at));
+            by_lane.entry(view.trace.host.track[at].0).or_default().push(view.host_span(at));
         }
         Phases {
             optimizer: merged(optimizer.into_iter().map(|at| view.host_span(at)).collect()),
-            backward: by_lane.into_iter().map(|(lane, spans)| (lane, merged(spans))).collect(),
+            backward: by_lane.into_iter().map(|(track, spans)| (track, merged(spans))).collect(),
         }
     }
 
     fn at(&self, events: &MemoryEvents, at: usize) -> Phase {
         let time = events.time[at];
-        let lane = events.lane[at].0;
-        if self.backward.get(&lane).is_some_and(|set| holds(set, time)) {
+        let track = events.track[at].0;
+        if self.backward.get(&track).is_some_and(|set| holds(set, time)) {
             Phase::Backward
         } else if holds(&self.optimizer, time) {
             Phase::Optimizer

@@ -48,9 +48,10 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
         let next = ends.partition_point(|end| *end <= stop.span.start);
         next > 0 && stop.span.start - ends[next - 1] <= SOON_NANOS
     };
-    let dry = stops.iter().filter(after_a_copy).filter_map(Stop::dry).filter(|dry| dry.nanos() >= SHORTEST_NANOS);
+    let starved =
+        stops.iter().filter(after_a_copy).filter_map(Stop::starved).filter(|starved| starved.nanos() >= SHORTEST_NANOS);
     let elsewhere = merged([loading_spans(view), view.cold.spans.clone()].concat());
-    result.work = without(&merged(dry.collect()), &elsewhere);
+    result.work = without(&merged(starved.collect()), &elsewhere);
     result.readers = copies.iter().filter_map(|&at| copying_operator(view, view.call_of[at] as usize)).collect();
     result.work_seconds = seconds(total(&result.work));
     result.copies = copies;

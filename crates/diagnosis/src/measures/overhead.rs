@@ -38,7 +38,7 @@ const SECONDS_PER_LAUNCH: f64 = 10e-6;
 /// `None` for a trace without time.
 pub fn estimate(view: &View) -> Option<Overhead> {
     let steps = &view.steps;
-    let step_seconds = steps.seconds_a_step(steps.wall_nanos());
+    let step_seconds = steps.seconds_per_step(steps.wall_nanos());
     if step_seconds <= 0.0 {
         return None;
     }

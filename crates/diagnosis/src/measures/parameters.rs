@@ -20,7 +20,7 @@ pub struct Parameters {
     pub elements: f64,
 }
 
-/// Work on parameters one by one, outside of the optimizer: averages of weights, norms and clipping by hand, own updates.
+/// Work on parameters one by one, outside the optimizer: weight averages, hand-written norms, clipping and updates.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ParameterLoops {
     pub operators_per_step: f64,
@@ -185,7 +185,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
             continue;
         }
         let goes_on = |&last: &usize| {
-            host.lane[last] == host.lane[at]
+            host.track[last] == host.track[at]
                 && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS
                 && view.steps.at_host(host.start[last]) == view.steps.at_host(host.start[at])
         };

@@ -12,14 +12,14 @@ use super::view::View;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EventCosts {
     pub operator_micros: f64,
-    /// A call into the device's runtime that orders work, seen by the driver's own callbacks; the work is recorded as well.
+    /// A runtime call that launches work, seen by the driver's own callbacks; the work is recorded as well.
     pub runtime_micros: f64,
-    /// A call that orders nothing and waits for nothing: it asks for an attribute, or marks or holds a stream.
+    /// A call that neither launches nor waits: it queries an attribute, or marks or holds a stream.
     pub query_micros: f64,
-    /// More for a call that waits: the profiler takes its records in there.
+    /// Extra cost of a call that waits: the profiler collects its records there.
     pub wait_micros: f64,
     pub python_micros: f64,
-    /// More for a kernel of torch.compile, whose launcher describes its arguments to a profiler.
+    /// Extra cost of a torch.compile kernel, whose launcher describes its arguments to a profiler.
     pub compiled_kernel_micros: f64,
     /// A copy from pageable memory, which the host stages piece by piece: the share of its time that recording adds.
     pub staging_share: f64,
@@ -156,7 +156,7 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     let is_compiled: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("triton_")).collect();
     let nanos = |micros: f64| (1e3 * micros) as i64;
     let mut spans: Vec<Span> = Vec::new();
-    let (mut lane, mut debt, mut free_from, mut is_working) = (None, 0, i64::MIN, false);
+    let (mut track, mut debt, mut free_from, mut is_working) = (None, 0, i64::MIN, false);
     // The call before gives as much as may be taken out of it.
     let mut call: Option<i64> = None;
     let mut last_start = i64::MIN;
@@ -170,9 +170,9 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     };
     for at in 0..host.len() {
         let start = host.start[at];
-        if lane != Some(host.lane[at]) {
-            (lane, debt, free_from, call) = (Some(host.lane[at]), 0, i64::MIN, None);
-            is_working = works[host.lane[at].0 as usize];
+        if track != Some(host.track[at]) {
+            (track, debt, free_from, call) = (Some(host.track[at]), 0, i64::MIN, None);
+            is_working = works[host.track[at].0 as usize];
         }
         if !is_working || start < range.start || start >= range.end {
             continue;
@@ -228,13 +228,13 @@ pub fn staging(view: &View, costs: EventCosts, range: Span) -> (Vec<Span>, HashM
 /// More than this is not carried over: the thread was waiting for another.
 const MOST_DEBT_NANOS: i64 = 200_000;
 
-/// Lanes of threads that run operators or order work.
+/// Tracks of threads that run operators or order work.
 fn working_lanes(view: &View) -> Vec<bool> {
     let host = &view.trace.host;
-    let mut works = vec![false; view.trace.lanes.len()];
+    let mut works = vec![false; view.trace.tracks.len()];
     for at in 0..host.len() {
         if matches!(host.category[at], Category::CpuOp | Category::Runtime) {
-            works[host.lane[at].0 as usize] = true;
+            works[host.track[at].0 as usize] = true;
         }
     }
     works

@@ -95,7 +95,7 @@ fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> 
     let device = &view.trace.device;
     let goes_on = |at: usize| {
         let (last, next) = (kernels[at - 1], kernels[at]);
-        device.lane[last] == device.lane[next]
+        device.track[last] == device.track[next]
             && device.start[next] - device.end(last) <= LONGEST_PAUSE_NANOS
             && device.duration[next] <= LONGEST_NANOS
     };

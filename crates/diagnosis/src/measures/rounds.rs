@@ -77,7 +77,7 @@ fn longest_loop(
     let step = |at: usize| view.steps.at_host(view.trace.host.start[view.call_of[kernels[at]] as usize]);
     // Steps are a loop as well, and nobody takes them all at once.
     let goes_on = |at: usize| {
-        device.lane[kernels[at - 1]] == device.lane[kernels[at]]
+        device.track[kernels[at - 1]] == device.track[kernels[at]]
             && device.duration[kernels[at]] <= LONGEST_NANOS
             && step(at).is_some()
             && step(at) == step(at - 1)
@@ -165,12 +165,12 @@ mod tests {
     }
 
     /// So many rounds of `kernels`, with a step to every so many rounds.
-    fn rounds_of(kernels: &[&str], count: i64, rounds_to_a_step: i64) -> Rounds {
+    fn rounds_of(kernels: &[&str], count: i64, rounds_per_step: i64) -> Rounds {
         let mut made = Fabricated::on("NVIDIA H200");
         let round = 10 * MICRO * kernels.len() as i64;
-        for number in 0..count / rounds_to_a_step {
-            let start = number * rounds_to_a_step * round;
-            made.step(number as u32 + 1, start, start + rounds_to_a_step * round);
+        for number in 0..count / rounds_per_step {
+            let start = number * rounds_per_step * round;
+            made.step(number as u32 + 1, start, start + rounds_per_step * round);
         }
         for at in 0..count * kernels.len() as i64 {
             let start = 10 * MICRO * at;

@@ -31,7 +31,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
     let inside = |at: &usize| {
         device.category[*at] == Category::Kernel && (step.span.start..step.span.end).contains(&device.start[*at])
     };
-    // In order of lane and start, as the columns are.
+    // In order of track and start, as the columns are.
     let kernels: Vec<usize> = device.busy().filter(inside).take(MOST_KERNELS).collect();
     let all: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
     let names: Vec<NameId> = kernels.iter().map(|&at| device.name[at]).collect();
@@ -45,7 +45,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
         let mut counts: HashMap<&[NameId], (usize, i64, usize)> = HashMap::new();
         for from in 0..names.len().saturating_sub(length - 1) {
             let to = from + length;
-            if device.lane[kernels[from]] != device.lane[kernels[to - 1]] {
+            if device.track[kernels[from]] != device.track[kernels[to - 1]] {
                 continue;
             }
             let (count, nanos, end) = counts.entry(&names[from..to]).or_default();

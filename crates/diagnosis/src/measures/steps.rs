@@ -3,7 +3,7 @@
 
 mod windows;
 
-use headroom_trace::{LaneId, NONE, Trace};
+use headroom_trace::{NONE, Trace, TrackId};
 use serde::Serialize;
 
 use super::cold::{COLD_SHARE, Cold};
@@ -14,7 +14,7 @@ pub struct Steps {
     pub found_by: FoundBy,
     pub measured_on: MeasuredOn,
     pub list: Vec<Step>,
-    /// Names of first steps that were a cold start: they are not in the list.
+    /// Names of the first steps that were a cold start: they are not in the list.
     pub left_out: Vec<String>,
     /// When the host ordered each step's work: the steps themselves, unless they are measured on the device.
     #[serde(skip)]
@@ -41,7 +41,7 @@ pub enum FoundBy {
     WholeTrace,
 }
 
-/// Clock that cuts the steps. Where the host runs ahead, its marks say when work was ordered, not when it was done.
+/// Clock that separates the steps. Where the host runs ahead, its marks show when work was launched, not when it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasuredOn {
@@ -98,7 +98,7 @@ impl Steps {
         nanos as f64 / self.wall_nanos().max(1) as f64
     }
 
-    pub fn seconds_a_step(&self, nanos: i64) -> f64 {
+    pub fn seconds_per_step(&self, nanos: i64) -> f64 {
         nanos as f64 / 1e9 / self.count()
     }
 }
@@ -164,7 +164,7 @@ fn device_windows(
     let device = &trace.device;
     let mut bounds: Vec<Span> = vec![Span { start: i64::MAX, end: i64::MIN }; steps.len()];
     let main = busiest_lane(trace)?;
-    for at in device.busy().filter(|&at| call_of[at] != NONE && device.lane[at] == main) {
+    for at in device.busy().filter(|&at| call_of[at] != NONE && device.track[at] == main) {
         let ordered = trace.host.start[call_of[at] as usize];
         let index = steps.partition_point(|step| step.span.start <= ordered);
         if let Some(index) = index.checked_sub(1).filter(|&index| ordered < steps[index].span.end) {
@@ -198,10 +198,10 @@ fn device_windows(
 }
 
 /// When the work on a stream that was ordered before each step, or before recording began, ends.
-fn work_before(trace: &Trace, call_of: &[u32], steps: &[Step], own: &[Span], lane: LaneId) -> Vec<i64> {
+fn work_before(trace: &Trace, call_of: &[u32], steps: &[Step], own: &[Span], track: TrackId) -> Vec<i64> {
     let device = &trace.device;
     let mut ends: Vec<i64> = steps.iter().map(|step| step.span.start).collect();
-    for at in device.busy().filter(|&at| device.lane[at] == lane) {
+    for at in device.busy().filter(|&at| device.track[at] == track) {
         // The step that it runs into.
         let next = steps.partition_point(|step| step.span.start < device.end(at));
         let Some(index) = next.checked_sub(1) else { continue };
@@ -218,12 +218,12 @@ fn work_before(trace: &Trace, call_of: &[u32], steps: &[Step], own: &[Span], lan
     ends
 }
 
-fn busiest_lane(trace: &Trace) -> Option<LaneId> {
+fn busiest_lane(trace: &Trace) -> Option<TrackId> {
     let device = &trace.device;
-    let mut nanos = vec![0i64; trace.lanes.len()];
-    device.busy().for_each(|at| nanos[device.lane[at].0 as usize] += device.duration[at]);
-    let busiest = (0..nanos.len()).max_by_key(|&lane| (nanos[lane], std::cmp::Reverse(lane)))?;
-    (nanos[busiest] > 0).then_some(LaneId(busiest as u32))
+    let mut nanos = vec![0i64; trace.tracks.len()];
+    device.busy().for_each(|at| nanos[device.track[at].0 as usize] += device.duration[at]);
+    let busiest = (0..nanos.len()).max_by_key(|&track| (nanos[track], std::cmp::Reverse(track)))?;
+    (nanos[busiest] > 0).then_some(TrackId(busiest as u32))
 }
 
 #[cfg(test)]

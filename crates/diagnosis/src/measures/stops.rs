@@ -27,7 +27,7 @@ pub const LONGEST_LAUNCH_DELAY_NANOS: i64 = 100_000;
 impl Stop {
     /// Nothing was queued: from the gap's start to the order for the work that ends it. `None` where nothing tells who ordered
     /// that work.
-    pub fn dry(&self) -> Option<Span> {
+    pub fn starved(&self) -> Option<Span> {
         (self.ordered != UNKNOWN).then_some(Span { start: self.span.start, end: self.ordered })
     }
 

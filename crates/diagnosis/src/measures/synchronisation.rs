@@ -16,7 +16,7 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synchronisation {
-    /// Waits of one kind at one place, the costliest first.
+    /// Waits of one kind at one place, the most expensive first.
     pub groups: Vec<Waits>,
     pub calls: usize,
     pub wait_seconds: f64,
@@ -27,7 +27,7 @@ pub struct Waits {
     pub kind: WaitKind,
     /// The operator that waits (`aten::item`), or the runtime call where there is none.
     pub what: String,
-    /// The operator or annotation that ended last before it: tells one read-back in a function from another.
+    /// The operator or annotation that ended last before it: distinguishes the read-backs within one function.
     pub after: Option<String>,
     /// The innermost function of the user's own code, and the outermost call it made towards the wait.
     pub function: Option<String>,
@@ -36,8 +36,8 @@ pub struct Waits {
     pub per_step: f64,
     /// Time in the runtime's waiting calls alone.
     pub wait_seconds: f64,
-    /// Time that the step would be shorter without: of the operator and of the restart after it, the part in which the device
-    /// had run dry. Where work is queued and the device stands, the wait is not to blame.
+    /// Time by which the step would be shorter without it: the part of the operator and of the restart after it in which the
+    /// device had nothing to run. Where work is queued and the device is idle, the wait is not the cause.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
     /// When the first of them began, from the trace's start: groups of one function in the order of its lines.
@@ -87,7 +87,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let copies = copies_by_call(view);
     let kernels = kernel_time(view);
     let last_work = last_work(view);
-    let dry = dry(view, stops);
+    let starved = starved(view, stops);
     let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
     let mut sum = Synchronisation::default();
     let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
@@ -139,7 +139,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
             }
             _ => {
                 let end = span.end + restart(view, span, host.duration[at]);
-                let lost = covered(&dry, Span { start: span.start.max(charged_until), end });
+                let lost = covered(&starved, Span { start: span.start.max(charged_until), end });
                 charged_until = charged_until.max(end);
                 lost
             }
@@ -226,7 +226,7 @@ fn copy_before(view: &View, at: usize, copies: &HashMap<u32, Direction>) -> Opti
     let host = &view.trace.host;
     (at.saturating_sub(4)..=at)
         .rev()
-        .filter(|&before| host.lane[before] == host.lane[at] && view.parent[before] == view.parent[at])
+        .filter(|&before| host.track[before] == host.track[at] && view.parent[before] == view.parent[at])
         .find_map(|before| copies.get(&(before as u32)).copied())
 }
 
@@ -240,7 +240,7 @@ fn before(view: &View, at: usize) -> Option<String> {
     };
     let last = (0..at)
         .rev()
-        .take_while(|&other| host.lane[other] == host.lane[at])
+        .take_while(|&other| host.track[other] == host.track[at])
         .take(10_000)
         .find(|&other| counts(other) && host.end(other) <= host.start[at])?;
     let outermost = view.ancestors(last).filter(|&outer| counts(outer) && host.end(outer) <= host.start[at]).last()?;
@@ -251,8 +251,8 @@ fn before(view: &View, at: usize) -> Option<String> {
 const FEW_LAUNCHES_NANOS: i64 = 30_000;
 
 /// When nothing was queued for the device and it stood.
-fn dry(view: &View, stops: &[Stop]) -> Vec<Span> {
-    without(&merged(stops.iter().map(|stop| stop.dry().unwrap_or(stop.span)).collect()), &view.cold.spans)
+fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
+    without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 
 /// How long after a wait the device's standing still belongs to it, in nanoseconds.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, LaneId, NONE, NameId};
+use headroom_trace::{Category, NONE, NameId, TrackId};
 use serde_json::Value;
 
 use super::flops::shapes;
@@ -111,7 +111,7 @@ fn is_where_a_network_begins(view: &View, node: usize) -> bool {
 /// The backward passes of all steps, their nodes in order, with what they accumulate.
 fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     let host = &view.trace.host;
-    let mut by_step: HashMap<(LaneId, usize), Vec<Node>> = HashMap::new();
+    let mut by_step: HashMap<(TrackId, usize), Vec<Node>> = HashMap::new();
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     for at in view.host_spans_named(is_backward_node) {
         let Some(step) = view.steps.at_host(host.start[at]) else { continue };
@@ -129,7 +129,7 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
                 let is_added = view.within(inner).skip(1).any(|at| view.host_name(at) == "aten::add_");
                 Gradient { is_read: updated.contains(&sizes), sizes, is_added }
             });
-        by_step.entry((host.lane[at], step)).or_default().push((at, gradient));
+        by_step.entry((host.track[at], step)).or_default().push((at, gradient));
     }
     by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
 }

@@ -47,7 +47,7 @@ impl<'t> View<'t> {
         let mut cold = Cold::find(trace, &call_kinds, &call_of, &parent, &busy);
         let steps =
             find_steps(trace, &Found { call_of: &call_of, parent: &parent, busy: &busy, cold: &cold, recorded_on });
-        cold.forget_what_recurs(&steps.list.iter().map(|step| step.span).collect::<Vec<_>>());
+        cold.forget_recurring_setup(&steps.list.iter().map(|step| step.span).collect::<Vec<_>>());
         View {
             trace,
             parent,
@@ -104,7 +104,8 @@ impl<'t> View<'t> {
     /// The span itself, then those of its thread that begin before its end.
     pub fn within(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let host = &self.trace.host;
-        (at..host.len()).take_while(move |&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at))
+        (at..host.len())
+            .take_while(move |&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at))
     }
 
     /// Work of the device that was ordered in one of these spans of the host, which do not overlap and are in order.
@@ -198,7 +199,7 @@ pub fn is_backward_node(name: &str) -> bool {
     name.starts_with("autograd::engine::evaluate_function")
 }
 
-/// Spans come ordered by lane and start, the longer first, so a stack of open ones suffices. An annotation may outlive the
+/// Spans come ordered by track and start, the longer first, so a stack of open ones suffices. An annotation may outlive the
 /// function that opened it; then that function is not around what comes after its end. A span that ends before a later one
 /// is around nothing that the later one is not around more closely, so it leaves the stack: each span enters and leaves once.
 fn parents(host: &HostSpans) -> Vec<u32> {
@@ -207,7 +208,7 @@ fn parents(host: &HostSpans) -> Vec<u32> {
     for at in 0..host.len() {
         let is_around = |other: u32| {
             let other = other as usize;
-            host.lane[other] == host.lane[at] && host.end(other) > host.start[at] && host.end(other) >= host.end(at)
+            host.track[other] == host.track[at] && host.end(other) > host.start[at] && host.end(other) >= host.end(at)
         };
         while open.last().is_some_and(|&top| !is_around(top)) {
             open.pop();

@@ -16,25 +16,25 @@ pub struct Units {
     pub count: u32,
     pub lanes: u32,
     /// FLOPs per cycle of its tile unit with bfloat16 numbers, a multiply-add counted as two, where it has one.
-    pub tile_flops_a_cycle: Option<u32>,
+    pub tile_flops_per_cycle: Option<u32>,
     pub source: &'static str,
 }
 
 impl Units {
     /// A multiply-add counts as two.
-    pub fn flops_a_cycle(&self) -> u32 {
+    pub fn flops_per_cycle(&self) -> u32 {
         2 * self.count * self.lanes
     }
 }
 
 const INTEL: &str = "Intel 64 and IA-32 Architectures Optimization Reference Manual";
-const AMD: &str = "AMD Software Optimization Guide of the family";
+const AMD: &str = "AMD Software Optimization Guide for the family";
 
 /// The units of a core of this family and model; none where it is not in the table.
 pub fn units(processor: &Processor) -> Option<Units> {
-    let units = |core, count, lanes, source| Some(Units { core, count, lanes, tile_flops_a_cycle: None, source });
+    let units = |core, count, lanes, source| Some(Units { core, count, lanes, tile_flops_per_cycle: None, source });
     // A tile instruction takes 16 cycles for 16×16 sums of 32 products.
-    let with_tiles = |core| Some(Units { core, count: 2, lanes: 16, tile_flops_a_cycle: Some(1024), source: INTEL });
+    let with_tiles = |core| Some(Units { core, count: 2, lanes: 16, tile_flops_per_cycle: Some(1024), source: INTEL });
     match (processor.vendor.as_str(), processor.family, processor.model) {
         ("GenuineIntel", 6, 85) => units("Skylake or Cascade Lake server", 2, 16, INTEL),
         ("GenuineIntel", 6, 106 | 108) => units("Ice Lake server", 2, 16, INTEL),
@@ -62,20 +62,20 @@ pub fn units(processor: &Processor) -> Option<Units> {
 mod tests {
     use super::*;
 
-    fn flops_a_cycle(vendor: &str, family: u32, model: u32) -> Option<u32> {
-        units(&Processor { vendor: vendor.into(), family, model }).map(|units| units.flops_a_cycle())
+    fn flops_per_cycle(vendor: &str, family: u32, model: u32) -> Option<u32> {
+        units(&Processor { vendor: vendor.into(), family, model }).map(|units| units.flops_per_cycle())
     }
 
     #[test]
     fn a_cores_rate_follows_from_its_units() {
-        assert_eq!(flops_a_cycle("GenuineIntel", 6, 143), Some(64));
-        assert_eq!(flops_a_cycle("GenuineIntel", 6, 158), Some(32));
-        assert_eq!(flops_a_cycle("AuthenticAMD", 23, 1), Some(16));
-        assert_eq!(flops_a_cycle("AuthenticAMD", 25, 17), Some(32));
-        assert_eq!(flops_a_cycle("AuthenticAMD", 26, 2), Some(64));
-        assert_eq!(flops_a_cycle("Somebody", 6, 143), None);
+        assert_eq!(flops_per_cycle("GenuineIntel", 6, 143), Some(64));
+        assert_eq!(flops_per_cycle("GenuineIntel", 6, 158), Some(32));
+        assert_eq!(flops_per_cycle("AuthenticAMD", 23, 1), Some(16));
+        assert_eq!(flops_per_cycle("AuthenticAMD", 25, 17), Some(32));
+        assert_eq!(flops_per_cycle("AuthenticAMD", 26, 2), Some(64));
+        assert_eq!(flops_per_cycle("Somebody", 6, 143), None);
         let tiles =
-            |model| units(&Processor { vendor: "GenuineIntel".into(), family: 6, model }).unwrap().tile_flops_a_cycle;
+            |model| units(&Processor { vendor: "GenuineIntel".into(), family: 6, model }).unwrap().tile_flops_per_cycle;
         assert_eq!((tiles(143), tiles(106)), (Some(1024), None));
     }
 }

@@ -25,14 +25,14 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     if steps == 0 {
         return None;
     }
-    let lanes = fellows_of_lanes(full, light);
+    let tracks = fellows_of_lanes(full, light);
     let (mut events, mut matched) = (0, 0);
-    // Each lane of the full trace: its moments, and where they lie in the timed one.
+    // Each track of the full trace: its moments, and where they lie in the timed one.
     let mut anchors: HashMap<u32, Vec<(i64, i64)>> = HashMap::new();
     let mut fellow_of_call: HashMap<usize, usize> = HashMap::new();
     let light_lanes = by_lane(light);
-    for (lane, own) in by_lane(full) {
-        let Some(fellows) = lanes.get(&lane).and_then(|fellow| light_lanes.iter().find(|(lane, _)| lane == fellow))
+    for (track, own) in by_lane(full) {
+        let Some(fellows) = tracks.get(&track).and_then(|fellow| light_lanes.iter().find(|(track, _)| track == fellow))
         else {
             events += own.len();
             continue;
@@ -43,7 +43,7 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
             events += of_full.len();
             for (at, other) in alike(full, of_full, light, of_light) {
                 matched += 1;
-                let list = anchors.entry(lane).or_default();
+                let list = anchors.entry(track).or_default();
                 list.push((full.trace.host.start[at], timed.host.start[other]));
                 list.push((full.trace.host.end(at), timed.host.end(other)));
                 fellow_of_call.insert(at, other);
@@ -61,15 +61,15 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     let of_all = Map::new(of_all);
     let maps: HashMap<u32, Map> = anchors
         .into_iter()
-        .map(|(lane, mut list)| {
+        .map(|(track, mut list)| {
             list.extend(&of_steps);
-            (lane, Map::new(list))
+            (track, Map::new(list))
         })
         .collect();
     let mut trace = full.trace.clone();
     trace.light = None;
     for at in 0..trace.host.len() {
-        let map = maps.get(&trace.host.lane[at].0).unwrap_or(&of_all);
+        let map = maps.get(&trace.host.track[at].0).unwrap_or(&of_all);
         let (start, end) = (map.at(full.trace.host.start[at]), map.at(full.trace.host.end(at)));
         (trace.host.start[at], trace.host.duration[at]) = (start, (end - start).max(0));
     }
@@ -120,39 +120,39 @@ fn place_device_work(
     }
 }
 
-/// Operators and calls of each lane, in order, and the loader's annotations: no operator of this process tells when it waits for a worker.
+/// Operators and calls of each track, in order, and the loader's annotations: no operator of this process tells when it waits for a worker.
 fn by_lane(view: &View) -> Vec<(u32, Vec<usize>)> {
     let host = &view.trace.host;
-    let mut lanes: Vec<(u32, Vec<usize>)> = Vec::new();
+    let mut tracks: Vec<(u32, Vec<usize>)> = Vec::new();
     let is_one = |&at: &usize| match host.category[at] {
         Category::CpuOp | Category::Runtime => true,
         Category::UserAnnotation => is_fetch(view.host_name(at)),
         _ => false,
     };
     for at in (0..host.len()).filter(is_one) {
-        match lanes.last_mut() {
-            Some((lane, list)) if *lane == host.lane[at].0 => list.push(at),
-            _ => lanes.push((host.lane[at].0, vec![at])),
+        match tracks.last_mut() {
+            Some((track, list)) if *track == host.track[at].0 => list.push(at),
+            _ => tracks.push((host.track[at].0, vec![at])),
         }
     }
-    lanes
+    tracks
 }
 
 /// Threads of the two traces that are the same: by their number, since one process recorded both; else the nth busiest.
 fn fellows_of_lanes(full: &View, light: &View) -> HashMap<u32, u32> {
     let (mut own, mut others) = (by_lane(full), by_lane(light));
-    own.sort_by_key(|(lane, list)| (std::cmp::Reverse(list.len()), *lane));
-    others.sort_by_key(|(lane, list)| (std::cmp::Reverse(list.len()), *lane));
-    let thread = |view: &View, lane: u32| view.trace.lanes[lane as usize].thread.clone();
+    own.sort_by_key(|(track, list)| (std::cmp::Reverse(list.len()), *track));
+    others.sort_by_key(|(track, list)| (std::cmp::Reverse(list.len()), *track));
+    let thread = |view: &View, track: u32| view.trace.tracks[track as usize].thread.clone();
     let is_one_process =
-        own.iter().all(|(lane, _)| others.iter().any(|(other, _)| thread(full, *lane) == thread(light, *other)));
+        own.iter().all(|(track, _)| others.iter().any(|(other, _)| thread(full, *track) == thread(light, *other)));
     let mut fellows = HashMap::new();
-    for (nth, (lane, _)) in own.iter().enumerate() {
+    for (nth, (track, _)) in own.iter().enumerate() {
         let fellow = match is_one_process {
-            true => others.iter().find(|(other, _)| thread(full, *lane) == thread(light, *other)),
+            true => others.iter().find(|(other, _)| thread(full, *track) == thread(light, *other)),
             false => others.get(nth),
         };
-        fellows.extend(fellow.map(|(other, _)| (*lane, *other)));
+        fellows.extend(fellow.map(|(other, _)| (*track, *other)));
     }
     fellows
 }

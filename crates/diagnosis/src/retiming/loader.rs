@@ -21,11 +21,11 @@ const LEAST_LEFT: f64 = 0.3;
 /// The trace with a loader as slow, or as quick, as the true time says. `cost` are the seconds per step that recording usually takes:
 /// where that leaves a difference, the loader takes its part of it, by how much it differs against how much costs per event do. `None`
 /// where there is nothing to share out.
-pub fn as_slow_as_timed(view: &View, cost: f64, true_seconds: f64) -> Option<Trace> {
+pub fn with_true_loader_time(view: &View, cost: f64, true_seconds: f64) -> Option<Trace> {
     let spans = loading_spans(view);
     let nanos: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
-    let loading = view.steps.seconds_a_step(nanos);
-    let recorded = view.steps.seconds_a_step(view.steps.wall_nanos());
+    let loading = view.steps.seconds_per_step(nanos);
+    let recorded = view.steps.seconds_per_step(view.steps.wall_nanos());
     if loading < LEAST_SHARE * recorded {
         return None;
     }
@@ -96,7 +96,7 @@ mod tests {
     fn a_step_that_took_longer_than_it_was_recorded_had_a_slower_loader() {
         let trace = steps();
         let view = View::new(&trace);
-        let longer = as_slow_as_timed(&view, 1e-3, 12e-3).expect("a difference");
+        let longer = with_true_loader_time(&view, 1e-3, 12e-3).expect("a difference");
         let after = View::new(&longer);
         let loaded = |view: &View| loading_spans(view).iter().map(|span| span.nanos()).sum::<i64>();
         // 2 ms and the one that recording cost are missing per step; nearly all of it is the loader's.
@@ -115,7 +115,7 @@ mod tests {
     fn a_recording_that_its_costs_explain_is_left_as_it_is() {
         let trace = steps();
         let view = View::new(&trace);
-        assert!(as_slow_as_timed(&view, 1e-3, 9e-3).is_none());
-        assert!(as_slow_as_timed(&view, 1e-3, 8e-3).is_some(), "a quicker one");
+        assert!(with_true_loader_time(&view, 1e-3, 9e-3).is_none());
+        assert!(with_true_loader_time(&view, 1e-3, 8e-3).is_some(), "a quicker one");
     }
 }

@@ -44,7 +44,7 @@ fn quickest(view: &View) -> f64 {
 fn costs_more(full: &View) -> f64 {
     let host = cost_spans(full, EventCosts::beyond_light(full), full.steps.host_range());
     let saved = Simulation::new(full).saved(&Removal { host, ..Removal::default() });
-    full.steps.seconds_a_step(saved)
+    full.steps.seconds_per_step(saved)
 }
 
 fn operators_per_step(view: &View) -> f64 {

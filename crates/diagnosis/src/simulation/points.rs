@@ -12,14 +12,14 @@ use crate::measures::view::View;
 #[derive(Clone, Copy)]
 pub struct Point {
     pub time: i64,
-    pub what: What,
+    pub what: PointKind,
 }
 
 #[derive(Clone, Copy)]
-pub enum What {
+pub enum PointKind {
     Order {
         device: u32,
-        lane: u32,
+        track: u32,
         /// From the order to the start on an idle stream.
         delay: i64,
         /// From the end of the work before it on the stream, where it was queued.
@@ -54,10 +54,10 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
     let mut points = Vec::new();
     let mut gaps = Vec::new();
     // Previous work of each stream, in order of its start.
-    let mut before: Vec<Option<usize>> = vec![None; view.trace.lanes.len()];
+    let mut before: Vec<Option<usize>> = vec![None; view.trace.tracks.len()];
     for at in device.busy() {
-        let lane = device.lane[at].0 as usize;
-        let previous = before[lane].replace(at);
+        let track = device.track[at].0 as usize;
+        let previous = before[track].replace(at);
         if view.call_of[at] == NONE || !inside(host.start[view.call_of[at] as usize]) {
             continue;
         }
@@ -68,9 +68,9 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
         let queued = gap.filter(|_| is_late);
         let after = if is_late && queued.is_none() { other_stream(view, &ends, at) } else { None };
         gaps.extend(queued.filter(|gap| *gap >= 0));
-        let what = What::Order {
+        let what = PointKind::Order {
             device: at as u32,
-            lane: lane as u32,
+            track: track as u32,
             delay: (start - time).clamp(0, LONGEST_DELAY_NANOS),
             gap: queued.unwrap_or(i64::MAX),
             is_in_graph: previous.is_some_and(|previous| view.call_of[previous] == view.call_of[at]),
@@ -83,7 +83,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
     // Work that came too late to be queued would start as soon after the work before it as the others do.
     let usual = (median(gaps) as i64).min(3 * CLOCK_NANOS);
     for (_, point) in &mut points {
-        if let What::Order { gap, .. } = &mut point.what
+        if let PointKind::Order { gap, .. } = &mut point.what
             && *gap == i64::MAX
         {
             *gap = usual;
@@ -96,7 +96,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
             let next = ends.partition_point(|(ended, _)| *ended <= until);
             let ready = next.checked_sub(1).map_or(i64::MIN, |index| ends[index].0);
             let after_device = end - ready.clamp(start, end);
-            points.push((i64::MAX, Point { time: start, what: What::Wait { end, after_device } }));
+            points.push((i64::MAX, Point { time: start, what: PointKind::Wait { end, after_device } }));
         }
     }
     // Work of one graph has one order: it comes as the device ran it.
@@ -119,13 +119,13 @@ fn tie_to_waits(view: &View, points: &mut [Point]) {
     let mut waits = 0;
     for at in 0..points.len() {
         match points[at].what {
-            What::Order { device: span, .. } => unfinished.push(Reverse((device.end(span as usize), at))),
-            What::Wait { end, .. } => {
+            PointKind::Order { device: span, .. } => unfinished.push(Reverse((device.end(span as usize), at))),
+            PointKind::Wait { end, .. } => {
                 let until = until(points[at].time, end);
                 while let Some(&Reverse((ended, order))) = unfinished.peek()
                     && ended <= until
                 {
-                    if let What::Order { waited_by, .. } = &mut points[order].what {
+                    if let PointKind::Order { waited_by, .. } = &mut points[order].what {
                         *waited_by = waits;
                     }
                     unfinished.pop();
@@ -142,7 +142,7 @@ fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(u32, i64
     let start = device.start[at];
     let next = ends.partition_point(|(end, _)| *end <= start);
     let (end, other) =
-        ends[..next].iter().rev().take(8).find(|(_, other)| device.lane[*other as usize] != device.lane[at])?;
+        ends[..next].iter().rev().take(8).find(|(_, other)| device.track[*other as usize] != device.track[at])?;
     (start - end <= LONGEST_GAP_NANOS).then_some((*other, start - end))
 }
 

@@ -423,7 +423,7 @@ fn a_quick_hosts_clock_runs_slower_from_the_first_step_on() {
 #[test]
 fn a_moment_of_the_host_is_found_in_a_replay() {
     let span = |start, end| Span { start, end };
-    let play = Play {
+    let play = Replay {
         device_start: Vec::new(),
         waits: vec![(span(30, 40), span(20, 24)), (span(70, 70), span(50, 53))],
         removed: vec![span(10, 20), span(50, 60)],

@@ -56,10 +56,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return together(evidence).into_iter().collect();
     }
     let message =
-        format!("`{}` runs on the host for {} of the step while the device stands still", row.name, percent(share));
+        format!("`{}` runs on the host for {} of the step while the device is idle", row.name, percent(share));
     let mut found = Found::new(Some(share), message, ADVICE);
     found.evidence =
-        vec![format!("{} calls, {} a step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
+        vec![format!("{} calls, {} per step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
     found.removal = Removal { host: spans, ..Removal::default() };
     vec![found]
 }
@@ -75,7 +75,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     // By time: where light and full trace were joined, an annotation may reach beyond the operator that it began in.
     let calls = |at: usize| {
         let inside = (at + 1..host.len())
-            .take_while(|&inner| host.lane[inner] == host.lane[at] && host.start[inner] < host.end(at));
+            .take_while(|&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at));
         inside.into_iter().any(|inner| host.category[inner] == Category::Runtime)
     };
     let communicates = |name: &str| {
@@ -108,7 +108,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     sums.sort_by_key(|(_, (_, nanos))| std::cmp::Reverse(*nanos));
     let names: Vec<String> = sums.iter().take(3).map(|(name, _)| format!("`{name}`")).collect();
     let message = format!(
-        "operators that order nothing of the device keep the host for {} of the step while it stands still: {}",
+        "host operators that launch nothing on the device take {} of the step while the device is idle: {}",
         percent(share),
         names.join(", ")
     );
@@ -123,8 +123,8 @@ fn together(evidence: &Evidence) -> Option<Found> {
     };
     found.evidence = sums.iter().take(3).map(said).collect();
     // A stop that is mostly theirs is theirs: Python between them goes with them.
-    let dry = evidence.measures.stops.iter().filter_map(Stop::dry);
-    let theirs = dry.filter(|dry| dry.nanos() > 0 && covered(&spans, *dry) * 2 >= dry.nanos());
+    let starved = evidence.measures.stops.iter().filter_map(Stop::starved);
+    let theirs = starved.filter(|starved| starved.nanos() > 0 && covered(&spans, *starved) * 2 >= starved.nanos());
     let theirs = without(&merged(theirs.collect()), &elsewhere);
     found.removal = Removal { host: merged([spans, theirs].concat()), ..Removal::default() };
     Some(found)

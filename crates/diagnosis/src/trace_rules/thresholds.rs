@@ -15,7 +15,7 @@ pub struct Thresholds {
     pub small_kernels_share: f64,
     pub optimizer_kernels_per_step: f64,
     pub memory_share_of_device: f64,
-    pub growth_a_step: f64,
+    pub growth_per_step: f64,
     pub roof_share: f64,
     pub roof_percent: f64,
     pub exposed_share: f64,
@@ -44,7 +44,7 @@ impl Default for Thresholds {
             small_kernels_share: 0.03,
             optimizer_kernels_per_step: 100.0,
             memory_share_of_device: 0.9,
-            growth_a_step: 0.005,
+            growth_per_step: 0.005,
             roof_share: 0.03,
             roof_percent: 20.0,
             exposed_share: 0.03,
@@ -63,11 +63,11 @@ impl Default for Thresholds {
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ThresholdError {
-    #[error("{text:?} is not a threshold\n  help: RULE=VALUE, for instance TR104=5% or TR109=200")]
+    #[error("{text:?} is not a threshold\n  help: write RULE=VALUE, for instance TR104=5% or TR109=200")]
     Form { text: String },
     #[error("{key}: there is no such threshold\n  help: one of {}", known())]
     Unknown { key: String },
-    #[error("{key} = {value:?} is not a value for it\n  help: {help}")]
+    #[error("{key} = {value:?} is not a valid value\n  help: {help}")]
     Value { key: String, value: String, help: &'static str },
 }
 
@@ -87,8 +87,8 @@ impl Thresholds {
             key: key.to_string(),
             value: value.to_string(),
             help: match trigger.unit {
-                Unit::Share => "a share of 0 to 100%, as 5% or 0.05",
-                Unit::Percent => "a percentage of 0 to 100, as 30% or 30",
+                Unit::Share => "a share of 0 to 100%, such as 5% or 0.05",
+                Unit::Percent => "a percentage of 0 to 100, such as 30% or 30",
                 Unit::Number => "a number of 0 or more",
             },
         };
@@ -180,7 +180,7 @@ const TRIGGERS: &[Trigger] = &[
         field: |all| &mut all.memory_share_of_device,
     },
     // growth of live memory from step to step
-    Trigger { code: "TR112", name: "growth-a-step", unit: Unit::Share, field: |all| &mut all.growth_a_step },
+    Trigger { code: "TR112", name: "growth-a-step", unit: Unit::Share, field: |all| &mut all.growth_per_step },
     // time of an operator above its roof
     Trigger { code: "TR113", name: "roof-share", unit: Unit::Share, field: |all| &mut all.roof_share },
     // how much of its roof an operator may reach and still be reported

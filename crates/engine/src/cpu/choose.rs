@@ -5,7 +5,7 @@ mod blocks;
 
 use super::frame::Frame;
 use blocks::Blocks;
-use headroom_graph::choice::{FULL, SAME_LAYER, SIBLING, bias_corrections, lot, rank_of_norm};
+use headroom_graph::choice::{FULL, SAME_LAYER, SIBLING, bias_corrections, leaf_draw, rank_of_norm};
 use headroom_graph::ops::choose::Choose;
 pub use headroom_graph::ops::choose::SHARED;
 use headroom_graph::{Among, Rule};
@@ -66,14 +66,16 @@ pub fn choose(
             let blocks = Blocks { tree: tree.0, norms };
             match rule {
                 Rule::Random(count) => {
-                    blocks.mark_largest(shares, count, |block| lot(op.seed, at[1] as u32, blocks.number(block)).into());
+                    blocks.mark_largest(shares, count, |block| {
+                        leaf_draw(op.seed, at[1] as u32, blocks.number(block)).into()
+                    });
                 }
                 Rule::TopK(count) => blocks.mark_largest(shares, count, |block| blocks.rank(block)),
                 _ => blocks.mark_path(shares),
             }
         }
         (Rule::TopK(count), _) => mark_largest(shares, count, |leaf| rank_of_norm(norms[leaf])),
-        (Rule::Random(count), _) => mark_largest(shares, count, |leaf| lot(op.seed, at[1] as u32, leaf as u32)),
+        (Rule::Random(count), _) => mark_largest(shares, count, |leaf| leaf_draw(op.seed, at[1] as u32, leaf as u32)),
         (Rule::Path, _) => mark_path(shares, norms, tree),
     }
     for (leaf, (&share, count)) in shares.iter().zip(counts).enumerate() {

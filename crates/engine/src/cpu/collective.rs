@@ -7,7 +7,7 @@ use headroom_graph::{Node, Op};
 use std::sync::Arc;
 
 /// A collective made ready.
-pub(super) enum Together {
+pub(super) enum PreparedCollective {
     Exchange {
         transfer: Arc<Transfer>,
         later: bool,
@@ -19,11 +19,11 @@ pub(super) enum Together {
 }
 
 /// `inputs` and `outputs` are the node's own.
-pub(super) fn prepare(nodes: &[Node], node: &Node, inputs: &[Slot], outputs: &[Slot]) -> Option<Together> {
+pub(super) fn prepare(nodes: &[Node], node: &Node, inputs: &[Slot], outputs: &[Slot]) -> Option<PreparedCollective> {
     let places = |slots: &[Slot]| slots.iter().map(Slot::floats).collect::<Vec<_>>();
     let exchange = |kind, from: &[Slot], to: &[Slot], later| {
         let transfer = Arc::new(Transfer { kind, from: places(from), to: places(to) });
-        Some(Together::Exchange { transfer, later, ticket: 0 })
+        Some(PreparedCollective::Exchange { transfer, later, ticket: 0 })
     };
     match node.op {
         Op::AllReduce(op) if op.ranks > 1 => {
@@ -42,7 +42,7 @@ pub(super) fn prepare(nodes: &[Node], node: &Node, inputs: &[Slot], outputs: &[S
                 Op::ReduceScatter(op) => op.ranks,
                 _ => 1,
             };
-            (ranks > 1).then_some(Together::Arrival { of })
+            (ranks > 1).then_some(PreparedCollective::Arrival { of })
         }
         _ => None,
     }

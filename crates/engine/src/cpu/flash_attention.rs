@@ -2,8 +2,8 @@
 //!
 //! A thread takes a (batch, key-value head), or some query positions of one where there are few, and packs its keys and
 //! values once for all heads that share them. Queries go in blocks, and in each, a block of keys after the other: in
-//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. What lies
-//! beyond is never touched.
+//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. Keys
+//! beyond it are never touched.
 
 mod gradient;
 mod rows;
@@ -12,7 +12,7 @@ pub use gradient::gradient;
 
 use super::Team;
 use super::frame::Frame;
-use super::gemm::{Accumulate, Ahead, LeftIn, MatMut, MatRef, Small, SmallProduct, part};
+use super::gemm::{Accumulate, LeftIn, MatMut, MatRef, Prefetch, Small, SmallProduct, part};
 use super::isa::Isa;
 use super::shared::Shared;
 use headroom_graph::TensorType;
@@ -51,7 +51,7 @@ struct Attention<'a> {
 
 /// How a row of a head is turned on its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum RotationDirection {
     None,
     Forward,
     Back,
@@ -87,18 +87,34 @@ impl<'a> Attention<'a> {
     }
 
     /// Rows of positions from `first` on, `from_stride` apart.
-    fn copy_rows(&self, from: &[f32], from_stride: usize, first: usize, turn: Turn, factor: f32, to: MatMut) {
-        let (Some((cos, sin)), true) = (self.tables, turn != Turn::None) else {
+    fn copy_rows(
+        &self,
+        from: &[f32],
+        from_stride: usize,
+        first: usize,
+        turn: RotationDirection,
+        factor: f32,
+        to: MatMut,
+    ) {
+        let (Some((cos, sin)), true) = (self.tables, turn != RotationDirection::None) else {
             rows::copy(self.isa, factor, from, from_stride, to);
             return;
         };
         let half = self.sizes.head_dim / 2;
-        let sign = if turn == Turn::Back { -1.0 } else { 1.0 };
+        let sign = if turn == RotationDirection::Back { -1.0 } else { 1.0 };
         rows::turn(self.isa, sign, factor, from, from_stride, (&cos[first * half..], &sin[first * half..]), to);
     }
 
     /// Rows of one head, in whole vectors, zeros behind.
-    fn stack(&self, from: &[f32], of: &Head, positions: Range<usize>, turn: Turn, factor: f32, to: &mut [f32]) {
+    fn stack(
+        &self,
+        from: &[f32],
+        of: &Head,
+        positions: Range<usize>,
+        turn: RotationDirection,
+        factor: f32,
+        to: &mut [f32],
+    ) {
         let (hd, wide) = (self.sizes.head_dim, self.wide());
         let from = &from[self.row(of.heads, of.batch, positions.start, of.head)..];
         let rows = MatMut::strided(to, positions.len(), hd, wide);
@@ -109,13 +125,13 @@ impl<'a> Attention<'a> {
     }
 
     /// Rows of one head that are stacked soon, to ask for meanwhile: they lie apart, where no hardware looks for them.
-    fn ahead(&self, from: &[f32], of: &Head, positions: Range<usize>) -> Ahead {
+    fn ahead(&self, from: &[f32], of: &Head, positions: Range<usize>) -> Prefetch {
         if positions.is_empty() {
-            return Ahead::NOTHING;
+            return Prefetch::NOTHING;
         }
         let hd = self.sizes.head_dim;
         let from = &from[self.row(of.heads, of.batch, positions.start, of.head)..];
-        Ahead::rows(from, positions.len(), hd, of.heads * hd)
+        Prefetch::rows(from, positions.len(), hd, of.heads * hd)
     }
 
     /// Positions of one head of an output.
@@ -199,18 +215,18 @@ fn forward_positions(
     let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
     let (visible, stride) = (positions.end, score_stride(KEYS.min(seq)));
-    let (turned, rest) = tile.split_at_mut(visible * wide);
+    let (rotated, rest) = tile.split_at_mut(visible * wide);
     let (keys, rest) = rest.split_at_mut(visible.next_multiple_of(KEY_PANEL) * hd);
     let (values, rest) = rest.split_at_mut(visible * wide);
     let (queries, rest) = rest.split_at_mut(QUERIES * wide);
     let (mixed, scores) = rest.split_at_mut(QUERIES * wide);
     if attention.tables.is_some() {
-        attention.stack(attention.k, of, 0..visible, Turn::Forward, 1.0, turned);
-        small.pack_transposed(MatRef::strided(turned, visible, hd, wide, 1), keys);
+        attention.stack(attention.k, of, 0..visible, RotationDirection::Forward, 1.0, rotated);
+        small.pack_transposed(MatRef::strided(rotated, visible, hd, wide, 1), keys);
     } else {
         small.pack_transposed(attention.in_place(attention.k, of, 0..visible), keys);
     }
-    attention.stack(attention.v, of, 0..visible, Turn::None, 1.0, values);
+    attention.stack(attention.v, of, 0..visible, RotationDirection::None, 1.0, values);
     for head in of.head * attention.group()..(of.head + 1) * attention.group() {
         let own = Head { heads, batch: of.batch, head };
         for block in nearly_equal(positions.clone(), QUERIES) {
@@ -225,9 +241,16 @@ fn forward_positions(
                     }
                     let (own_queries, mixed) = (&mut queries[panel.start * wide..], &mut mixed[panel.start * wide..]);
                     let rows = block.start + panel.start..block.start + panel.end;
-                    let mut ahead = Ahead::NOTHING;
+                    let mut ahead = Prefetch::NOTHING;
                     if start == 0 {
-                        attention.stack(attention.q, &own, rows.clone(), Turn::Forward, attention.scale, own_queries);
+                        attention.stack(
+                            attention.q,
+                            &own,
+                            rows.clone(),
+                            RotationDirection::Forward,
+                            attention.scale,
+                            own_queries,
+                        );
                         // As many rows after these come next.
                         ahead =
                             attention.ahead(attention.q, &own, rows.end..(rows.end + panel.len()).min(positions.end));
@@ -249,9 +272,9 @@ fn forward_positions(
                     let seen_by = Rows { stride, seen: rows.start as isize + 1 - start as isize, keys: seen };
                     let figures = &mut figures[panel.clone()];
                     so_far[..panel.len()].copy_from_slice(figures);
-                    rows::soften(attention.isa, scores, seen_by, figures);
+                    rows::online_softmax(attention.isa, scores, seen_by, figures);
                     if start > 0 {
-                        rows::go_on(attention.isa, &so_far, figures, mixed, wide);
+                        rows::merge_statistics(attention.isa, &so_far, figures, mixed, wide);
                     }
                     small.product(SmallProduct {
                         rows: panel.len(),
@@ -265,7 +288,7 @@ fn forward_positions(
                         accumulate: if start == 0 { Accumulate::Overwrite } else { Accumulate::Add },
                         c: mixed,
                         c_stride: wide,
-                        ahead: Ahead::NOTHING,
+                        ahead: Prefetch::NOTHING,
                     });
                 }
             }

@@ -7,12 +7,12 @@ use super::gemm::{Accumulate, MatMut, MatRef, Product};
 use headroom_graph::TensorType;
 use headroom_graph::fp8::{self, LARGEST, SATURATED, SLOT, UNIT};
 use headroom_graph::ops::fp8_product::{Fp8Product, Part};
-use headroom_graph::ops::quantize::{Of, Quantize, Scaling, UpdateScales, Ways};
+use headroom_graph::ops::quantize::{Quantize, QuantizedCopies, QuantizedValues, Scaling, UpdateScales};
 
 pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
     let first = types.len() - op.sources(types).len();
     let Ok((rows, columns)) = op.sizes(op.sources(types)) else { unreachable!("checked by the shape rule") };
-    let outputs = usize::from(op.ways == Ways::Both) + 1;
+    let outputs = usize::from(op.ways == QuantizedCopies::Both) + 1;
     let slot = match op.scaling {
         Scaling::Delayed => at.updated(0),
         Scaling::Current => at.output(outputs),
@@ -23,7 +23,7 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
     let source = |index: usize| at.input(first + index);
     let width = |index: usize| types[first + index].shape.row();
     let value = |row: usize, column: usize| match op.of {
-        Of::Columns => {
+        QuantizedValues::Columns => {
             let (mut index, mut column) = (0, column);
             while column >= width(index) {
                 column -= width(index);
@@ -31,7 +31,7 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
             }
             source(index)[row * width(index) + column]
         }
-        Of::Rows => {
+        QuantizedValues::Rows => {
             let (mut index, mut element) = (0, row * columns + column);
             while element >= source(index).len() {
                 element -= source(index).len();
@@ -39,13 +39,13 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
             }
             source(index)[element]
         }
-        Of::Norm => source(1)[column] * (source(0)[row * columns + column] * source(2)[row]),
-        Of::SwiGlu => {
+        QuantizedValues::Norm => source(1)[column] * (source(0)[row * columns + column] * source(2)[row]),
+        QuantizedValues::SwiGlu => {
             let element = row * columns + column;
             let gate = source(0)[element];
             gate * sigmoid(gate) * source(1)[element]
         }
-        Of::SwiGluGrad => {
+        QuantizedValues::SwiGluGrad => {
             let half = columns / 2;
             let element = row * half + column % half;
             let (gate, up, arrived) = (source(0)[element], source(1)[element], source(2)[element]);
@@ -71,15 +71,15 @@ pub fn quantize(op: &Quantize, types: &[TensorType], at: &Frame) {
         op.format.round(scaled)
     };
     match op.ways {
-        Ways::Plain => {
+        QuantizedCopies::Plain => {
             let plain = at.output(0);
             every().for_each(|(row, column)| plain[row * columns + column] = rounded(row, column));
         }
-        Ways::Transposed => {
+        QuantizedCopies::Transposed => {
             let transposed = at.output(0);
             every().for_each(|(row, column)| transposed[column * rows + row] = rounded(row, column));
         }
-        Ways::Both => {
+        QuantizedCopies::Both => {
             let (plain, transposed) = (at.output(0), at.output(1));
             every().for_each(|(row, column)| {
                 let x = rounded(row, column);

@@ -1,7 +1,7 @@
 //! A program made ready for the CPU: addresses of each call's operands, and the scratch that its hungriest calls need.
 
 use super::arena::Arena;
-use super::collective::{self, Together};
+use super::collective::{self, PreparedCollective};
 use super::frame::{Operand, Slot};
 use super::{flash_attention, layer_norm, linear_cross_entropy, optimizer, rms_norm, rows};
 use crate::device::{EngineError, Program, Walk};
@@ -21,7 +21,7 @@ pub(super) struct Prepared {
     pub inputs: Vec<Operand>,
     pub outputs: Vec<Operand>,
     /// Where the call is made together with other ranks.
-    pub together: Option<Together>,
+    pub together: Option<PreparedCollective>,
 }
 
 pub(super) fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineError> {

@@ -20,7 +20,7 @@ use sync::{
     Arc, AtomicBool, AtomicUsize, Builder, JoinHandle, Mutex, MutexGuard, Ordering, UnsafeCell, order_of_all, park,
 };
 use waiting::Waiting;
-pub(crate) use waiting::{Barrier, Leader, Padded, Trail};
+pub(crate) use waiting::{Barrier, Leader, Padded, StepProgress};
 
 /// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
 /// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
@@ -46,7 +46,7 @@ impl Pool {
     pub fn new(threads: usize) -> io::Result<Pool> {
         let threads = threads.max(1);
         let cpus = affinity::allowed_cpus();
-        // Unknown affinity is no reason to think the machine crowded.
+        // Unknown affinity does not mean that the machine is crowded.
         let crowded = !cpus.is_empty() && threads > cpus.len();
         let shared = Arc::new(Shared {
             number: POOLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -92,7 +92,7 @@ impl Pool {
     }
 
     /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first. Items are
-    /// claimed in order: a job may wait for an item before its own (by a `Trail`), never for a later one.
+    /// claimed in order: a job may wait for an item before its own (by a `StepProgress`), never for a later one.
     pub fn for_each(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         self.for_each_limited(self.threads(), items, job);
     }

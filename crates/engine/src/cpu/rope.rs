@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use super::{Team, by_isa};
-use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::ops::rope::{Rope, RotationDirection};
 
 /// Rows handed to a thread at a time.
 const ROWS: usize = 32;
@@ -11,8 +11,8 @@ pub fn run(team: &Team, op: &Rope, half: usize, x: &[f32], (cos, sin): (&[f32], 
     let width = op.heads * 2 * half;
     let seq = cos.len() / half;
     let sign = match op.turn {
-        Turn::Forward => 1.0,
-        Turn::Back => -1.0,
+        RotationDirection::Forward => 1.0,
+        RotationDirection::Back => -1.0,
     };
     team.pool.for_each_chunk(y, ROWS * width, |index, y| {
         let first = index * ROWS;

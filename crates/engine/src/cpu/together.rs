@@ -1,6 +1,6 @@
 //! Takes part in the collectives of a program, and waits for those that were started.
 
-use super::collective::Together;
+use super::collective::PreparedCollective;
 use super::load::Loaded;
 use crate::ranks::{Ranks, RanksError};
 
@@ -9,7 +9,7 @@ pub(super) fn run(ranks: Option<&Ranks>, program: &mut Loaded, index: usize) -> 
     let Some(together) = &mut program.calls[index].together else { return Ok(false) };
     let Some(ranks) = ranks else { return Err(RanksError::Left) };
     match together {
-        Together::Exchange { transfer, later, ticket } => {
+        PreparedCollective::Exchange { transfer, later, ticket } => {
             // SAFETY: the plan keeps what is read and made apart from all else until the arrival, and the device leaves the ranks
             // before its arena goes.
             *ticket = unsafe { ranks.start(transfer) };
@@ -17,9 +17,9 @@ pub(super) fn run(ranks: Option<&Ranks>, program: &mut Loaded, index: usize) -> 
                 ranks.wait_for(*ticket)?;
             }
         }
-        Together::Arrival { of } => {
+        PreparedCollective::Arrival { of } => {
             let of = *of;
-            if let Some(Together::Exchange { ticket, .. }) = &program.calls[of].together {
+            if let Some(PreparedCollective::Exchange { ticket, .. }) = &program.calls[of].together {
                 ranks.wait_for(*ticket)?;
             }
         }

@@ -1,14 +1,14 @@
 //! From what CUPTI tells of a step to spans of the plan's calls and a list of kernels, copies, fills and driver calls.
 //! Nothing here asks a device: records in, spans out.
 
-use crate::recorder::{Activity, CallId, CallSpan, What};
+use crate::recorder::{Activity, ActivityKind, CallId, CallSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One of CUPTI's records; times are nanoseconds of its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct CuptiActivity {
     pub kind: Kind,
     pub name: Arc<str>,
     pub start: u64,
@@ -19,7 +19,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// On the device; `node` is the node of the graph that launched it, 0 where none did.
-    OnDevice { what: What, node: u64 },
+    OnDevice { what: ActivityKind, node: u64 },
     /// On the host.
     DriverCall,
     /// Number of the push in force when the call of this correlation was made.
@@ -72,7 +72,7 @@ pub struct Resolved {
 /// `pushed` is what was pushed, by number; `replays` says for each replay which call each of its nodes belongs to, in the
 /// order of their capture.
 pub fn resolve(
-    mut records: Vec<Record>,
+    mut records: Vec<CuptiActivity>,
     pushed: &[Pushed],
     replays: &[Vec<Option<CallId>>],
     alignment: Alignment,
@@ -84,7 +84,7 @@ pub fn resolve(
             tied.insert(record.correlation, pushed);
         }
     }
-    let about = |record: &Record| {
+    let about = |record: &CuptiActivity| {
         let number = *tied.get(&record.correlation)?;
         Some((number, *pushed.get(usize::try_from(number).ok()?)?))
     };
@@ -101,7 +101,7 @@ pub fn resolve(
         };
         let what = match record.kind {
             Kind::Tie { .. } => continue,
-            Kind::DriverCall => What::DriverCall,
+            Kind::DriverCall => ActivityKind::DriverCall,
             Kind::OnDevice { what, .. } => what,
         };
         if let (Kind::OnDevice { .. }, Some(call), Some((number, _))) = (record.kind, call, told) {
@@ -120,8 +120,8 @@ pub fn resolve(
 
 /// By place in the list of records: the calls that kernels of replays belong to, and how many could not be told.
 fn calls_in_replays(
-    records: &[Record],
-    about: &dyn Fn(&Record) -> Option<(u64, Pushed)>,
+    records: &[CuptiActivity],
+    about: &dyn Fn(&CuptiActivity) -> Option<(u64, Pushed)>,
     replays: &[Vec<Option<CallId>>],
 ) -> (HashMap<usize, Option<CallId>>, usize) {
     let mut groups: BTreeMap<(u64, usize), Vec<usize>> = BTreeMap::new();
@@ -150,16 +150,16 @@ fn calls_in_replays(
     (calls, untied)
 }
 
-fn stream(record: &Record) -> Option<u32> {
+fn stream(record: &CuptiActivity) -> Option<u32> {
     match record.kind {
-        Kind::OnDevice { what: What::Kernel { stream, .. }, .. }
-        | Kind::OnDevice { what: What::Copy { stream, .. }, .. }
-        | Kind::OnDevice { what: What::Fill { stream, .. }, .. } => Some(stream),
+        Kind::OnDevice { what: ActivityKind::Kernel { stream, .. }, .. }
+        | Kind::OnDevice { what: ActivityKind::Copy { stream, .. }, .. }
+        | Kind::OnDevice { what: ActivityKind::Fill { stream, .. }, .. } => Some(stream),
         _ => None,
     }
 }
 
-fn node(record: &Record) -> u64 {
+fn node(record: &CuptiActivity) -> u64 {
     match record.kind {
         Kind::OnDevice { node, .. } => node,
         _ => 0,
@@ -169,19 +169,19 @@ fn node(record: &Record) -> u64 {
 /// A runtime call and the driver's within it share a correlation: the outer one stays.
 fn outermost(activities: Vec<Activity>) -> Vec<Activity> {
     let mut longest: HashMap<u32, Duration> = HashMap::new();
-    for one in activities.iter().filter(|one| one.what == What::DriverCall) {
+    for one in activities.iter().filter(|one| one.what == ActivityKind::DriverCall) {
         let length = one.end.saturating_sub(one.start);
         longest.entry(one.correlation).and_modify(|known| *known = (*known).max(length)).or_insert(length);
     }
     let stays = |one: &Activity| match one.what {
-        What::DriverCall => longest.get(&one.correlation) == Some(&one.end.saturating_sub(one.start)),
+        ActivityKind::DriverCall => longest.get(&one.correlation) == Some(&one.end.saturating_sub(one.start)),
         _ => true,
     };
     activities.into_iter().filter(stays).collect()
 }
 
 /// Is a call of the driver worth a line of a trace: does it queue work or wait for it?
-pub fn is_told(name: &str) -> bool {
+pub fn is_traced(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Synchronize"].iter().any(|word| name.contains(word))
 }
 

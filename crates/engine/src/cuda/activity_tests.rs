@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn kernel(name: &str, span: (u64, u64), correlation: u32, (stream, node): (u32, u64)) -> Record {
-    let what = What::Kernel { stream, grid: [4, 1, 1], block: [128, 1, 1] };
-    Record { kind: Kind::OnDevice { what, node }, name: name.into(), start: span.0, end: span.1, correlation }
+fn kernel(name: &str, span: (u64, u64), correlation: u32, (stream, node): (u32, u64)) -> CuptiActivity {
+    let what = ActivityKind::Kernel { stream, grid: [4, 1, 1], block: [128, 1, 1] };
+    CuptiActivity { kind: Kind::OnDevice { what, node }, name: name.into(), start: span.0, end: span.1, correlation }
 }
 
-fn driver(name: &str, span: (u64, u64), correlation: u32) -> Record {
-    Record { kind: Kind::DriverCall, name: name.into(), start: span.0, end: span.1, correlation }
+fn driver(name: &str, span: (u64, u64), correlation: u32) -> CuptiActivity {
+    CuptiActivity { kind: Kind::DriverCall, name: name.into(), start: span.0, end: span.1, correlation }
 }
 
-fn tie(correlation: u32, pushed: u64) -> Record {
-    Record { kind: Kind::Tie { pushed }, name: "".into(), start: 0, end: 0, correlation }
+fn tie(correlation: u32, pushed: u64) -> CuptiActivity {
+    CuptiActivity { kind: Kind::Tie { pushed }, name: "".into(), start: 0, end: 0, correlation }
 }
 
 fn call(call: u32) -> Option<CallId> {
@@ -57,13 +57,13 @@ fn a_call_that_runs_twice_is_two_spans() {
 fn kernels_of_a_replay_belong_to_the_calls_in_the_order_of_their_capture() {
     let nodes = vec![None, call(0), call(0), call(1), None];
     let at = |number: u64| (1100 + 100 * number, 1180 + 100 * number);
-    let mut records: Vec<Record> =
+    let mut records: Vec<CuptiActivity> =
         (0..5).map(|number| kernel(&format!("k{number}"), at(number), 40, (7, 0))).rev().collect();
     records.extend([tie(40, 0), driver("cuGraphLaunch", (1010, 1050), 40)]);
     let resolved = resolve(records, &[Pushed::Replay(0)], &[nodes], aligned());
     assert_eq!(spans(&resolved), [(0, 250, 430), (1, 450, 530)]);
     assert_eq!(resolved.untied, 0);
-    let launch = resolved.activities.iter().find(|one| one.what == What::DriverCall).unwrap();
+    let launch = resolved.activities.iter().find(|one| one.what == ActivityKind::DriverCall).unwrap();
     assert_eq!((&*launch.name, launch.call), ("cuGraphLaunch", None));
 }
 
@@ -117,5 +117,5 @@ fn driver_calls_go_by_the_names_that_people_know() {
     assert_eq!(plain_name("cudaLaunchKernelExC_v11060"), "cudaLaunchKernelExC");
     assert_eq!(plain_name("cuLaunchKernelEx_ptsz"), "cuLaunchKernelEx");
     assert_eq!(plain_name("cuGraphLaunch"), "cuGraphLaunch");
-    assert!(is_told("cuGraphLaunch") && is_told("cuStreamSynchronize") && !is_told("cuEventQuery"));
+    assert!(is_traced("cuGraphLaunch") && is_traced("cuStreamSynchronize") && !is_traced("cuEventQuery"));
 }

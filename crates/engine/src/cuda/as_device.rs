@@ -56,7 +56,7 @@ impl Device for Cuda {
         }
     }
 
-    fn record(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
+    fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder> {
         let (mut before, mut recorder) = (self.recorder.take(), recorder);
         before.iter_mut().for_each(|recorder| self.stop_recording(recorder));
         recorder.iter_mut().for_each(|recorder| self.start_recording(recorder));

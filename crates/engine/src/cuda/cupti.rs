@@ -1,9 +1,9 @@
 //! CUPTI, found when it is asked for: what the GPU and its driver do between a start and a stop. Only the fields that all
 //! versions since CUDA 11 have at the same place are read.
 
-use super::activity::{Alignment, Kind, Pushed, Record, is_told, plain_name};
+use super::activity::{Alignment, CuptiActivity, Kind, Pushed, is_traced, plain_name};
 use super::library;
-use crate::recorder::What;
+use crate::recorder::ActivityKind;
 use libloading::Library;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ struct Functions {
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
 /// Records of completed buffers, until they are fetched. Buffers come on whatever thread CUPTI likes.
-static TOLD: Mutex<Vec<Record>> = Mutex::new(vec![]);
+static TOLD: Mutex<Vec<CuptiActivity>> = Mutex::new(vec![]);
 
 /// CUPTI with its callbacks registered.
 pub struct Tracer {
@@ -96,7 +96,7 @@ impl Tracer {
     }
 
     /// All that was done since the start, and what was pushed meanwhile. The device must be done with it.
-    pub fn stop(&self) -> Result<(Vec<Record>, Vec<Pushed>), String> {
+    pub fn stop(&self) -> Result<(Vec<CuptiActivity>, Vec<Pushed>), String> {
         const EVERYTHING: u32 = 1;
         // SAFETY: takes a number; completed buffers come through `give`.
         self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(EVERYTHING) })?;
@@ -270,11 +270,11 @@ impl Names {
 }
 
 /// Returns `None` for a driver call that nobody needs to know of.
-fn read(fields: &Fields, names: &mut Names) -> Option<Record> {
+fn read(fields: &Fields, names: &mut Names) -> Option<CuptiActivity> {
     Some(match fields.kind {
-        KERNEL => Record {
+        KERNEL => CuptiActivity {
             kind: Kind::OnDevice {
-                what: What::Kernel { stream: fields.u32(48), grid: fields.sizes(52), block: fields.sizes(64) },
+                what: ActivityKind::Kernel { stream: fields.u32(48), grid: fields.sizes(52), block: fields.sizes(64) },
                 node: fields.u64(144),
             },
             name: names.kernel(fields.u64(104)),
@@ -285,10 +285,10 @@ fn read(fields: &Fields, names: &mut Names) -> Option<Record> {
         kind @ (COPY | FILL) => {
             let (stream, bytes) = (fields.u32(40), fields.u64(8));
             let (what, name) = match kind {
-                COPY => (What::Copy { stream, bytes }, copy_name(fields.bytes[4])),
-                _ => (What::Fill { stream, bytes }, "Memset (Device)"),
+                COPY => (ActivityKind::Copy { stream, bytes }, copy_name(fields.bytes[4])),
+                _ => (ActivityKind::Fill { stream, bytes }, "Memset (Device)"),
             };
-            Record {
+            CuptiActivity {
                 kind: Kind::OnDevice { what, node: fields.u64(64) },
                 name: name.into(),
                 start: fields.u64(16),
@@ -299,15 +299,15 @@ fn read(fields: &Fields, names: &mut Names) -> Option<Record> {
         kind @ (DRIVER | RUNTIME) => {
             // Domains are numbered 1 and 2.
             let name = names.call(kind - DRIVER + 1, fields.u32(4));
-            if !is_told(&name) {
+            if !is_traced(&name) {
                 return None;
             }
             let (start, end) = (fields.u64(8), fields.u64(16));
-            Record { kind: Kind::DriverCall, name, start, end, correlation: fields.u32(32) }
+            CuptiActivity { kind: Kind::DriverCall, name, start, end, correlation: fields.u32(32) }
         }
         _ => {
             let kind = Kind::Tie { pushed: fields.u64(8) };
-            Record { kind, name: "".into(), start: 0, end: 0, correlation: fields.u32(16) }
+            CuptiActivity { kind, name: "".into(), start: 0, end: 0, correlation: fields.u32(16) }
         }
     })
 }
@@ -403,7 +403,7 @@ mod tests {
         ];
         let bytes = bytes(152, &words);
         let record = read(&Fields { kind: KERNEL, bytes: &bytes }, &mut names()).unwrap();
-        let what = What::Kernel { stream: 7, grid: [4, 2, 1], block: [128, 1, 1] };
+        let what = ActivityKind::Kernel { stream: 7, grid: [4, 2, 1], block: [128, 1, 1] };
         assert_eq!(record.kind, Kind::OnDevice { what, node: 9 });
         assert_eq!((record.start, record.end, record.correlation, &*record.name), (1000, 1200, 55, "?"));
     }
@@ -413,9 +413,9 @@ mod tests {
         let words = [(4, 8), (8, 4096), (16, 10), (24, 30), (40, 7), (44, 5)];
         let copy = read(&Fields { kind: COPY, bytes: &bytes(72, &words) }, &mut names()).unwrap();
         assert_eq!(&*copy.name, "Memcpy DtoD (Device -> Device)");
-        assert_eq!(copy.kind, Kind::OnDevice { what: What::Copy { stream: 7, bytes: 4096 }, node: 0 });
+        assert_eq!(copy.kind, Kind::OnDevice { what: ActivityKind::Copy { stream: 7, bytes: 4096 }, node: 0 });
         let fill = read(&Fields { kind: FILL, bytes: &bytes(72, &words) }, &mut names()).unwrap();
-        assert_eq!(fill.kind, Kind::OnDevice { what: What::Fill { stream: 7, bytes: 4096 }, node: 0 });
+        assert_eq!(fill.kind, Kind::OnDevice { what: ActivityKind::Fill { stream: 7, bytes: 4096 }, node: 0 });
         let tie = read(&Fields { kind: EXTERNAL, bytes: &bytes(24, &[(8, 3), (16, 5)]) }, &mut names()).unwrap();
         assert_eq!((tie.kind, tie.correlation), (Kind::Tie { pushed: 3 }, 5));
     }

@@ -146,18 +146,20 @@ impl Action {
         matches!(self, Action::FirstUse(_))
     }
 
-    /// Queues it; `lane` says which workspace a product uses.
-    pub fn run(&self, stream: &Stream, lane: usize, products: &Products) -> Result<(), CudaError> {
+    /// Queues it; `workspace` is the index of the workspace that a product uses.
+    pub fn run(&self, stream: &Stream, workspace: usize, products: &Products) -> Result<(), CudaError> {
         match self {
             Action::Kernel(kernel) => kernel.launch(stream),
             Action::FirstUse(kernel) => kernel.launch(stream),
-            Action::Product(shape, at) => products.run(stream, lane, shape, *at).map(|()| stream.queued_kernel()),
+            Action::Product(shape, at) => products.run(stream, workspace, shape, *at).map(|()| stream.queued_kernel()),
             Action::Scaled(shape, at, scales) => {
-                products.run_scaled(stream, lane, shape, *at, *scales).map(|()| stream.queued_kernel())
+                products.run_scaled(stream, workspace, shape, *at, *scales).map(|()| stream.queued_kernel())
             }
             Action::Zero { at, bytes } => zero(*at, *bytes, stream),
             Action::Cudnn(placed) => placed.run(stream).map(|()| stream.queued_other()),
-            Action::Either(either) => either.chosen().iter().try_for_each(|action| action.run(stream, lane, products)),
+            Action::Either(either) => {
+                either.chosen().iter().try_for_each(|action| action.run(stream, workspace, products))
+            }
         }
     }
 }

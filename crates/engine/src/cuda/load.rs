@@ -9,7 +9,7 @@ use super::lower::optimizer::Update;
 use super::lower::{Call, Lowering, Operand};
 use super::nvtx::Labels;
 use super::pieces::{Piece, Pieces, grouped, last_touch};
-use super::wire::Together;
+use super::wire::PreparedCollective;
 use super::{Loaded, Prepared};
 use crate::device::Program;
 use headroom_graph::ops::fp8_product::Part;
@@ -92,7 +92,7 @@ pub fn lower_all(
             precision: *precision,
             scratch: scratch.at,
             scratch_needed: 0,
-            turned: BTreeSet::new(),
+            rotated: BTreeSet::new(),
             tables: vec![],
             sums_later: false,
             later: vec![],
@@ -127,7 +127,7 @@ pub fn lower_all(
             let products = actions.iter().all(|action| matches!(action, Action::Product(..) | Action::Scaled(..)));
             let beside = products && is_weight_gradient(node);
             let together = match rank {
-                Some(rank) => Together::of(graph.nodes(), node, (&inputs, &outputs), rank)?,
+                Some(rank) => PreparedCollective::of(graph.nodes(), node, (&inputs, &outputs), rank)?,
                 None => None,
             };
             calls.push(Prepared { actions, reads, writes, beside, together });

@@ -74,7 +74,7 @@ pub struct Lowering<'a> {
     pub scratch: u64,
     pub scratch_needed: usize,
     /// Addresses of queries that the attention before has turned where they lie, for its gradient to know.
-    pub turned: BTreeSet<u64>,
+    pub rotated: BTreeSet<u64>,
     /// Tables that kernels read; they live as long as the program.
     pub tables: Vec<Memory>,
     /// May the next norm's sum for its weight wait for the end of the backward pass? And those that do.
@@ -192,7 +192,7 @@ impl Lowering<'_> {
             // The wire takes tensors to the other ranks; actions come after it.
             Op::AllReduce(AllReduce { ranks: 2.., .. })
             | Op::ReduceScatter(ReduceScatter { ranks: 2.., .. })
-            | Op::AllGather(AllGather { ranks: 2.., halves: 0, .. }) => Ok(vec![]),
+            | Op::AllGather(AllGather { ranks: 2.., bf16_copies: 0, .. }) => Ok(vec![]),
             Op::AllGather(op @ AllGather { ranks: 2.., .. }) => self.copies(call, op),
             Op::AllReduce(op) if op.kept > 0 => Ok(vec![]),
             Op::AllReduce(_) | Op::ReduceScatter(_) => self.alone(call, call.outputs, call.inputs),

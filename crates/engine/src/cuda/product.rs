@@ -168,10 +168,10 @@ impl Products {
         Ok(())
     }
 
-    /// Queues a prepared product; `lane` says whose workspace it uses.
-    pub fn run(&self, stream: &Stream, lane: usize, shape: &Shape, at: Addresses) -> Result<(), CudaError> {
+    /// Queues a prepared product; `workspace` is the index of the one it uses.
+    pub fn run(&self, stream: &Stream, workspace: usize, shape: &Shape, at: Addresses) -> Result<(), CudaError> {
         let product = &self.made[shape];
-        self.queue(stream, lane, product, &product.algorithm, at)
+        self.queue(stream, workspace, product, &product.algorithm, at)
     }
 
     /// A choice between two ways that is kept beside the products': is the second one faster?
@@ -188,17 +188,17 @@ impl Products {
     pub fn run_scaled(
         &self,
         stream: &Stream,
-        lane: usize,
+        workspace: usize,
         shape: &Shape,
         at: Addresses,
         scales: [u64; 2],
     ) -> Result<(), CudaError> {
         let product = &self.made[shape];
         product.scale(Some(scales))?;
-        self.queue(stream, lane, product, &product.algorithm, at)
+        self.queue(stream, workspace, product, &product.algorithm, at)
     }
 
-    /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
+    /// Keeps the choices made since the last time; a failure to save them is not a reason to stop.
     pub fn keep(&mut self) {
         let text = self.kept_text();
         let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };
@@ -231,7 +231,7 @@ impl Products {
     fn queue(
         &self,
         stream: &Stream,
-        lane: usize,
+        workspace: usize,
         product: &Product,
         algorithm: &lt::cublasLtMatmulAlgo_t,
         at: Addresses,
@@ -254,7 +254,7 @@ impl Products {
                 pointer(at.c),
                 product.d,
                 algorithm,
-                pointer(self.workspaces[lane].at),
+                pointer(self.workspaces[workspace].at),
                 WORKSPACE,
                 stream.0.cast(),
             )

@@ -3,10 +3,10 @@
 
 use super::activity::Pushed;
 use super::driver::{Event, Memory, Pinned, Replay};
-use super::lanes::{Beside, Lanes, Launches, Trial, UPDATES_BESIDE, WAYS, Way};
 use super::launch::Arguments;
 use super::lower::Grid;
 use super::pieces::Pieces;
+use super::replay_modes::{Beside, Launches, REPLAY_MODES, ReplayMode, Streams, Trial, UPDATES_BESIDE};
 use super::tracing::Noted;
 use super::{Cuda, CudaError, FirstUses};
 use crate::device::{EngineError, Finished, Submission, Walk, Words};
@@ -27,7 +27,7 @@ struct How {
     timed: bool,
     /// Is it captured, to be replayed?
     captured: bool,
-    way: Way,
+    mode: ReplayMode,
 }
 
 impl How {
@@ -63,7 +63,7 @@ pub struct Submitted {
 }
 
 /// Ways in which a step may be captured.
-const VARIANTS: usize = 2 * WAYS.len();
+const VARIANTS: usize = 2 * REPLAY_MODES.len();
 
 /// A step ready to be replayed, and the call that each of its nodes belongs to.
 struct Captured {
@@ -167,7 +167,7 @@ impl Cuda {
         let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
         if self.walk == Walk::CallByCall || step == 0 {
             let mut noted = self.tracer().map_or(Noted::Nothing, Noted::Launches);
-            self.queue_step(index, How { timed, captured: false, way: WAYS[0] }, &mut noted)?;
+            self.queue_step(index, How { timed, captured: false, mode: REPLAY_MODES[0] }, &mut noted)?;
         } else {
             let which = self.captured_as(index, timed, step)?;
             let tracer = self.tracer();
@@ -185,16 +185,16 @@ impl Cuda {
 
     /// The number of the replay by which a step is taken, captured if it was not.
     fn captured_as(&mut self, index: usize, timed: bool, step: usize) -> Result<usize, CudaError> {
-        let way = self.submitted[index].trial.at(step);
-        let way = if self.recorder.is_some() { way.recorded() } else { way };
-        let which = usize::from(timed) + 2 * way.index();
+        let mode = self.submitted[index].trial.at(step);
+        let mode = if self.recorder.is_some() { mode.recorded() } else { mode };
+        let which = usize::from(timed) + 2 * mode.index();
         if self.submitted[index].replays[which].is_none() {
-            let how = How { timed, captured: true, way };
+            let how = How { timed, captured: true, mode };
             let mut nodes = vec![];
             let queue = || self.queue_step(index, how, &mut Noted::Nodes(&mut nodes));
             match self.stream.captured(queue) {
                 Ok(replay) => self.submitted[index].replays[which] = Some(Captured { replay, nodes }),
-                Err(_) if way.launches == Launches::Early => {
+                Err(_) if mode.launches == Launches::Early => {
                     self.submitted[index].trial.refuse_early();
                     return self.captured_as(index, timed, step);
                 }
@@ -242,7 +242,7 @@ impl Cuda {
 
     fn queue_step(&self, index: usize, how: How, noted: &mut Noted) -> Result<(), CudaError> {
         let allow = |early: bool| [&self.stream, &self.side].iter().for_each(|stream| stream.allow_early(early));
-        allow(how.captured && how.way.launches == Launches::Early);
+        allow(how.captured && how.mode.launches == Launches::Early);
         let queued = self.queue_calls(index, how, noted);
         allow(false);
         queued
@@ -257,7 +257,7 @@ impl Cuda {
         };
         let mut beside = Beside::new(&self.stream, &self.side);
         let is_whole = |pieces: &&Pieces| one.calls.contains(&pieces.call) && one.calls.start == 0;
-        let pieces = self.programs[one.program].pieces.as_ref().filter(|_| how.way == UPDATES_BESIDE).filter(is_whole);
+        let pieces = self.programs[one.program].pieces.as_ref().filter(|_| how.mode == UPDATES_BESIDE).filter(is_whole);
         boundary(0)?;
         noted.around(None, &self.stream, || self.take_inputs(index))?;
         for number in one.calls.clone() {
@@ -268,15 +268,15 @@ impl Cuda {
                 continue;
             }
             let call = &self.programs[one.program].calls[number];
-            let aside = how.way.lanes == Lanes::Two && call.beside;
+            let aside = how.mode.streams == Streams::Two && call.beside;
             match aside {
                 true => beside.begin()?,
                 false => beside.wait_for(call)?,
             }
-            let (stream, lane) = if aside { (&self.side, 1) } else { (&self.stream, 0) };
+            let (stream, workspace) = if aside { (&self.side, 1) } else { (&self.stream, 0) };
             let id = CallId { program: one.program as u32, call: number as u32 };
             noted.around(Some(id), &self.stream, || {
-                self.run_call(one.program, number, (stream, lane), how.first_uses())
+                self.run_call(one.program, number, (stream, workspace), how.first_uses())
             })?;
             if aside {
                 beside.end(call)?;

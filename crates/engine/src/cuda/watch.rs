@@ -75,7 +75,7 @@ impl Watch {
         let patience = ranks.patience();
         // SAFETY: nobody else ends the handle but `end`, and this is asked for before that.
         let failed = move || unsafe { asked.failure(watched.0) };
-        let gone = move || ranks.gone().map(|rank| NcclError::Ranks(RanksError::Closed { rank }));
+        let gone = move || ranks.lost_rank().map(|rank| NcclError::Ranks(RanksError::Closed { rank }));
         Watch::over(patience, end, move || gone().or_else(&failed))
     }
 

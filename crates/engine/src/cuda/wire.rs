@@ -20,7 +20,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 /// A collective made ready.
-pub enum Together {
+pub enum PreparedCollective {
     Exchange {
         calls: Vec<WireCall>,
         later: bool,
@@ -32,14 +32,14 @@ pub enum Together {
     Arrival { of: usize },
 }
 
-impl Together {
+impl PreparedCollective {
     /// Returns `None` where the call is not one between ranks.
     pub fn of(
         nodes: &[Node],
         node: &Node,
         (inputs, outputs): (&[Operand], &[Operand]),
         rank: usize,
-    ) -> Result<Option<Together>, CudaError> {
+    ) -> Result<Option<PreparedCollective>, CudaError> {
         let later = match node.op {
             Op::Arrive(_) => return Ok(arrival(nodes, node)),
             Op::AllReduce(op) => op.later,
@@ -50,14 +50,14 @@ impl Together {
         if calls.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Together::Exchange { calls, later, ready: Event::untimed()?, done: Event::untimed()? }))
+        Ok(Some(PreparedCollective::Exchange { calls, later, ready: Event::untimed()?, done: Event::untimed()? }))
     }
 }
 
-fn arrival(nodes: &[Node], node: &Node) -> Option<Together> {
+fn arrival(nodes: &[Node], node: &Node) -> Option<PreparedCollective> {
     let made = *node.inputs.get(node.inputs.len() / 2)?;
     let of = nodes.iter().position(|other| other.outputs.contains(&made))?;
-    (ranks_of(&nodes[of].op) > 1).then_some(Together::Arrival { of })
+    (ranks_of(&nodes[of].op) > 1).then_some(PreparedCollective::Arrival { of })
 }
 
 /// Ranks that take part in an op.
@@ -223,7 +223,7 @@ impl Wire {
     pub fn run(&self, calls: &[Prepared], call: usize, main: &Stream) -> Result<(), CudaError> {
         let started = calls;
         match &calls[call].together {
-            Some(Together::Exchange { calls, later, ready, done }) => {
+            Some(PreparedCollective::Exchange { calls, later, ready, done }) => {
                 ready.record(main)?;
                 self.stream.wait_for(ready)?;
                 // SAFETY: the watch keeps the handle alive while this thread works; the plan gives every operand its place until the exchange
@@ -234,8 +234,8 @@ impl Wire {
                     main.wait_for(done)?;
                 }
             }
-            Some(Together::Arrival { of }) => {
-                if let Some(Together::Exchange { done, .. }) = &started[*of].together {
+            Some(PreparedCollective::Arrival { of }) => {
+                if let Some(PreparedCollective::Exchange { done, .. }) = &started[*of].together {
                     main.wait_for(done)?;
                 }
             }

@@ -153,7 +153,7 @@ fn gradients_are_summed_over_the_ranks_and_the_loss_is_their_mean() {
 fn shards_of_sums_put_together_are_the_sums() {
     for size in [2, 3, 4] {
         let scatter: Op = ReduceScatter { ranks: size, later: true }.into();
-        let gather: Op = AllGather { ranks: size, tensors: types().len(), halves: 0 }.into();
+        let gather: Op = AllGather { ranks: size, tensors: types().len(), bf16_copies: 0 }.into();
         let (mut memories, mut scattered, mut gathered, mut whole) = (vec![], vec![], vec![], vec![]);
         for rank in 0..size {
             let mut memory = Memory::new();

@@ -1,8 +1,8 @@
 //! The thread that speaks to the other ranks: it takes jobs in order, tells when each is done, and gives signs of life in between.
 
 use super::exchange::{Staging, exchange};
+use super::heartbeats::Heartbeats;
 use super::mpi::World;
-use super::pulse::Pulse;
 use super::say;
 use super::shared::{Job, Shared};
 use super::waiting::{Line, leave};
@@ -10,16 +10,16 @@ use super::waiting::{Line, leave};
 /// Takes jobs until it is told to finish. After a failure only the end of all ranks is left to ask for.
 pub fn serve(world: &World, shared: &Shared) {
     let mut staging = Staging::default();
-    let mut line = Line { world, shared, pulse: Pulse::new(world, shared.patience), job: 0, words: false };
+    let mut line = Line { world, shared, heartbeats: Heartbeats::new(world, shared.patience), job: 0, words: false };
     loop {
-        let next = shared.next(line.pulse.interval() / 2);
+        let next = shared.next(line.heartbeats.interval() / 2);
         if let Some(code) = shared.abort_code() {
             world.abort(code);
         }
         let Some(job) = next else {
             // A failure here is one of the messages of others, and comes up where they are waited for.
             if !shared.has_failed() {
-                let _ = line.pulse.tell(world, shared.progress(), line.job);
+                let _ = line.heartbeats.tell(world, shared.progress(), line.job);
             }
             continue;
         };

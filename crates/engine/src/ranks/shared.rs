@@ -1,7 +1,7 @@
 //! Between the thread that speaks to the other ranks and those who give it jobs.
 
 use super::error::RanksError;
-use super::pulse::Doing;
+use super::heartbeats::RankActivity;
 use super::transfer::Transfer;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,8 +169,8 @@ impl Shared {
     }
 
     /// Calls so far, and what the process does when its thread has no job.
-    pub fn progress(&self) -> (u64, Doing) {
-        let doing = if self.work.watched.load(Ordering::Relaxed) { Doing::Steps } else { Doing::Other };
+    pub fn progress(&self) -> (u64, RankActivity) {
+        let doing = if self.work.watched.load(Ordering::Relaxed) { RankActivity::Steps } else { RankActivity::Other };
         (self.work.calls.load(Ordering::Relaxed), doing)
     }
 

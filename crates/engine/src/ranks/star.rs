@@ -63,7 +63,7 @@ enum Kind {
     /// The sender gives up, and says why.
     Failure = 2,
     /// A sign of life.
-    Pulse = 3,
+    Heartbeats = 3,
 }
 
 /// The end that is written to: by who speaks, and by the thread that gives signs of life.
@@ -107,7 +107,7 @@ impl Line {
                 Err(_) => self.closed = true,
             }
         }
-        while self.inbox.len() >= HEAD && self.inbox[0] == Kind::Pulse as u8 {
+        while self.inbox.len() >= HEAD && self.inbox[0] == Kind::Heartbeats as u8 {
             self.inbox.drain(..HEAD);
         }
     }
@@ -174,7 +174,7 @@ fn written(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> bool {
 
 /// Gives signs of life until the star goes.
 fn give_signs(outs: Vec<Out>, ends: Arc<AtomicBool>, every: Duration) {
-    let sign = message(Kind::Pulse, &[]);
+    let sign = message(Kind::Heartbeats, &[]);
     while !ends.load(Ordering::Relaxed) {
         for out in &outs {
             // Whoever speaks gives a better one.
@@ -302,7 +302,7 @@ impl Star {
     }
 
     /// A rank that has gone, as far as its connection tells.
-    pub fn gone(&mut self) -> Option<usize> {
+    pub fn lost_rank(&mut self) -> Option<usize> {
         for (index, line) in self.lines.iter_mut().enumerate() {
             line.look();
             let failed = line.inbox.first().is_some_and(|kind| *kind == Kind::Failure as u8);
@@ -419,7 +419,7 @@ fn admitted(name: &[u8], size: usize, meeting: &Meeting, came: &[Option<Line>]) 
     let (Some(rank), Some(its_size)) = (number(), number()) else { return Err("it does not say its rank".into()) };
     let job = parts.next().unwrap_or("");
     if job != meeting.job {
-        return Err(format!("it is of job `{job}`, and rank 0 of job `{}`", meeting.job));
+        return Err(format!("it belongs to job `{job}`, and rank 0 to job `{}`", meeting.job));
     }
     if its_size != size {
         return Err(format!("it is one of {its_size} ranks, and rank 0 one of {size}"));
@@ -437,7 +437,7 @@ fn at(meeting: &Meeting) -> String {
 }
 
 fn listen(meeting: &Meeting) -> Result<TcpListener, RanksError> {
-    let mut why = format!("{} is not known", meeting.host);
+    let mut why = format!("{} is not a known host", meeting.host);
     for port in &meeting.ports {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), *port);
         // A name that stands for a service may not be an address of this machine.

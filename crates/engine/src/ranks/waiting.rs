@@ -1,8 +1,8 @@
 //! Waits for messages, and says whose did not come.
 
 use super::error::RanksError;
+use super::heartbeats::{Heartbeats, RankActivity};
 use super::mpi::{Request, World};
-use super::pulse::{Doing, Pulse};
 use super::shared::Shared;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const BETWEEN_SIGNS: Duration = Duration::from_millis(5);
 pub struct Line<'a> {
     pub world: &'a World,
     pub shared: &'a Shared,
-    pub pulse: Pulse,
+    pub heartbeats: Heartbeats,
     /// Number of the job, the same on all ranks, and whether it is one of words.
     pub job: u64,
     pub words: bool,
@@ -33,18 +33,18 @@ impl Line<'_> {
         (1 + (2 * self.job + u64::from(self.words)) % (MOST_TAGS - 1)) as i32
     }
 
-    fn doing(&self) -> Doing {
-        if self.words { Doing::Words } else { Doing::Tensors }
+    fn doing(&self) -> RankActivity {
+        if self.words { RankActivity::Words } else { RankActivity::Tensors }
     }
 
     /// Ends all ranks where that was asked for; gives and looks for signs of life.
-    fn attend(&mut self, doing: Doing) -> Result<(), RanksError> {
+    fn attend(&mut self, doing: RankActivity) -> Result<(), RanksError> {
         if let Some(code) = self.shared.abort_code() {
             self.world.abort(code);
             return Err(RanksError::Left);
         }
         let (calls, _) = self.shared.progress();
-        self.pulse.tell(self.world, (calls, doing), self.job)
+        self.heartbeats.tell(self.world, (calls, doing), self.job)
     }
 }
 
@@ -70,7 +70,7 @@ pub fn wait(line: &mut Line, requests: &mut Vec<Request>) -> Result<(), RanksErr
                 requests.iter().filter(|request| request.receives == receives).map(|request| request.peer).collect();
             missing.sort_unstable();
             missing.dedup();
-            if let Some(error) = line.pulse.verdict(&missing, line.job, line.doing(), since) {
+            if let Some(error) = line.heartbeats.verdict(&missing, line.job, line.doing(), since) {
                 return Err(error);
             }
         }
@@ -86,12 +86,12 @@ pub fn leave(line: &mut Line) -> Result<(), RanksError> {
     let since = Instant::now();
     let others: Vec<usize> = (0..line.world.size).filter(|rank| *rank != line.world.rank).collect();
     loop {
-        line.attend(Doing::Leaves)?;
-        if line.pulse.all_left() {
+        line.attend(RankActivity::Leaves)?;
+        if line.heartbeats.all_left() {
             line.world.finalize();
             return Ok(());
         }
-        if let Some(error) = line.pulse.verdict(&others, line.job, Doing::Leaves, since) {
+        if let Some(error) = line.heartbeats.verdict(&others, line.job, RankActivity::Leaves, since) {
             return Err(error);
         }
         thread::sleep(Duration::from_millis(1));

@@ -1,7 +1,7 @@
 //! Reference: the choice of what a step updates, by sorting and by sums over the whole tree.
 
 use super::Tensor;
-use headroom_graph::choice::lot;
+use headroom_graph::choice::leaf_draw;
 use headroom_graph::ops::choose::{Choose, SHARED};
 use headroom_graph::{Among, Rule};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub fn run(op: &Choose, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     let squares: Vec<f64> = squares.iter().map(|square| square.data[0]).collect();
     let [rates, at, tree, counts, log] = shared else { unreachable!("five shared inputs by the shape rule") };
     let leaves = squares.len();
-    let draw = |unit: usize| f64::from(lot(op.seed, at.data[1] as u32, unit as u32));
+    let draw = |unit: usize| f64::from(leaf_draw(op.seed, at.data[1] as u32, unit as u32));
     let shares = match (op.rule, op.among) {
         (Rule::All, _) => vec![1.0; leaves],
         (rule, Among::Blocks) => among_blocks(rule, &Block::all(&squares, &tree.data), leaves, draw),

@@ -4,7 +4,7 @@ use super::{Tensor, attention, rope};
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::{AttentionMix, AttentionMixBack, AttentionScores};
 use headroom_graph::ops::flash_attention::{FlashAttention, Rotation};
-use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::ops::rope::{Rope, RotationDirection};
 
 pub fn forward(op: &FlashAttention, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let (q, k) = rotated(op, inputs, 3);
@@ -43,8 +43,8 @@ pub fn gradient(op: &FlashAttention, inputs: &[Tensor], outputs: &mut [Tensor]) 
     attention::mix_back(&back(scale), &[ds, q], &mut outputs[1..2]);
     attention::mix_back(&back(1.0), &[p, dout.clone()], &mut outputs[2..3]);
     if op.rotation == Rotation::Inside {
-        outputs[0] = turned(&outputs[0], heads, Turn::Back, &inputs[6..8]);
-        outputs[1] = turned(&outputs[1], kv_heads, Turn::Back, &inputs[6..8]);
+        outputs[0] = rotate_heads(&outputs[0], heads, RotationDirection::Back, &inputs[6..8]);
+        outputs[1] = rotate_heads(&outputs[1], kv_heads, RotationDirection::Back, &inputs[6..8]);
     }
 }
 
@@ -52,13 +52,13 @@ fn rotated(op: &FlashAttention, inputs: &[Tensor], tables: usize) -> (Tensor, Te
     match op.rotation {
         Rotation::Before => (inputs[0].clone(), inputs[1].clone()),
         Rotation::Inside => (
-            turned(&inputs[0], op.heads, Turn::Forward, &inputs[tables..]),
-            turned(&inputs[1], op.kv_heads, Turn::Forward, &inputs[tables..]),
+            rotate_heads(&inputs[0], op.heads, RotationDirection::Forward, &inputs[tables..]),
+            rotate_heads(&inputs[1], op.kv_heads, RotationDirection::Forward, &inputs[tables..]),
         ),
     }
 }
 
-fn turned(x: &Tensor, heads: usize, turn: Turn, tables: &[Tensor]) -> Tensor {
+fn rotate_heads(x: &Tensor, heads: usize, turn: RotationDirection, tables: &[Tensor]) -> Tensor {
     let mut out = [Tensor::zeros(&x.ty)];
     rope::run(&Rope { heads, turn }, &[x.clone(), tables[0].clone(), tables[1].clone()], &mut out);
     let [out] = out;

@@ -3,7 +3,7 @@
 use super::Tensor;
 use headroom_graph::fp8::{Format, LARGEST, OUT_OF_RANGE, SATURATED, UNIT, UPDATES};
 use headroom_graph::ops::fp8_product::{Fp8Product, Part};
-use headroom_graph::ops::quantize::{Of, Quantize, Scaling, UpdateScales, Ways};
+use headroom_graph::ops::quantize::{Quantize, QuantizedCopies, QuantizedValues, Scaling, UpdateScales};
 
 pub fn quantize(op: &Quantize, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     let matrix = made(op, op.sources(inputs));
@@ -31,9 +31,9 @@ pub fn quantize(op: &Quantize, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     let plain = || rounded.iter().flatten().copied().collect::<Vec<f64>>();
     let transposed = || (0..rounded[0].len()).flat_map(|column| rounded.iter().map(move |row| row[column])).collect();
     match op.ways {
-        Ways::Plain => outputs[0].data = plain(),
-        Ways::Transposed => outputs[0].data = transposed(),
-        Ways::Both => (outputs[0].data, outputs[1].data) = (plain(), transposed()),
+        QuantizedCopies::Plain => outputs[0].data = plain(),
+        QuantizedCopies::Transposed => outputs[0].data = transposed(),
+        QuantizedCopies::Both => (outputs[0].data, outputs[1].data) = (plain(), transposed()),
     }
 }
 
@@ -42,18 +42,20 @@ fn made(op: &Quantize, sources: &[Tensor]) -> Vec<Vec<f64>> {
     let rows: Vec<Vec<Vec<f64>>> = sources.iter().map(|one| one.rows().map(<[f64]>::to_vec).collect()).collect();
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match op.of {
-        Of::Rows => rows.concat(),
-        Of::Columns => (0..rows[0].len()).map(|row| rows.iter().flat_map(|one| one[row].clone()).collect()).collect(),
-        Of::Norm => {
+        QuantizedValues::Rows => rows.concat(),
+        QuantizedValues::Columns => {
+            (0..rows[0].len()).map(|row| rows.iter().flat_map(|one| one[row].clone()).collect()).collect()
+        }
+        QuantizedValues::Norm => {
             let (weight, scales) = (&sources[1].data, &sources[2].data);
             let row = |(x, scale): (&Vec<f64>, &f64)| x.iter().zip(weight).map(|(x, w)| w * x * scale).collect();
             rows[0].iter().zip(scales).map(row).collect()
         }
-        Of::SwiGlu => {
+        QuantizedValues::SwiGlu => {
             let pairs = rows[0].iter().zip(&rows[1]);
             pairs.map(|(gate, up)| gate.iter().zip(up).map(|(g, u)| g * sigmoid(*g) * u).collect()).collect()
         }
-        Of::SwiGluGrad => (0..rows[0].len())
+        QuantizedValues::SwiGluGrad => (0..rows[0].len())
             .map(|row| {
                 let each = |of: &dyn Fn(f64, f64, f64) -> f64| -> Vec<f64> {
                     let columns = 0..rows[0][row].len();

@@ -1,15 +1,15 @@
 //! Reference: rotary position embedding.
 
 use super::Tensor;
-use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::ops::rope::{Rope, RotationDirection};
 
 pub fn run(op: &Rope, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let (x, cos, sin) = (&inputs[0], &inputs[1], &inputs[2]);
     let (seq, half) = (cos.ty.sizes()[0], cos.ty.sizes()[1]);
     let width = x.ty.shape.row();
     let sign = match op.turn {
-        Turn::Forward => 1.0,
-        Turn::Back => -1.0,
+        RotationDirection::Forward => 1.0,
+        RotationDirection::Back => -1.0,
     };
     for (row, y) in outputs[0].data.chunks_exact_mut(width).enumerate() {
         let position = row % seq;

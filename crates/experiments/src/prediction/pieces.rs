@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(like(add_rms_norm::AddRmsNorm { eps }.into()).as_deref(), Some("rms_norm and add"));
         assert_eq!(like(rms_scales::RmsScales { eps }.into()).as_deref(), Some("rms_norm and add"));
         assert_eq!(like(add_rms_norm::AddRmsNormGrad { eps }.into()).as_deref(), Some("rms_norm_grad and add"));
-        let (max_norm, halves, parameters) = (0.0, 0, 2);
-        let all = adamw_all::AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, halves };
+        let (max_norm, bf16_copies, parameters) = (0.0, 0, 2);
+        let all = adamw_all::AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, bf16_copies };
         assert_eq!(like(all.into()).as_deref(), Some("adamw and squared_norm"));
         let (rule, seed) = (Rule::All, 0);
         let chosen = adamw_chosen::AdamWChosen {
@@ -156,7 +156,7 @@ mod tests {
             weight_decay,
             decays,
             max_norm,
-            halves,
+            bf16_copies,
             parameters,
         };
         assert_eq!(like(chosen.into()).as_deref(), Some("adamw and squared_norm"));

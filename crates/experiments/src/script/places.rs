@@ -9,11 +9,11 @@ pub struct Places {
     /// The main script, where it is the user's.
     pub main: Option<PathBuf>,
     /// As many as the note's loaders and optimizers, in their order.
-    pub loaders: Vec<Made>,
-    pub optimizers: Vec<Made>,
+    pub loaders: Vec<ConstructedObject>,
+    pub optimizers: Vec<ConstructedObject>,
     /// Every DistributedDataParallel, and every TrainingArguments of transformers.
-    pub distributed: Vec<Made>,
-    pub arguments: Vec<Made>,
+    pub distributed: Vec<ConstructedObject>,
+    pub arguments: Vec<ConstructedObject>,
     /// As many as the note's modules.
     pub modules: Vec<Trained>,
     /// Calls of `zero_grad` that ask for zeros.
@@ -24,7 +24,7 @@ pub struct Places {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Made {
+pub struct ConstructedObject {
     pub class: String,
     pub place: Option<Place>,
 }

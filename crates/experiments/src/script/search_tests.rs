@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Step times by remedies; a process costs ten seconds.
-struct Made {
+struct ScriptedRuns {
     left: f64,
     speed: fn(&Variant) -> f64,
     losses: fn(&Variant) -> Vec<f64>,
@@ -23,7 +23,7 @@ struct Made {
     asked: Vec<String>,
 }
 
-impl Runner for Made {
+impl Runner for ScriptedRuns {
     fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
         let is_cold = variant.is_compiled() && !self.asked.contains(&variant.asked());
         let cost = self.costs.0 + if is_cold { self.costs.1 } else { 0.0 };
@@ -81,8 +81,18 @@ fn speed(variant: &Variant) -> f64 {
     variant.names().iter().map(factor).product()
 }
 
-fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> Made {
-    Made { left, speed, losses, runs: 0, ways: vec![], random, costs: (10.0, 0.0), memory: |_| 1000, asked: vec![] }
+fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> ScriptedRuns {
+    ScriptedRuns {
+        left,
+        speed,
+        losses,
+        runs: 0,
+        ways: vec![],
+        random,
+        costs: (10.0, 0.0),
+        memory: |_| 1000,
+        asked: vec![],
+    }
 }
 
 /// Everything, from the first process to the last.
@@ -155,7 +165,7 @@ fn a_script_that_cannot_be_measured_gets_its_reason() {
     }
     let mut tell = |_: &Row| {};
     let error = Search::begin(&mut Broken, REPEATS, None, &mut tell).err().unwrap();
-    assert_eq!(error.0, "ended after 60 s: neither its share nor --time-limit leaves it more");
+    assert_eq!(error.0, "ended after 60 s: neither its share of the time nor --time-limit allows more");
 }
 
 #[test]
@@ -183,7 +193,7 @@ fn loading_that_draws_is_held_against_the_script_with_other_draws_and_nothing_el
         "loader-workers" => vec![2.0, 1.5],
         _ => vec![2.0, 1.3],
     };
-    let mut made = Made { speed, ..made(1e9, losses, (0, true)) };
+    let mut made = ScriptedRuns { speed, ..made(1e9, losses, (0, true)) };
     let found = searched(&mut made, vec![candidate("loader-workers"), candidate("channels-last")], false);
     assert_eq!(found.kept.names(), ["loader-workers"]);
     assert!(matches!(found.rows[1].outcome, Outcome::Refused("losses", ..)), "{:?}", found.rows[1].outcome);
@@ -199,7 +209,7 @@ fn one_of_two_that_stand_in_for_each_other_is_kept_and_predicted_beyond_it() {
         "compile-reduce-overhead" => 1.5,
         _ => 1.0,
     };
-    let mut made = Made { speed, ..made(1e9, same, (0, false)) };
+    let mut made = ScriptedRuns { speed, ..made(1e9, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
     let candidates = vec![predicted("compile-reduce-overhead", 0.24), predicted("compile", 0.2)];
     let found = searched(&mut made, candidates, false);
@@ -212,7 +222,8 @@ fn one_of_two_that_stand_in_for_each_other_is_kept_and_predicted_beyond_it() {
 
 #[test]
 fn nothing_is_predicted_beyond_what_is_left_of_the_step() {
-    let mut made = Made { speed: |variant| if variant.is_empty() { 1.0 } else { 4.0 }, ..made(1e9, same, (0, false)) };
+    let mut made =
+        ScriptedRuns { speed: |variant| if variant.is_empty() { 1.0 } else { 4.0 }, ..made(1e9, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
     let found = searched(&mut made, vec![predicted("loader-workers", 0.8), predicted("tf32", 0.6)], false);
     assert!((found.rows[1].candidate.predicted.unwrap() - 0.25).abs() < 0.02);
@@ -220,7 +231,7 @@ fn nothing_is_predicted_beyond_what_is_left_of_the_step() {
 
 #[test]
 fn a_process_that_fails_at_the_end_takes_nothing_back() {
-    struct Fails(Made, usize);
+    struct Fails(ScriptedRuns, usize);
     impl Runner for Fails {
         fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
             self.1 = self.1.wrapping_sub(1);
@@ -242,7 +253,7 @@ fn a_process_that_fails_at_the_end_takes_nothing_back() {
 #[test]
 fn a_tuned_script_has_nothing_to_gain_within_five_minutes() {
     let nothing = |_: &Variant| 1.0;
-    let mut made = Made { speed: nothing, costs: (20.0, 40.0), ..made(300.0, same, (0, false)) };
+    let mut made = ScriptedRuns { speed: nothing, costs: (20.0, 40.0), ..made(300.0, same, (0, false)) };
     let names =
         ["loader-pinning", "fused-optimizer", "zero-grad-none", "cudnn-benchmark", "expandable-segments", "tf32"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), true);
@@ -253,7 +264,7 @@ fn a_tuned_script_has_nothing_to_gain_within_five_minutes() {
 
 #[test]
 fn compiling_takes_neither_the_end_nor_the_patch() {
-    let mut made = Made { costs: (20.0, 300.0), ..made(280.0, same, (0, false)) };
+    let mut made = ScriptedRuns { costs: (20.0, 300.0), ..made(280.0, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
     let found = searched(&mut made, vec![predicted("tf32", 0.5), predicted("compile", 0.1)], true);
     assert_eq!(found.kept.names(), ["tf32"]);
@@ -264,7 +275,7 @@ fn compiling_takes_neither_the_end_nor_the_patch() {
 
 #[test]
 fn a_first_process_keeps_what_is_clear_where_time_is_short_and_the_end_adds_another() {
-    let mut made = Made { costs: (20.0, 20.0), ..made(245.0, same, (0, false)) };
+    let mut made = ScriptedRuns { costs: (20.0, 20.0), ..made(245.0, same, (0, false)) };
     let predicted = |name: &str, share| Candidate { predicted: Some(share), ..candidate(name) };
     let found = searched(&mut made, vec![predicted("tf32", 0.5), predicted("compile", 0.1)], true);
     assert_eq!(found.kept.names(), ["tf32", "compile"]);
@@ -275,14 +286,14 @@ fn a_first_process_keeps_what_is_clear_where_time_is_short_and_the_end_adds_anot
 #[test]
 fn cheap_remedies_that_are_faster_together_are_taken_apart() {
     let speed = |variant: &Variant| if variant.names().contains(&"fused-optimizer") { 1.3 } else { 1.0 };
-    let mut made = Made { speed, ..made(1e9, same, (0, false)) };
+    let mut made = ScriptedRuns { speed, ..made(1e9, same, (0, false)) };
     let names = ["loader-pinning", "fused-optimizer", "zero-grad-none", "cudnn-benchmark", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names(), ["fused-optimizer"], "{:?}", found.rows);
     let row = found.rows.iter().find(|row| row.outcome.is_kept()).unwrap();
     assert!((row.speedup.unwrap().ratio - 1.3).abs() < 0.05);
     // Without the time for it they stay together, and say so.
-    let mut made = Made { speed, ..self::made(65.0, same, (0, false)) };
+    let mut made = ScriptedRuns { speed, ..self::made(65.0, same, (0, false)) };
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names().len(), 5);
     assert!(found.rows[0].outcome.words().starts_with("kept: faster together with"), "{:?}", found.rows[0]);
@@ -295,7 +306,7 @@ fn memory_refuses_one_remedy_or_keeps_it() {
         "channels-last" => 800,
         _ => 1000,
     };
-    let mut made = Made { memory, ..made(1e9, same, (0, false)) };
+    let mut made = ScriptedRuns { memory, ..made(1e9, same, (0, false)) };
     let found = searched(&mut made, vec![candidate("tf32"), candidate("channels-last")], false);
     assert_eq!(found.rows[0].outcome.words(), "not kept: it takes 1.40 times the script's own memory, 1.25 allowed");
     assert_eq!(found.rows[1].outcome, Outcome::KeptSmaller);
@@ -305,7 +316,7 @@ fn memory_refuses_one_remedy_or_keeps_it() {
 #[test]
 fn cheap_remedies_that_take_less_memory_together_are_kept_together() {
     let memory = |variant: &Variant| if variant.is_empty() { 1000 } else { 700 };
-    let mut made = Made { speed: |_| 1.0, memory, ..made(1e9, same, (0, false)) };
+    let mut made = ScriptedRuns { speed: |_| 1.0, memory, ..made(1e9, same, (0, false)) };
     let names = ["zero-grad-none", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names(), names, "{:?}", found.rows);
@@ -315,7 +326,7 @@ fn cheap_remedies_that_take_less_memory_together_are_kept_together() {
 
 /// Processes with a remedy take one of two factors of the script's own time in turn.
 struct Noisy {
-    made: Made,
+    made: ScriptedRuns,
     factors: [f64; 2],
     remedied: usize,
 }
@@ -341,7 +352,7 @@ impl Runner for Noisy {
 #[test]
 fn cheap_remedies_that_seem_faster_in_much_noise_are_not_decided() {
     let mut made =
-        Noisy { made: Made { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.6, 1.3], remedied: 0 };
+        Noisy { made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.6, 1.3], remedied: 0 };
     let names = ["zero-grad-none", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert!(found.rows.iter().all(|row| row.outcome == Outcome::Undecided(Doubt::Noise)), "{:?}", found.rows);
@@ -350,7 +361,7 @@ fn cheap_remedies_that_seem_faster_in_much_noise_are_not_decided() {
 #[test]
 fn cheap_remedies_that_nothing_asks_for_bring_no_gain_where_noise_hides_any() {
     let mut made =
-        Noisy { made: Made { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.9, 1.1], remedied: 0 };
+        Noisy { made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.9, 1.1], remedied: 0 };
     let names = ["zero-grad-none", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     let speedup = found.rows[0].speedup.expect("rows that share a process tell its speed-up");
@@ -361,7 +372,7 @@ fn cheap_remedies_that_nothing_asks_for_bring_no_gain_where_noise_hides_any() {
 
 #[test]
 fn a_remedy_that_ends_the_script_early_is_no_measurement() {
-    struct Short(Made);
+    struct Short(ScriptedRuns);
     impl Runner for Short {
         fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
             match self.0.run(variant, way, within) {
@@ -377,5 +388,5 @@ fn a_remedy_that_ends_the_script_early_is_no_measurement() {
         fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
     }
     let found = searched(&mut Short(made(1e9, same, (0, false))), vec![candidate("tf32")], false);
-    assert_eq!(found.rows[0].outcome.words(), "failed: it ended after 7 steps, before the script as it is does");
+    assert_eq!(found.rows[0].outcome.words(), "failed: it ended after 7 steps, earlier than the unchanged script");
 }

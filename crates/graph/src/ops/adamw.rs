@@ -29,7 +29,7 @@ op! {
         pub weight_decay: f64,
         pub decays: Decays,
         /// Copies of the weight in half precision: none or one.
-        pub halves: usize,
+        pub bf16_copies: usize,
     }
 }
 
@@ -71,18 +71,18 @@ impl FromStr for Decays {
 
 impl Operator for AdamW {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        let rest = inputs.len().checked_sub(5 + self.halves);
-        if self.halves > 1 || !matches!(rest, Some(0 | 1)) {
-            return Err(ShapeError::Arity { want: 5 + self.halves, have: inputs.len() });
+        let rest = inputs.len().checked_sub(5 + self.bf16_copies);
+        if self.bf16_copies > 1 || !matches!(rest, Some(0 | 1)) {
+            return Err(ShapeError::Arity { want: 5 + self.bf16_copies, have: inputs.len() });
         }
         for (index, input) in inputs.iter().enumerate().take(4).skip(1) {
             expect(index, input, inputs[0].sizes())?;
         }
         expect(4, &inputs[4], &[3])?;
-        for (index, half) in inputs.iter().enumerate().skip(5).take(self.halves) {
+        for (index, half) in inputs.iter().enumerate().skip(5).take(self.bf16_copies) {
             expect(index, half, inputs[0].sizes())?;
         }
-        for (index, clip) in inputs.iter().enumerate().skip(5 + self.halves) {
+        for (index, clip) in inputs.iter().enumerate().skip(5 + self.bf16_copies) {
             expect(index, clip, &[1])?;
         }
         Ok(vec![])
@@ -93,7 +93,7 @@ impl Operator for AdamW {
     }
 
     fn updates(&self) -> Vec<usize> {
-        [0, 1, 2].into_iter().chain(5..5 + self.halves).collect()
+        [0, 1, 2].into_iter().chain(5..5 + self.bf16_copies).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -102,7 +102,7 @@ impl Operator for AdamW {
 
     fn examples() -> Vec<Example> {
         let decays = Decays::All;
-        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays, halves: 0 };
+        let op = AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, decays, bf16_copies: 0 };
         let ty = TensorType::f32(&[5, 77]);
         let mut inputs = vec![
             (ty.clone(), Fill::Normal),

@@ -20,7 +20,7 @@ op! {
         /// Largest global norm; 0 is off.
         pub max_norm: f64,
         /// Copies of weights in half precision: none, or one for each matrix.
-        pub halves: usize,
+        pub bf16_copies: usize,
     }
 }
 
@@ -28,27 +28,27 @@ impl AdamWAll {
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
         let &Self { beta1, beta2, eps, weight_decay, decays, .. } = self;
-        AdamW { beta1, beta2, eps, weight_decay, decays, halves: 0 }
+        AdamW { beta1, beta2, eps, weight_decay, decays, bf16_copies: 0 }
     }
 }
 
 impl Operator for AdamWAll {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        let want = 1 + 4 * self.parameters + self.halves;
+        let want = 1 + 4 * self.parameters + self.bf16_copies;
         if inputs.len() != want {
             return Err(ShapeError::Arity { want, have: inputs.len() });
         }
         expect(0, &inputs[0], &[3])?;
-        let (tensors, halves) = inputs.split_at(1 + 4 * self.parameters);
+        let (tensors, bf16_copies) = inputs.split_at(1 + 4 * self.parameters);
         for (index, input) in tensors.iter().enumerate().skip(1) {
             expect(index, input, tensors[index - (index - 1) % 4].sizes())?;
         }
         let weights = (0..self.parameters).map(|parameter| &tensors[1 + 4 * parameter]);
         let matrices: Vec<&TensorType> = weights.filter(|weight| weight.sizes().len() > 1).collect();
-        if !halves.is_empty() && halves.len() != matrices.len() {
+        if !bf16_copies.is_empty() && bf16_copies.len() != matrices.len() {
             return Err(ShapeError::Arity { want: tensors.len() + matrices.len(), have: inputs.len() });
         }
-        for (index, (half, weight)) in (tensors.len()..).zip(halves.iter().zip(matrices)) {
+        for (index, (half, weight)) in (tensors.len()..).zip(bf16_copies.iter().zip(matrices)) {
             expect(index, half, weight.sizes())?;
         }
         Ok(if self.max_norm > 0.0 { vec![TensorType::f32(&[1])] } else { vec![] })
@@ -61,7 +61,7 @@ impl Operator for AdamWAll {
 
     fn updates(&self) -> Vec<usize> {
         let tensors = 4 * self.parameters;
-        (1..=tensors).filter(|index| index % 4 != 0).chain(tensors + 1..=tensors + self.halves).collect()
+        (1..=tensors).filter(|index| index % 4 != 0).chain(tensors + 1..=tensors + self.bf16_copies).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -85,7 +85,7 @@ impl Operator for AdamWAll {
                     weight_decay: 0.01,
                     decays,
                     max_norm,
-                    halves: 0,
+                    bf16_copies: 0,
                 };
                 Example { op: op.into(), inputs: inputs.clone() }
             })

@@ -27,7 +27,7 @@ op! {
         /// Largest global norm; 0 is off.
         pub max_norm: f64,
         /// Copies of weights in half precision: none, or one for each matrix.
-        pub halves: usize,
+        pub bf16_copies: usize,
         pub parameters: usize,
     }
 }
@@ -42,7 +42,7 @@ impl AdamWChosen {
     /// The same update on one parameter.
     pub fn single(&self) -> AdamW {
         let &Self { beta1, beta2, eps, weight_decay, decays, .. } = self;
-        AdamW { beta1, beta2, eps, weight_decay, decays, halves: 0 }
+        AdamW { beta1, beta2, eps, weight_decay, decays, bf16_copies: 0 }
     }
 
     /// Where a parameter's weight is among the inputs; its moments and gradient follow.
@@ -54,20 +54,20 @@ impl AdamWChosen {
 impl Operator for AdamWChosen {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
         let leaves = expect_shared(self.rule, inputs)?;
-        let want = AdamWChosen::place(self.parameters) + self.halves;
+        let want = AdamWChosen::place(self.parameters) + self.bf16_copies;
         if leaves != self.parameters || inputs.len() != want {
             return Err(ShapeError::Arity { want, have: inputs.len() });
         }
-        let (tensors, halves) = inputs.split_at(AdamWChosen::place(self.parameters));
+        let (tensors, bf16_copies) = inputs.split_at(AdamWChosen::place(self.parameters));
         for (index, input) in tensors.iter().enumerate().skip(SHARED) {
             expect(index, input, tensors[index - (index - SHARED) % 4].sizes())?;
         }
         let weights = (0..self.parameters).map(|parameter| &tensors[AdamWChosen::place(parameter)]);
         let matrices: Vec<&TensorType> = weights.filter(|weight| weight.sizes().len() > 1).collect();
-        if !halves.is_empty() && halves.len() != matrices.len() {
+        if !bf16_copies.is_empty() && bf16_copies.len() != matrices.len() {
             return Err(ShapeError::Arity { want: tensors.len() + matrices.len(), have: inputs.len() });
         }
-        for (index, (half, weight)) in (tensors.len()..).zip(halves.iter().zip(matrices)) {
+        for (index, (half, weight)) in (tensors.len()..).zip(bf16_copies.iter().zip(matrices)) {
             expect(index, half, weight.sizes())?;
         }
         let rates = TensorType::f32(&[self.parameters, 3]);
@@ -93,7 +93,7 @@ impl Operator for AdamWChosen {
     fn updates(&self) -> Vec<usize> {
         let end = AdamWChosen::place(self.parameters);
         let tensors = (SHARED..end).filter(|index| (index - SHARED) % 4 != 3);
-        [3, 4].into_iter().chain(tensors).chain(end..end + self.halves).collect()
+        [3, 4].into_iter().chain(tensors).chain(end..end + self.bf16_copies).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -127,7 +127,7 @@ impl Operator for AdamWChosen {
                 weight_decay: 0.01,
                 decays: if max_norm > 0.0 { Decays::Matrices } else { Decays::All },
                 max_norm,
-                halves: 0,
+                bf16_copies: 0,
                 parameters: sizes.len(),
             };
             Example { op: op.into(), inputs: inputs.clone() }

@@ -36,7 +36,7 @@ op! {
     pub struct AllGather {
         pub ranks: usize,
         pub tensors: usize,
-        pub halves: usize,
+        pub bf16_copies: usize,
     }
 }
 
@@ -100,7 +100,7 @@ impl Operator for ReduceScatter {
 
 impl Operator for AllGather {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        let want = 2 * self.tensors + self.halves;
+        let want = 2 * self.tensors + self.bf16_copies;
         if inputs.len() != want {
             return Err(ShapeError::Arity { want, have: inputs.len() });
         }
@@ -114,9 +114,11 @@ impl Operator for AllGather {
                 return Err(ShapeError::Input { index: self.tensors + index, want, have: shard.to_string() });
             }
         }
-        match halved(whole, &inputs[2 * self.tensors..]) {
+        match copied_tensors(whole, &inputs[2 * self.tensors..]) {
             Some(_) => Ok(vec![]),
-            None => Err(ShapeError::Attribute(format!("{} copies in half precision of other tensors", self.halves))),
+            None => {
+                Err(ShapeError::Attribute(format!("{} copies in half precision of other tensors", self.bf16_copies)))
+            }
         }
     }
 
@@ -130,7 +132,7 @@ impl Operator for AllGather {
     }
 
     fn updates(&self) -> Vec<usize> {
-        (0..self.tensors).chain(2 * self.tensors..2 * self.tensors + self.halves).collect()
+        (0..self.tensors).chain(2 * self.tensors..2 * self.tensors + self.bf16_copies).collect()
     }
 
     fn sent_bytes(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
@@ -144,13 +146,13 @@ impl Operator for AllGather {
     fn examples() -> Vec<Example> {
         let shards = tensors().into_iter().map(|(ty, fill)| (shard_type(&ty, 1), fill));
         let inputs = tensors().into_iter().chain(shards).collect();
-        vec![Example { op: AllGather { ranks: 1, tensors: 3, halves: 0 }.into(), inputs }]
+        vec![Example { op: AllGather { ranks: 1, tensors: 3, bf16_copies: 0 }.into(), inputs }]
     }
 }
 
 /// The tensor that each copy in half precision is of, by its place; none where a copy is of no tensor. Copies come in the order of
 /// the tensors, and are of those in single precision that have more than one axis.
-pub fn halved(whole: &[TensorType], copies: &[TensorType]) -> Option<Vec<usize>> {
+pub fn copied_tensors(whole: &[TensorType], copies: &[TensorType]) -> Option<Vec<usize>> {
     let mut places = (0..whole.len()).filter(|&at| whole[at].dtype == DType::F32 && whole[at].sizes().len() > 1);
     let of =
         |copy: &TensorType| places.find(|&at| whole[at].sizes() == copy.sizes()).filter(|_| copy.dtype == DType::Bf16);

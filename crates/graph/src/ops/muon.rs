@@ -38,7 +38,7 @@ op! {
         pub scale: f64,
         pub weight_decay: f64,
         /// Copies of the weight in half precision: none or one.
-        pub halves: usize,
+        pub bf16_copies: usize,
     }
 }
 
@@ -130,8 +130,8 @@ impl Operator for Blend {
 
 impl Operator for MuonUpdate {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        if self.halves > 1 || inputs.len() != 3 + self.halves {
-            return Err(ShapeError::Arity { want: 3 + self.halves, have: inputs.len() });
+        if self.bf16_copies > 1 || inputs.len() != 3 + self.bf16_copies {
+            return Err(ShapeError::Arity { want: 3 + self.bf16_copies, have: inputs.len() });
         }
         for (index, input) in inputs.iter().enumerate() {
             expect(index, input, if index == 2 { &[3] } else { inputs[0].sizes() })?;
@@ -144,7 +144,7 @@ impl Operator for MuonUpdate {
     }
 
     fn updates(&self) -> Vec<usize> {
-        std::iter::once(0).chain(3..3 + self.halves).collect()
+        std::iter::once(0).chain(3..3 + self.bf16_copies).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -153,7 +153,7 @@ impl Operator for MuonUpdate {
 
     fn examples() -> Vec<Example> {
         let ty = TensorType::f32(&[5, 77]);
-        let op = MuonUpdate { scale: 1.7, weight_decay: 0.1, halves: 0 };
+        let op = MuonUpdate { scale: 1.7, weight_decay: 0.1, bf16_copies: 0 };
         [0.2, 0.0]
             .map(|rate| Example {
                 op: op.into(),

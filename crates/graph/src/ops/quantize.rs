@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 /// The values that are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum QuantizedValues {
     /// One matrix, or several of the same number of rows side by side.
     Columns,
     /// Several of the same number of columns, one below the other.
@@ -25,7 +25,7 @@ pub enum Of {
 
 /// The copies that are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
+pub enum QuantizedCopies {
     Plain,
     Transposed,
     Both,
@@ -40,8 +40,8 @@ pub enum Scaling {
     Current,
 }
 
-named!(Of: Columns "columns", Rows "rows", Norm "norm", SwiGlu "swiglu", SwiGluGrad "swiglu_grad");
-named!(Ways: Plain "plain", Transposed "transposed", Both "both");
+named!(QuantizedValues: Columns "columns", Rows "rows", Norm "norm", SwiGlu "swiglu", SwiGluGrad "swiglu_grad");
+named!(QuantizedCopies: Plain "plain", Transposed "transposed", Both "both");
 named!(Scaling: Delayed "delayed", Current "current");
 
 op! {
@@ -50,8 +50,8 @@ op! {
     /// rounded numbers stay floats.
     pub struct Quantize {
         pub format: Format,
-        pub of: Of,
-        pub ways: Ways,
+        pub of: QuantizedValues,
+        pub ways: QuantizedCopies,
         pub scaling: Scaling,
         /// Powers of two left above the largest value where the scale is set by it.
         pub margin: i32,
@@ -80,7 +80,7 @@ impl Quantize {
     pub fn sizes(&self, sources: &[TensorType]) -> Result<(usize, usize), ShapeError> {
         let first = sources.first().ok_or(ShapeError::Arity { want: 1, have: 0 })?;
         let (mut rows, mut columns) = op::matrix(0, first)?;
-        if let (Of::Norm, [_, weight, scales]) = (self.of, sources) {
+        if let (QuantizedValues::Norm, [_, weight, scales]) = (self.of, sources) {
             expect(1, weight, &[columns])?;
             expect(2, scales, &[rows])?;
             return Ok((rows, columns));
@@ -88,21 +88,23 @@ impl Quantize {
         for (index, source) in sources.iter().enumerate().skip(1) {
             let (more_rows, more_columns) = op::matrix(index, source)?;
             match self.of {
-                Of::Columns => {
+                QuantizedValues::Columns => {
                     expect(index, source, &[rows, more_columns])?;
                     columns += more_columns;
                 }
-                Of::Rows => {
+                QuantizedValues::Rows => {
                     expect(index, source, &[more_rows, columns])?;
                     rows += more_rows;
                 }
-                Of::Norm | Of::SwiGlu | Of::SwiGluGrad => expect(index, source, &[rows, columns])?,
+                QuantizedValues::Norm | QuantizedValues::SwiGlu | QuantizedValues::SwiGluGrad => {
+                    expect(index, source, &[rows, columns])?
+                }
             }
         }
         match (self.of, sources.len()) {
-            (Of::SwiGlu, 2) | (Of::Columns | Of::Rows, _) => Ok((rows, columns)),
-            (Of::SwiGluGrad, 3) => Ok((rows, 2 * columns)),
-            (_, have) => Err(ShapeError::Arity { want: if self.of == Of::SwiGlu { 2 } else { 3 }, have }),
+            (QuantizedValues::SwiGlu, 2) | (QuantizedValues::Columns | QuantizedValues::Rows, _) => Ok((rows, columns)),
+            (QuantizedValues::SwiGluGrad, 3) => Ok((rows, 2 * columns)),
+            (_, have) => Err(ShapeError::Arity { want: if self.of == QuantizedValues::SwiGlu { 2 } else { 3 }, have }),
         }
     }
 }
@@ -113,10 +115,10 @@ impl Operator for Quantize {
         let (rows, columns) = self.sizes(sources)?;
         let dtype = if sources[0].dtype == DType::F32 { DType::F32 } else { self.format.dtype() };
         let mut made = vec![];
-        if self.ways != Ways::Transposed {
+        if self.ways != QuantizedCopies::Transposed {
             made.push(TensorType::new(dtype, &[rows, columns]));
         }
-        if self.ways != Ways::Plain {
+        if self.ways != QuantizedCopies::Plain {
             made.push(TensorType::new(dtype, &[columns, rows]));
         }
         match self.scaling {
@@ -129,10 +131,10 @@ impl Operator for Quantize {
     /// A multiply and a rounding for each element, and what makes it.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let each = match self.of {
-            Of::Columns | Of::Rows => 2,
-            Of::Norm => 4,
-            Of::SwiGlu => 4,
-            Of::SwiGluGrad => 8,
+            QuantizedValues::Columns | QuantizedValues::Rows => 2,
+            QuantizedValues::Norm => 4,
+            QuantizedValues::SwiGlu => 4,
+            QuantizedValues::SwiGluGrad => 8,
         };
         each * self.sources(inputs).iter().map(TensorType::elements).sum::<usize>() as u64
     }
@@ -149,30 +151,45 @@ impl Operator for Quantize {
         let matrix = |sizes: [usize; 2]| (TensorType::f32(&sizes), Fill::Normal);
         // Normal numbers in eight bits with a scale that lets some of them pass the largest number, and an empty slot.
         let slot = |unit: f64| (TensorType::f32(&[SLOT]), Fill::Constant(unit));
-        let example = |of: Of, ways: Ways, format: Format, unit: f64, sources: Vec<(TensorType, Fill)>| {
+        let example = |of: QuantizedValues,
+                       ways: QuantizedCopies,
+                       format: Format,
+                       unit: f64,
+                       sources: Vec<(TensorType, Fill)>| {
             let op = Quantize { format, of, ways, scaling: Scaling::Delayed, margin: 1 };
             Example { op: op.into(), inputs: [vec![slot(unit)], sources].concat() }
         };
-        let current =
-            Quantize { format: Format::E4m3, of: Of::Columns, ways: Ways::Both, scaling: Scaling::Current, margin: 0 };
+        let current = Quantize {
+            format: Format::E4m3,
+            of: QuantizedValues::Columns,
+            ways: QuantizedCopies::Both,
+            scaling: Scaling::Current,
+            margin: 0,
+        };
         let pair = || vec![matrix([32, 144]); 2];
         let vector = |size: usize| (TensorType::f32(&[size]), Fill::Normal);
         let normed = || vec![matrix([48, 160]), vector(160), vector(48)];
         vec![
-            example(Of::Columns, Ways::Both, Format::E4m3, 0.0, vec![matrix([48, 160])]),
+            example(QuantizedValues::Columns, QuantizedCopies::Both, Format::E4m3, 0.0, vec![matrix([48, 160])]),
             example(
-                Of::Columns,
-                Ways::Both,
+                QuantizedValues::Columns,
+                QuantizedCopies::Both,
                 Format::E5m2,
                 0.5,
                 vec![matrix([32, 64]), matrix([32, 16]), matrix([32, 16])],
             ),
-            example(Of::Rows, Ways::Transposed, Format::E4m3, 0.0, vec![matrix([48, 32]), matrix([16, 32])]),
-            example(Of::Rows, Ways::Plain, Format::E4m3, 0.00390625, vec![matrix([160, 32])]),
-            example(Of::Norm, Ways::Both, Format::E4m3, 0.0, normed()),
-            example(Of::Norm, Ways::Plain, Format::E4m3, 0.00390625, normed()),
-            example(Of::SwiGlu, Ways::Both, Format::E4m3, 0.0078125, pair()),
-            example(Of::SwiGluGrad, Ways::Both, Format::E5m2, 0.0, vec![matrix([32, 144]); 3]),
+            example(
+                QuantizedValues::Rows,
+                QuantizedCopies::Transposed,
+                Format::E4m3,
+                0.0,
+                vec![matrix([48, 32]), matrix([16, 32])],
+            ),
+            example(QuantizedValues::Rows, QuantizedCopies::Plain, Format::E4m3, 0.00390625, vec![matrix([160, 32])]),
+            example(QuantizedValues::Norm, QuantizedCopies::Both, Format::E4m3, 0.0, normed()),
+            example(QuantizedValues::Norm, QuantizedCopies::Plain, Format::E4m3, 0.00390625, normed()),
+            example(QuantizedValues::SwiGlu, QuantizedCopies::Both, Format::E4m3, 0.0078125, pair()),
+            example(QuantizedValues::SwiGluGrad, QuantizedCopies::Both, Format::E5m2, 0.0, vec![matrix([32, 144]); 3]),
             Example { op: current.into(), inputs: vec![matrix([16, 32])] },
         ]
     }

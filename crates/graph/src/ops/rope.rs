@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RotationDirection {
     Forward,
     /// The other way round: the gradient.
     Back,
@@ -18,7 +18,7 @@ op! {
     /// `x` [T, heads · head_dim], `cos` and `sin` [seq, head_dim / 2] → like `x`. Row t has position t mod seq.
     pub struct Rope {
         pub heads: usize,
-        pub turn: Turn,
+        pub turn: RotationDirection,
     }
 }
 
@@ -42,14 +42,14 @@ impl Operator for Rope {
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
         let (cos, sin, arrived) = (at.inputs[1], at.inputs[2], at.arrived_one());
         let turn = match self.turn {
-            Turn::Forward => Turn::Back,
-            Turn::Back => Turn::Forward,
+            RotationDirection::Forward => RotationDirection::Back,
+            RotationDirection::Back => RotationDirection::Forward,
         };
         Ok(vec![at.if_wanted(0, Rope { heads: self.heads, turn }, &[arrived, cos, sin])?, None, None])
     }
 
     fn examples() -> Vec<Example> {
-        [(Turn::Forward, 3, 5, 4), (Turn::Back, 2, 7, 16)]
+        [(RotationDirection::Forward, 3, 5, 4), (RotationDirection::Back, 2, 7, 16)]
             .map(|(turn, heads, seq, half)| {
                 let table = (TensorType::f32(&[seq, half]), Fill::Normal);
                 let x = (TensorType::f32(&[2 * seq, heads * half * 2]), Fill::Normal);
@@ -59,22 +59,22 @@ impl Operator for Rope {
     }
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for RotationDirection {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
-            Turn::Forward => "forward",
-            Turn::Back => "back",
+            RotationDirection::Forward => "forward",
+            RotationDirection::Back => "back",
         })
     }
 }
 
-impl FromStr for Turn {
+impl FromStr for RotationDirection {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Turn, ()> {
+    fn from_str(text: &str) -> Result<RotationDirection, ()> {
         match text {
-            "forward" => Ok(Turn::Forward),
-            "back" => Ok(Turn::Back),
+            "forward" => Ok(RotationDirection::Forward),
+            "back" => Ok(RotationDirection::Back),
             _ => Err(()),
         }
     }

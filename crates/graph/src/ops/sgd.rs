@@ -17,7 +17,7 @@ op! {
         pub weight_decay: f64,
         pub decays: Decays,
         /// Copies of the weight in half precision: none or one.
-        pub halves: usize,
+        pub bf16_copies: usize,
     }
 }
 
@@ -35,8 +35,8 @@ impl Sgd {
 
 impl Operator for Sgd {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError> {
-        let before_clip = 3 + self.buffers() + self.halves;
-        if self.halves > 1 || !matches!(inputs.len().checked_sub(before_clip), Some(0 | 1)) {
+        let before_clip = 3 + self.buffers() + self.bf16_copies;
+        if self.bf16_copies > 1 || !matches!(inputs.len().checked_sub(before_clip), Some(0 | 1)) {
             return Err(ShapeError::Arity { want: before_clip, have: inputs.len() });
         }
         for (index, input) in inputs.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Operator for Sgd {
     }
 
     fn updates(&self) -> Vec<usize> {
-        std::iter::once(0).chain(3..3 + self.buffers() + self.halves).collect()
+        std::iter::once(0).chain(3..3 + self.buffers() + self.bf16_copies).collect()
     }
 
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
@@ -65,7 +65,7 @@ impl Operator for Sgd {
         let ty = TensorType::f32(&[5, 77]);
         let mut all = vec![];
         for (momentum, rate, clipped) in [(0.0, 0.2, false), (0.9, 0.2, false), (0.9, 0.0, false), (0.9, 0.2, true)] {
-            let op = Sgd { momentum, weight_decay: 0.1, decays: Decays::All, halves: 0 };
+            let op = Sgd { momentum, weight_decay: 0.1, decays: Decays::All, bf16_copies: 0 };
             let mut inputs = vec![
                 (ty.clone(), Fill::Normal),
                 (ty.clone(), Fill::Normal),
@@ -76,7 +76,7 @@ impl Operator for Sgd {
             all.push(Example { op: op.into(), inputs });
         }
         let mut vector = all[1].clone();
-        vector.op = Sgd { momentum: 0.9, weight_decay: 0.5, decays: Decays::Matrices, halves: 0 }.into();
+        vector.op = Sgd { momentum: 0.9, weight_decay: 0.5, decays: Decays::Matrices, bf16_copies: 0 }.into();
         [0, 1, 3].into_iter().for_each(|index| vector.inputs[index].0 = TensorType::f32(&[77]));
         all.push(vector);
         all

@@ -9,7 +9,7 @@ use crate::graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Val
 use crate::op::Op;
 use crate::ops::fp8_product::{Fp8Product, Part, Widths};
 use crate::ops::matmul::Form;
-use crate::ops::quantize::{Of, Quantize, Scaling, UpdateScales, Ways};
+use crate::ops::quantize::{Quantize, QuantizedCopies, QuantizedValues, Scaling, UpdateScales};
 use crate::ops::rms_scales::RmsScales;
 use crate::pass::Copy;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +27,10 @@ const MARGIN: i32 = 1;
 
 /// Rewrites a graph. A training step keeps its scales (`Delayed`); an evaluation, which must leave no trace, has none to keep.
 pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
-    let turned = turned_modules(graph);
-    let rounds = |node: &Node| (!turned.contains(&*node.module)).then(|| Layer::of(graph, node)).flatten();
+    let rotated = rotated_modules(graph);
+    let rounds = |node: &Node| (!rotated.contains(&*node.module)).then(|| Layer::of(graph, node)).flatten();
     let layers: Vec<Option<Layer>> = graph.nodes().iter().map(rounds).collect();
-    let mut ways: BTreeMap<Vec<ValueId>, Ways> = BTreeMap::new();
+    let mut ways: BTreeMap<Vec<ValueId>, QuantizedCopies> = BTreeMap::new();
     for group in layers.iter().flatten().flat_map(Layer::groups) {
         let both = ways.get(&group.values).map_or(group.ways, |&before| joined(before, group.ways));
         ways.insert(group.values, both);
@@ -58,7 +58,7 @@ pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
 }
 
 /// Modules whose weights are `[in, out]`: their products have the forms that those of other layers' gradients have.
-fn turned_modules(graph: &Graph) -> BTreeSet<&str> {
+fn rotated_modules(graph: &Graph) -> BTreeSet<&str> {
     let is_turned = |node: &&Node| {
         let weight = node.inputs.get(1).is_some_and(|id| graph.get(*id).source == Source::Parameter);
         node.phase == Phase::Forward && matches!(node.op, Op::MatMul(op) if op.form == Form::Nn) && weight
@@ -80,8 +80,8 @@ struct Layer {
 #[derive(Clone)]
 struct Group {
     values: Vec<ValueId>,
-    ways: Ways,
-    of: Of,
+    ways: QuantizedCopies,
+    of: QuantizedValues,
     format: Format,
     role: &'static str,
 }
@@ -92,37 +92,41 @@ impl Layer {
             return None;
         }
         let is_weight = |id: &ValueId| graph.get(*id).source == Source::Parameter;
-        let group = |values: &[ValueId], ways: Ways, role: &'static str| {
+        let group = |values: &[ValueId], ways: QuantizedCopies, role: &'static str| {
             let (of, format) = match role {
-                WEIGHT => (Of::Rows, Format::E4m3),
-                INPUT => (Of::Columns, Format::E4m3),
-                _ => (Of::Columns, Format::E5m2),
+                WEIGHT => (QuantizedValues::Rows, Format::E4m3),
+                INPUT => (QuantizedValues::Columns, Format::E4m3),
+                _ => (QuantizedValues::Columns, Format::E5m2),
             };
             Group { values: values.to_vec(), ways, of, format, role }
         };
         let (part, operands, weights) = match (node.op, &node.inputs[..]) {
-            (Op::MatMul(op), [x, w]) if op.form == Form::Nt && is_weight(w) => {
-                (Part::Output, [group(&[*x], Ways::Plain, INPUT), group(&[*w], Ways::Plain, WEIGHT)], Some(1))
-            }
-            (Op::Linears(_), [x, weights @ ..]) => {
-                (Part::Output, [group(&[*x], Ways::Plain, INPUT), group(weights, Ways::Plain, WEIGHT)], Some(1))
-            }
+            (Op::MatMul(op), [x, w]) if op.form == Form::Nt && is_weight(w) => (
+                Part::Output,
+                [group(&[*x], QuantizedCopies::Plain, INPUT), group(&[*w], QuantizedCopies::Plain, WEIGHT)],
+                Some(1),
+            ),
+            (Op::Linears(_), [x, weights @ ..]) => (
+                Part::Output,
+                [group(&[*x], QuantizedCopies::Plain, INPUT), group(weights, QuantizedCopies::Plain, WEIGHT)],
+                Some(1),
+            ),
             (Op::MatMul(op), [dy, w]) if op.form == Form::Nn && is_weight(w) => {
-                let weights = group(&[*w], Ways::Transposed, WEIGHT);
-                (Part::GradInput, [group(&[*dy], Ways::Plain, GRADIENT), weights], Some(1))
+                let weights = group(&[*w], QuantizedCopies::Transposed, WEIGHT);
+                (Part::GradInput, [group(&[*dy], QuantizedCopies::Plain, GRADIENT), weights], Some(1))
             }
             (Op::LinearsGradInput(_), pairs) => {
                 let every = |first: usize| pairs.iter().skip(first).step_by(2).copied().collect::<Vec<_>>();
-                let weights = group(&every(1), Ways::Transposed, WEIGHT);
-                (Part::GradInput, [group(&every(0), Ways::Plain, GRADIENT), weights], Some(1))
+                let weights = group(&every(1), QuantizedCopies::Transposed, WEIGHT);
+                (Part::GradInput, [group(&every(0), QuantizedCopies::Plain, GRADIENT), weights], Some(1))
             }
             (Op::MatMul(op), [dy, x]) if op.form == Form::Tn && node.phase == Phase::Backward => {
-                let input = group(&[*x], Ways::Transposed, INPUT);
-                (Part::GradWeights, [group(&[*dy], Ways::Transposed, GRADIENT), input], None)
+                let input = group(&[*x], QuantizedCopies::Transposed, INPUT);
+                (Part::GradWeights, [group(&[*dy], QuantizedCopies::Transposed, GRADIENT), input], None)
             }
             (Op::LinearsGradWeights(_), [x, gradients @ ..]) => {
-                let input = group(&[*x], Ways::Transposed, INPUT);
-                (Part::GradWeights, [group(gradients, Ways::Transposed, GRADIENT), input], None)
+                let input = group(&[*x], QuantizedCopies::Transposed, INPUT);
+                (Part::GradWeights, [group(gradients, QuantizedCopies::Transposed, GRADIENT), input], None)
             }
             _ => return None,
         };
@@ -147,8 +151,8 @@ const WEIGHT: &str = "weight";
 const INPUT: &str = "input";
 const GRADIENT: &str = "gradient";
 
-fn joined(one: Ways, other: Ways) -> Ways {
-    if one == other { one } else { Ways::Both }
+fn joined(one: QuantizedCopies, other: QuantizedCopies) -> QuantizedCopies {
+    if one == other { one } else { QuantizedCopies::Both }
 }
 
 /// The node that makes a whole group which nothing else reads: the group need not reach memory by itself. A norm leaves its sum and the
@@ -156,7 +160,7 @@ fn joined(one: Ways, other: Ways) -> Ways {
 fn fused_makers(
     graph: &Graph,
     layers: &[Option<Layer>],
-    ways: &BTreeMap<Vec<ValueId>, Ways>,
+    ways: &BTreeMap<Vec<ValueId>, QuantizedCopies>,
 ) -> (BTreeMap<Vec<ValueId>, NodeId>, BTreeSet<NodeId>) {
     let mut makers = BTreeMap::new();
     for values in ways.keys() {
@@ -193,7 +197,7 @@ struct Work<'a> {
     copy: Copy<'a>,
     graph: &'a Graph,
     scaling: Scaling,
-    ways: BTreeMap<Vec<ValueId>, Ways>,
+    ways: BTreeMap<Vec<ValueId>, QuantizedCopies>,
     makers: BTreeMap<Vec<ValueId>, NodeId>,
     /// By what a norm made before: the rows that it read, moved, and their scales.
     scales: BTreeMap<ValueId, [ValueId; 2]>,
@@ -218,7 +222,7 @@ impl Work<'_> {
                 }
                 (true, _) => self.rounded(node, group, group.ways)?,
             };
-            operands.extend(if group.ways == Ways::Transposed { rounded.transposed } else { rounded.plain });
+            operands.extend(if group.ways == QuantizedCopies::Transposed { rounded.transposed } else { rounded.plain });
             slots.push(rounded.slot);
         }
         self.copy.enter(node);
@@ -250,16 +254,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn rounded(&mut self, node: &Node, group: &Group, ways: Ways) -> Result<Rounded, GraphError> {
+    fn rounded(&mut self, node: &Node, group: &Group, ways: QuantizedCopies) -> Result<Rounded, GraphError> {
         let moved = |values: &[ValueId]| values.iter().map(|&value| self.copy.moved(value)).collect::<Vec<_>>();
         let (of, sources) = match self.makers.get(&group.values).map(|&maker| self.graph.node(maker)) {
             Some(maker) => match maker.op {
-                Op::SwiGlu(_) => (Of::SwiGlu, moved(&maker.inputs)),
-                Op::SwiGluGrad(_) => (Of::SwiGluGrad, moved(&maker.inputs)),
+                Op::SwiGlu(_) => (QuantizedValues::SwiGlu, moved(&maker.inputs)),
+                Op::SwiGluGrad(_) => (QuantizedValues::SwiGluGrad, moved(&maker.inputs)),
                 _ => {
                     let [rows, scales] = self.scales[&group.values[0]];
                     let weight = maker.inputs[maker.inputs.len() - 1];
-                    (Of::Norm, vec![rows, self.copy.moved(weight), scales])
+                    (QuantizedValues::Norm, vec![rows, self.copy.moved(weight), scales])
                 }
             },
             None => (group.of, moved(&group.values)),
@@ -272,8 +276,8 @@ impl Work<'_> {
         self.copy.enter(node);
         let inputs: Vec<ValueId> = slot.into_iter().chain(sources).collect();
         let mut made = self.copy.add_new(op.into(), &inputs)?.into_iter();
-        let plain = if ways == Ways::Transposed { None } else { made.next() };
-        let transposed = if ways == Ways::Plain { None } else { made.next() };
+        let plain = if ways == QuantizedCopies::Transposed { None } else { made.next() };
+        let transposed = if ways == QuantizedCopies::Plain { None } else { made.next() };
         let slot = slot.or_else(|| made.next()).ok_or_else(|| GraphError::Invalid {
             after: "fp8".into(),
             what: format!("{} has no scale", node.module),

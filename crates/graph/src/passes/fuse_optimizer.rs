@@ -52,7 +52,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         covers.extend(scale);
         covers.extend(choice);
         covers.extend(&updates);
-        let (parameters, halves) = (updates.len(), 0);
+        let (parameters, bf16_copies) = (updates.len(), 0);
         let AdamW { beta1, beta2, eps, weight_decay, decays, .. } = update;
         let op: Op = match choice.map(|choice| graph.node(choice).op) {
             Some(Op::Choose(choice)) => AdamWChosen {
@@ -65,11 +65,11 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
                 weight_decay,
                 decays,
                 max_norm,
-                halves,
+                bf16_copies,
                 parameters,
             }
             .into(),
-            _ => AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, halves }.into(),
+            _ => AdamWAll { parameters, beta1, beta2, eps, weight_decay, decays, max_norm, bf16_copies }.into(),
         };
         Some(Replacement { covers, op, inputs, outputs })
     })

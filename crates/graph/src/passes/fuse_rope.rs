@@ -3,7 +3,7 @@
 use crate::graph::{Graph, GraphError, Node, NodeId, ValueId};
 use crate::op::Op;
 use crate::ops::flash_attention::{FlashAttention, Rotation};
-use crate::ops::rope::{Rope, Turn};
+use crate::ops::rope::{Rope, RotationDirection};
 use crate::pass::{Replacement, rewrite as replace};
 
 pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
@@ -24,6 +24,6 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
 /// The rotation that makes a value, if nothing else reads it.
 fn rotation(graph: &Graph, value: ValueId) -> Option<(NodeId, &Node)> {
     let (id, node) = graph.maker(value)?;
-    let forward = matches!(node.op, Op::Rope(Rope { turn: Turn::Forward, .. }));
+    let forward = matches!(node.op, Op::Rope(Rope { turn: RotationDirection::Forward, .. }));
     (forward && graph.uses(value) == 1).then_some((id, node))
 }

@@ -86,7 +86,7 @@ pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError>
         copy.enter_optimizer("optimizer");
         let whole = parameters.iter().map(|&parameter| copy.moved(parameter));
         let inputs: Vec<ValueId> = whole.chain(parameters.iter().map(|parameter| shards[parameter])).collect();
-        copy.add_new(AllGather { ranks: parallel.ranks, tensors: parameters.len(), halves: 0 }.into(), &inputs)?;
+        copy.add_new(AllGather { ranks: parallel.ranks, tensors: parameters.len(), bf16_copies: 0 }.into(), &inputs)?;
     }
     let made = copy.finish()?;
     let of = spread(&made, &OWN_INPUTS, DATA_PARALLEL)?;

@@ -1,7 +1,7 @@
 //! Values that are put together so that one product can read or write all of them: rows side by side, or one below the other.
 //!
-//! The weights that a fused layer reads lie one below the other already, as they are declared in order. What its product
-//! makes, and what its gradients are made from, is put side by side here.
+//! The weights that a fused layer reads lie one below the other already, as they are declared in order. The results of
+//! its product, and the inputs of its gradients, are put side by side here.
 
 use super::{align, row_bytes};
 use crate::graph::{Graph, Node, Phase, ValueId};
@@ -68,7 +68,7 @@ pub fn blocks(graph: &Graph, layout: Layout, moving: &[ValueId]) -> Vec<Block> {
     let mut blocks = vec![];
     if layout == Layout::Together {
         for node in graph.nodes() {
-            let found = side_by_side(graph, node).or_else(|| below_each_other(graph, node));
+            let found = stacked_columns(graph, node).or_else(|| stacked_rows(graph, node));
             if let Some(block) = found
                 && block.members.iter().all(|member| !taken[member.value.0])
             {
@@ -84,7 +84,7 @@ pub fn blocks(graph: &Graph, layout: Layout, moving: &[ValueId]) -> Vec<Block> {
     blocks
 }
 
-fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
+fn stacked_columns(graph: &Graph, node: &Node) -> Option<Block> {
     let values: Vec<ValueId> = match node.op {
         Op::Linears(_) => node.outputs.clone(),
         Op::Fp8Product(op) if op.part == Part::Output => node.outputs.clone(),
@@ -107,7 +107,7 @@ fn side_by_side(graph: &Graph, node: &Node) -> Option<Block> {
     aligned.then_some(Block { bytes: rows * pitch, members })
 }
 
-fn below_each_other(graph: &Graph, node: &Node) -> Option<Block> {
+fn stacked_rows(graph: &Graph, node: &Node) -> Option<Block> {
     match node.op {
         Op::LinearsGradWeights(_) => {}
         Op::Fp8Product(op) if op.part == Part::GradWeights => {}

@@ -7,7 +7,7 @@ use crate::settings::{literal, text_of};
 
 /// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
 /// A local name is a cache only where a loop keeps it from one turn to the next.
-pub(super) fn fills_what_it_tests(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
+pub(super) fn fills_tested_cache(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
     let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
     let asked = asked_names(test);
@@ -25,7 +25,7 @@ fn keeps_what_it_makes(asked: &[String], filled: &[String], body: &[Stmt]) -> bo
 }
 
 /// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.
-pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool {
+pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool {
     // `if self.table is not None:`, and inside `if self.table.size(0) >= n: …; return`.
     let returns = match branch.body.as_slice() {
         [Stmt::Return(_)] => true,
@@ -58,7 +58,7 @@ pub(super) fn returns_what_follows_fills(branch: &StmtIf, rest: &[Stmt]) -> bool
 
 /// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the
 /// branch itself moves what it asks about out of reach.
-pub(super) fn winds_up_again(test: &Expr, body: &[Stmt]) -> bool {
+pub(super) fn resets_own_counter(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let ([CmpOp::Gt | CmpOp::GtE | CmpOp::Eq], [right]) = (&*compare.ops, &*compare.comparators) else { return false };
     let (left, right) = (dotted_name(&compare.left), dotted_name(right));

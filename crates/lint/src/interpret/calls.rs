@@ -338,9 +338,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
         let file = self.file();
         let key = (file, node.range().start());
-        *self.program.made.site_ids.entry(key).or_insert_with(|| {
-            self.program.made.sites.push((file, node));
-            self.program.made.sites.len() - 1
+        *self.program.constructed.site_ids.entry(key).or_insert_with(|| {
+            self.program.constructed.sites.push((file, node));
+            self.program.constructed.sites.len() - 1
         })
     }
 
@@ -348,7 +348,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {
-                let pinned = id.and_then(|id| self.program.made.loaders.get(id)).is_some_and(Loader::pins);
+                let pinned = id.and_then(|id| self.program.constructed.loaders.get(id)).is_some_and(Loader::pins);
                 let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
                 let home = match pinned {
                     // accelerate and fabric hand out batches that lie on the device.

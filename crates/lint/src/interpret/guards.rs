@@ -3,7 +3,7 @@
 use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
 
 use super::Interpreter;
-use super::caches::{fills_what_it_tests, winds_up_again};
+use super::caches::{fills_tested_cache, resets_own_counter};
 use super::cadence::{
     asks_for_numbers, counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_name,
     last_part, mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
@@ -44,13 +44,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
         let in_loop = self.is_in_plain_loop();
-        if !branches.when_true.cools() && (fills_what_it_tests(test, body, in_loop) || self.ends_the_run(body)) {
+        if !branches.when_true.cools() && (fills_tested_cache(test, body, in_loop) || self.ends_the_run(body)) {
             branches.when_true = Guard::Once;
         }
         if !branches.when_true.cools() && speaks_of_trouble(test, body) {
             branches.when_true = Guard::Once;
         }
-        if !branches.when_true.cools() && in_loop && winds_up_again(test, body) {
+        if !branches.when_true.cools() && in_loop && resets_own_counter(test, body) {
             branches.when_true = Guard::Cadence;
         }
         branches

@@ -64,7 +64,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         batch_size: Option<Value>,
     ) -> Value {
         let key = (self.file(), node.range().start());
-        let known = self.program.made.loader_ids.get(&key).copied();
+        let known = self.program.constructed.loader_ids.get(&key).copied();
         let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
         let get = |name: &str, position: usize| arguments.get(name, position).cloned();
         let loader = Loader {
@@ -82,13 +82,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // Numbers stay the same from round to round: parameters of the last one may still hold them.
         let id = match known {
             Some(id) => {
-                self.program.made.loaders[id] = loader;
+                self.program.constructed.loaders[id] = loader;
                 id
             }
             None => {
-                self.program.made.loaders.push(loader);
-                self.program.made.loader_ids.insert(key, self.program.made.loaders.len() - 1);
-                self.program.made.loaders.len() - 1
+                self.program.constructed.loaders.push(loader);
+                self.program.constructed.loader_ids.insert(key, self.program.constructed.loaders.len() - 1);
+                self.program.constructed.loaders.len() - 1
             }
         };
         Value::Loader(Some(id))
@@ -114,7 +114,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Loader(Some(one)), Value::Loader(Some(other))) if one != other => {
                 let (first, second) = (*one.min(other), *one.max(other));
                 let mut all = vec![first, second];
-                all.extend(self.program.made.alike.get(&second).into_iter().flatten());
+                all.extend(self.program.constructed.alike.get(&second).into_iter().flatten());
                 self.stand_for(first, &all);
             }
             (Value::Tuple(one), Value::Tuple(other)) if one.len() == other.len() => {
@@ -128,7 +128,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Names where two branches meet.
     pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
-        if !self.program.made.loaders.is_empty() {
+        if !self.program.constructed.loaders.is_empty() {
             let holds = |value: &Value| matches!(value, Value::Loader(_) | Value::Tuple(_));
             for (name, value) in one.iter().filter(|(_, value)| holds(value)) {
                 if let Some(other) = other.get(name).filter(|other| *other != value) {
@@ -140,7 +140,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn stand_for(&mut self, id: LoaderId, others: &[LoaderId]) {
-        let known = self.program.made.alike.entry(id).or_default();
+        let known = self.program.constructed.alike.entry(id).or_default();
         for other in others {
             if !known.contains(other) {
                 known.push(*other);
@@ -151,7 +151,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The loaders that `enumerate(loader)`, `tqdm(loader)`, `zip(one, other)` or `loaders[phase]` goes over.
     pub(super) fn loaders_in(&mut self, iterated: &'a Expr) -> Vec<LoaderId> {
         match iterated {
-            _ if self.program.made.loaders.is_empty() => Vec::new(),
+            _ if self.program.constructed.loaders.is_empty() => Vec::new(),
             Expr::Call(call) => {
                 let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
                 let mut all = Vec::new();

@@ -16,11 +16,11 @@ pub fn digest(program: &Program) -> u64 {
     for class in &program.sources.classes {
         unordered(&class.attributes).hash(&mut state);
     }
-    for loader in &program.made.loaders {
+    for loader in &program.constructed.loaders {
         digest_loader(loader, &mut state);
     }
-    program.made.sites.len().hash(&mut state);
-    unordered(&program.made.alike).hash(&mut state);
+    program.constructed.sites.len().hash(&mut state);
+    unordered(&program.constructed.alike).hash(&mut state);
     state.finish()
 }
 

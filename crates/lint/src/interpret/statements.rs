@@ -4,7 +4,7 @@ use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtW
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
-use super::caches::returns_what_follows_fills;
+use super::caches::returns_cache_filled_below;
 use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
 use super::names::{is_loader_name, is_model_name};
@@ -24,7 +24,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let around = self.run_statement(statement);
             let around = around.or_else(|| self.starts_evaluation(&body[..=index], rest).then_some(Frame::Evaluation));
             let around = around.or_else(|| {
-                let is_filled = matches!(statement, Stmt::If(branch) if returns_what_follows_fills(branch, rest));
+                let is_filled = matches!(statement, Stmt::If(branch) if returns_cache_filled_below(branch, rest));
                 is_filled.then_some(Frame::Guard(Guard::Once))
             });
             if let Some(frame) = around
@@ -234,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.names = match after {
             Some(after) if has_else => after,
             Some(after) => {
-                // `if isinstance(x, Tensor): x = x.item()`: who passed it by is no tensor.
+                // `if isinstance(x, Tensor): x = x.item()`: after it, `x` is not a tensor.
                 let mut before = before;
                 if let Some(name) = asked_for_tensor(&branch.test) {
                     before.remove(name);

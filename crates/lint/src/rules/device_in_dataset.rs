@@ -105,7 +105,7 @@ fn prepares_samples(program: &Program, function: FunctionId) -> bool {
         return true;
     }
     symbol.name.contains("collate")
-        || program.made.loaders.iter().any(|loader| loader.collate == Value::Function(function))
+        || program.constructed.loaders.iter().any(|loader| loader.collate == Value::Function(function))
         || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
             let caller = program.notes.contexts.get(call.context).function;

@@ -25,7 +25,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for (id, loader) in program.made.loaders.iter().enumerate() {
+    for (id, loader) in program.constructed.loaders.iter().enumerate() {
         let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
         let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
         if is_kept
@@ -38,9 +38,9 @@ fn check(check: &mut Check) {
         {
             continue;
         }
-        let message = "the workers are stopped and started again in every epoch";
+        let message = "the workers stop and restart at every epoch";
         let fix = Fix::unsafe_(
-            "keep them: `persistent_workers=True`",
+            "keep them running: `persistent_workers=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
         );
         check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);

@@ -57,7 +57,7 @@ pub fn of_trace(analysis: &Analysis) -> MemoryChart {
         peak_bytes: memory.peak_bytes as f64,
         capacity_bytes: memory.capacity_bytes.map(|bytes| bytes as f64),
         note: match &memory.device {
-            Some(device) => format!("on {device}, by what it is for; {} allocations", memory.allocations),
+            Some(device) => format!("on {device}, by purpose; {} allocations", memory.allocations),
             None => "the trace holds no memory events".into(),
         },
     }
@@ -141,9 +141,9 @@ fn busiest_device(events: &MemoryEvents) -> Option<u16> {
 /// The innermost operator on the event's thread at its time.
 fn allocator(view: &View, event: usize) -> (String, String) {
     let (host, events) = (&view.trace.host, &view.trace.memory);
-    let (lane, time) = (events.lane[event], events.time[event]);
-    let before = host.lane.partition_point(|&other| other < lane);
-    let after = host.lane.partition_point(|&other| other <= lane);
+    let (track, time) = (events.track[event], events.time[event]);
+    let before = host.track.partition_point(|&other| other < track);
+    let after = host.track.partition_point(|&other| other <= track);
     let next = before + host.start[before..after].partition_point(|&start| start <= time);
     let mut around = if next > before { next as u32 - 1 } else { NONE };
     while around != NONE && host.end(around as usize) < time {
@@ -152,7 +152,7 @@ fn allocator(view: &View, event: usize) -> (String, String) {
     let operator = (around != NONE).then_some(around as usize).and_then(|at| view.operator_of(at));
     match operator {
         Some(at) => (view.host_name(at).to_string(), view.module_of(at).unwrap_or_default()),
-        None => ("outside of any operator".into(), String::new()),
+        None => ("outside any operator".into(), String::new()),
     }
 }
 

@@ -12,7 +12,7 @@ use headroom_diagnosis::measures::counters::counters;
 use headroom_diagnosis::measures::critical_path::{On, critical_path};
 use headroom_diagnosis::measures::queue::queue;
 use headroom_diagnosis::measures::view::View;
-use headroom_trace::{Category, Label, LaneId, NONE, NameId, Trace};
+use headroom_trace::{Category, Label, NONE, NameId, Trace, TrackId};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -21,7 +21,8 @@ struct Header {
     events: usize,
     names: Vec<String>,
     categories: Vec<&'static str>,
-    lanes: Vec<LaneHeader>,
+    #[serde(rename = "lanes")]
+    tracks: Vec<TrackHeader>,
     steps: Vec<StepMark>,
     /// The critical path: start, end, and where it lies: 0 on the host, 1 between an order and its work, 2 on the device.
     path: Vec<[f64; 3]>,
@@ -46,7 +47,7 @@ struct CounterHeader {
 const MOST_COUNTERS: usize = 4;
 
 #[derive(Serialize)]
-struct LaneHeader {
+struct TrackHeader {
     name: String,
     /// Where each row ends in the columns; it begins where the one before it ends.
     row_ends: Vec<usize>,
@@ -86,17 +87,17 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
     let mut names = UsedNames::default();
     let mut place = vec![NO_EVENT; spans.len()];
     let mut order: Vec<usize> = Vec::with_capacity(spans.len());
-    let mut lanes: Vec<LaneHeader> = Vec::new();
-    for (lane, lane_rows) in &rows {
+    let mut tracks: Vec<TrackHeader> = Vec::new();
+    for (track, track_rows) in &rows {
         let mut row_ends = Vec::new();
-        for row in lane_rows {
+        for row in track_rows {
             for &at in row {
                 place[at] = order.len() as u32;
                 order.push(at);
             }
             row_ends.push(order.len());
         }
-        lanes.push(LaneHeader { name: lane_name(trace, *lane), row_ends });
+        tracks.push(TrackHeader { name: track_name(trace, *track), row_ends });
     }
     let name: Vec<u32> = order.iter().map(|&at| names.number(trace, spans.name(at))).collect();
     let module: Vec<u32> = order.iter().map(|&at| names.number(trace, spans.module(at))).collect();
@@ -150,7 +151,7 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
         events: order.len(),
         names: names.texts,
         categories: CATEGORIES.map(Category::kineto).to_vec(),
-        lanes,
+        tracks,
         steps: steps.collect(),
     };
     let mut head = serde_json::to_vec(&header).unwrap_or_default();
@@ -186,8 +187,8 @@ impl Spans<'_> {
         self.device(at).map_or_else(|| self.trace.host.duration[at], |at| self.trace.device.duration[at])
     }
 
-    fn lane(&self, at: usize) -> LaneId {
-        self.device(at).map_or_else(|| self.trace.host.lane[at], |at| self.trace.device.lane[at])
+    fn track(&self, at: usize) -> TrackId {
+        self.device(at).map_or_else(|| self.trace.host.track[at], |at| self.trace.device.track[at])
     }
 
     fn name(&self, at: usize) -> NameId {
@@ -215,7 +216,7 @@ impl Spans<'_> {
     }
 }
 
-/// Kinds of spans, each drawn as a lane of its own, in the order in which they are shown. Python functions are dozens deep
+/// Kinds of spans, each drawn as a track of its own, in the order in which they are shown. Python functions are dozens deep
 /// and would push a thread's work off the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Band {
@@ -226,40 +227,40 @@ enum Band {
     Python,
 }
 
-/// For each lane its rows from the outermost down: a span lies below every span that is open when it starts.
-fn rows(spans: &Spans) -> Vec<((Band, LaneId), Vec<Vec<usize>>)> {
-    let mut lanes: Vec<((Band, LaneId), Vec<Vec<usize>>)> = Vec::new();
-    let mut index: HashMap<(Band, LaneId), usize> = HashMap::new();
+/// For each track its rows from the outermost down: a span lies below every span that is open when it starts.
+fn rows(spans: &Spans) -> Vec<((Band, TrackId), Vec<Vec<usize>>)> {
+    let mut tracks: Vec<((Band, TrackId), Vec<Vec<usize>>)> = Vec::new();
+    let mut index: HashMap<(Band, TrackId), usize> = HashMap::new();
     let mut open: Vec<Vec<i64>> = Vec::new();
-    // Host and device spans each come ordered by lane and start, the longer first.
+    // Host and device spans each come ordered by track and start, the longer first.
     for at in 0..spans.len() {
-        let key = (spans.band(at), spans.lane(at));
-        let lane = *index.entry(key).or_insert_with(|| {
-            lanes.push((key, Vec::new()));
+        let key = (spans.band(at), spans.track(at));
+        let track = *index.entry(key).or_insert_with(|| {
+            tracks.push((key, Vec::new()));
             open.push(Vec::new());
-            lanes.len() - 1
+            tracks.len() - 1
         });
-        let (start, ends) = (spans.start(at), &mut open[lane]);
+        let (start, ends) = (spans.start(at), &mut open[track]);
         let row = ends.iter().rposition(|end| *end > start).map_or(0, |covering| covering + 1);
         if row == ends.len() {
             ends.push(i64::MIN);
-            lanes[lane].1.push(Vec::new());
+            tracks[track].1.push(Vec::new());
         }
         ends[row] = ends[row].max(start + spans.duration(at));
-        lanes[lane].1[row].push(at);
+        tracks[track].1[row].push(at);
     }
-    // Within each kind, the fullest lane comes first.
-    lanes.sort_by_key(|((band, lane), rows)| (*band, Reverse(rows.iter().map(Vec::len).sum::<usize>()), *lane));
-    lanes
+    // Within each kind, the fullest track comes first.
+    tracks.sort_by_key(|((band, track), rows)| (*band, Reverse(rows.iter().map(Vec::len).sum::<usize>()), *track));
+    tracks
 }
 
-fn lane_name(trace: &Trace, (band, id): (Band, LaneId)) -> String {
+fn track_name(trace: &Trace, (band, id): (Band, TrackId)) -> String {
     let text = |label: &Label| match label {
         Label::Number(number) => number.to_string(),
         Label::Text(text) => text.clone(),
     };
-    let lane = trace.lane(id);
-    let (process, thread) = (text(&lane.process), text(&lane.thread));
+    let track = trace.track(id);
+    let (process, thread) = (text(&track.process), text(&track.thread));
     match band {
         Band::Stream => format!("device {process} · stream {thread}"),
         Band::Work | Band::Profiler => format!("process {process} · thread {thread}"),
@@ -346,11 +347,11 @@ mod tests {
             ("crosses", "cpu_op", 1, 3.0, 20.0, 0),
             ("after", "cpu_op", 1, 30.0, 1.0, 0),
         ])));
-        let lane = &decoded.header["lanes"][0];
+        let track = &decoded.header["lanes"][0];
         let named = |at: usize| decoded.header["names"][decoded.name[at] as usize].as_str().unwrap().to_string();
         let mut begin = 0;
         let mut rows = Vec::new();
-        for end in lane["row_ends"].as_array().unwrap().iter().map(|end| end.as_u64().unwrap() as usize) {
+        for end in track["row_ends"].as_array().unwrap().iter().map(|end| end.as_u64().unwrap() as usize) {
             assert!((begin..end).skip(1).all(|at| decoded.start[at] >= decoded.end[at - 1]), "rows do not overlap");
             rows.push((begin..end).map(named).collect::<Vec<_>>());
             begin = end;

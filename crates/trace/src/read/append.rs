@@ -1,12 +1,12 @@
-//! Columns of one fragment put behind those of another, names and lanes renumbered.
+//! Columns of one fragment put behind those of another, names and tracks renumbered.
 
-use crate::columns::{DeviceSpans, HostSpans, LaneId, MemoryEvents, NONE};
+use crate::columns::{DeviceSpans, HostSpans, MemoryEvents, NONE, TrackId};
 use crate::names::NameId;
 
-pub fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], lanes: &[LaneId], first_stated: u32) {
+pub fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], tracks: &[TrackId], first_stated: u32) {
     sum.name.extend(part.name.iter().map(|id| names[id.index()]));
     sum.category.append(&mut part.category);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.track.extend(part.track.iter().map(|id| tracks[id.0 as usize]));
     sum.start.append(&mut part.start);
     sum.duration.append(&mut part.duration);
     sum.id.append(&mut part.id);
@@ -17,10 +17,10 @@ pub fn append_host(sum: &mut HostSpans, mut part: HostSpans, names: &[NameId], l
     sum.stated.extend(part.stated.iter().map(|&row| if row == NONE { NONE } else { first_stated + row }));
 }
 
-pub fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], lanes: &[LaneId]) {
+pub fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[NameId], tracks: &[TrackId]) {
     sum.name.extend(part.name.iter().map(|id| names[id.index()]));
     sum.category.append(&mut part.category);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.track.extend(part.track.iter().map(|id| tracks[id.0 as usize]));
     sum.start.append(&mut part.start);
     sum.duration.append(&mut part.duration);
     sum.correlation.append(&mut part.correlation);
@@ -31,9 +31,9 @@ pub fn append_device(sum: &mut DeviceSpans, mut part: DeviceSpans, names: &[Name
     sum.occupancy.append(&mut part.occupancy);
 }
 
-pub fn append_memory(sum: &mut MemoryEvents, mut part: MemoryEvents, lanes: &[LaneId]) {
+pub fn append_memory(sum: &mut MemoryEvents, mut part: MemoryEvents, tracks: &[TrackId]) {
     sum.time.append(&mut part.time);
-    sum.lane.extend(part.lane.iter().map(|id| lanes[id.0 as usize]));
+    sum.track.extend(part.track.iter().map(|id| tracks[id.0 as usize]));
     sum.address.append(&mut part.address);
     sum.bytes.append(&mut part.bytes);
     sum.allocated.append(&mut part.allocated);

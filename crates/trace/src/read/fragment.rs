@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::category::Category;
-use crate::columns::{HOST_MEMORY, Label, Lane, LaneId, NONE};
+use crate::columns::{HOST_MEMORY, Label, NONE, Track, TrackId};
 use crate::counters::{self, Sample};
 use crate::messages::Message;
 use crate::names::{NameId, Names};
@@ -20,9 +20,9 @@ use super::tracks::{self, Edge, Row, TrackNames, Untyped};
 #[derive(Default)]
 pub struct Fragment {
     trace: Trace,
-    lanes: LaneTable,
+    tracks: TrackTable,
     end: End,
-    tracks: TrackNames,
+    track_names: TrackNames,
     untyped: Vec<Untyped>,
     edges: Vec<Edge>,
     /// Categories that no profiler writes, the first few.
@@ -43,9 +43,9 @@ pub enum End {
     Within(usize),
 }
 
-/// The lanes met so far, by their text. The last one usually comes again.
+/// The tracks met so far, by their text. The last one usually comes again.
 #[derive(Clone, Debug, Default)]
-struct LaneTable {
+struct TrackTable {
     keys: Vec<(Vec<u8>, Vec<u8>)>,
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -147,15 +147,15 @@ impl Fragment {
             },
             _ => None,
         };
-        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
-        self.edges.push(Edge { lane, time, begins });
+        let track = self.tracks.number(event.process, event.thread, &mut self.trace.tracks);
+        self.edges.push(Edge { track, time, begins });
     }
 
     fn add_track_name(&mut self, event: &RawEvent) {
         let name = String::from_utf8_lossy(unquoted(event.arguments.name)).into_owned();
         match event.name.bytes {
-            b"process_name" => self.tracks.name_process(label(event.process), name),
-            b"thread_name" => self.tracks.name_thread(label(event.process), label(event.thread), name),
+            b"process_name" => self.track_names.name_process(label(event.process), name),
+            b"thread_name" => self.track_names.name_thread(label(event.process), label(event.thread), name),
             _ => {}
         }
     }
@@ -165,12 +165,12 @@ impl Fragment {
             self.trace.reading.damaged_events += 1;
             return None;
         };
-        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
+        let track = self.tracks.number(event.process, event.thread, &mut self.trace.tracks);
         let names = &mut self.trace.names;
         let name = intern(names, event.name);
         let arguments = &event.arguments;
         if event.category.is_empty() {
-            self.untyped.push(Untyped::new(name, lane, start, duration, arguments));
+            self.untyped.push(Untyped::new(name, track, start, duration, arguments));
             return Some(Row::Untyped(self.untyped.len() as u32 - 1));
         }
         let category = category_of(event.category).of_span_named(event.name.bytes);
@@ -181,7 +181,7 @@ impl Fragment {
             let spans = &mut self.trace.device;
             spans.name.push(name);
             spans.category.push(category);
-            spans.lane.push(lane);
+            spans.track.push(track);
             spans.start.push(start);
             spans.duration.push(duration);
             spans.correlation.push(id(arguments.correlation));
@@ -197,14 +197,14 @@ impl Fragment {
             let row = Row::Device(spans.name.len() as u32 - 1);
             if !arguments.collective.is_empty() {
                 let names = &mut self.trace.names;
-                self.trace.messages.push(message(arguments, lane, start, names));
+                self.trace.messages.push(message(arguments, track, start, names));
             }
             Some(row)
         } else {
             let spans = &mut self.trace.host;
             spans.name.push(name);
             spans.category.push(category);
-            spans.lane.push(lane);
+            spans.track.push(track);
             spans.start.push(start);
             spans.duration.push(duration);
             spans.id.push(id(match category {
@@ -232,10 +232,10 @@ impl Fragment {
         let (Some(time), Some(bytes)) = (event.start, arguments.bytes) else {
             return self.trace.reading.damaged_events += 1;
         };
-        let lane = self.lanes.number(event.process, event.thread, &mut self.trace.lanes);
+        let track = self.tracks.number(event.process, event.thread, &mut self.trace.tracks);
         let memory = &mut self.trace.memory;
         memory.time.push(time);
-        memory.lane.push(lane);
+        memory.track.push(track);
         memory.bytes.push(bytes);
         memory.address.push(unsigned(arguments.address));
         memory.allocated.push(unsigned(arguments.total_allocated));
@@ -256,27 +256,27 @@ impl Fragment {
         }
     }
 
-    /// Adds what `next` holds, its names and lanes renumbered.
+    /// Adds what `next` holds, its names and tracks renumbered.
     pub fn append(&mut self, next: Fragment) {
         let names: Vec<NameId> = next.trace.names.iter().map(|(_, name)| self.trace.names.intern(name)).collect();
-        let lanes: Vec<LaneId> = next
-            .lanes
+        let tracks: Vec<TrackId> = next
+            .tracks
             .keys
             .iter()
-            .map(|(process, thread)| self.lanes.number(process, thread, &mut self.trace.lanes))
+            .map(|(process, thread)| self.tracks.number(process, thread, &mut self.trace.tracks))
             .collect();
         let first_stated = self.trace.stated.len() as u32;
         let (hosts, devices, untyped) =
             (self.trace.host.len() as u32, self.trace.device.len() as u32, self.untyped.len() as u32);
-        self.tracks.append(next.tracks);
+        self.track_names.append(next.track_names);
         next.foreign.iter().for_each(|category| note_foreign(&mut self.foreign, category));
         self.untyped.extend(next.untyped.into_iter().map(|span| Untyped {
             name: names[span.name.index()],
-            lane: lanes[span.lane.0 as usize],
+            track: tracks[span.track.0 as usize],
             ..span
         }));
         self.edges.extend(next.edges.into_iter().map(|edge| Edge {
-            lane: lanes[edge.lane.0 as usize],
+            track: tracks[edge.track.0 as usize],
             begins: edge.begins.map(|row| match row {
                 Row::Host(row) => Row::Host(hosts + row),
                 Row::Device(row) => Row::Device(devices + row),
@@ -284,7 +284,7 @@ impl Fragment {
             }),
             ..edge
         }));
-        append_host(&mut self.trace.host, next.trace.host, &names, &lanes, first_stated);
+        append_host(&mut self.trace.host, next.trace.host, &names, &tracks, first_stated);
         let renamed = |stated: &Stated| Stated {
             module: names[stated.module.index()],
             shares: names[stated.shares.index()],
@@ -292,14 +292,14 @@ impl Fragment {
         };
         self.trace.stated.extend(next.trace.stated.iter().map(renamed));
         self.trace.messages.extend(next.trace.messages.iter().map(|message| Message {
-            lane: lanes[message.lane.0 as usize],
+            track: tracks[message.track.0 as usize],
             collective: names[message.collective.index()],
             group: names[message.group.index()],
             ranks: names[message.ranks.index()],
             ..*message
         }));
-        append_device(&mut self.trace.device, next.trace.device, &names, &lanes);
-        append_memory(&mut self.trace.memory, next.trace.memory, &lanes);
+        append_device(&mut self.trace.device, next.trace.device, &names, &tracks);
+        append_memory(&mut self.trace.memory, next.trace.memory, &tracks);
         let renamed = |sample: &Sample| Sample { series: names[sample.series.index()], ..*sample };
         self.trace.counters.extend(next.trace.counters.iter().map(renamed));
         let (sum, part) = (&mut self.trace.reading, &next.trace.reading);
@@ -322,7 +322,7 @@ impl Fragment {
             Row::Untyped(row) => self.untyped[row as usize].duration = nanos,
         });
         self.trace.reading.damaged_events += never_end;
-        let (untyped, names) = (std::mem::take(&mut self.untyped), std::mem::take(&mut self.tracks));
+        let (untyped, names) = (std::mem::take(&mut self.untyped), std::mem::take(&mut self.track_names));
         tracks::place(&mut self.trace, untyped, &names);
         let knows_none = self.trace.host.category.iter().all(|category| *category == Category::Other);
         if knows_none && self.trace.device.is_empty() && !self.foreign.is_empty() {
@@ -333,11 +333,11 @@ impl Fragment {
     }
 }
 
-fn message(arguments: &RawArguments, lane: LaneId, start: i64, names: &mut Names) -> Message {
+fn message(arguments: &RawArguments, track: TrackId, start: i64, names: &mut Names) -> Message {
     let width = element_bytes(arguments.message_type);
     let bytes = |elements: Option<i64>| unsigned(elements.map(|elements| elements.saturating_mul(width)));
     Message {
-        lane,
+        track,
         start,
         collective: names.intern_bytes(arguments.collective),
         group: names.intern_bytes(arguments.group),
@@ -369,25 +369,25 @@ fn stated(arguments: &RawArguments, names: &mut Names) -> Option<Stated> {
     })
 }
 
-impl LaneTable {
-    /// The number of the lane, which is added when new.
+impl TrackTable {
+    /// The number of the track, which is added when new.
     #[inline]
-    fn number(&mut self, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> LaneId {
+    fn number(&mut self, process: &[u8], thread: &[u8], tracks: &mut Vec<Track>) -> TrackId {
         let is_it = |key: &(Vec<u8>, Vec<u8>)| key.1 == thread && key.0 == process;
         if !self.keys.get(self.last as usize).is_some_and(is_it) {
             let hash = self.hasher.hash_one((process, thread));
             self.last = match self.table.find(hash, |&number| is_it(&self.keys[number as usize])) {
                 Some(&found) => found,
-                None => self.add(hash, process, thread, lanes),
+                None => self.add(hash, process, thread, tracks),
             };
         }
-        LaneId(self.last)
+        TrackId(self.last)
     }
 
-    fn add(&mut self, hash: u64, process: &[u8], thread: &[u8], lanes: &mut Vec<Lane>) -> u32 {
+    fn add(&mut self, hash: u64, process: &[u8], thread: &[u8], tracks: &mut Vec<Track>) -> u32 {
         let number = self.keys.len() as u32;
         self.keys.push((process.to_vec(), thread.to_vec()));
-        lanes.push(Lane { process: label(process), thread: label(thread) });
+        tracks.push(Track { process: label(process), thread: label(thread) });
         let (keys, hasher) = (&self.keys, &self.hasher);
         let hash_of = |&other: &u32| {
             let (process, thread) = &keys[other as usize];
@@ -421,7 +421,7 @@ fn category_of(text: &[u8]) -> Category {
     std::str::from_utf8(text).map_or(Category::Other, Category::from_kineto)
 }
 
-/// Operators whose cost or meaning hangs on arguments that are no tensors: strides, causality, the size to make.
+/// Operators whose cost or meaning depends on arguments that are not tensors: strides, causality, the size to make.
 fn needs_concrete_inputs(name: &[u8]) -> bool {
     let Some(name) = name.strip_prefix(b"aten::") else {
         return false;

@@ -1,18 +1,18 @@
-//! Puts the columns of a trace in order: by lane, then by start, the longer span first, so that parents precede children.
+//! Puts the columns of a trace in order: by track, then by start, the longer span first, so that parents precede children.
 
 use rayon::prelude::*;
 
-use crate::columns::LaneId;
+use crate::columns::TrackId;
 use crate::messages;
 use crate::trace::Trace;
 
 pub fn sort(trace: &mut Trace) {
     let host = &mut trace.host;
-    let order = by_lane_and_start(trace.lanes.len(), &host.lane, &host.start, &host.duration);
+    let order = by_track_and_start(trace.tracks.len(), &host.track, &host.start, &host.duration);
     if let Some(order) = order {
         permute(&mut host.name, &order);
         permute(&mut host.category, &order);
-        permute(&mut host.lane, &order);
+        permute(&mut host.track, &order);
         permute(&mut host.start, &order);
         permute(&mut host.duration, &order);
         permute(&mut host.id, &order);
@@ -23,11 +23,11 @@ pub fn sort(trace: &mut Trace) {
         permute(&mut host.stated, &order);
     }
     let device = &mut trace.device;
-    let order = by_lane_and_start(trace.lanes.len(), &device.lane, &device.start, &device.duration);
+    let order = by_track_and_start(trace.tracks.len(), &device.track, &device.start, &device.duration);
     if let Some(order) = order {
         permute(&mut device.name, &order);
         permute(&mut device.category, &order);
-        permute(&mut device.lane, &order);
+        permute(&mut device.track, &order);
         permute(&mut device.start, &order);
         permute(&mut device.duration, &order);
         permute(&mut device.correlation, &order);
@@ -44,7 +44,7 @@ pub fn sort(trace: &mut Trace) {
         let mut order: Vec<u32> = (0..memory.time.len() as u32).collect();
         order.sort_by_key(|&index| memory.time[index as usize]);
         permute(&mut memory.time, &order);
-        permute(&mut memory.lane, &order);
+        permute(&mut memory.track, &order);
         permute(&mut memory.address, &order);
         permute(&mut memory.bytes, &order);
         permute(&mut memory.allocated, &order);
@@ -54,18 +54,18 @@ pub fn sort(trace: &mut Trace) {
 }
 
 /// The order in which rows should stand; `None` when they do already.
-fn by_lane_and_start(lanes: usize, lane: &[LaneId], start: &[i64], duration: &[i64]) -> Option<Vec<u32>> {
+fn by_track_and_start(tracks: usize, track: &[TrackId], start: &[i64], duration: &[i64]) -> Option<Vec<u32>> {
     let key = |index: usize| (start[index], std::cmp::Reverse(duration[index]));
-    let in_order = |index: usize| (lane[index - 1], key(index - 1)) <= (lane[index], key(index));
-    if (1..lane.len()).all(in_order) {
+    let in_order = |index: usize| (track[index - 1], key(index - 1)) <= (track[index], key(index));
+    if (1..track.len()).all(in_order) {
         return None;
     }
-    // Rows a lane, in the order of the file: long runs are sorted already, which the stable sort makes use of.
-    let mut counts = vec![0usize; lanes];
-    lane.iter().for_each(|lane| counts[lane.0 as usize] += 1);
+    // Rows per track, in the order of the file: long runs are sorted already, which the stable sort makes use of.
+    let mut counts = vec![0usize; tracks];
+    track.iter().for_each(|track| counts[track.0 as usize] += 1);
     let mut rows: Vec<Vec<u32>> = counts.into_iter().map(Vec::with_capacity).collect();
-    for (index, lane) in lane.iter().enumerate() {
-        rows[lane.0 as usize].push(index as u32);
+    for (index, track) in track.iter().enumerate() {
+        rows[track.0 as usize].push(index as u32);
     }
     rows.par_iter_mut().for_each(|rows| rows.sort_by_key(|&index| key(index as usize)));
     Some(rows.concat())

@@ -3,7 +3,7 @@
 
 use super::event::{RawArguments, numbers};
 use crate::category::Category;
-use crate::columns::{Label, Lane, LaneId, NONE};
+use crate::columns::{Label, NONE, Track, TrackId};
 use crate::names::NameId;
 use crate::trace::Trace;
 
@@ -11,7 +11,7 @@ use crate::trace::Trace;
 #[derive(Clone, Copy, Debug)]
 pub struct Untyped {
     pub name: NameId,
-    pub lane: LaneId,
+    pub track: TrackId,
     pub start: i64,
     pub duration: i64,
     pub correlation: u32,
@@ -32,9 +32,9 @@ pub struct TrackNames {
     threads: Vec<(Label, Label, String)>,
 }
 
-/// Kind of content on a lane.
+/// Kind of content on a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Track {
+enum TrackKind {
     /// Work of a device.
     Work,
     /// A device's steps, modules and scopes, derived from its work.
@@ -67,35 +67,37 @@ impl TrackNames {
         })
     }
 
-    fn thread(&self, lane: &Lane) -> &str {
-        let is_it = |(process, thread, _): &&(Label, Label, String)| *process == lane.process && *thread == lane.thread;
+    fn thread(&self, track: &Track) -> &str {
+        let is_it =
+            |(process, thread, _): &&(Label, Label, String)| *process == track.process && *thread == track.thread;
         self.threads.iter().rev().find(is_it).map_or("", |(_, _, name)| name)
     }
 
-    fn track(&self, lane: &Lane) -> Track {
-        match self.process(&lane.process) {
+    fn kind(&self, track: &Track) -> TrackKind {
+        match self.process(&track.process) {
             process if process.starts_with("/device:") => {
                 let is_stream = |thread: &str| thread.starts_with("Stream #") || thread.starts_with("stream ");
-                let thread = self.thread(lane);
-                let has_streams = self.threads.iter().any(|(other, _, name)| *other == lane.process && is_stream(name));
+                let thread = self.thread(track);
+                let has_streams =
+                    self.threads.iter().any(|(other, _, name)| *other == track.process && is_stream(name));
                 // A TPU has no streams: its operations are the work.
                 let is_work = is_stream(thread) || (!has_streams && thread == "XLA Ops");
-                if is_work { Track::Work } else { Track::Derived }
+                if is_work { TrackKind::Work } else { TrackKind::Derived }
             }
-            process if process.starts_with("/host:") => Track::XlaHost,
-            "CUDA functions" => Track::Work,
-            _ => Track::Operators,
+            process if process.starts_with("/host:") => TrackKind::XlaHost,
+            "CUDA functions" => TrackKind::Work,
+            _ => TrackKind::Operators,
         }
     }
 }
 
 impl Untyped {
-    pub fn new(name: NameId, lane: LaneId, start: i64, duration: i64, arguments: &RawArguments) -> Untyped {
+    pub fn new(name: NameId, track: TrackId, start: i64, duration: i64, arguments: &RawArguments) -> Untyped {
         let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(NONE);
         let detail = |key: &str| detail(arguments.kernel_details, key);
         Untyped {
             name,
-            lane,
+            track,
             start,
             duration,
             correlation: number(arguments.correlation),
@@ -124,15 +126,15 @@ pub fn place(trace: &mut Trace, untyped: Vec<Untyped>, names: &TrackNames) {
     if untyped.is_empty() {
         return;
     }
-    let tracks: Vec<Track> = trace.lanes.iter().map(|lane| names.track(lane)).collect();
-    trace.reading.is_of_xla = tracks.iter().any(|track| matches!(track, Track::XlaHost));
+    let kinds: Vec<TrackKind> = trace.tracks.iter().map(|track| names.kind(track)).collect();
+    trace.reading.is_of_xla = kinds.iter().any(|track| matches!(track, TrackKind::XlaHost));
     for mut span in untyped {
         let name = trace.name(span.name).to_string();
-        let category = match tracks[span.lane.0 as usize] {
-            Track::Work => work(&name),
-            Track::Derived => Category::GpuAnnotation,
-            Track::Operators => Category::CpuOp,
-            Track::XlaHost => xla_host(&name, &span),
+        let category = match kinds[span.track.0 as usize] {
+            TrackKind::Work => work(&name),
+            TrackKind::Derived => Category::GpuAnnotation,
+            TrackKind::Operators => Category::CpuOp,
+            TrackKind::XlaHost => xla_host(&name, &span),
         };
         if category == Category::UserAnnotation && span.step != NONE {
             span.name = trace.names.intern(&format!("ProfilerStep#{}", span.step));
@@ -188,7 +190,7 @@ fn push(trace: &mut Trace, span: &Untyped, category: Category) {
         let spans = &mut trace.device;
         spans.name.push(span.name);
         spans.category.push(category);
-        spans.lane.push(span.lane);
+        spans.track.push(span.track);
         spans.start.push(span.start);
         spans.duration.push(span.duration);
         spans.correlation.push(span.correlation);
@@ -202,7 +204,7 @@ fn push(trace: &mut Trace, span: &Untyped, category: Category) {
         let spans = &mut trace.host;
         spans.name.push(span.name);
         spans.category.push(category);
-        spans.lane.push(span.lane);
+        spans.track.push(span.track);
         spans.start.push(span.start);
         spans.duration.push(span.duration);
         spans.id.push(if category == Category::Runtime { span.correlation } else { NONE });
@@ -225,7 +227,7 @@ pub enum Row {
 /// An event of phase `B` or `E`.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
-    pub lane: LaneId,
+    pub track: TrackId,
     pub time: i64,
     /// The span that begins, or `None` where one ends.
     pub begins: Option<Row>,
@@ -233,11 +235,11 @@ pub struct Edge {
 
 /// Gives spans that begin and end in events of their own their durations. Returns how many never end.
 pub fn close(mut edges: Vec<Edge>, mut set_duration: impl FnMut(Row, i64)) -> u64 {
-    edges.sort_by_key(|edge| (edge.lane, edge.time));
+    edges.sort_by_key(|edge| (edge.track, edge.time));
     let mut open: Vec<Edge> = Vec::new();
     let mut never_end = 0;
     for edge in edges {
-        if open.last().is_some_and(|last| last.lane != edge.lane) {
+        if open.last().is_some_and(|last| last.track != edge.track) {
             never_end += open.len() as u64;
             open.clear();
         }
@@ -275,8 +277,8 @@ mod tests {
 
     #[test]
     fn spans_that_begin_and_end_in_events_nest() {
-        let begin = |lane, time, row| Edge { lane: LaneId(lane), time, begins: Some(Row::Host(row)) };
-        let end = |lane, time| Edge { lane: LaneId(lane), time, begins: None };
+        let begin = |track, time, row| Edge { track: TrackId(track), time, begins: Some(Row::Host(row)) };
+        let end = |track, time| Edge { track: TrackId(track), time, begins: None };
         let mut durations = Vec::new();
         let edges = vec![
             end(0, 1),

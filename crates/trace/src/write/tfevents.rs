@@ -1,4 +1,4 @@
-//! TensorBoard's event file: scalars a step, as protobuf records with masked checksums.
+//! TensorBoard's event file: scalars per step, as protobuf records with masked checksums.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ pub fn write_start(out: &mut dyn Write, wall_seconds: f64) -> io::Result<()> {
     let mut event = Vec::new();
     field_double(&mut event, 1, wall_seconds);
     field_bytes(&mut event, 3, b"brain.Event:2");
-    write_record(out, &event)
+    write_tfrecord(out, &event)
 }
 
 /// The values of one step, each under its tag (`train/loss`).
@@ -23,11 +23,11 @@ pub fn write_scalars(out: &mut dyn Write, wall_seconds: f64, step: i64, scalars:
     field_double(&mut event, 1, wall_seconds);
     field_varint(&mut event, 2, step as u64);
     field_bytes(&mut event, 5, &summary);
-    write_record(out, &event)
+    write_tfrecord(out, &event)
 }
 
 /// Length, its checksum, the data, its checksum; all little-endian.
-fn write_record(out: &mut dyn Write, data: &[u8]) -> io::Result<()> {
+fn write_tfrecord(out: &mut dyn Write, data: &[u8]) -> io::Result<()> {
     let length = (data.len() as u64).to_le_bytes();
     out.write_all(&length)?;
     out.write_all(&masked(crc32c(&length)).to_le_bytes())?;

@@ -9,7 +9,7 @@ use headroom_graph::ops::embedding::Embedding;
 use headroom_graph::ops::matmul::{Form, MatMul};
 use headroom_graph::ops::mul::Mul;
 use headroom_graph::ops::rms_norm::RmsNorm;
-use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::ops::rope::{Rope, RotationDirection};
 use headroom_graph::ops::silu::Silu;
 use headroom_graph::{Graph, GraphError, Op, Part, Phase, Role, TensorType, ValueId};
 
@@ -114,8 +114,8 @@ impl Build<'_> {
         let (seq, scale) = (self.seq, 1.0 / (head_dim as f64).sqrt());
         self.enter(module, Role::Attention);
         if let Some(Rotation { cos, sin }) = rotation {
-            q = self.add(Rope { heads, turn: Turn::Forward }, &[q, cos, sin])?;
-            k = self.add(Rope { heads: kv_heads, turn: Turn::Forward }, &[k, cos, sin])?;
+            q = self.add(Rope { heads, turn: RotationDirection::Forward }, &[q, cos, sin])?;
+            k = self.add(Rope { heads: kv_heads, turn: RotationDirection::Forward }, &[k, cos, sin])?;
         }
         let scores = self.add(AttentionScores { heads, kv_heads, seq, scale }, &[q, k])?; // [b, h, s, s]
         let p = self.add(CausalSoftmax {}, &[scores])?;

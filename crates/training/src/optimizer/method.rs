@@ -98,7 +98,7 @@ impl FromStr for Method {
     fn from_str(text: &str) -> Result<Method, String> {
         let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
         let found = Method::ALL.into_iter().find(|method| method.name() == text);
-        found.ok_or_else(|| format!("there is no optimizer `{text}` (there are {})", names.join(", ")))
+        found.ok_or_else(|| format!("no optimizer is called `{text}` (choose from {})", names.join(", ")))
     }
 }
 
@@ -126,12 +126,12 @@ pub(super) fn update(
     let &OptimizerConfig { betas: [beta1, beta2], eps, weight_decay, decays, .. } = config;
     match config.method.of(graph, parameter).0 {
         Method::AdamW => {
-            let op = AdamW { beta1, beta2, eps, weight_decay, decays, halves: 0 };
+            let op = AdamW { beta1, beta2, eps, weight_decay, decays, bf16_copies: 0 };
             let inputs = [&[parameter], states, &[step.gradient, step.rates], step.clip.as_slice()].concat();
             graph.add(op, &inputs)?;
         }
         Method::Sgd { momentum } => {
-            let op = Sgd { momentum, weight_decay, decays, halves: 0 };
+            let op = Sgd { momentum, weight_decay, decays, bf16_copies: 0 };
             let inputs = [&[parameter, step.gradient, step.rates], states, step.clip.as_slice()].concat();
             graph.add(op, &inputs)?;
         }
@@ -142,7 +142,7 @@ pub(super) fn update(
             let longest = graph.ty(parameter).sizes().iter().copied().max().unwrap_or(1);
             let scale = LIKE_ADAMW * (longest as f64).sqrt();
             // A matrix decays either way.
-            graph.add(MuonUpdate { scale, weight_decay, halves: 0 }, &[parameter, along, step.rates])?;
+            graph.add(MuonUpdate { scale, weight_decay, bf16_copies: 0 }, &[parameter, along, step.rates])?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use crate::schedule::Shape;
 use headroom_graph::{Op, Part, Role};
 
 /// The optimizer's ops of a graph with tables of tokens and positions, a tall and a wide matrix of a block, a norm's vector and a head.
-struct Made {
+struct OptimizerGraph {
     graph: Graph,
     norm: Option<ValueId>,
 }
@@ -19,7 +19,7 @@ const WEIGHTS: [(&str, &[usize], Role); 6] = [
     ("head", &[9, 4], Role::Head),
 ];
 
-fn made(config: &OptimizerConfig, norm: Norm) -> Made {
+fn made(config: &OptimizerConfig, norm: Norm) -> OptimizerGraph {
     let mut graph = Graph::new();
     let weight = |graph: &mut Graph, (name, sizes, role): (&str, &[usize], Role)| {
         graph.weight(name, TensorType::f32(sizes), Part::new(name, role))
@@ -30,10 +30,10 @@ fn made(config: &OptimizerConfig, norm: Norm) -> Made {
     };
     let gradients: Vec<ValueId> = WEIGHTS.iter().map(|one| gradient(&mut graph, (one.0, one.1))).collect();
     let norm = optimize(&mut graph, config, &parameters, &gradients, Among::Parameters, norm).unwrap();
-    Made { graph, norm }
+    OptimizerGraph { graph, norm }
 }
 
-impl Made {
+impl OptimizerGraph {
     fn count(&self, name: &str) -> usize {
         self.graph.nodes().iter().filter(|node| node.op.name() == name).count()
     }
@@ -142,7 +142,7 @@ fn methods_are_known_by_their_names() {
         assert_eq!(method.to_string().parse(), Ok(method));
     }
     let error = "adam".parse::<Method>().unwrap_err();
-    assert_eq!(error, "there is no optimizer `adam` (there are adamw, sgd, muon)");
+    assert_eq!(error, "no optimizer is called `adam` (choose from adamw, sgd, muon)");
     assert_eq!(Method::ALL.map(Method::torch_name), ["AdamW", "SGD", "Muon"]);
     assert_eq!(Method::ALL.map(Method::momentum), [None, Some(0.9), Some(0.95)]);
     let other = Method::ALL.map(|method| method.with_momentum(0.5).momentum());

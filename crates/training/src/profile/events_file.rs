@@ -1,6 +1,6 @@
 //! The run's scalars, step by step, for TensorBoard.
 
-use crate::run::StepRecord;
+use crate::run::CompletedStep;
 use headroom_trace::write::tfevents::{write_scalars, write_start};
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 pub struct EventsAbout {
     /// Seconds since 1970 at which the first step began.
     pub started: f64,
-    pub samples_a_step: usize,
+    pub samples_per_step: usize,
     pub seq_len: usize,
     /// Live at the fullest moment, and reserved, in MiB.
     pub peak_memory_mb: f64,
@@ -16,7 +16,7 @@ pub struct EventsAbout {
 }
 
 /// Loss and gradient norm are left out where the run does not compute them.
-pub fn write_events(steps: &[StepRecord], about: &EventsAbout, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_events(steps: &[CompletedStep], about: &EventsAbout, out: &mut dyn Write) -> io::Result<()> {
     write_start(out, about.started)?;
     let mut now = about.started;
     for record in steps {
@@ -27,9 +27,9 @@ pub fn write_events(steps: &[StepRecord], about: &EventsAbout, out: &mut dyn Wri
 }
 
 /// The values of a step, each under its tag.
-pub fn scalars(record: &StepRecord, about: &EventsAbout) -> Vec<(&'static str, f32)> {
+pub fn scalars(record: &CompletedStep, about: &EventsAbout) -> Vec<(&'static str, f32)> {
     let seconds = record.times.total.as_secs_f64();
-    let speed = about.samples_a_step as f64 / seconds.max(1e-9);
+    let speed = about.samples_per_step as f64 / seconds.max(1e-9);
     let mut scalars = vec![
         ("train/learning_rate", record.learning_rate as f32),
         ("speed/samples_per_sec", speed as f32),

@@ -2,7 +2,7 @@
 //! its kernels and the driver's calls too.
 
 use super::Profiled;
-use super::device_lanes::{self, DEVICE};
+use super::device_tracks::{self, DEVICE};
 use super::trace_events::{Events, annotation};
 use headroom_engine::recorder::Timing;
 use headroom_trace::write::{TraceWriter, WrittenHeader};
@@ -55,13 +55,13 @@ pub fn write_trace(profiled: &Profiled, about: &TraceAbout, out: &mut dyn Write)
     let mut events = Events::new(profiled, about.process, about.device.as_ref().map(|_| DEVICE));
     let kernels_are_known = matches!(profiled.recording.timing(), Timing::Kernels | Timing::ReplayedKernels);
     if kernels_are_known {
-        device_lanes::name_lanes(profiled, &mut writer, about.process)?;
+        device_tracks::name_tracks(profiled, &mut writer, about.process)?;
     }
     for step in profiled.recording.steps() {
         let id = events.next_id();
         writer.step(step.step as u32, events.place(step.start, step.end), id)?;
         if kernels_are_known {
-            device_lanes::write_step(profiled, &mut events, &mut writer, step, id)?;
+            device_tracks::write_step(profiled, &mut events, &mut writer, step, id)?;
             continue;
         }
         let mut calls = profiled.recording.calls(step).iter().peekable();

@@ -4,7 +4,7 @@ use super::values::{in_command_line, value_of};
 use super::{Outcome, Writer, shown, spot};
 use headroom_experiments::remedies::Remedy;
 use headroom_experiments::remedies::edit::{At, Edit, Value};
-use headroom_experiments::script::places::{Made, Place};
+use headroom_experiments::script::places::{ConstructedObject, Place};
 use headroom_lint::rewrite::arguments::Argument;
 
 /// A call, by its number in the note.
@@ -50,10 +50,10 @@ impl Writer<'_> {
         value: String,
     ) -> Result<(), String> {
         let Some(place) = call.place else {
-            return Err(format!("no file of the script leads to {}", thing(at)));
+            return Err(format!("the script's own files never reach {}", thing(at)));
         };
         if !place.direct {
-            return Err(format!("a library that {} calls has {}", shown(place), thing(at)));
+            return Err(format!("{1} is in a library that {0} calls", shown(place), thing(at)));
         }
         let rewrite = &mut self.files.change(&place.file, remedy)?.rewrite;
         let result = match *edit {
@@ -121,7 +121,7 @@ impl Writer<'_> {
     }
 }
 
-fn made(made: &[Made]) -> Vec<Call<'_>> {
+fn made(made: &[ConstructedObject]) -> Vec<Call<'_>> {
     made.iter()
         .enumerate()
         .map(|(number, one)| Call { number, place: one.place.as_ref(), names: vec![one.class.as_str(), "__init__"] })
@@ -138,9 +138,9 @@ fn thing(at: At) -> &'static str {
         At::Loader => "the DataLoader",
         At::Optimizer => "the optimizer",
         At::Distributed => "DistributedDataParallel",
-        At::ZeroGrad => "the call of zero_grad",
+        At::ZeroGrad => "the call to zero_grad",
         At::Copy => "the copy",
-        At::Attention => "the call of attention",
+        At::Attention => "the call to attention",
         At::Module => "the module",
     }
 }

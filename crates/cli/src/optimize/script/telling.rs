@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::arguments::ScriptArguments;
-use crate::optimize::record::gate;
+use crate::optimize::validation_record::gate;
 use crate::output;
 use crate::registry::Headline;
 use anyhow::Result;
@@ -26,14 +26,14 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 /// Everything that a record is made of besides the measurements.
-pub(super) struct Told<'a> {
+pub(super) struct RecordContext<'a> {
     pub arguments: &'a ScriptArguments,
     pub analysis: &'a Analysis,
     pub began: Instant,
 }
 
-impl Told<'_> {
-    pub(super) fn record(
+impl RecordContext<'_> {
+    pub(super) fn script_record(
         &self,
         originals: &[Note],
         tried: &[Row],
@@ -169,8 +169,8 @@ pub(super) fn shown(record: &ScriptRecord, shared: &Shared, results: &Path, diff
 }
 
 pub(super) fn verdict(record: &ScriptRecord, undecided_fails: bool) -> ExitCode {
-    let is_no = |result: &str| result == "fail" || result == "undecided" && undecided_fails;
-    ExitCode::from(u8::from(record.gates.values().any(|gate| is_no(&gate.result))))
+    let is_failure = |result: &str| result == "fail" || result == "undecided" && undecided_fails;
+    ExitCode::from(u8::from(record.gates.values().any(|gate| is_failure(&gate.result))))
 }
 
 pub(super) fn headline(record: &ScriptRecord) -> Headline {

@@ -42,7 +42,7 @@ pub struct Runs {
 }
 
 /// Tells by recording, rank, number of ranks and time which traces are ranks of one run.
-pub fn told_apart(traces: &[Trace]) -> Runs {
+pub fn group_by_run(traces: &[Trace]) -> Runs {
     let times: Vec<Span> = traces.iter().map(recorded).collect();
     let members = jobs(traces, &times);
     let why = members.iter().skip(1).map(|job| why_apart(traces, &times, job[0], &members[0])).collect();
@@ -119,11 +119,11 @@ fn why_apart(traces: &[Trace], times: &[Span], at: usize, members: &[usize]) -> 
     let why = if rank_of(trace).is_none() || rank_of(first).is_none() {
         "names no rank".to_string()
     } else if world_of(trace) != world_of(first) {
-        format!("is of a run of {} ranks, not {}", world_of(trace).max(1), world_of(first).max(1))
+        format!("is from a run of {} ranks, not {}", world_of(trace).max(1), world_of(first).max(1))
     } else if members.iter().any(|&member| rank_of(&traces[member]) == rank_of(trace)) {
         format!("is a second trace of rank {}", rank_of(trace).unwrap_or(0))
     } else if members.iter().any(|&member| are_two_recordings(trace, &traces[member])) {
-        "is of another recording".to_string()
+        "is from another recording".to_string()
     } else if members.iter().any(|&member| !at_one_time(times[at], times[member])) {
         "was recorded at another time".to_string()
     } else {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             job.foreign,
             [
-                "b is of a run of 64 ranks, not 2: left out, analyze it on its own",
+                "b is from a run of 64 ranks, not 2: left out, analyze it on its own",
                 "d is a second trace of rank 1: left out, analyze it on its own"
             ]
         );
@@ -178,21 +178,21 @@ mod tests {
             trace.header.recording = Some(RecordingHeader { job, ..RecordingHeader::default() });
             trace
         };
-        let found = told_apart(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "x"), recorded_as("c", 1, "y")]);
+        let found = group_by_run(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "x"), recorded_as("c", 1, "y")]);
         assert_eq!((found.members, found.why.len()), (vec![vec![0, 1], vec![2]], 1));
-        let found = told_apart(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "y")]);
-        assert_eq!(found.why, ["b is of another recording"]);
+        let found = group_by_run(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "y")]);
+        assert_eq!(found.why, ["b is from another recording"]);
         let based = |name: &str, rank: u32, base_nanos: i64| {
             let mut trace = trace(name, rank, 2);
             trace.header.base_nanos = Some(base_nanos);
             trace
         };
         let (today, day) = (1_700_000_000_000_000_000, 86_400_000_000_000);
-        assert_eq!(told_apart(&[based("a", 0, today), based("b", 1, today)]).members, [[0, 1]]);
-        let found = told_apart(&[based("a", 0, today), based("b", 1, today + day)]);
+        assert_eq!(group_by_run(&[based("a", 0, today), based("b", 1, today)]).members, [[0, 1]]);
+        let found = group_by_run(&[based("a", 0, today), based("b", 1, today + day)]);
         assert_eq!(found.why, ["b was recorded at another time"]);
         let alone = |name: &str| Trace { name: name.into(), ..Trace::default() };
-        assert_eq!(told_apart(&[alone("before.json"), alone("after.json")]).why, ["after.json names no rank"]);
+        assert_eq!(group_by_run(&[alone("before.json"), alone("after.json")]).why, ["after.json names no rank"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn annotated(trace: &Trace) -> Option<Vec<usize>> {
     let mut families: BTreeMap<(u32, usize), Vec<usize>> = BTreeMap::new();
     for at in (0..host.len()).filter(|&at| host.category[at] == Category::UserAnnotation) {
         if let Some(family) = family[host.name[at].index()] {
-            families.entry((host.lane[at].0, family)).or_default().push(at);
+            families.entry((host.track[at].0, family)).or_default().push(at);
         }
     }
     // On one thread spans come in order of their start.

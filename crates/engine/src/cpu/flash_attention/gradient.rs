@@ -7,11 +7,11 @@
 
 use super::super::Team;
 use super::super::frame::Frame;
-use super::super::gemm::{Accumulate, Ahead, LeftIn, MatRef, SmallProduct};
-use super::super::pool::{Leader, Trail};
+use super::super::gemm::{Accumulate, LeftIn, MatRef, Prefetch, SmallProduct};
+use super::super::pool::{Leader, StepProgress};
 use super::super::shared::Shared;
 use super::rows::{self, Rows};
-use super::{Attention, Head, KEY_PANEL, Turn, nearly_equal, score_stride, wide};
+use super::{Attention, Head, KEY_PANEL, RotationDirection, nearly_equal, score_stride, wide};
 use headroom_graph::TensorType;
 use headroom_graph::ops::attention::AttentionSizes;
 use headroom_graph::ops::flash_attention::FlashAttention;
@@ -89,7 +89,7 @@ pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fra
     let arrived = Arrived { out: at.input(3), lse: at.input(4), dout: at.input(5) };
     let to = Gradients { dq: Shared::new(at.output(0)), dk: Shared::new(at.output(1)), dv: Shared::new(at.output(2)) };
     let heads = sizes.batch * sizes.kv_heads;
-    let trails: Vec<Trail> = (0..heads * sizes.seq.div_ceil(RANGE)).map(|_| Trail::new()).collect();
+    let trails: Vec<StepProgress> = (0..heads * sizes.seq.div_ceil(RANGE)).map(|_| StepProgress::new()).collect();
     team.pool.for_each(trails.len(), &|unit, worker| {
         let mut tile = team.tiles[worker].lock().unwrap_or_else(PoisonError::into_inner);
         let (range, item) = (unit / heads, unit % heads);
@@ -108,7 +108,7 @@ pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fra
 struct Unit<'a> {
     of: Head,
     range: Range<usize>,
-    before: Option<&'a Trail>,
+    before: Option<&'a StepProgress>,
     lead: Leader<'a>,
     spins: u32,
 }
@@ -117,7 +117,7 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
     let Unit { of, range, .. } = unit;
     let AttentionSizes { seq, heads, head_dim: hd, .. } = attention.sizes;
     let (small, wide) = (attention.small, attention.wide());
-    attention.stack(attention.k, of, range.clone(), Turn::Forward, 1.0, room.key_rows);
+    attention.stack(attention.k, of, range.clone(), RotationDirection::Forward, 1.0, room.key_rows);
     small.pack_transposed(MatRef::strided(room.key_rows, range.len(), hd, wide, 1), room.keys);
     small.pack_transposed(attention.in_place(attention.v, of, range.clone()), room.values);
     room.dkeys.fill(0.0);
@@ -148,7 +148,7 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
             }
             if last {
                 // Queries are scaled for the scores and so are right for dk; dq is scaled here.
-                attention.copy_rows(room.dqueries, wide, block.start, Turn::Back, attention.scale, dq);
+                attention.copy_rows(room.dqueries, wide, block.start, RotationDirection::Back, attention.scale, dq);
             } else {
                 rows::copy(attention.isa, 1.0, room.dqueries, wide, dq);
             }
@@ -158,8 +158,8 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
     // SAFETY: these keys are this unit's alone.
     let (dk, dv) =
         unsafe { (attention.rows_out(&to.dk, of, range.clone()), attention.rows_out(&to.dv, of, range.clone())) };
-    attention.copy_rows(room.dkeys, wide, range.start, Turn::Back, 1.0, dk);
-    attention.copy_rows(room.dvalues, wide, range.start, Turn::None, 1.0, dv);
+    attention.copy_rows(room.dkeys, wide, range.start, RotationDirection::Back, 1.0, dk);
+    attention.copy_rows(room.dvalues, wide, range.start, RotationDirection::None, 1.0, dv);
 }
 
 /// A block of queries of one head against a range of keys.
@@ -179,8 +179,8 @@ impl Step<'_> {
         let (seq, hd, wide) = (attention.sizes.seq, attention.sizes.head_dim, attention.wide());
         let positions = self.positions(panel);
         let (queries, dout) = (&mut room.queries[panel.start * wide..], &mut room.dout[panel.start * wide..]);
-        attention.stack(attention.q, own, positions.clone(), Turn::Forward, attention.scale, queries);
-        attention.stack(self.arrived.dout, own, positions.clone(), Turn::None, 1.0, dout);
+        attention.stack(attention.q, own, positions.clone(), RotationDirection::Forward, attention.scale, queries);
+        attention.stack(self.arrived.dout, own, positions.clone(), RotationDirection::None, 1.0, dout);
         let lse = &self.arrived.lse[(own.batch * own.heads + own.head) * seq..][positions.clone()];
         for ((position, dout), (figures, lse)) in
             positions.zip(dout.chunks_exact(wide)).zip(figures.iter_mut().zip(lse))
@@ -204,7 +204,7 @@ impl Step<'_> {
         for panel in nearly_equal(0..self.block.len(), small.rows()) {
             let first = panel.start;
             let positions = self.positions(&panel);
-            let mut ahead = [Ahead::NOTHING; 3];
+            let mut ahead = [Prefetch::NOTHING; 3];
             if before == 0 {
                 self.bring(&panel, &mut figures[panel.clone()], room);
                 // As many rows after these come next.
@@ -234,7 +234,7 @@ impl Step<'_> {
                 });
             }
             let own = Rows { stride, seen: positions.start as isize + 1 - keys.start as isize, keys: keys.len() };
-            rows::soften_gradient(attention.isa, p, ds, own, &figures[panel.clone()]);
+            rows::softmax_gradient(attention.isa, p, ds, own, &figures[panel.clone()]);
             small.product(SmallProduct {
                 rows: panel.len(),
                 depth: seen,
@@ -274,7 +274,7 @@ impl Step<'_> {
                     accumulate: Accumulate::Add,
                     c: &mut c[(first - self.range_start) * wide..],
                     c_stride: wide,
-                    ahead: Ahead::NOTHING,
+                    ahead: Prefetch::NOTHING,
                 });
             }
         }

@@ -27,7 +27,7 @@ impl Rows {
 by_lanes! {
     /// Turns the scores that a row sees into `e^(score - largest)`, the rest of its keys into zero. `figures` hold the largest
     /// score so far, of keys before these, and get the largest of all and the sum of these keys.
-    pub fn soften<L>(scores: &mut [f32], rows: Rows, figures: &mut [(f32, f32)]) {
+    pub fn online_softmax<L>(scores: &mut [f32], rows: Rows, figures: &mut [(f32, f32)]) {
         for (index, (scores, figures)) in scores.chunks_mut(rows.stride).zip(figures).enumerate() {
             let (x, masked) = scores[..rows.keys].split_at_mut(rows.seen_by(index));
             masked.fill(0.0);
@@ -70,9 +70,9 @@ by_lanes! {
         }
     }
 
-    /// Figures of keys so far go on into those that [`soften`] made of the next ones; what was `mixed` so far, rows
-    /// `stride` apart, is scaled to the new largest score.
-    pub fn go_on<L>(so_far: &[(f32, f32)], figures: &mut [(f32, f32)], mixed: &mut [f32], stride: usize) {
+    /// Merges the online-softmax statistics of earlier key blocks (`so_far`) into those that [`online_softmax`] made of the next
+    /// block, and scales `mixed`, with rows `stride` apart, to the new largest score.
+    pub fn merge_statistics<L>(so_far: &[(f32, f32)], figures: &mut [(f32, f32)], mixed: &mut [f32], stride: usize) {
         for ((so_far, figures), mixed) in so_far.iter().zip(figures).zip(mixed.chunks_mut(stride)) {
             let mut factor = 1.0;
             if figures.0 > so_far.0 {
@@ -93,7 +93,7 @@ by_lanes! {
 
     /// Turns the scores that a row of `p` sees into weights, and the weights' gradients in `ds` into the scores' gradients;
     /// the rest becomes zero. `figures`: the row's logarithm of the sum, and `dout · out`.
-    pub fn soften_gradient<L>(p: &mut [f32], ds: &mut [f32], rows: Rows, figures: &[(f32, f32)]) {
+    pub fn softmax_gradient<L>(p: &mut [f32], ds: &mut [f32], rows: Rows, figures: &[(f32, f32)]) {
         let both = p.chunks_mut(rows.stride).zip(ds.chunks_mut(rows.stride));
         for (index, ((p, ds), figures)) in both.zip(figures).enumerate() {
             let seen = rows.seen_by(index);
@@ -196,7 +196,7 @@ mod tests {
                 let mut weights = scores.clone();
                 let mut figures = [BEFORE_ANY];
                 let rows = Rows { stride: 40, seen: seen as isize, keys: 40 };
-                soften(isa, &mut weights, rows, &mut figures);
+                online_softmax(isa, &mut weights, rows, &mut figures);
                 let [(top, sum)] = figures;
                 let want_top = scores[..seen].iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 assert_eq!(top, want_top, "{isa} {seen}");
@@ -219,11 +219,11 @@ mod tests {
                 let (mut first, mut second) = ([scores[0], scores[1], scores[2]], [scores[3], scores[4], scores[5]]);
                 let (mut figures, mut mixed) = ([BEFORE_ANY], [0.0; 16]);
                 let rows = Rows { stride: 3, seen: 3, keys: 3 };
-                soften(isa, &mut first, rows, &mut figures);
+                online_softmax(isa, &mut first, rows, &mut figures);
                 mixed.fill(first.iter().sum());
                 let so_far = figures;
-                soften(isa, &mut second, rows, &mut figures);
-                go_on(isa, &so_far, &mut figures, &mut mixed, 16);
+                online_softmax(isa, &mut second, rows, &mut figures);
+                merge_statistics(isa, &so_far, &mut figures, &mut mixed, 16);
                 let [(top, sum)] = figures;
                 let want_top = scores.into_iter().fold(f32::NEG_INFINITY, f32::max);
                 let want: f64 = scores.iter().map(|x| f64::from(x - want_top).exp()).sum();
@@ -234,8 +234,8 @@ mod tests {
             }
             let (mut none, mut figures, mut mixed) = ([7.0; 3], [(1.0, 2.0)], [5.0; 16]);
             let so_far = figures;
-            soften(isa, &mut none, Rows { stride: 3, seen: -4, keys: 3 }, &mut figures);
-            go_on(isa, &so_far, &mut figures, &mut mixed, 16);
+            online_softmax(isa, &mut none, Rows { stride: 3, seen: -4, keys: 3 }, &mut figures);
+            merge_statistics(isa, &so_far, &mut figures, &mut mixed, 16);
             assert_eq!((none, figures, mixed), ([0.0; 3], [(1.0, 2.0)], [5.0; 16]), "{isa}: no key changes nothing");
         }
     }
@@ -245,12 +245,12 @@ mod tests {
         for isa in Isa::available() {
             let mut row = [0.0, f32::NEG_INFINITY, -200.0, f32::NAN];
             let mut figures = [BEFORE_ANY];
-            soften(isa, &mut row, Rows { stride: 4, seen: 4, keys: 4 }, &mut figures);
+            online_softmax(isa, &mut row, Rows { stride: 4, seen: 4, keys: 4 }, &mut figures);
             let [(_, sum)] = figures;
             assert_eq!(row[..3], [1.0, 0.0, 0.0], "{isa}");
             assert!(row[3].is_nan() && sum.is_nan(), "{isa}: NaN stays");
             let (mut p, mut ds) = ([100.0; 20], [1.0; 20]);
-            soften_gradient(isa, &mut p, &mut ds, Rows { stride: 20, seen: 20, keys: 20 }, &[(0.0, 0.0)]);
+            softmax_gradient(isa, &mut p, &mut ds, Rows { stride: 20, seen: 20, keys: 20 }, &[(0.0, 0.0)]);
             assert_eq!(p, [f32::INFINITY; 20], "{isa}");
         }
     }

@@ -52,10 +52,10 @@ pub struct Cut<'a> {
     rows: Option<Range<usize>>,
     buffer: Piece,
     depth_blocks: usize,
-    depth_blocks_a_stage: usize,
+    depth_blocks_per_stage: usize,
     /// Column panels (of `kernels.width()` columns) of the whole product, of a stage and of an item.
     panels: usize,
-    panels_a_stage: usize,
+    panels_per_stage: usize,
     panels_an_item: usize,
     row_panels: usize,
     row_panels_an_item: usize,
@@ -116,7 +116,7 @@ impl<'a> Cut<'a> {
         let deepest_block = depth.div_ceil(depth_blocks);
         let panels = joined::panels(joined.columns(), width);
         let row_panels = joined::panels(heights(joined, &rows), kernels.rows_max);
-        let (depth_blocks_a_stage, panels_a_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
+        let (depth_blocks_per_stage, panels_per_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
             // Equal stages: the left operand is copied for each, and a narrow last one would hardly use its copy.
@@ -125,16 +125,17 @@ impl<'a> Cut<'a> {
         };
         let column_parts = (1..=team)
             .rev()
-            .find(|&parts| team.is_multiple_of(parts) && panels_a_stage >= parts * SHARE_PANELS_MIN)
+            .find(|&parts| team.is_multiple_of(parts) && panels_per_stage >= parts * SHARE_PANELS_MIN)
             .unwrap_or(1);
         // A left operand that lies by columns is copied for each share that it meets: rows are divided where a thread's
         // cache holds all columns.
         let by_columns = joined.a(0).row_stride == 1 && joined.a(0).col_stride != 1;
-        let narrow = deepest_block * panels_a_stage * width <= RIGHT_IN_CACHE;
+        let narrow = deepest_block * panels_per_stage * width <= RIGHT_IN_CACHE;
         let column_parts = if by_columns && narrow && row_panels >= ITEMS_A_SHARE * team { 1 } else { column_parts };
         let row_parts = team / column_parts;
-        let (share_panels, share_row_panels) = (panels_a_stage.div_ceil(column_parts), row_panels.div_ceil(row_parts));
-        let in_cache = (RIGHT_IN_CACHE / (deepest_block * depth_blocks_a_stage * width)).max(1);
+        let (share_panels, share_row_panels) =
+            (panels_per_stage.div_ceil(column_parts), row_panels.div_ceil(row_parts));
+        let in_cache = (RIGHT_IN_CACHE / (deepest_block * depth_blocks_per_stage * width)).max(1);
         let items_wanted = if team > 1 { ITEMS_A_SHARE } else { 1 };
         let mut items_across = share_panels.div_ceil(in_cache);
         if share_row_panels * items_across < items_wanted {
@@ -160,9 +161,9 @@ impl<'a> Cut<'a> {
             rows,
             buffer,
             depth_blocks,
-            depth_blocks_a_stage,
+            depth_blocks_per_stage,
             panels,
-            panels_a_stage,
+            panels_per_stage,
             panels_an_item,
             row_panels,
             row_panels_an_item,
@@ -176,16 +177,17 @@ impl<'a> Cut<'a> {
     }
 
     pub fn stages(&self) -> usize {
-        self.depth_blocks.div_ceil(self.depth_blocks_a_stage) * self.panels.div_ceil(self.panels_a_stage)
+        self.depth_blocks.div_ceil(self.depth_blocks_per_stage) * self.panels.div_ceil(self.panels_per_stage)
     }
 
     /// Depth is the inner loop: a stage's columns of C are finished before the next ones begin. Stages take turns in the
     /// two halves of the buffer; a single one has all of it.
     pub fn stage(&self, index: usize) -> Stage {
-        let depth_stages = self.depth_blocks.div_ceil(self.depth_blocks_a_stage);
+        let depth_stages = self.depth_blocks.div_ceil(self.depth_blocks_per_stage);
         let (across, down) = (index / depth_stages, index % depth_stages);
-        let blocks = down * self.depth_blocks_a_stage..((down + 1) * self.depth_blocks_a_stage).min(self.depth_blocks);
-        let panels = across * self.panels_a_stage..((across + 1) * self.panels_a_stage).min(self.panels);
+        let blocks =
+            down * self.depth_blocks_per_stage..((down + 1) * self.depth_blocks_per_stage).min(self.depth_blocks);
+        let panels = across * self.panels_per_stage..((across + 1) * self.panels_per_stage).min(self.panels);
         let half = if self.stages() > 1 { (index % 2) * (self.buffer.floats / 2) } else { 0 };
         // SAFETY: `half` is zero or half of the buffer's length.
         Stage { blocks, panels, buffer: unsafe { self.buffer.start.add(half) } }
@@ -229,7 +231,7 @@ impl<'a> Cut<'a> {
         panel
     }
 
-    /// The columns of C under a panel, and how many floats a step of depth takes there.
+    /// The columns of C under a panel, and the floats per step of depth there.
     pub fn panel(&self, index: usize) -> (Panel, usize) {
         let width = self.kernels.width();
         let panel = joined::panel(self.joined.columns(), width, index, joined::as_wide_as(width));

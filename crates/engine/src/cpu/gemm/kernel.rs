@@ -46,16 +46,16 @@ pub struct Tile {
     pub columns: usize,
     pub store: Store,
     /// Goes on from tile to tile.
-    pub ahead: Ahead,
+    pub ahead: Prefetch,
 }
 
 /// Cache lines that will be needed later, asked for while tiles are computed: `count` lines, in runs of `run` that
 /// are `stride` floats apart, each run `jump` floats after the last line of the one before.
 #[derive(Clone, Copy)]
-pub struct Ahead {
+pub struct Prefetch {
     pub at: *const f32,
     pub count: usize,
-    /// Lines asked for every [`Ahead::STEPS`] steps of depth.
+    /// Lines asked for every [`Prefetch::STEPS`] steps of depth.
     pub at_once: usize,
     pub stride: usize,
     pub left_in_run: usize,
@@ -63,21 +63,21 @@ pub struct Ahead {
     pub jump: usize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
     pub const STEPS: usize = 4;
-    pub const NOTHING: Ahead =
-        Ahead { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
+    pub const NOTHING: Prefetch =
+        Prefetch { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
 
-    /// Rows of a matrix, `stride` floats apart, a line every [`Ahead::STEPS`] steps of depth.
-    pub fn rows(from: &[f32], rows: usize, width: usize, stride: usize) -> Ahead {
-        Ahead::runs(from.as_ptr(), rows, width.div_ceil(LINE), stride, 1)
+    /// Rows of a matrix, `stride` floats apart, a line every [`Prefetch::STEPS`] steps of depth.
+    pub fn rows(from: &[f32], rows: usize, width: usize, stride: usize) -> Prefetch {
+        Prefetch::runs(from.as_ptr(), rows, width.div_ceil(LINE), stride, 1)
     }
 
     /// `runs` runs of `run` lines next to each other, the runs `run_stride` floats apart.
-    pub fn runs(at: *const f32, runs: usize, run: usize, run_stride: usize, at_once: usize) -> Ahead {
+    pub fn runs(at: *const f32, runs: usize, run: usize, run_stride: usize, at_once: usize) -> Prefetch {
         let jump = run_stride.wrapping_sub((run - 1) * LINE);
-        Ahead { at, count: runs * run, at_once, stride: LINE, left_in_run: run, run, jump }
+        Prefetch { at, count: runs * run, at_once, stride: LINE, left_in_run: run, run, jump }
     }
 
     #[inline(always)]
@@ -191,7 +191,7 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
         let mut ahead = tile.ahead;
         let mut remaining = tile.depth;
         while remaining > 0 {
-            let steps = remaining.min(Ahead::STEPS);
+            let steps = remaining.min(Prefetch::STEPS);
             remaining -= steps;
             for _ in 0..ahead.at_once.min(ahead.count) {
                 L::prefetch_to_l2(ahead.next());

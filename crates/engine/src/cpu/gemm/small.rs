@@ -1,7 +1,7 @@
 //! Products of operands that already lie as the inner loop wants them, on the calling thread: nothing is copied.
 
 use super::Accumulate;
-use super::kernel::{Ahead, Kernels, Left, Store, Tile};
+use super::kernel::{Kernels, Left, Prefetch, Store, Tile};
 use super::matrix::MatRef;
 use super::pack;
 use super::part;
@@ -32,7 +32,7 @@ pub struct SmallProduct<'a> {
     pub c: &'a mut [f32],
     pub c_stride: usize,
     /// Asked for meanwhile.
-    pub ahead: Ahead,
+    pub ahead: Prefetch,
 }
 
 /// The inner loops of one instruction-set level.

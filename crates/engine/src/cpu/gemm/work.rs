@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Accumulate;
 use super::cut::{Cut, LeftPlan, ROW_PANELS_MAX, Rounding, Stage};
 use super::joined::Panel;
-use super::kernel::{Ahead, LINE, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Store, Tile};
+use super::kernel::{LINE, Left, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, Prefetch, Store, Tile};
 use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
 use super::part;
 use crate::cpu::pool::{Barrier, Padded};
@@ -118,7 +118,7 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 Accumulate::Overwrite if block_index == 0 => Store::Overwrite,
                 _ => Store::Add,
             },
-            ahead: next.map_or(Ahead::NOTHING, |(row_panels, next_block)| {
+            ahead: next.map_or(Prefetch::NOTHING, |(row_panels, next_block)| {
                 left_lines(cut, &row_panels, cut.depth_block(next_block), tiles * block.len())
             }),
         };
@@ -192,7 +192,7 @@ unsafe fn round(cut: &Cut, at: *mut f32, count: usize) {
 }
 
 /// The cache lines of a piece of the left operand, to be asked for over `depth` steps.
-fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: usize) -> Ahead {
+fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: usize) -> Prefetch {
     let (first, last) = (cut.row_panel(row_panels.start), cut.row_panel(row_panels.end - 1));
     let a = cut.joined.a(first.part);
     // Those of the next product, if the piece reaches there, come when they are asked for.
@@ -204,8 +204,8 @@ fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: 
         // The piece begins within a line that the piece before it has read.
         (start.wrapping_add(LINE - 1), block.len(), rows.len().div_ceil(LINE), a.col_stride)
     } else {
-        return Ahead::NOTHING;
+        return Prefetch::NOTHING;
     };
-    let at_once = (runs * run).div_ceil(depth.div_ceil(Ahead::STEPS));
-    Ahead::runs(at, runs, run, run_stride, at_once)
+    let at_once = (runs * run).div_ceil(depth.div_ceil(Prefetch::STEPS));
+    Prefetch::runs(at, runs, run, run_stride, at_once)
 }

@@ -9,7 +9,7 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-use super::waiting::{Barrier, Trail};
+use super::waiting::{Barrier, StepProgress};
 use super::*;
 
 fn in_every_order(check: impl Fn() + Sync + Send + 'static) {
@@ -138,7 +138,7 @@ fn what_was_written_before_a_barrier_is_read_after_it() {
 #[test]
 fn a_follower_reads_what_its_leader_wrote() {
     in_every_order(|| {
-        let shared = Arc::new((Trail::new(), UnsafeCell::new(0)));
+        let shared = Arc::new((StepProgress::new(), UnsafeCell::new(0)));
         let leader = {
             let shared = shared.clone();
             loom::thread::spawn(move || {

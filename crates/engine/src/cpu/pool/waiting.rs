@@ -29,11 +29,11 @@ impl Barrier {
 }
 
 /// How many steps of a piece of work are done, for others that may take a step only after it.
-pub(crate) struct Trail(Padded<AtomicUsize>);
+pub(crate) struct StepProgress(Padded<AtomicUsize>);
 
-impl Trail {
-    pub(crate) fn new() -> Trail {
-        Trail(Padded(AtomicUsize::new(0)))
+impl StepProgress {
+    pub(crate) fn new() -> StepProgress {
+        StepProgress(Padded(AtomicUsize::new(0)))
     }
 
     /// Whoever takes these steps. Dropped, it counts as done with all there are, so that nobody waits for one that
@@ -51,7 +51,7 @@ impl Trail {
     }
 }
 
-pub(crate) struct Leader<'a>(&'a Trail);
+pub(crate) struct Leader<'a>(&'a StepProgress);
 
 impl Leader<'_> {
     pub(crate) fn has_done(&self, steps: usize) {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_follower_sees_what_was_written_before_the_step() {
-        let (trail, value) = (Trail::new(), AtomicUsize::new(0));
+        let (trail, value) = (StepProgress::new(), AtomicUsize::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
                 let lead = trail.lead();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_one_that_panicked() {
-        let trail = Trail::new();
+        let trail = StepProgress::new();
         let ended = std::panic::catch_unwind(|| {
             let _lead = trail.lead();
             panic!("within a step");

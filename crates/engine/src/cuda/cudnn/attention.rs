@@ -48,7 +48,7 @@ impl Wanted<'_> {
     }
 
     /// The same with columns down: `[batch, heads, head_dim, seq]`.
-    fn turned(&self, graph: &mut Graph, number: i64, heads: usize, pitch: usize) -> Result<Tensor, CudaError> {
+    fn transposed(&self, graph: &mut Graph, number: i64, heads: usize, pitch: usize) -> Result<Tensor, CudaError> {
         let ([a, b, c, d], [e, f, g, h]) = self.rows(heads, pitch);
         graph.tensor(Place::Given(number), Data::Bf16, [a, b, d, c], [e, f, h, g])
     }
@@ -88,7 +88,7 @@ impl Wanted<'_> {
         let AttentionSizes { heads, kv_heads, .. } = *self.sizes;
         let mut graph = Graph::new(cudnn);
         let q = self.tensor(&mut graph, Q, heads, pitches[0])?;
-        let k = self.turned(&mut graph, K, kv_heads, pitches[1])?;
+        let k = self.transposed(&mut graph, K, kv_heads, pitches[1])?;
         let v = self.tensor(&mut graph, V, kv_heads, pitches[2])?;
         let out = self.tensor(&mut graph, OUT, heads, pitches[3])?;
         let lse = self.statistic(&mut graph, Place::Given(LSE))?;
@@ -114,8 +114,8 @@ impl Wanted<'_> {
         let AttentionSizes { heads, kv_heads, .. } = *self.sizes;
         let mut graph = Graph::new(cudnn);
         let q = self.tensor(&mut graph, Q, heads, pitches[0])?;
-        let k = self.turned(&mut graph, K, kv_heads, pitches[1])?;
-        let v = self.turned(&mut graph, V, kv_heads, pitches[2])?;
+        let k = self.transposed(&mut graph, K, kv_heads, pitches[1])?;
+        let v = self.transposed(&mut graph, V, kv_heads, pitches[2])?;
         let out = self.tensor(&mut graph, OUT, heads, pitches[3])?;
         let dout = self.tensor(&mut graph, DOUT, heads, pitches[4])?;
         let dq = self.tensor(&mut graph, DQ, heads, pitches[5])?;
@@ -173,14 +173,14 @@ impl Wanted<'_> {
         let AttentionSizes { batch, seq, heads, kv_heads, head_dim } = *self.sizes;
         let [batch, seq, all, columns] = [batch, seq, heads, head_dim].map(|size| size as i64);
         let strides = [all * seq * seq, seq * seq, 1, seq];
-        let turned = graph.tensor(Place::Between, Data::Bf16, [batch, all, seq, seq], strides)?;
-        graph.reshape_to(weights, &turned)?;
+        let transposed = graph.tensor(Place::Between, Data::Bf16, [batch, all, seq, seq], strides)?;
+        graph.reshape_to(weights, &transposed)?;
         if heads == kv_heads {
-            return graph.product_to(&turned, rows, to);
+            return graph.product_to(&transposed, rows, to);
         }
         let strides = [all * seq * columns, seq * columns, columns, 1];
         let each = graph.tensor(Place::Between, Data::Bf16, [batch, all, seq, columns], strides)?;
-        graph.product_to(&turned, rows, &each)?;
+        graph.product_to(&transposed, rows, &each)?;
         graph.reduction_to(Reduction::Sum, &each, to)
     }
 }

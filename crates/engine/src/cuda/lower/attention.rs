@@ -80,7 +80,7 @@ impl Lowering<'_> {
         let mut actions = vec![];
         if cosine != 0 && kind.is_tensor_cores() && q.ty.elements() + k.ty.elements() >= TURN_APART {
             actions.push(self.turn(&sizes, (q, k), (cosine, sine))?);
-            self.turned.insert(q.at);
+            self.rotated.insert(q.at);
             (cosine, sine) = (0, 0);
         }
         let arguments = [q, k, v, out, lse]
@@ -96,9 +96,9 @@ impl Lowering<'_> {
         let name = format!("flash_forward{}{}", variant.suffix, kind.suffix());
         let grid = Grid::new(tiles, variant.threads).with_shared(shared);
         let ours = self.kernel_of(&kind.forward_unit(&sizes), &name, grid, arguments)?;
-        let turned = cosine == 0 && on_hopper;
+        let rotated = cosine == 0 && on_hopper;
         let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
-        let theirs = if turned { self.forward_by_cudnn(&wanted, [q, k, v, out, lse])? } else { None };
+        let theirs = if rotated { self.forward_by_cudnn(&wanted, [q, k, v, out, lse])? } else { None };
         actions.push(match theirs {
             Some((key, theirs)) => Action::Either(Box::new(Either { key, ours: vec![ours], theirs, side: Side::Ours })),
             None => ours,
@@ -155,9 +155,9 @@ impl Lowering<'_> {
             .pointer(dv.at)
             .pointer(cosine)
             .pointer(sine);
-        let turned_before = usize::from(self.turned.contains(&q.at));
+        let rotated_before = usize::from(self.rotated.contains(&q.at));
         let arguments =
-            pitches(of_sizes(arguments, &sizes), &[q, k, v, out, dout, dq, dk, dv]).u32(turned_before).f32(op.scale);
+            pitches(of_sizes(arguments, &sizes), &[q, k, v, out, dout, dq, dk, dv]).u32(rotated_before).f32(op.scale);
         if let Kind::Ampere(tiles) = kind {
             return self.gradients_in_turns(&sizes, tiles, delta_bytes, arguments);
         }
@@ -174,10 +174,10 @@ impl Lowering<'_> {
                 self.kernel_of(&unit, &format!("{name}{}", kind.suffix()), grid, arguments.clone())
             })
             .collect::<Result<_, _>>()?;
-        let turned = kind == Kind::Hopper && (cosine == 0 || turned_before == 1);
+        let rotated = kind == Kind::Hopper && (cosine == 0 || rotated_before == 1);
         let wanted = Wanted { sizes: &sizes, scale: op.scale, order: self.plans.order };
         let operands = [q, k, v, out, dout, dq, dk, dv];
-        let theirs = if turned { self.backward_by_cudnn(&wanted, operands, lse, (cosine, sine))? } else { None };
+        let theirs = if rotated { self.backward_by_cudnn(&wanted, operands, lse, (cosine, sine))? } else { None };
         Ok(match theirs {
             Some((key, theirs)) => vec![Action::Either(Box::new(Either { key, ours, theirs, side: Side::Ours }))],
             None => ours,

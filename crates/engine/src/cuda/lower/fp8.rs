@@ -7,7 +7,7 @@ use crate::cuda::launch::{Action, Arguments};
 use crate::cuda::product::{Addresses, Arithmetic, Shape, Side};
 use headroom_graph::fp8::Format;
 use headroom_graph::ops::fp8_product::{Fp8Product, Part};
-use headroom_graph::ops::quantize::{Of, Quantize, Scaling, UpdateScales, Ways};
+use headroom_graph::ops::quantize::{Quantize, QuantizedCopies, QuantizedValues, Scaling, UpdateScales};
 use headroom_graph::{DType, TensorType};
 
 /// Edge of the tile that a block rounds: `TILE` of the kernel.
@@ -32,14 +32,16 @@ fn top(format: Format) -> usize {
 impl Lowering<'_> {
     pub fn quantize(&mut self, call: &Call, op: &Quantize) -> Result<Vec<Action>, CudaError> {
         let sources = op.sources(call.inputs);
-        let halves = if op.of == Of::Norm { &sources[..1] } else { sources };
+        let halves = if op.of == QuantizedValues::Norm { &sources[..1] } else { sources };
         if sources.len() > MOST_SOURCES || halves.iter().any(|source| source.ty.dtype != DType::Bf16) {
             return Err(call.unsupported("rounds up to three matrices in half precision"));
         }
         let (rows, columns) = match op.of {
-            Of::Columns => (sources[0].rows(), sources.iter().map(Operand::columns).sum()),
-            Of::Rows => (sources.iter().map(Operand::rows).sum(), sources[0].columns()),
-            Of::Norm | Of::SwiGlu | Of::SwiGluGrad => (sources[0].rows(), sources[0].columns()),
+            QuantizedValues::Columns => (sources[0].rows(), sources.iter().map(Operand::columns).sum()),
+            QuantizedValues::Rows => (sources.iter().map(Operand::rows).sum(), sources[0].columns()),
+            QuantizedValues::Norm | QuantizedValues::SwiGlu | QuantizedValues::SwiGluGrad => {
+                (sources[0].rows(), sources[0].columns())
+            }
         };
         let wide = |source: &Operand| {
             let sizes = [source.rows(), source.columns()];
@@ -50,7 +52,7 @@ impl Lowering<'_> {
         if !halves.iter().all(wide) {
             return Err(call.unsupported("takes sizes that are multiples of 16"));
         }
-        let outputs = usize::from(op.ways == Ways::Both) + 1;
+        let outputs = usize::from(op.ways == QuantizedCopies::Both) + 1;
         let slot = match op.scaling {
             Scaling::Delayed => call.inputs[0].at,
             Scaling::Current => call.outputs[outputs].at,
@@ -58,7 +60,7 @@ impl Lowering<'_> {
         let place = |index: usize| sources.get(index).map_or(0, |source| source.at);
         let pitch = |index: usize| sources.get(index).map_or(0, |source| source.pitch);
         let extent = |index: usize| match op.of {
-            Of::Rows => sources.get(index).map_or(0, Operand::rows),
+            QuantizedValues::Rows => sources.get(index).map_or(0, Operand::rows),
             _ => sources.get(index).map_or(0, Operand::columns),
         };
         let arguments = Arguments::default()
@@ -79,9 +81,9 @@ impl Lowering<'_> {
         let first = Arguments::default().pointer(slot).u32(top(op.format)).u32(op.margin as u32 as usize);
         let first = self.kernel_of(&unit(), "first_unit", Grid::new(1, 1), first)?;
         let (plain, transposed) = match op.ways {
-            Ways::Plain => (call.outputs[0].at, 0),
-            Ways::Transposed => (0, call.outputs[0].at),
-            Ways::Both => (call.outputs[0].at, call.outputs[1].at),
+            QuantizedCopies::Plain => (call.outputs[0].at, 0),
+            QuantizedCopies::Transposed => (0, call.outputs[0].at),
+            QuantizedCopies::Both => (call.outputs[0].at, call.outputs[1].at),
         };
         let tiles = Grid::of([columns.div_ceil(TILE), rows.div_ceil(TILE), 1], [THREADS, 1, 1]);
         let name = format!("quantize_{}_{}", op.of, op.format);
@@ -100,8 +102,8 @@ impl Lowering<'_> {
             return Err(call.unsupported(format!("multiplies eight bits by e4m3, not {} by {}", a.ty, b.ty)));
         }
         let together = match op.part {
-            Part::Output => super::products::side_by_side(call.outputs),
-            Part::GradWeights => super::products::below_each_other(call.outputs),
+            Part::Output => super::products::stacked_columns(call.outputs),
+            Part::GradWeights => super::products::stacked_rows(call.outputs),
             Part::GradInput => Some(call.outputs[0].clone()),
         };
         // Only sums over many tokens need every bit of their additions.

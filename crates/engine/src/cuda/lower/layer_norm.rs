@@ -16,8 +16,8 @@ impl Lowering<'_> {
             return Err(call.unsupported("takes rows, a weight and a bias"));
         };
         let fit = Fit::by_warps(x, x.columns()).map_or_else(|| Fit::of(call, x, x.columns()), Ok)?;
-        let rows_a_block = fit.rows_a_block();
-        let grid = Grid::of([x.rows().div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
+        let rows_per_block = fit.rows_per_block();
+        let grid = Grid::of([x.rows().div_ceil(rows_per_block), 1, 1], [fit.threads, rows_per_block, 1]);
         let arguments = Arguments::default()
             .pointer(x.at)
             .pointer(weight.at)
@@ -34,9 +34,9 @@ impl Lowering<'_> {
             return Err(call.unsupported("takes rows, a weight and the gradient"));
         };
         let fit = Fit::by_warps(x, x.columns()).map_or_else(|| Fit::of(call, x, x.columns()), Ok)?;
-        let (rows, columns, rows_a_block) = (x.rows(), x.columns(), fit.rows_a_block());
+        let (rows, columns, rows_per_block) = (x.rows(), x.columns(), fit.rows_per_block());
         let most = if fit.threads == 32 { WARP_BLOCKS } else { NORM_BLOCKS } * self.context.multiprocessors as usize;
-        let blocks = blocks_in_equal_turns(rows.div_ceil(rows_a_block), most);
+        let blocks = blocks_in_equal_turns(rows.div_ceil(rows_per_block), most);
         let bytes = blocks * columns * 4;
         let later = self.sums_later && bytes <= MOST_LATER;
         let (dweights, dbiases) = match later {
@@ -53,8 +53,8 @@ impl Lowering<'_> {
             .u32(rows)
             .u32(columns)
             .f32(op.eps);
-        let shared = 2 * (256 + rows_a_block * columns) * 4;
-        let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
+        let shared = 2 * (256 + rows_per_block * columns) * 4;
+        let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_per_block, 1]).with_shared(shared);
         let name = format!("layer_norm_grad_{}", fit.suffix);
         let mut actions = vec![self.kernel(call, LAYER_NORM, &name, grid, arguments)?];
         for (lines, sum) in [(dweights, dweight), (dbiases, dbias)] {

@@ -12,7 +12,7 @@ impl Lowering<'_> {
     pub fn sgd(&mut self, call: &Call, op: &Sgd) -> Result<Vec<Action>, CudaError> {
         let [weight, gradient, rates, rest @ ..] = call.inputs else { return Err(call.unsupported("takes three")) };
         let (buffer, rest) = rest.split_at(op.buffers());
-        let (half, clip) = rest.split_at(op.halves);
+        let (half, clip) = rest.split_at(op.bf16_copies);
         let arguments = Arguments::default()
             .pointer(weight.at)
             .pointer(first_of(buffer))

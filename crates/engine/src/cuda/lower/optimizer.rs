@@ -41,13 +41,13 @@ pub struct Update<'a> {
 impl Update<'_> {
     /// Four operands a parameter, then the half copies of those that are matrices.
     pub fn list(operands: &[Operand], parameters: usize) -> Vec<Update<'_>> {
-        let (tensors, halves) = operands.split_at(4 * parameters);
-        let mut halves = halves.iter();
+        let (tensors, bf16_copies) = operands.split_at(4 * parameters);
+        let mut bf16_copies = bf16_copies.iter();
         tensors
             .chunks_exact(4)
             .map(|tensors| {
                 let [weight, first, second, gradient] = tensors else { unreachable!("chunks of four") };
-                let half = if weight.ty.sizes().len() > 1 { halves.next() } else { None };
+                let half = if weight.ty.sizes().len() > 1 { bf16_copies.next() } else { None };
                 Update { weight, first, second, gradient, half }
             })
             .collect()
@@ -85,8 +85,8 @@ pub struct RatesAt {
 impl Lowering<'_> {
     pub fn adamw(&mut self, call: &Call, op: &AdamW) -> Result<Vec<Action>, CudaError> {
         let at = call.inputs;
-        let half = (op.halves == 1).then(|| &at[5]);
-        let clip = at.get(5 + op.halves).map_or(0, |clip| clip.at);
+        let half = (op.bf16_copies == 1).then(|| &at[5]);
+        let clip = at.get(5 + op.bf16_copies).map_or(0, |clip| clip.at);
         let update = Update { weight: &at[0], first: &at[1], second: &at[2], gradient: &at[3], half };
         let tables = self.tables_of(&[update])?;
         Ok(vec![self.update(&tables, RatesAt { first: at[4].at, stride: 0 }, clip, op)?])

@@ -14,7 +14,7 @@ impl Lowering<'_> {
 
     pub fn linears(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         let (x, weights) = (&call.inputs[0], &call.inputs[1..]);
-        if let (Some(weight), Some(out)) = (below_each_other(weights), side_by_side(call.outputs)) {
+        if let (Some(weight), Some(out)) = (stacked_rows(weights), stacked_columns(call.outputs)) {
             return Ok(vec![self.product(Form::Nt, x, &weight, &out, Sum::New)]);
         }
         let each = weights.iter().zip(call.outputs);
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         let arrived: Vec<Operand> = call.inputs.iter().step_by(2).cloned().collect();
         let weights: Vec<Operand> = call.inputs.iter().skip(1).step_by(2).cloned().collect();
         let out = &call.outputs[0];
-        if let (Some(dy), Some(weight)) = (side_by_side(&arrived), below_each_other(&weights)) {
+        if let (Some(dy), Some(weight)) = (stacked_columns(&arrived), stacked_rows(&weights)) {
             return Ok(vec![self.product(Form::Nn, &dy, &weight, out, Sum::New)]);
         }
         let each = arrived.iter().zip(&weights).enumerate();
@@ -38,7 +38,7 @@ impl Lowering<'_> {
 
     pub fn linears_gradient_weights(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         let (x, arrived) = (&call.inputs[0], &call.inputs[1..]);
-        if let (Some(dy), Some(out)) = (side_by_side(arrived), below_each_other(call.outputs)) {
+        if let (Some(dy), Some(out)) = (stacked_columns(arrived), stacked_rows(call.outputs)) {
             return Ok(vec![self.product(Form::Tn, &dy, x, &out, Sum::New)]);
         }
         let each = arrived.iter().zip(call.outputs);
@@ -75,7 +75,7 @@ pub enum Sum {
 }
 
 /// One matrix of all their columns, where they lie so.
-pub fn side_by_side(operands: &[Operand]) -> Option<Operand> {
+pub fn stacked_columns(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let columns: usize = operands.iter().map(Operand::columns).sum();
     let mut at = first.at;
@@ -90,7 +90,7 @@ pub fn side_by_side(operands: &[Operand]) -> Option<Operand> {
 }
 
 /// One matrix of all their rows, where they lie so.
-pub fn below_each_other(operands: &[Operand]) -> Option<Operand> {
+pub fn stacked_rows(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let rows: usize = operands.iter().map(Operand::rows).sum();
     let mut at = first.at;
@@ -116,16 +116,16 @@ mod tests {
 
     #[test]
     fn operands_that_lie_together_are_one() {
-        let beside = side_by_side(&[operand(0, [4, 8], 12), operand(32, [4, 4], 12)]).unwrap();
+        let beside = stacked_columns(&[operand(0, [4, 8], 12), operand(32, [4, 4], 12)]).unwrap();
         assert_eq!((beside.rows(), beside.columns(), beside.pitch), (4, 12, 12));
-        let below = below_each_other(&[operand(64, [2, 8], 8), operand(128, [3, 8], 8)]).unwrap();
+        let below = stacked_rows(&[operand(64, [2, 8], 8), operand(128, [3, 8], 8)]).unwrap();
         assert_eq!((below.at, below.rows(), below.columns()), (64, 5, 8));
     }
 
     #[test]
     fn operands_with_a_gap_between_them_are_not() {
-        assert!(side_by_side(&[operand(0, [4, 8], 16), operand(40, [4, 4], 16)]).is_none());
-        assert!(side_by_side(&[operand(0, [4, 8], 8), operand(128, [4, 4], 4)]).is_none());
-        assert!(below_each_other(&[operand(0, [2, 8], 8), operand(128, [3, 8], 8)]).is_none());
+        assert!(stacked_columns(&[operand(0, [4, 8], 16), operand(40, [4, 4], 16)]).is_none());
+        assert!(stacked_columns(&[operand(0, [4, 8], 8), operand(128, [4, 4], 4)]).is_none());
+        assert!(stacked_rows(&[operand(0, [2, 8], 8), operand(128, [3, 8], 8)]).is_none());
     }
 }

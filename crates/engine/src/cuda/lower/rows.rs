@@ -4,8 +4,8 @@ use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{ELEMENTWISE, EXCHANGE, NORM, Unit};
 use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
-use headroom_graph::ops::collective::{AllGather, halved};
-use headroom_graph::ops::rope::{Rope, Turn};
+use headroom_graph::ops::collective::{AllGather, copied_tensors};
+use headroom_graph::ops::rope::{Rope, RotationDirection};
 use headroom_graph::{Op, TensorType};
 use std::ops::Range;
 
@@ -96,7 +96,7 @@ impl Lowering<'_> {
             .u32(seq)
             .u64(x.pitch)
             .u64(out.pitch)
-            .f32(if op.turn == Turn::Back { -1.0 } else { 1.0 });
+            .f32(if op.turn == RotationDirection::Back { -1.0 } else { 1.0 });
         let packs = rows * op.heads * half / if vector { wide(x) } else { 1 };
         let name = if vector { "rope_v" } else { "rope_s" };
         Ok(vec![self.kernel(call, ELEMENTWISE, name, self.through(packs), arguments)?])
@@ -121,8 +121,8 @@ impl Lowering<'_> {
         };
         let rows = x.ty.elements() / columns;
         let fit = Fit::of(call, x, columns)?;
-        let rows_a_block = fit.rows_a_block();
-        let grid = Grid::of([rows.div_ceil(rows_a_block), 1, 1], [fit.threads, rows_a_block, 1]);
+        let rows_per_block = fit.rows_per_block();
+        let grid = Grid::of([rows.div_ceil(rows_per_block), 1, 1], [fit.threads, rows_per_block, 1]);
         let arguments = places.into_iter().fold(Arguments::default().pointer(x.at), Arguments::pointer);
         let arguments = arguments.u32(rows).u32(columns).f32(eps);
         Ok(vec![self.kernel(call, NORM, &format!("rms_norm_{}", fit.suffix), grid, arguments)?])
@@ -139,9 +139,9 @@ impl Lowering<'_> {
         let columns = weight.columns();
         let rows = x.ty.elements() / columns;
         let fit = Fit::of(call, x, columns)?;
-        let rows_a_block = fit.rows_a_block();
+        let rows_per_block = fit.rows_per_block();
         let blocks =
-            blocks_in_equal_turns(rows.div_ceil(rows_a_block), NORM_BLOCKS * self.context.multiprocessors as usize);
+            blocks_in_equal_turns(rows.div_ceil(rows_per_block), NORM_BLOCKS * self.context.multiprocessors as usize);
         let partial_bytes = blocks * columns * 4;
         let later = self.sums_later && partial_bytes <= MOST_LATER;
         let partial = if later { self.own_memory(partial_bytes)? } else { self.scratch(0, partial_bytes) };
@@ -157,7 +157,7 @@ impl Lowering<'_> {
             .f32(eps)
             .u32(fit.stages(self.context.shared_memory));
         let shared = fit.gradient_shared(fit.stages(self.context.shared_memory), columns);
-        let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_a_block, 1]).with_shared(shared);
+        let grid = Grid::of([blocks, 1, 1], [fit.threads, rows_per_block, 1]).with_shared(shared);
         let name = format!("rms_norm_grad_{}", fit.suffix);
         let gradient = self.kernel(call, NORM, &name, grid, arguments)?;
         if later {
@@ -199,7 +199,7 @@ impl Lowering<'_> {
     pub fn copies(&mut self, call: &Call, op: &AllGather) -> Result<Vec<Action>, CudaError> {
         let types = |operands: &[Operand]| operands.iter().map(|operand| operand.ty.clone()).collect::<Vec<_>>();
         let (whole, copies) = (&call.inputs[..op.tensors], &call.inputs[2 * op.tensors..]);
-        let Some(of) = halved(&types(whole), &types(copies)) else {
+        let Some(of) = copied_tensors(&types(whole), &types(copies)) else {
             return Err(call.unsupported("copies of other tensors"));
         };
         let unit = Unit { source: EXCHANGE, options: vec![] };
@@ -273,7 +273,7 @@ impl Fit {
     }
 
     /// Short rows share a block.
-    pub fn rows_a_block(&self) -> usize {
+    pub fn rows_per_block(&self) -> usize {
         (256 / self.threads).clamp(1, 8)
     }
 
@@ -286,12 +286,12 @@ impl Fit {
 
     /// x, and the gradients that arrive.
     fn ring(&self, stages: usize) -> usize {
-        stages * 3 * self.each * self.pack * self.threads * self.rows_a_block()
+        stages * 3 * self.each * self.pack * self.threads * self.rows_per_block()
     }
 
     /// The sums for the weight take the ring's place in the end.
     fn gradient_shared(&self, stages: usize, columns: usize) -> usize {
-        NORM_ROOM + self.ring(stages).max(self.rows_a_block() * columns * 4)
+        NORM_ROOM + self.ring(stages).max(self.rows_per_block() * columns * 4)
     }
 }
 

@@ -46,10 +46,10 @@ struct Cut<'a> {
     /// Units of depth, in `blocks` equal blocks.
     units: usize,
     blocks: usize,
-    blocks_a_stage: usize,
+    blocks_per_stage: usize,
     /// Panels of all right operands, one operand after the other.
     panels: usize,
-    panels_a_stage: usize,
+    panels_per_stage: usize,
     /// Items side by side that a stage's panels are cut into.
     items_across: usize,
 }
@@ -151,7 +151,7 @@ impl<'a> Cut<'a> {
         let deepest = units.div_ceil(blocks);
         let left_blocks = (2 * LEFT_FLOATS / (deepest * unit_numbers)).max(1);
         let room = 2 * buffer.floats / (deepest * unit_numbers);
-        let (blocks_a_stage, panels_a_stage) = if blocks <= left_blocks && blocks * panels <= room {
+        let (blocks_per_stage, panels_per_stage) = if blocks <= left_blocks && blocks * panels <= room {
             (blocks, panels)
         } else {
             (1..=left_blocks.min(blocks).min(room / 2).max(1))
@@ -162,13 +162,13 @@ impl<'a> Cut<'a> {
                 .expect("a stage has at least one block")
         };
         let row_panels = joined::panels(heights(joined, &rows), SIDE);
-        let tallest = (left_blocks / blocks_a_stage).clamp(1, ROW_PANELS_MAX);
+        let tallest = (left_blocks / blocks_per_stage).clamp(1, ROW_PANELS_MAX);
         let (items_down, items_across) = match team {
             1 => (row_panels.div_ceil(tallest), 1),
             _ => {
                 let height = (row_panels / (ITEMS_A_WORKER * team)).clamp(ROW_PANELS_MIN.min(tallest), tallest);
                 let down = row_panels.div_ceil(height).next_multiple_of(team).min(row_panels);
-                (down, team.div_ceil(down).clamp(1, panels_a_stage.div_ceil(2)))
+                (down, team.div_ceil(down).clamp(1, panels_per_stage.div_ceil(2)))
             }
         };
         Cut {
@@ -181,23 +181,23 @@ impl<'a> Cut<'a> {
             items_down,
             units,
             blocks,
-            blocks_a_stage,
+            blocks_per_stage,
             panels,
-            panels_a_stage,
+            panels_per_stage,
             items_across,
         }
     }
 
     fn stages(&self) -> usize {
-        self.blocks.div_ceil(self.blocks_a_stage) * self.panels.div_ceil(self.panels_a_stage)
+        self.blocks.div_ceil(self.blocks_per_stage) * self.panels.div_ceil(self.panels_per_stage)
     }
 
     /// Depth is the inner loop. Stages take turns in the two halves of the buffer.
     fn stage(&self, index: usize) -> Stage {
-        let depth_stages = self.blocks.div_ceil(self.blocks_a_stage);
+        let depth_stages = self.blocks.div_ceil(self.blocks_per_stage);
         let (across, down) = (index / depth_stages, index % depth_stages);
-        let blocks = down * self.blocks_a_stage..((down + 1) * self.blocks_a_stage).min(self.blocks);
-        let panels = across * self.panels_a_stage..((across + 1) * self.panels_a_stage).min(self.panels);
+        let blocks = down * self.blocks_per_stage..((down + 1) * self.blocks_per_stage).min(self.blocks);
+        let panels = across * self.panels_per_stage..((across + 1) * self.panels_per_stage).min(self.panels);
         let half = if self.stages() > 1 { (index % 2) * (self.buffer.floats / 2) } else { 0 };
         // SAFETY: zero, or half of the buffer's length.
         Stage { blocks, panels, at: unsafe { self.buffer.start.add(half) }.cast() }

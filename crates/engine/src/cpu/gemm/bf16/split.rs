@@ -25,7 +25,7 @@ const LARGEST: f32 = f32::from_bits(0x7f7f_0000);
 
 /// 16 numbers, or as many runs of them as there are steps.
 #[repr(align(64))]
-struct Turned([f32; VECTOR * UNIT]);
+struct Transposed([f32; VECTOR * UNIT]);
 
 /// `a[rows, depth]`, panel after panel.
 ///
@@ -46,8 +46,8 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
             if a.col_stride == 1 {
                 along(from, a.row_stride, count, steps, to);
             } else {
-                let mut turned = Turned([0.0; VECTOR * UNIT]);
-                let at = turned.0.as_mut_ptr();
+                let mut transposed = Transposed([0.0; VECTOR * UNIT]);
+                let at = transposed.0.as_mut_ptr();
                 if a.row_stride == 1 {
                     let first = steps.min(VECTOR);
                     turn(from, a.col_stride, first, count, at, UNIT);
@@ -81,8 +81,8 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
                 if b.col_stride == 1 {
                     across(from, b.row_stride, count, steps, to);
                 } else {
-                    let mut turned = Turned([0.0; VECTOR * UNIT]);
-                    let at = turned.0.as_mut_ptr();
+                    let mut transposed = Transposed([0.0; VECTOR * UNIT]);
+                    let at = transposed.0.as_mut_ptr();
                     if b.row_stride == 1 {
                         let first = steps.min(VECTOR);
                         turn(from, b.col_stride, count, first, at, VECTOR);

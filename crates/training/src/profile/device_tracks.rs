@@ -2,12 +2,12 @@
 //! the plan's calls, each tied to its kernels.
 //!
 //! Launched call by call, a call of the plan lies where the host launched it. Replayed, the host launches the step whole:
-//! then calls lie on lanes of their own, at the times at which the device ran them.
+//! then calls lie on tracks of their own, at the times at which the device ran them.
 
 use super::trace_events::{Events, annotation, nanos};
 use super::{Profiled, collectives};
 use crate::recording::{Part, StepSpan};
-use headroom_engine::recorder::{Activity, CallSpan, Timing, What};
+use headroom_engine::recorder::{Activity, ActivityKind, CallSpan, Timing};
 use headroom_trace::write::{DevicePlace, HostPlace, Queues, TraceWriter, WrittenCall, WrittenKernel, WrittenTransfer};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
@@ -19,10 +19,10 @@ pub const DEVICE: u32 = 0;
 /// Holistic Trace Analysis takes smaller ones for something else.
 const FIRST_CORRELATION: u32 = 100_000;
 
-/// Lanes of calls as the device ran them come after the training loop's.
+/// Tracks of calls as the device ran them come after the training loop's.
 const CALL_LANES: u32 = 4;
 
-pub fn name_lanes(profiled: &Profiled, writer: &mut TraceWriter, process: u32) -> io::Result<()> {
+pub fn name_tracks(profiled: &Profiled, writer: &mut TraceWriter, process: u32) -> io::Result<()> {
     writer.process(DEVICE, "headroom", &format!("GPU {DEVICE}"))?;
     let recording = profiled.recording;
     let streams: BTreeSet<u32> =
@@ -59,11 +59,12 @@ pub fn write_step(
     let answered: HashSet<u32> =
         activities.iter().filter(|one| one.stream().is_some()).map(|one| one.correlation).collect();
     let mut told = HashSet::new();
-    let own_wait = activities.iter().rposition(|one| one.what == What::DriverCall && one.name.contains("Synchronize"));
+    let own_wait =
+        activities.iter().rposition(|one| one.what == ActivityKind::DriverCall && one.name.contains("Synchronize"));
     for (index, one) in activities.iter().enumerate() {
         let (external_id, correlation) = (ids.of(one), FIRST_CORRELATION + one.correlation);
         match one.what {
-            What::DriverCall => {
+            ActivityKind::DriverCall => {
                 // Clocks agree to a microsecond: a call that ends a step ends in it.
                 let place = events.place(one.start, one.end.min(step.end));
                 if own_wait == Some(index) {
@@ -73,7 +74,7 @@ pub fn write_step(
                 let queues_work = if answered.contains(&one.correlation) { Queues::Work } else { Queues::Nothing };
                 writer.call(&WrittenCall { name: &one.name, place, external_id, correlation, queues_work })?;
             }
-            What::Kernel { stream, grid, block } => {
+            ActivityKind::Kernel { stream, grid, block } => {
                 let place = on_device(stream, one.start, one.end);
                 // A call's message is told once, beside the first kernel of NCCL's that it launched.
                 let call = one.call.filter(|_| one.name.contains("nccl") && told.insert(external_id));
@@ -81,11 +82,11 @@ pub fn write_step(
                 let kernel = WrittenKernel { name: &one.name, place, external_id, correlation, grid, block, message };
                 writer.kernel(&kernel)?;
             }
-            What::Copy { stream, bytes } => {
+            ActivityKind::Copy { stream, bytes } => {
                 let place = on_device(stream, one.start, one.end);
                 writer.copy(&WrittenTransfer { name: &one.name, place, external_id, correlation, bytes })?;
             }
-            What::Fill { stream, bytes } => {
+            ActivityKind::Fill { stream, bytes } => {
                 let place = on_device(stream, one.start, one.end);
                 writer.fill(&WrittenTransfer { name: &one.name, place, external_id, correlation, bytes })?;
             }
@@ -151,7 +152,7 @@ fn on_device(stream: u32, start: Duration, end: Duration) -> DevicePlace {
 fn places_of_launches(spans: &[CallSpan], activities: &[&Activity], events: &Events) -> Vec<HostPlace> {
     let mut runs: HashMap<u32, VecDeque<(Duration, Duration)>> = HashMap::new();
     let launches: Vec<&&Activity> =
-        activities.iter().filter(|one| one.what == What::DriverCall && one.call.is_some()).collect();
+        activities.iter().filter(|one| one.what == ActivityKind::DriverCall && one.call.is_some()).collect();
     for run in launches.chunk_by(|left, right| left.call == right.call) {
         if let (Some(call), Some(last)) = (run[0].call, run.last()) {
             runs.entry(call.call).or_default().push_back((run[0].start, last.end));
@@ -165,19 +166,19 @@ fn places_of_launches(spans: &[CallSpan], activities: &[&Activity], events: &Eve
     spans.iter().map(place).collect()
 }
 
-/// On the first lane where nothing else runs at the time: calls on several streams overlap.
+/// On the first track where nothing else runs at the time: calls on several streams overlap.
 fn places_side_by_side(spans: &[CallSpan], events: &Events) -> Vec<HostPlace> {
     let mut ends = [Duration::ZERO; CALL_LANES as usize];
     let place = |span: &CallSpan| {
-        let lane = ends.iter().position(|end| *end <= span.start).unwrap_or(0);
-        // Where all lanes are taken it begins when the first is free, so that lanes stay in order.
-        let start = span.start.max(ends[lane]);
-        ends[lane] = span.end.max(start);
-        HostPlace { thread: events.process + 1 + lane as u32, ..events.place(start, ends[lane]) }
+        let track = ends.iter().position(|end| *end <= span.start).unwrap_or(0);
+        // Where all tracks are taken it begins when the first is free, so that tracks stay in order.
+        let start = span.start.max(ends[track]);
+        ends[track] = span.end.max(start);
+        HostPlace { thread: events.process + 1 + track as u32, ..events.place(start, ends[track]) }
     };
     spans.iter().map(place).collect()
 }
 
 #[cfg(test)]
-#[path = "device_lanes_tests.rs"]
+#[path = "device_tracks_tests.rs"]
 mod tests;

@@ -35,7 +35,7 @@ fn micros(micros: u64) -> Duration {
 
 fn kernel(name: &str, (start, end): (u64, u64), call: Option<u32>, correlation: u32) -> Activity {
     Activity {
-        what: What::Kernel { stream: 7, grid: [2, 1, 1], block: [64, 1, 1] },
+        what: ActivityKind::Kernel { stream: 7, grid: [2, 1, 1], block: [64, 1, 1] },
         name: name.into(),
         start: micros(start),
         end: micros(end),
@@ -45,7 +45,7 @@ fn kernel(name: &str, (start, end): (u64, u64), call: Option<u32>, correlation: 
 }
 
 fn driver(name: &str, span: (u64, u64), call: Option<u32>, correlation: u32) -> Activity {
-    Activity { what: What::DriverCall, ..kernel(name, span, call, correlation) }
+    Activity { what: ActivityKind::DriverCall, ..kernel(name, span, call, correlation) }
 }
 
 /// One step from 100 µs on: each call a kernel of 8 µs, 2 µs apart, after a launch at 110 µs or one launch each.

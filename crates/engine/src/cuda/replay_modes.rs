@@ -1,7 +1,7 @@
-//! Ways to replay a step: products that only the update needs on a second lane beside the backward pass, and kernels launched
+//! Ways to replay a step: products that only the update needs on a second stream beside the backward pass, and kernels launched
 //! before the one before them has ended. Each way is tried, and the fastest stays.
 //!
-//! A call on the main lane waits for those beside it that read what it overwrites or make what it reads; the same kernels
+//! A call on the main stream waits for those beside it that read what it overwrites or make what it reads; the same kernels
 //! run in any way, so the results have the same bytes.
 
 use super::Prepared;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lanes {
+pub enum Streams {
     One,
     Two,
 }
@@ -25,43 +25,43 @@ pub enum Launches {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    pub lanes: Lanes,
+pub struct ReplayMode {
+    pub streams: Streams,
     pub launches: Launches,
 }
 
 /// Those that any device has come first.
-pub const WAYS: [Way; 4] = [
-    Way { lanes: Lanes::One, launches: Launches::InTurn },
-    Way { lanes: Lanes::Two, launches: Launches::InTurn },
-    Way { lanes: Lanes::One, launches: Launches::Early },
-    Way { lanes: Lanes::Two, launches: Launches::Early },
+pub const REPLAY_MODES: [ReplayMode; 4] = [
+    ReplayMode { streams: Streams::One, launches: Launches::InTurn },
+    ReplayMode { streams: Streams::Two, launches: Launches::InTurn },
+    ReplayMode { streams: Streams::One, launches: Launches::Early },
+    ReplayMode { streams: Streams::Two, launches: Launches::Early },
 ];
 
 /// The way that also updates weights piece by piece, beside the rest of the backward pass.
-pub const UPDATES_BESIDE: Way = WAYS[3];
+pub const UPDATES_BESIDE: ReplayMode = REPLAY_MODES[3];
 
-/// Names how many of `WAYS` are tried: 1 is one lane, in turn.
-const TRIED_WAYS: &str = "HEADROOM_CUDA_WAYS";
+/// Variable with the number of `REPLAY_MODES` to try: 1 is one stream, in turn.
+const TRIED_MODES: &str = "HEADROOM_CUDA_WAYS";
 
-impl Way {
-    /// Its place among `WAYS`.
+impl ReplayMode {
+    /// Its place among `REPLAY_MODES`.
     pub fn index(self) -> usize {
-        self.lanes as usize + 2 * self.launches as usize
+        self.streams as usize + 2 * self.launches as usize
     }
 
     /// Kernels that are recorded do not overlap: each has its own time.
-    pub fn recorded(self) -> Way {
-        Way { launches: Launches::InTurn, ..self }
+    pub fn recorded(self) -> ReplayMode {
+        ReplayMode { launches: Launches::InTurn, ..self }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ReplayMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lanes = if self.lanes == Lanes::One { "one lane" } else { "two lanes" };
+        let streams = if self.streams == Streams::One { "one stream" } else { "two streams" };
         let launches = if self.launches == Launches::Early { ", launched early" } else { "" };
-        let update = if *self == UPDATES_BESIDE { ", updates beside" } else { "" };
-        write!(f, "{lanes}{launches}{update}")
+        let update = if *self == UPDATES_BESIDE { ", updates overlapped" } else { "" };
+        write!(f, "{streams}{launches}{update}")
     }
 }
 
@@ -72,57 +72,58 @@ const FIRST: usize = 2;
 /// The choice between ways, by the steps that were taken so far.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The first so many of `WAYS`.
-    ways: usize,
-    seconds: [Vec<f64>; WAYS.len()],
+    /// The first so many of `REPLAY_MODES`.
+    modes: usize,
+    seconds: [Vec<f64>; REPLAY_MODES.len()],
 }
 
 impl Trial {
     /// Kernels can be launched early from Hopper on.
     pub fn of(capability: (u32, u32)) -> Trial {
-        Trial::among(capability, std::env::var(TRIED_WAYS).ok().as_deref())
+        Trial::among(capability, std::env::var(TRIED_MODES).ok().as_deref())
     }
 
     fn among(capability: (u32, u32), asked: Option<&str>) -> Trial {
-        let has = if capability >= (9, 0) { WAYS.len() } else { 2 };
-        let asked = asked.and_then(|ways| ways.parse().ok()).unwrap_or(has);
-        Trial { ways: asked.clamp(1, has), seconds: Default::default() }
+        let has = if capability >= (9, 0) { REPLAY_MODES.len() } else { 2 };
+        let asked = asked.and_then(|modes| modes.parse().ok()).unwrap_or(has);
+        Trial { modes: asked.clamp(1, has), seconds: Default::default() }
     }
 
     /// How to take a step: by turns at first, then as the fastest.
-    pub fn at(&self, step: usize) -> Way {
-        if step < FIRST + self.ways * TRIED {
-            return WAYS[step % self.ways];
+    pub fn at(&self, step: usize) -> ReplayMode {
+        if step < FIRST + self.modes * TRIED {
+            return REPLAY_MODES[step % self.modes];
         }
-        let fastest = (0..self.ways).min_by(|&a, &b| self.least(a).total_cmp(&self.least(b)));
-        WAYS[fastest.unwrap_or(0)]
+        let fastest = (0..self.modes).min_by(|&a, &b| self.least(a).total_cmp(&self.least(b)));
+        REPLAY_MODES[fastest.unwrap_or(0)]
     }
 
-    fn least(&self, way: usize) -> f64 {
-        self.seconds[way].iter().copied().fold(f64::INFINITY, f64::min)
+    fn least(&self, mode: usize) -> f64 {
+        self.seconds[mode].iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// A step is done. What came before graphs were captured does not count.
+    /// A step is done. Steps before graphs were captured do not count.
     pub fn took(&mut self, step: usize, seconds: f64) {
-        if (FIRST + self.ways..FIRST + self.ways * TRIED).contains(&step) {
-            self.seconds[step % self.ways].push(seconds);
+        if (FIRST + self.modes..FIRST + self.modes * TRIED).contains(&step) {
+            self.seconds[step % self.modes].push(seconds);
         }
     }
 
     /// The driver does not launch early after all.
     pub fn refuse_early(&mut self) {
-        self.ways = self.ways.min(2);
+        self.modes = self.modes.min(2);
     }
 
     /// The least seconds of every way that was tried.
     pub fn told(&self) -> Option<String> {
-        let tried = (0..self.ways).filter(|way| !self.seconds[*way].is_empty());
-        let each: Vec<String> = tried.map(|way| format!("{} {:.4} ms", WAYS[way], 1e3 * self.least(way))).collect();
+        let tried = (0..self.modes).filter(|mode| !self.seconds[*mode].is_empty());
+        let each: Vec<String> =
+            tried.map(|mode| format!("{} {:.4} ms", REPLAY_MODES[mode], 1e3 * self.least(mode))).collect();
         (!each.is_empty()).then(|| format!("replays: {}", each.join("; ")))
     }
 }
 
-/// Work beside the main lane that is not waited for yet.
+/// Work beside the main stream that is not waited for yet.
 pub struct Beside<'a> {
     main: &'a Stream,
     side: &'a Stream,
@@ -140,7 +141,7 @@ impl<'a> Beside<'a> {
         Beside { main, side, under_way: vec![] }
     }
 
-    /// The side lane may read all that the main one has made.
+    /// The side stream may read all that the main one has made.
     pub fn begin(&self) -> Result<(), CudaError> {
         let now = Event::untimed()?;
         now.record(self.main)?;
@@ -154,7 +155,7 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Waits for the last that the main lane's next call has to come after, and so for all before it.
+    /// Waits for the last that the main stream's next call has to come after, and so for all before it.
     pub fn wait_for(&mut self, call: &Prepared) -> Result<(), CudaError> {
         let meets = |one: &UnderWay| {
             touch(&call.writes, &one.reads) || touch(&call.writes, &one.writes) || touch(&call.reads, &one.writes)
@@ -183,21 +184,21 @@ mod tests {
 
     #[test]
     fn every_way_is_tried_in_turns_and_the_fastest_stays() {
-        for (capability, ways) in [((8, 0), 2), ((9, 0), 4)] {
-            for fastest in &WAYS[..ways] {
+        for (capability, modes) in [((8, 0), 2), ((9, 0), 4)] {
+            for fastest in &REPLAY_MODES[..modes] {
                 let mut trial = Trial::among(capability, None);
                 let mut seen = vec![];
                 for step in 0..30 {
-                    let way = trial.at(step);
-                    seen.push(way.index());
-                    trial.took(step, if way == *fastest { 1.0 } else { 1.1 });
+                    let mode = trial.at(step);
+                    seen.push(mode.index());
+                    trial.took(step, if mode == *fastest { 1.0 } else { 1.1 });
                 }
                 assert_eq!(trial.at(30), *fastest);
-                assert!((0..ways).all(|way| seen.contains(&way)) && seen.iter().all(|way| *way < ways));
+                assert!((0..modes).all(|mode| seen.contains(&mode)) && seen.iter().all(|mode| *mode < modes));
                 assert!(trial.told().unwrap().contains("1000.0000 ms"));
             }
         }
-        assert!(WAYS.iter().enumerate().all(|(index, way)| way.index() == index));
+        assert!(REPLAY_MODES.iter().enumerate().all(|(index, mode)| mode.index() == index));
     }
 
     #[test]
@@ -208,10 +209,11 @@ mod tests {
             assert_eq!(trial.at(step).launches, Launches::InTurn);
             trial.took(step, 1.0);
         }
-        assert_eq!(WAYS[3].recorded(), WAYS[1]);
-        for (asked, ways) in [(Some("1"), 1), (Some("3"), 3), (Some("9"), 4), (Some("0"), 1), (Some("x"), 4), (None, 4)]
+        assert_eq!(REPLAY_MODES[3].recorded(), REPLAY_MODES[1]);
+        for (asked, modes) in
+            [(Some("1"), 1), (Some("3"), 3), (Some("9"), 4), (Some("0"), 1), (Some("x"), 4), (None, 4)]
         {
-            assert_eq!(Trial::among((9, 0), asked).ways, ways);
+            assert_eq!(Trial::among((9, 0), asked).modes, modes);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Gradients of one result that are asked for in several passes (one by each input), with a graph left each time to be differentiated.
 
 use hashbrown::{HashMap, HashSet};
-use headroom_trace::{Category, LaneId, NONE, NameId};
+use headroom_trace::{Category, NONE, NameId, TrackId};
 
 use super::view::{View, is_backward_node};
 
@@ -9,10 +9,10 @@ type Id = (u32, NameId);
 
 /// Nodes that one pass for all inputs would not go through again: all of a pass that begins where an earlier one of the step began, and, where a
 /// later pass differentiates what several of them left, all but the first. `nodes` are the numbered nodes of each thread and step, in order.
-pub fn asked_again(view: &View, nodes: &HashMap<(LaneId, usize), Vec<usize>>) -> Vec<usize> {
+pub fn repeated_backward(view: &View, nodes: &HashMap<(TrackId, usize), Vec<usize>>) -> Vec<usize> {
     let Some((caller, calls)) = caller(view) else { return Vec::new() };
     let mut again = Vec::new();
-    for (_, nodes) in nodes.iter().filter(|((lane, _), _)| *lane != caller) {
+    for (_, nodes) in nodes.iter().filter(|((track, _), _)| *track != caller) {
         of_one_step(view, &passes(view, nodes, &calls), &mut again);
     }
     again
@@ -28,9 +28,9 @@ fn of_one_step(view: &View, passes: &[Vec<usize>], again: &mut Vec<usize>) {
         let earlier = pass.first().and_then(|&first| began.get(&id(first)));
         for &at in pass {
             let (number, name) = id(at);
-            let left = numbers_left(view, at);
+            let left = numbers_to_differentiate(view, at);
             let before = earlier.and_then(|earlier| earlier.get(&(number, name)));
-            let left_before = before.map(|&before| numbers_left(view, before)).unwrap_or_default();
+            let left_before = before.map(|&before| numbers_to_differentiate(view, before)).unwrap_or_default();
             if !left.is_empty() && left.len() == left_before.len() {
                 first_left.extend(left.into_iter().zip(left_before));
                 again.push(at);
@@ -45,7 +45,7 @@ fn of_one_step(view: &View, passes: &[Vec<usize>], again: &mut Vec<usize>) {
 }
 
 /// Numbers of the operators within a node whose results are to be differentiated.
-pub fn numbers_left(view: &View, node: usize) -> Vec<u32> {
+pub fn numbers_to_differentiate(view: &View, node: usize) -> Vec<u32> {
     let host = &view.trace.host;
     let is_numbered = |&at: &usize| {
         host.category[at] == Category::CpuOp && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node]
@@ -74,16 +74,16 @@ fn passes(view: &View, nodes: &[usize], calls: &[i64]) -> Vec<Vec<usize>> {
 }
 
 /// The thread of the forward pass, and when it called operators.
-fn caller(view: &View) -> Option<(LaneId, Vec<i64>)> {
+fn caller(view: &View) -> Option<(TrackId, Vec<i64>)> {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
-    let mut numbered: HashMap<LaneId, usize> = HashMap::new();
+    let mut numbered: HashMap<TrackId, usize> = HashMap::new();
     let operators = || (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
     for at in operators().filter(|&at| host.sequence[at] != NONE && !view.ancestors(at).any(is_node)) {
-        *numbered.entry(host.lane[at]).or_default() += 1;
+        *numbered.entry(host.track[at]).or_default() += 1;
     }
-    let (&lane, _) = numbered.iter().max_by_key(|(_, count)| **count)?;
-    let mut starts: Vec<i64> = operators().filter(|&at| host.lane[at] == lane).map(|at| host.start[at]).collect();
+    let (&track, _) = numbered.iter().max_by_key(|(_, count)| **count)?;
+    let mut starts: Vec<i64> = operators().filter(|&at| host.track[at] == track).map(|at| host.start[at]).collect();
     starts.sort_unstable();
-    Some((lane, starts))
+    Some((track, starts))
 }

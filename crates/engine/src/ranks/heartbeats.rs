@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// The current activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum RankActivity {
     /// Saves, loads, writes: long without a call of the device.
     Other,
     /// A step, in which calls follow each other.
@@ -19,11 +19,12 @@ pub enum Doing {
     Leaves,
 }
 
-const ALL: [Doing; 5] = [Doing::Other, Doing::Steps, Doing::Words, Doing::Tensors, Doing::Leaves];
+const ALL: [RankActivity; 5] =
+    [RankActivity::Other, RankActivity::Steps, RankActivity::Words, RankActivity::Tensors, RankActivity::Leaves];
 
-impl Doing {
+impl RankActivity {
     pub fn waits(self) -> bool {
-        matches!(self, Doing::Words | Doing::Tensors)
+        matches!(self, RankActivity::Words | RankActivity::Tensors)
     }
 }
 
@@ -32,7 +33,7 @@ impl Doing {
 struct Sign {
     calls: u64,
     job: u64,
-    doing: Doing,
+    doing: RankActivity,
 }
 
 const WORDS: usize = 3;
@@ -45,7 +46,7 @@ impl Sign {
 
     fn from_letter(letter: Letter) -> Sign {
         let [calls, job, doing] = letter;
-        Sign { calls, job, doing: ALL.get(doing as usize).copied().unwrap_or(Doing::Other) }
+        Sign { calls, job, doing: ALL.get(doing as usize).copied().unwrap_or(RankActivity::Other) }
     }
 }
 
@@ -65,7 +66,7 @@ struct Peer {
 }
 
 /// The signs of all ranks. MPI may write to it until the process ends, so that it is never given back.
-pub struct Pulse {
+pub struct Heartbeats {
     peers: ManuallyDrop<Vec<Peer>>,
     patience: Duration,
     told: Option<Instant>,
@@ -84,8 +85,8 @@ const HELD: Duration = Duration::from_secs(2);
 /// The tag of signs; all others are larger.
 pub const TAG: i32 = 0;
 
-impl Pulse {
-    pub fn new(world: &World, patience: Duration) -> Pulse {
+impl Heartbeats {
+    pub fn new(world: &World, patience: Duration) -> Heartbeats {
         let now = Instant::now();
         let peer = |rank| Peer {
             rank,
@@ -93,13 +94,13 @@ impl Pulse {
             outbox: Box::new([0; WORDS]),
             coming: vec![],
             going: vec![],
-            sign: Sign { calls: 0, job: 0, doing: Doing::Other },
+            sign: Sign { calls: 0, job: 0, doing: RankActivity::Other },
             knows: false,
             heard: now,
             moved: now,
         };
         let peers = (0..world.size).filter(|rank| *rank != world.rank).map(peer).collect();
-        Pulse { peers: ManuallyDrop::new(peers), patience, told: None, looked: now }
+        Heartbeats { peers: ManuallyDrop::new(peers), patience, told: None, looked: now }
     }
 
     /// Time between two signs.
@@ -108,10 +109,10 @@ impl Pulse {
     }
 
     /// Tells the others of this rank where it is time to, and looks for what they told.
-    pub fn tell(&mut self, world: &World, (calls, doing): (u64, Doing), job: u64) -> Result<(), RanksError> {
+    pub fn tell(&mut self, world: &World, (calls, doing): (u64, RankActivity), job: u64) -> Result<(), RanksError> {
         let now = Instant::now();
         let sign = Sign { calls, job, doing };
-        let (leaves, interval) = (doing == Doing::Leaves, self.interval());
+        let (leaves, interval) = (doing == RankActivity::Leaves, self.interval());
         let due = self.told.is_none_or(|told| now - told >= interval);
         if due {
             self.told = Some(now);
@@ -138,7 +139,7 @@ impl Pulse {
                 (peer.heard, peer.moved) = (now, now);
             }
             loop {
-                if peer.sign.doing == Doing::Leaves {
+                if peer.sign.doing == RankActivity::Leaves {
                     break;
                 }
                 if peer.coming.is_empty() {
@@ -160,21 +161,21 @@ impl Pulse {
 
     /// Have all others taken leave, and know of this one's?
     pub fn all_left(&self) -> bool {
-        let left = |peer: &Peer| peer.sign.doing == Doing::Leaves && peer.knows && peer.going.is_empty();
+        let left = |peer: &Peer| peer.sign.doing == RankActivity::Leaves && peer.knows && peer.going.is_empty();
         self.peers.iter().all(left)
     }
 
     /// Why those of `missing` will not come, where that is certain. This rank waits in `job`, doing `doing`, since `since`.
-    pub fn verdict(&self, missing: &[usize], job: u64, doing: Doing, since: Instant) -> Option<RanksError> {
+    pub fn verdict(&self, missing: &[usize], job: u64, doing: RankActivity, since: Instant) -> Option<RanksError> {
         let now = Instant::now();
         let seconds = self.patience.as_secs_f64();
         let among = |holds: &dyn Fn(&Peer) -> bool| -> Vec<usize> {
             let peers = self.peers.iter().filter(|peer| missing.contains(&peer.rank) && holds(peer));
             peers.map(|peer| peer.rank).collect()
         };
-        let left = |peer: &Peer| peer.sign.doing == Doing::Leaves;
+        let left = |peer: &Peer| peer.sign.doing == RankActivity::Leaves;
         let gone = among(&|peer| left(peer) && now - peer.moved > AFTER_LEAVE);
-        if !gone.is_empty() && doing != Doing::Leaves {
+        if !gone.is_empty() && doing != RankActivity::Leaves {
             return Some(RanksError::Gone { missing: gone });
         }
         let silent = among(&|peer| !left(peer) && now - peer.heard > self.patience);
@@ -182,15 +183,15 @@ impl Pulse {
             return Some(RanksError::Silent { missing: silent, seconds });
         }
         let hung = |peer: &Peer| match peer.sign.doing {
-            Doing::Steps => now - peer.moved > self.patience,
-            Doing::Other => now - peer.moved > self.patience * OUTSIDE_STEPS,
+            RankActivity::Steps => now - peer.moved > self.patience,
+            RankActivity::Other => now - peer.moved > self.patience * OUTSIDE_STEPS,
             _ => false,
         };
         let hung = among(&hung);
         if !hung.is_empty() {
             return Some(RanksError::Hung { missing: hung, seconds });
         }
-        if doing == Doing::Leaves || now - since <= self.patience {
+        if doing == RankActivity::Leaves || now - since <= self.patience {
             return None;
         }
         let astray = |peer: &&Peer| {
@@ -208,8 +209,8 @@ impl Pulse {
     }
 }
 
-fn name(doing: Doing) -> &'static str {
-    if doing == Doing::Words { "words number" } else { "exchange number" }
+fn name(doing: RankActivity) -> &'static str {
+    if doing == RankActivity::Words { "words number" } else { "exchange number" }
 }
 
 fn bytes(letter: &Letter) -> &[u8] {
