@@ -55,7 +55,8 @@ pub fn marks(root: &Path) -> anyhow::Result<Marks> {
     ensure!(root.is_dir(), "{} is not a folder", root.display());
     let shown = root.display().to_string();
     let mut others = Others::below(root);
-    let parts: Vec<PartMarks> = PARTS.iter().map(|part| part_marks(part, root, &mut others)).collect();
+    let machine = machine_of(root);
+    let parts: Vec<PartMarks> = PARTS.iter().map(|part| part_marks(part, root, machine, &mut others)).collect();
     if parts.iter().any(PartMarks::is_begun) {
         return Ok(Marks::new(shown, parts));
     }
@@ -68,13 +69,22 @@ pub fn marks(root: &Path) -> anyhow::Result<Marks> {
     }
 }
 
-fn part_marks(part: &Part, root: &Path, others: &mut Others) -> PartMarks {
+/// The kind of machine that trained: a GPU where any run says so.
+fn machine_of(root: &Path) -> Machines {
+    let on_gpu = |folder: &PathBuf| {
+        let record: Result<PerformanceRecord, String> = folders::record(folder, PERFORMANCE_FILE);
+        record.is_ok_and(|record| record.system_info.device.starts_with("cuda"))
+    };
+    if folders::all_below(root).iter().any(on_gpu) { Machines::Gpu } else { Machines::Cpu }
+}
+
+fn part_marks(part: &Part, root: &Path, machine: Machines, others: &mut Others) -> PartMarks {
     let mut runs = vec![];
     for step in part.steps {
         let Some(expected) = &step.run else { continue };
         let named = folders::of_page(root, expected.folder);
         let place = named.or_else(|| others.take(expected));
-        if place.is_some() || expected.machines == Machines::All {
+        if place.is_some() || [Machines::All, machine].contains(&expected.machines) {
             runs.push(run_marks(step, expected, place.as_deref(), root));
         }
     }

@@ -31,7 +31,8 @@ pub struct ExpectedRun {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Machines {
     All,
-    /// Counts only where it is there.
+    /// Too long, or of no meaning, on the other kind of machine: there it counts only where it was run.
+    Cpu,
     Gpu,
 }
 
@@ -106,6 +107,8 @@ pub enum Unit {
     Percent,
     /// A ratio, written with ×.
     Times,
+    /// Per second.
+    Rate,
     Number,
     Words,
 }

@@ -5,7 +5,7 @@ use super::folders;
 use anyhow::Context;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::workshop::{RecordSheet, SheetFigure, SheetStep};
-use headroom_report::numbers::{grouped, seconds};
+use headroom_report::numbers::{grouped, rate, seconds};
 use serde_json::Value;
 use std::path::Path;
 
@@ -46,6 +46,7 @@ fn written(value: &Value, unit: Unit) -> Option<String> {
         Unit::Mebibytes => format!("{number:.1} MiB"),
         Unit::Percent => format!("{number:.1}%"),
         Unit::Times => format!("{number:.2}×"),
+        Unit::Rate => rate(number),
         Unit::Number if number.abs() >= 1e6 => format!("{number:.2e}"),
         Unit::Number if number.abs() >= 100.0 => format!("{number:.1}"),
         Unit::Number | Unit::Words => format!("{number:.4}"),
@@ -64,6 +65,7 @@ mod tests {
             (json!(0.0125), Unit::Seconds, "12.50 ms"),
             (json!(122.25), Unit::Mebibytes, "122.2 MiB"),
             (json!(1.234), Unit::Times, "1.23×"),
+            (json!(32.154), Unit::Rate, "32.2"),
             (json!(6.957_015), Unit::Number, "6.9570"),
             (json!("memory_bound"), Unit::Words, "memory bound"),
         ] {

@@ -133,6 +133,38 @@ fn a_sheet_is_filled_from_the_runs_that_are_there() {
     place.refuses("workshop sheet 1 --output runs", &["is a folder"]);
 }
 
+/// A script's trace is read, whatever lies beside it, and a run of ours is not taken for one.
+#[test]
+fn a_recording_is_known_by_its_trace() {
+    let place = place_with_peaks();
+    for (name, part) in [("runs/torch-before", "slow"), ("runs/torch-after", "fixed")] {
+        fs::create_dir_all(place.path(name)).unwrap();
+        let from = format!("{}/../trace/tests/data/{part}.pt.trace.json.gz", env!("CARGO_MANIFEST_DIR"));
+        fs::copy(from, place.path(name).join("host.pt.trace.json.gz")).unwrap();
+    }
+    let (code, found) = marks(&place, ".", 6, "runs/torch-before");
+    assert_eq!((code, failures(&found), found["checks"].as_array().unwrap().len()), (Some(0), vec![], 4));
+    place.succeeds("profile --size nano --num-steps 9 --output-dir runs/torch-fixed");
+    let (code, found) = marks(&place, ".", 6, "runs/torch-fixed");
+    assert!(code == Some(1) && failures(&found)[0].contains("headroom's own"), "{found}");
+    fs::create_dir_all(place.path("runs/torch-optimize")).unwrap();
+    let (_, found) = marks(&place, ".", 6, "runs/torch-optimize");
+    assert_eq!(failures(&found), ["complete: there is no validation.json: the run did not come to its end"]);
+}
+
+/// Runs that only one kind of machine is asked for count there, and elsewhere where they were made.
+#[test]
+fn parts_for_one_kind_of_machine_count_on_that_machine() {
+    let place = place_with_peaks();
+    place.succeeds(&format!("{PLAIN} --output-dir runs/plain"));
+    let folders = |place: &Place| place.succeeds("workshop check .").stdout;
+    let before = folders(&place);
+    assert!(before.contains("runs/limited") && !before.contains("runs/medium"), "{before}");
+    edit(&place, "runs/plain/performance_summary.json", |record| record["system_info"]["device"] = "cuda".into());
+    let after = folders(&place);
+    assert!(!after.contains("runs/limited") && after.contains("runs/medium"), "{after}");
+}
+
 /// The experiments of the other parts at toy size: complete, but not of the size that is asked for.
 #[test]
 fn experiments_are_judged_by_their_own_records() {
@@ -169,4 +201,25 @@ fn experiments_are_judged_by_their_own_records() {
             words => assert!(failed.len() == 1 && failed[0].contains(words), "{line}: {failed:?}"),
         }
     }
+    let wrong = |file: &str, part: usize, change: &dyn Fn(&mut Value), words: &str| {
+        let before = place.read(file);
+        edit(&place, file, change);
+        let (_, found) = marks(&place, ".", part, file.rsplit_once('/').unwrap().0);
+        let failed = failures(&found).join("\n");
+        assert!(failed.contains(words), "{words}: {failed}");
+        place.write(file, before);
+    };
+    let study = "runs/sizes/study.json";
+    wrong(study, 1, &|record| record["runs"][0]["status"] = "failed".into(), "complete: nano v1 is failed");
+    wrong(study, 1, &|record| record["runs"][0]["planned_memory_mb"] = 1.0.into(), "nano v1: components");
+    wrong(study, 1, &|record| record["runs"][0]["samples_per_sec"] = Value::Null, "nano v1: samples per second");
+    let sweep = "runs/scaling/scaling.json";
+    wrong(sweep, 2, &|record| record["batch_points"][1]["peak_memory_mb"] = 0.1.into(), "memory falls along the batch");
+    wrong(sweep, 2, &|record| record["sequence_points"][1]["scaling_factor"] = 9.0.into(), "sequence: ");
+    let ladder = "runs/optimize/validation.json";
+    wrong(ladder, 4, &|record| record["gates"]["accuracy"]["result"] = "fail".into(), "the gate accuracy fails");
+    wrong(ladder, 4, &|record| record["passes"] = Value::Array(vec![]), "no pass was measured");
+    let rules = "runs/k1/k1.json";
+    wrong(rules, 5, &|record| record["runs"][0]["complete"] = false.into(), "did not reach their budget");
+    wrong(rules, 5, &|record| record["runs"][0]["loss"] = 0.1.into(), "below the sources' entropy");
 }

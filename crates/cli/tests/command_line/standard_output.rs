@@ -12,7 +12,7 @@ fn with_files() -> Place {
     place
 }
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "lint train.py",
     "lint train.py --format json",
     "lint train.py --format sarif",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 16] = [
     "explain",
     "explain TP101",
     "completions bash",
+    "workshop sheet 2",
     "analyze trace.json",
     "analyze trace.json --format html",
     "compare trace.json trace.json",

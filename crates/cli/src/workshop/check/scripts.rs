@@ -16,11 +16,11 @@ pub fn report(place: &Path) -> Result<Answers, String> {
     let findings = analysis["findings"].as_array().ok_or_else(|| format!("{ANALYSIS_FILE} has no findings"))?;
     let steps = analysis["steps"]["list"].as_array().map_or(0, Vec::len);
     Ok(Answers {
-        complete: Ok(format!("{} findings", findings.len())),
+        complete: Ok(counted(findings.len(), "finding")),
         as_asked: written(place, "report.md"),
         report: written(place, "report.html"),
         agree: match analysis["measures"].is_object() {
-            true => Ok(format!("measures of {steps} steps")),
+            true => Ok(format!("measures of {}", counted(steps, "step"))),
             false => Err(format!("{ANALYSIS_FILE} holds no measures")),
         },
     })
@@ -41,12 +41,12 @@ pub fn recording(place: &Path) -> Result<Answers, String> {
         return Err("no operator was recorded".to_string());
     }
     Ok(Answers {
-        complete: Ok(format!("{count} traces, {operators} operators")),
+        complete: Ok(format!("{}, {operators} operators", counted(count, "trace"))),
         as_asked: match &analysis.run {
             Some(_) => Err("the trace is of a run of headroom's own, not of a script".to_string()),
-            None => Ok(format!("a trace of {} steps of a script", steps.len())),
+            None => Ok(format!("a trace of {} of a script", counted(steps.len(), "step"))),
         },
-        report: Ok(format!("`headroom analyze` reads it: {} findings", analysis.findings.len())),
+        report: Ok(format!("`headroom analyze` reads it: {}", counted(analysis.findings.len(), "finding"))),
         agree: match steps.iter().all(|step| step.seconds > 0.0) && !steps.is_empty() {
             true => Ok("every step took time".to_string()),
             false => Err("no step is found in it".to_string()),
@@ -62,7 +62,7 @@ pub fn remedies(place: &Path) -> Result<Answers, String> {
     Ok(Answers {
         complete: match tried {
             0 => Err("no remedy was tried".to_string()),
-            _ => Ok(format!("{tried} remedies tried, {} kept", found.kept.len())),
+            _ => Ok(format!("tried {}, kept {}", counted(tried, "remedy"), found.kept.len())),
         },
         as_asked: match found.command.iter().any(|word| word.ends_with(".py")) {
             true => Ok(found.command.join(" ")),
@@ -77,4 +77,13 @@ pub fn remedies(place: &Path) -> Result<Answers, String> {
             None => Err("the speed-up lies outside its interval".to_string()),
         },
     })
+}
+
+/// `1 trace`, `2 traces`.
+fn counted(count: usize, thing: &str) -> String {
+    match (count, thing.strip_suffix('y')) {
+        (1, _) => format!("1 {thing}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {thing}s"),
+    }
 }

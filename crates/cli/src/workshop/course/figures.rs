@@ -1,6 +1,6 @@
 //! Figures that several steps of the course write down.
 
-use super::Unit::{Count, Mebibytes, Number, Percent, Seconds, Times, Words};
+use super::Unit::{Count, Mebibytes, Number, Percent, Rate, Seconds, Times, Words};
 use super::{Figure, Unit};
 use headroom_record::flops::FLOPS_FILE as FLOPS;
 use headroom_record::memory::MEMORY_FILE as MEMORY;
@@ -22,8 +22,8 @@ pub const SPEED: &[Figure] = &[
     kept("median time per step", PERFORMANCE, "statistics.median", Seconds),
     kept("95% interval from", PERFORMANCE, "statistics.ci95_low", Seconds),
     kept("to", PERFORMANCE, "statistics.ci95_high", Seconds),
-    kept("samples per second", PERFORMANCE, "performance_summary.avg_training_speed", Number),
-    kept("tokens per second", PERFORMANCE, "performance_summary.tokens_per_sec", Number),
+    kept("samples per second", PERFORMANCE, "performance_summary.avg_training_speed", Rate),
+    kept("tokens per second", PERFORMANCE, "performance_summary.tokens_per_sec", Rate),
     kept("memory reserved", PERFORMANCE, "performance_summary.peak_memory_mb", Mebibytes),
     kept("final loss", PERFORMANCE, "performance_summary.final_loss", Number),
 ];
@@ -31,7 +31,7 @@ pub const SPEED: &[Figure] = &[
 /// Efficiency of a profiled run.
 pub const PROFILE: &[Figure] = &[
     kept("median time per step", PERFORMANCE, "statistics.median", Seconds),
-    kept("samples per second", PERFORMANCE, "performance_summary.avg_training_speed", Number),
+    kept("samples per second", PERFORMANCE, "performance_summary.avg_training_speed", Rate),
     kept("MFU", FLOPS, "efficiency_metrics.mfu_percent", Percent),
     kept("kernels per step", OPERATORS, "patterns.kernels_per_step", Count),
     kept("distinct kernels", OPERATORS, "patterns.distinct_kernels", Count),
@@ -47,7 +47,7 @@ macro_rules! points {
             kept(concat!($name, ": peak memory"), SCALING, concat!($list, ".", $at, ".peak_memory_mb"), Mebibytes),
             kept(concat!($name, ": peak over average"), SCALING, concat!($list, ".", $at, ".peak_to_average"), Times),
             kept(concat!($name, ": KiB per token"), SCALING, concat!($list, ".", $at, ".memory_per_token_kb"), Number),
-            kept(concat!($name, ": samples per second"), SCALING, concat!($list, ".", $at, ".samples_per_sec"), Number),
+            kept(concat!($name, ": samples per second"), SCALING, concat!($list, ".", $at, ".samples_per_sec"), Rate),
         )*]
     };
 }
@@ -63,7 +63,7 @@ macro_rules! study_rows {
             kept(concat!($name, ": parameters"), STUDY, concat!("runs.", $at, ".parameters"), Count),
             kept(concat!($name, ": kernels per step"), STUDY, concat!("runs.", $at, ".kernels_per_step"), Count),
             kept(concat!($name, ": time per step"), STUDY, concat!("runs.", $at, ".step_seconds"), Seconds),
-            kept(concat!($name, ": samples per second"), STUDY, concat!("runs.", $at, ".samples_per_sec"), Number),
+            kept(concat!($name, ": samples per second"), STUDY, concat!("runs.", $at, ".samples_per_sec"), Rate),
             kept(concat!($name, ": memory"), STUDY, concat!("runs.", $at, ".peak_memory_mb"), Mebibytes),
             kept(concat!($name, ": MFU"), STUDY, concat!("runs.", $at, ".mfu_percent"), Percent),
         )*]
@@ -79,7 +79,7 @@ macro_rules! operators {
     ($($at:literal $name:literal),*) => {
         &[$(
             kept(concat!("operator ", $name), OPERATORS, concat!("operator_stats.", $at, ".name"), Words),
-            kept(concat!("operator ", $name, ": calls"), OPERATORS, concat!("operator_stats.", $at, ".count"), Count),
+            kept(concat!("operator ", $name, ": calls in the recorded steps"), OPERATORS, concat!("operator_stats.", $at, ".count"), Count),
         )*]
     };
 }

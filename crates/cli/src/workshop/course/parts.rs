@@ -1,7 +1,7 @@
 //! The course in one table: record sheets and marks both come from it, and a test holds its commands against the pages of
 //! `docs/workshop`.
 
-use super::Unit::{Count, Mebibytes, Number, Percent, Seconds, Times, Words};
+use super::Unit::{Count, Mebibytes, Number, Percent, Rate, Seconds, Times, Words};
 use super::figures::{
     BATCH_POINTS, BOTTLENECKS, PROFILE, SEQUENCE_POINTS, SIZES, SIZES_OF_A_GPU, SPEED, TOP_TEN, TOP_THREE, VERSIONS,
     kept, printed,
@@ -25,6 +25,10 @@ const fn run(folder: &'static str, holds: Expected) -> Option<ExpectedRun> {
 
 const fn gpu_run(folder: &'static str, holds: Expected) -> Option<ExpectedRun> {
     Some(ExpectedRun { folder, holds, machines: Machines::Gpu })
+}
+
+const fn cpu_run(folder: &'static str, holds: Expected) -> Option<ExpectedRun> {
+    Some(ExpectedRun { folder, holds, machines: Machines::Cpu })
 }
 
 const fn tiny(passes: &'static str, steps: u64, writes: Writes) -> Expected {
@@ -215,7 +219,7 @@ pub const PARTS: &[Part] = &[
                 title: "Less memory than the run wants",
                 command: "headroom train --size tiny --passes v1 --num-steps 10 --memory-limit 95MiB \
                     --output-dir runs/limited",
-                run: run(
+                run: cpu_run(
                     "runs/limited",
                     Expected::Training(Training {
                         size: "tiny",
@@ -280,7 +284,7 @@ pub const PARTS: &[Part] = &[
                 command: "headroom profile --analyze-existing runs/bottlenecks --generate-report \
                     --output-dir runs/detailed",
                 run: run("runs/detailed", Expected::Report),
-                figures: &[],
+                figures: &[&[printed("files written"), printed("number of findings")]],
             },
         ],
         agreements: &[],
@@ -298,8 +302,8 @@ pub const PARTS: &[Part] = &[
                     kept("kernels per step of the kept list", VALIDATION, "targets.kernels_after", Count),
                     kept("speed-up of Version 2", VALIDATION, "versions.0.measured_speedup", Times),
                     kept("speed-up of all passes", VALIDATION, "versions.1.measured_speedup", Times),
-                    kept("samples per second before", VALIDATION, "targets.samples_per_sec_before", Number),
-                    kept("samples per second after", VALIDATION, "targets.samples_per_sec_after", Number),
+                    kept("samples per second before", VALIDATION, "targets.samples_per_sec_before", Rate),
+                    kept("samples per second after", VALIDATION, "targets.samples_per_sec_after", Rate),
                     kept("memory before", VALIDATION, "targets.memory_mb_before", Mebibytes),
                     kept("memory after", VALIDATION, "targets.memory_mb_after", Mebibytes),
                     kept("first pass of the ladder", VALIDATION, "passes.0.name", Words),
@@ -355,7 +359,7 @@ pub const PARTS: &[Part] = &[
             Step {
                 title: "Rules of updating on a LLaMA",
                 command: "headroom k1 --output-dir runs/k1",
-                run: run("runs/k1", Expected::Rules),
+                run: cpu_run("runs/k1", Expected::Rules),
                 figures: &[&[
                     kept("dense updates: loss", K1, "arms.0.loss.mean", Number),
                     kept("dense updates: forgetting", K1, "arms.0.forgetting.mean", Number),
@@ -367,7 +371,7 @@ pub const PARTS: &[Part] = &[
             Step {
                 title: "The same questions on K-1's own tree",
                 command: "headroom k1 --model tree --seeds 3 --steps 50 --output-dir runs/tree",
-                run: run("runs/tree", Expected::Tree),
+                run: cpu_run("runs/tree", Expected::Tree),
                 figures: &[&[
                     kept("the hierarchy", K1_TREE, "answers.0", Words),
                     kept("credit by norm", K1_TREE, "answers.1", Words),
