@@ -1,6 +1,6 @@
 //! Phase 3 of the workshop's roadmap as rows: mixed precision, activation checkpointing, memory layout; and its reference points.
 
-use super::record::gate;
+use super::validation_record::gate;
 use headroom_engine::Target;
 use headroom_experiments::ladder::{Checkpointing, Ladder, LayoutFacts, Point};
 use headroom_graph::passes::{CHECKPOINT, PassList};

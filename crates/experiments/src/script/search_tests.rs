@@ -351,8 +351,11 @@ impl Runner for Noisy {
 
 #[test]
 fn cheap_remedies_that_seem_faster_in_much_noise_are_not_decided() {
-    let mut made =
-        Noisy { made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.6, 1.3], remedied: 0 };
+    let mut made = Noisy {
+        made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) },
+        factors: [0.6, 1.3],
+        remedied: 0,
+    };
     let names = ["zero-grad-none", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert!(found.rows.iter().all(|row| row.outcome == Outcome::Undecided(Doubt::Noise)), "{:?}", found.rows);
@@ -360,8 +363,11 @@ fn cheap_remedies_that_seem_faster_in_much_noise_are_not_decided() {
 
 #[test]
 fn cheap_remedies_that_nothing_asks_for_bring_no_gain_where_noise_hides_any() {
-    let mut made =
-        Noisy { made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) }, factors: [0.9, 1.1], remedied: 0 };
+    let mut made = Noisy {
+        made: ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) },
+        factors: [0.9, 1.1],
+        remedied: 0,
+    };
     let names = ["zero-grad-none", "expandable-segments"];
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     let speedup = found.rows[0].speedup.expect("rows that share a process tell its speed-up");

@@ -55,7 +55,8 @@ fn top(profile: &Profile) -> Table {
             place.label(),
         ]
     });
-    let head = vec!["device time", "share", "host time", "calls", "share of roof", "target", "operator · where · phase"];
+    let head =
+        vec!["device time", "share", "host time", "calls", "share of roof", "target", "operator · where · phase"];
     Table { head, rows: rows.collect() }
 }
 
